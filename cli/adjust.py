@@ -84,18 +84,14 @@ def _answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjustment:
     cluster = AllocatedCluster(
         planner, placer.ledger, nodes.nodes, claims, find_holds(claims), running
     )
-    request = options.request
-    if not request and full_name in claims:
-        requests = claims[full_name].spec.devices.requests
-        request = requests[0].name if len(requests) == 1 else ""
-    return adjust(full_name, _growth(options, request), cluster)
+    return adjust(full_name, _growth(options), cluster)
 
 
-def _growth(options: argparse.Namespace, request: str) -> Growth:
+def _growth(options: argparse.Namespace) -> Growth:
     if options.count is not None:
-        return Growth(request, count=options.count)
+        return Growth(options.request, count=options.count)
     name, _, amount = options.capacity.partition("=")
-    return Growth(request, capacity=name, amount=parse(amount))
+    return Growth(options.request, capacity=name, amount=parse(amount))
 
 
 def _format(answer: Adjustment) -> Iterator[str]:
@@ -108,10 +104,12 @@ def _format(answer: Adjustment) -> Iterator[str]:
         yield from format_reasons(answer.reasons, "  ")
         if answer.without:
             yield f"  would fit without {', '.join(answer.without)}"
-        else:
+        elif not answer.cut:
             yield "  no pods of the node would have to go for it: they are not enough"
         if answer.elsewhere:
             yield f"  would fit on {list_some(answer.elsewhere, _MOST_NODES, 'node')}"
+        if answer.cut:
+            yield "  the search ended early: fewer pods may be enough, and more nodes"
     yield "Note: an allocation never changes. A new claim would have to take the place of this one."
 
 
@@ -125,5 +123,6 @@ def _as_data(answer: Adjustment) -> dict[str, Any]:
         "most": answer.most,
         "without": None if answer.without is None else list(answer.without),
         "elsewhere": list(answer.elsewhere),
+        "cut": answer.cut,
         "reasons": [msgspec.to_builtins(each) for each in answer.reasons],
     }

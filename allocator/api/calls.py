@@ -30,6 +30,20 @@ from allocator.api.messages import (
     SimulationRequest,
     without_node_names,
 )
+from allocator.api.plan_messages import (
+    AdjustReply,
+    AdjustRequest,
+    DefragReply,
+    DefragRequest,
+)
+from allocator.api.planning import (
+    Adjusted,
+    InvalidGrowth,
+    adjust_claim,
+    is_ours,
+    plan_for_pod,
+    read_growth,
+)
 from allocator.api.reading import (
     PageRequest,
     describe_node,
@@ -64,7 +78,7 @@ from allocator.decisions.preemption import is_held_for
 from allocator.scheduler.calls import CurrentDecisions, Leadership
 from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState
-from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.stages import PodStages
 
 # With more namespaces on a node, no claim is named: each costs a request to the API server.
@@ -194,6 +208,62 @@ class ApiCalls:
                 for each in placed
             )
         return SimulationReply(pods=placed, leading=self._leadership.leading)
+
+    async def defrag(self, caller: Caller, body: bytes) -> DefragReply:
+        """Return which few pods would have to move so that a pod fits. Changes nothing."""
+        request = decode_request(body, DefragRequest)
+        for action in (Action("list", "pods"), _list_claims(""), Action("list", "nodes")):
+            await self._access.require(caller, action)
+        pod = self._find_waiting(request)
+        if problem := self._preemption.find_problem():
+            raise ApiFailureError(FailureCode.NOT_READY, problem, retry_after=1)
+        run = functools.partial(plan_for_pod, self._current(), pod, self._preemption, request)
+        reply = await self._searches.run(caller, run, DefragReply)
+        return replace(reply, leading=self._leadership.leading)
+
+    def _find_waiting(self, request: DefragRequest) -> Pod:
+        """Return the pod that a plan is for; raises ApiFailureError."""
+        self._current()
+        name = f"{request.namespace}/{request.name}"
+        pod = self._state.find_pod(request.namespace, request.name)
+        if pod is None:
+            raise ApiFailureError(FailureCode.NOT_FOUND, f"pod {name} does not exist", "name")
+        problem = ""
+        if pod.spec.node_name or pod.status.phase in FINISHED:
+            problem = "does not wait for a node"
+        elif not is_ours(pod):
+            problem = f"has scheduler {pod.spec.scheduler_name}, which asks another allocator"
+        elif request.hold_seconds and pod.group is not None and pod.group.is_gang:
+            problem = "is a member of a gang, and devices are held for one pod"
+        if problem:
+            raise ApiFailureError(FailureCode.BAD_REQUEST, f"pod {name} {problem}", "name")
+        return pod
+
+    async def adjust(self, caller: Caller, body: bytes) -> AdjustReply:
+        """Return whether a claim could have more, and what would have to go. Changes nothing."""
+        request = decode_request(body, AdjustRequest)
+        action = Action("get", _CLAIMS, _GROUP, request.namespace, request.name)
+        await self._access.require(caller, action)
+        growth = read_growth(request)
+        if isinstance(growth, InvalidGrowth):
+            raise ApiFailureError(FailureCode.BAD_REQUEST, growth.message, growth.path)
+        sees_nodes = await self._access.is_allowed(caller, Action("list", "nodes"))
+        run = functools.partial(adjust_claim, self._current(), request, growth, self._preemption)
+        answer = await self._searches.run(caller, run, Adjusted)
+        if answer.reply is None:
+            raise ApiFailureError(FailureCode.BAD_REQUEST, answer.problem, "name")
+        reply = answer.reply
+        readable = await self.readable_of(caller, {e.partition("/")[0] for e in reply.without})
+        named = tuple(each for each in reply.without if each.partition("/")[0] in readable)
+        reply = replace(
+            reply,
+            leading=self._leadership.leading,
+            without=named,
+            other_without=len(reply.without) - len(named),
+        )
+        if sees_nodes:
+            return reply
+        return replace(reply, node="", elsewhere_nodes=(), reasons=without_nodes(reply.reasons))
 
     async def readable_of(self, caller: Caller, namespaces: Collection[str]) -> Collection[str]:
         """Return the namespaces in which a caller may list claims."""

@@ -31,6 +31,7 @@ from allocator.api.messages import (
     FailureCode,
 )
 from allocator.api.openapi import render_openapi
+from allocator.api.plan_messages import ADJUST, DEFRAG
 from allocator.api.reviews import Caller
 from allocator.api.tenants import Places, Rate, SharedRates, too_many
 from drawbridge.process import metrics
@@ -102,6 +103,8 @@ class ApiHandler:
             _Route(EXPLAIN, lambda r: calls.explain(r.caller, r.body), _SEARCH_COST),
             _Route(GET_OPENAPI, _get_openapi),
             _Route(SIMULATE, lambda r: calls.simulate(r.caller, r.body), _SEARCH_COST),
+            _Route(DEFRAG, lambda r: calls.defrag(r.caller, r.body), _SEARCH_COST),
+            _Route(ADJUST, lambda r: calls.adjust(r.caller, r.body), _SEARCH_COST),
         )
 
     async def handle(self, request: web.BaseRequest) -> web.Response:

@@ -61,11 +61,11 @@ HTTP_STATUS: Final[Mapping[FailureCode, int]] = {
 }
 
 
-class _Body(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ResponsePart(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A part of a response."""
 
 
-class ApiFailure(_Body, frozen=True, tag=False, omit_defaults=True):
+class ApiFailure(ResponsePart, frozen=True, tag=False, omit_defaults=True):
     """The body of every response without status 200; `path` names the field in question."""
 
     code: FailureCode
@@ -73,7 +73,7 @@ class ApiFailure(_Body, frozen=True, tag=False, omit_defaults=True):
     path: str = ""
 
 
-class HeldDevice(_Body, frozen=True, omit_defaults=True):
+class HeldDevice(ResponsePart, frozen=True, omit_defaults=True):
     """A device of a claim, or a share of it."""
 
     request: str
@@ -93,7 +93,7 @@ class HoldState(enum.StrEnum):
     RELEASING = "Releasing"  # allocated, and all its pods are ending
 
 
-class ClaimAllocation(_Body, frozen=True, omit_defaults=True):
+class ClaimAllocation(ResponsePart, frozen=True, omit_defaults=True):
     """The devices of a claim, and the pods or the PodGroups for which it is reserved."""
 
     namespace: str
@@ -106,7 +106,7 @@ class ClaimAllocation(_Body, frozen=True, omit_defaults=True):
     pod_groups: tuple[str, ...] = ()
 
 
-class AllocationList(_Body, frozen=True):
+class AllocationList(ResponsePart, frozen=True):
     """A page of allocations, by namespace and name; `continue` requests the next page."""
 
     items: tuple[ClaimAllocation, ...]
@@ -116,7 +116,7 @@ class AllocationList(_Body, frozen=True):
     next: str = field(default="", name="continue")
 
 
-class DeviceClaim(_Body, frozen=True, omit_defaults=True):
+class DeviceClaim(ResponsePart, frozen=True, omit_defaults=True):
     """A claim that holds a device or a share of it."""
 
     namespace: str
@@ -125,7 +125,7 @@ class DeviceClaim(_Body, frozen=True, omit_defaults=True):
     consumed_capacity: Mapping[str, str] = {}
 
 
-class PoolDevice(_Body, frozen=True, omit_defaults=True):
+class PoolDevice(ResponsePart, frozen=True, omit_defaults=True):
     """A device of a pool, and who holds it, as far as the caller may read their claims."""
 
     name: str
@@ -145,7 +145,7 @@ class PoolDevice(_Body, frozen=True, omit_defaults=True):
     ] = ()
 
 
-class PoolCounter(_Body, frozen=True):
+class PoolCounter(ResponsePart, frozen=True):
     """A counter that devices of a pool share, and what the held ones consume of it."""
 
     counter_set: str
@@ -154,7 +154,7 @@ class PoolCounter(_Body, frozen=True):
     consumed: str
 
 
-class NodePool(_Body, frozen=True):
+class NodePool(ResponsePart, frozen=True):
     """A pool of the allocator; no devices while its driver is publishing it."""
 
     driver: str
@@ -164,7 +164,7 @@ class NodePool(_Body, frozen=True):
     counters: tuple[PoolCounter, ...] = ()
 
 
-class DescribedHold(_Body, frozen=True):
+class DescribedHold(ResponsePart, frozen=True):
     """The annotation of a node that holds devices for a pod, and what this replica keeps."""
 
     pod: str
@@ -178,7 +178,7 @@ class DescribedHold(_Body, frozen=True):
     ] = 0
 
 
-class DescribedNode(_Body, frozen=True):
+class DescribedNode(ResponsePart, frozen=True):
     """The pools of the allocator on a node."""
 
     node: str
@@ -187,7 +187,7 @@ class DescribedNode(_Body, frozen=True):
     hold: DescribedHold | None = None
 
 
-class DeviceReason(_Body, frozen=True, omit_defaults=True):
+class DeviceReason(ResponsePart, frozen=True, omit_defaults=True):
     """Why a number of nodes do not fit; 0 nodes if the reason is about the pod."""
 
     code: str
@@ -198,7 +198,7 @@ class DeviceReason(_Body, frozen=True, omit_defaults=True):
     ] = ""
 
 
-class ReasonsOfNode(_Body, frozen=True):
+class ReasonsOfNode(ResponsePart, frozen=True):
     """Why one node does not fit."""
 
     node: str
@@ -224,7 +224,7 @@ class ClaimState(enum.StrEnum):
     RELEASING = "Releasing"
 
 
-class ClaimOfPod(_Body, frozen=True, omit_defaults=True):
+class ClaimOfPod(ResponsePart, frozen=True, omit_defaults=True):
     """A claim of a pod: `name` as the pod names it, `claim` the ResourceClaim."""
 
     name: str
@@ -243,7 +243,7 @@ class PodState(enum.StrEnum):
     TERMINATING = "Terminating"
 
 
-class QuotaState(_Body, frozen=True):
+class QuotaState(ResponsePart, frozen=True):
     """What is used of one total of a quota: by a namespace, or without one by all it selects."""
 
     quota: str
@@ -255,7 +255,7 @@ class QuotaState(_Body, frozen=True):
     left: str
 
 
-class QuotaList(_Body, frozen=True):
+class QuotaList(ResponsePart, frozen=True):
     """A page of quotas, by namespace; `continue` requests the next page."""
 
     items: tuple[QuotaState, ...]
@@ -265,7 +265,7 @@ class QuotaList(_Body, frozen=True):
     next: str = field(default="", name="continue")
 
 
-class PodExplanation(_Body, frozen=True):
+class PodExplanation(ResponsePart, frozen=True):
     """Where the devices of a pod are, or why it waits for them."""
 
     namespace: str
@@ -311,14 +311,14 @@ class SimulationRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     stages: WantsStages = False
 
 
-class SimulatedClaim(_Body, frozen=True):
+class SimulatedClaim(ResponsePart, frozen=True):
     """The devices that a claim would get."""
 
     claim: str
     devices: tuple[HeldDevice, ...] = ()
 
 
-class SimulatedPod(_Body, frozen=True):
+class SimulatedPod(ResponsePart, frozen=True):
     """Where a pod would go, or why it would wait; without a node it is not placed."""
 
     namespace: str
@@ -334,7 +334,7 @@ class SimulatedPod(_Body, frozen=True):
     stages: Stages = None
 
 
-class SimulationReply(_Body, frozen=True):
+class SimulationReply(ResponsePart, frozen=True):
     """The placements, in the order of the request. Nothing is reserved."""
 
     pods: tuple[SimulatedPod, ...]

@@ -21,6 +21,7 @@ from allocator.api.messages import (
     NamespaceName,
     ObjectName,
 )
+from allocator.api.plan_messages import ADJUST, DEFRAG
 from allocator.schemas import describe_types
 
 Json = dict[str, Any]
@@ -45,6 +46,14 @@ _CALLS: Final[Mapping[ApiCall, tuple[str, str]]] = {
     SIMULATE: (
         "Show where pods would run if they were created now. Nothing is reserved.",
         "Requires `create pods` in all namespaces of the objects that are sent.",
+    ),
+    DEFRAG: (
+        "Plan which few pods would have to move so that a pod fits that waits.",
+        "Requires `list pods`, `list resourceclaims` and `list nodes` at the cluster scope.",
+    ),
+    ADJUST: (
+        "Say whether an allocated claim could have more, and which pods would have to go.",
+        "Requires `get resourceclaims` in the namespace. Nothing is changed.",
     ),
     GET_OPENAPI: ("Return this document.", ""),
 }

@@ -80,7 +80,7 @@ def explain_claims(state: AllocatorState, pod: Pod) -> Iterator[ClaimOfPod]:
         if claim is None:
             yield ClaimOfPod(name=resource_claim.name, claim=name, state=ClaimState.MISSING)
             continue
-        current = _with_reservation(state, claim)
+        current = with_reservation(state, claim)
         allocation = current.status.allocation
         record = state.ledger.claims[uid_of(claim)]
         explained = ClaimState(find_state(state, uid_of(claim), record).value)
@@ -121,14 +121,14 @@ def search_for_pod(state: AllocatorState, pod: Pod, *, by_stage: bool = False) -
     done = _search_for_pod(state, pod)
     if not by_stage:
         return done
-    claims = (_with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
+    claims = (with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
     view = state.ledger.view_without((key_of(pod.metadata.uid),))
     stages = filter_pod(state, pod, view, {name_of(each): each for each in claims}, {})
     return replace(done, stages=stages)
 
 
 def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
-    claims = tuple(_with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
+    claims = tuple(with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
     described = describe_pod(pod)
     reason = check_claims(described, [ReceivedClaim(each, None) for each in claims], state)
     if reason is not None:
@@ -175,7 +175,7 @@ def describe_reasons(reasons: Sequence[Reason]) -> tuple[DeviceReason, ...]:
     )
 
 
-def _with_reservation(state: AllocatorState, claim: Claim) -> Claim:
+def with_reservation(state: AllocatorState, claim: Claim) -> Claim:
     """Return a claim with its allocation, written or reserved."""
     active = state.ledger.reservations.get(uid_of(claim))
     if claim.status.allocation is not None or active is None:
@@ -223,7 +223,7 @@ def simulate_pods(
     state.ledger.accept_unversioned()
     existing = {name_of(each): each for each in state.claims.values()}
     added = {name_of(each): each for each in simulated.claims}
-    claims = (_with_reservation(state, each) for each in (existing | added).values())
+    claims = (with_reservation(state, each) for each in (existing | added).values())
     held = hold_claims(state.ledger, claims, simulated.templates)
     placer = Placer(state.planner, ClusterNodes(nodes=()), held)
     if simulated.preempt:
@@ -278,7 +278,7 @@ def _preempt(
         namespace=pod.namespace,
         pod=pod.metadata.name,
         node=done.node or "",
-        claims=tuple(_describe_claim(name, written) for name, written in done.claims),
+        claims=tuple(describe_claim(name, written) for name, written in done.claims),
         reasons=describe_reasons(done.reasons),
         preempted=done.preempted,
     )
@@ -310,7 +310,7 @@ def _place(
     done = placer.beside(state.planner, nodes).place_pod(pod)
     if done.node is None:
         return _refused(pod, used.claims, done.reasons)
-    claims = (_describe_claim(name, written) for name, written in done.claims)
+    claims = (describe_claim(name, written) for name, written in done.claims)
     name = pod.metadata.name
     return SimulatedPod(namespace=pod.namespace, pod=name, node=done.node, claims=tuple(claims))
 
@@ -340,7 +340,8 @@ def _refused(pod: Pod, claims: Sequence[Claim], reasons: Sequence[Reason]) -> Si
     )
 
 
-def _describe_claim(name: str, allocation: Allocation | None) -> SimulatedClaim:
+def describe_claim(name: str, allocation: Allocation | None) -> SimulatedClaim:
+    """Return a claim, by `namespace/name`, with the devices that it would get."""
     devices: tuple[HeldDevice, ...] = ()
     if allocation is not None:
         devices = tuple(map(describe_result, allocation.devices.results))

@@ -193,11 +193,15 @@ def _unknown_node(option: str, name: str) -> LocatedFinding:
 
 
 class FewestPods(NamedTuple):
-    """The fewest of the named pods without which a pod fits on a node."""
+    """The fewest of the named pods without which a pod fits on a node.
+
+    If it is not `proven`, the search ended before all smaller sets were tried.
+    """
 
     pod: str
     node: str
     pods: tuple[str, ...]
+    proven: bool
 
 
 def find_fewest_pods(inputs: SimulationInput, names: Collection[str]) -> Iterator[FewestPods]:
@@ -221,9 +225,11 @@ def find_fewest_pods(inputs: SimulationInput, names: Collection[str]) -> Iterato
         fewest = []
         for node, candidates in sorted(nodes.items()):
             removals = NodeRemovals(pod, node, placer, planner, cluster, holds, tries)
-            removed = find_fewest(sorted(candidates, key=importance), removals.fits_without)
-            if removed is not None:
-                fewest.append(FewestPods(_name(pod), node, tuple(sorted(e.name for e in removed))))
+            ordered = sorted(candidates, key=importance)
+            smallest = find_fewest(ordered, removals.fits_without, tries)
+            if smallest.pods is not None:
+                gone = tuple(sorted(each.name for each in smallest.pods))
+                fewest.append(FewestPods(_name(pod), node, gone, smallest.proven))
         fewest.sort(key=lambda of_node: (len(of_node.pods), of_node.node))
         yield from fewest[:_MOST_SETS]
 
@@ -231,7 +237,8 @@ def find_fewest_pods(inputs: SimulationInput, names: Collection[str]) -> Iterato
 def format_fewest(several: Iterable[FewestPods]) -> Iterator[str]:
     """Format the sets of pods."""
     for fewest in several:
-        yield f"{fewest.pod} fits on {fewest.node} without {', '.join(fewest.pods)}"
+        cut = "" if fewest.proven else " (not all smaller sets were tried)"
+        yield f"{fewest.pod} fits on {fewest.node} without {', '.join(fewest.pods)}{cut}"
 
 
 def fewest_as_data(several: Iterable[FewestPods]) -> list[Mapping[str, Any]]:

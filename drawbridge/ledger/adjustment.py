@@ -18,7 +18,14 @@ from drawbridge.dra.quantity import Format, Quantity
 from drawbridge.ledger.ledger import Ledger, uid_of
 from drawbridge.ledger.node_fit import reachable_nodes
 from drawbridge.ledger.planner import Planner
-from drawbridge.ledger.removals import PodHolds, Tries, consumers_of, find_fewest
+from drawbridge.ledger.removals import (
+    Fewest,
+    OutOfTriesError,
+    PodHolds,
+    Tries,
+    consumers_of,
+    find_fewest,
+)
 from drawbridge.ledger.victims import RunningPod, importance
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
@@ -29,7 +36,10 @@ _MIB: Final = 1 << 20
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """What a request should have: so many devices, or so much of a capacity of each of them."""
+    """What a request should have: so many devices, or so much of a capacity of each of them.
+
+    Without a name, it is the only request of the claim.
+    """
 
     request: str
     count: int = 0
@@ -41,7 +51,8 @@ class Adjustment(msgspec.Struct, frozen=True):
     """The answer: what the larger claim gets on the node of the claim, or what it lacks.
 
     `keeps` is whether it keeps all devices. `most` is how far it can grow there; `without` are the
-    fewest pods that would have to go, None if that does not help. `elsewhere` are other nodes.
+    fewest pods that would have to go, None if that does not help. `elsewhere` are other nodes. If
+    the search was `cut`, fewer pods may be enough, and more nodes.
     """
 
     claim: str
@@ -53,6 +64,7 @@ class Adjustment(msgspec.Struct, frozen=True):
     without: tuple[str, ...] | None = None
     elsewhere: tuple[str, ...] = ()
     reasons: tuple[Reason, ...] = ()
+    cut: bool = False
 
 
 class AllocatedCluster(NamedTuple):
@@ -70,7 +82,9 @@ class NotAdjustableError(Exception):
     """The claim has no allocation on a node, or not the request."""
 
 
-def adjust(name: str, growth: Growth, cluster: AllocatedCluster) -> Adjustment:
+def adjust(
+    name: str, growth: Growth, cluster: AllocatedCluster, tries: Tries | None = None
+) -> Adjustment:
     """Answer whether an allocated claim could have more; raises NotAdjustableError."""
     claim = cluster.claims.get(name)
     if claim is None:
@@ -80,7 +94,8 @@ def adjust(name: str, growth: Growth, cluster: AllocatedCluster) -> Adjustment:
     near, _ = reachable_nodes([claim], cluster.nodes)
     if not near:
         raise NotAdjustableError(f"ResourceClaim {name} is allocated on no node of the input")
-    question = _Question(claim, growth, near[0].name, cluster)
+    growth = replace(growth, request=growth.request or _only_request(claim))
+    question = _Question(claim, growth, near[0].name, cluster, tries or Tries())
     solution, reasons = question.solve(growth)
     if solution is not None:
         return Adjustment(
@@ -90,21 +105,27 @@ def adjust(name: str, growth: Growth, cluster: AllocatedCluster) -> Adjustment:
             keeps=question.keeps(solution),
             allocation=solution.allocations[0],
         )
+    most, fewest, elsewhere = question.find_most(), question.find_fewest(), question.elsewhere()
     return Adjustment(
         name,
         near[0].name,
         fits=False,
-        most=question.find_most(),
-        without=question.find_fewest(),
-        elsewhere=question.elsewhere(),
+        most=most,
+        without=None if fewest.pods is None else tuple(sorted(e.name for e in fewest.pods)),
+        elsewhere=elsewhere,
         reasons=reasons,
+        cut=question.cut or not fewest.proven,
     )
 
 
 class _Question:
     """One claim, as if it were not there yet."""
 
-    def __init__(self, claim: Claim, growth: Growth, node: str, cluster: AllocatedCluster) -> None:
+    def __init__(
+        self, claim: Claim, growth: Growth, node: str, cluster: AllocatedCluster, tries: Tries
+    ) -> None:
+        self._tries = tries
+        self.cut = False
         self._claim = claim
         self._growth = growth
         self._node = node
@@ -181,7 +202,7 @@ class _Question:
     def _fits(self, growth: Growth, released: Collection[str] = ()) -> bool:
         return self.solve(growth, released)[0] is not None
 
-    def find_fewest(self) -> tuple[str, ...] | None:
+    def find_fewest(self) -> Fewest:
         """Return the fewest other pods of the node without which the larger claim fits."""
         own = consumers_of(self._claim)
         candidates = [
@@ -191,20 +212,31 @@ class _Question:
             and each.name not in own
             and each.name in self._cluster.holds.claims
         ]
-        tries = Tries()
 
         def fits_without(removed: Collection[RunningPod]) -> bool:
-            tries.take()
+            self._tries.take()
             names = [each.name for each in removed]
             return self._fits(self._growth, self._cluster.holds.released_without(names))
 
-        fewest = find_fewest(sorted(candidates, key=importance), fits_without)
-        return None if fewest is None else tuple(sorted(each.name for each in fewest))
+        return find_fewest(sorted(candidates, key=importance), fits_without, self._tries)
 
     def elsewhere(self) -> tuple[str, ...]:
         """Return other nodes on which the larger claim fits now."""
-        others = [each.name for each in self._cluster.nodes if each.name != self._node]
-        return tuple(name for name in others if self.solve(self._growth, (), [name])[0])
+        names = []
+        for name in (each.name for each in self._cluster.nodes if each.name != self._node):
+            try:
+                self._tries.take()
+            except OutOfTriesError:
+                self.cut = True
+                break
+            if self.solve(self._growth, (), [name])[0]:
+                names.append(name)
+        return tuple(names)
+
+
+def _only_request(claim: Claim) -> str:
+    requests = claim.spec.devices.requests
+    return requests[0].name if len(requests) == 1 else ""
 
 
 def _find_request(claim: Claim, name: str) -> ExactRequest:

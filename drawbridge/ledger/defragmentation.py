@@ -212,7 +212,11 @@ class _Planning:
     ) -> None:
         """Take a set in which every pod is needed: this takes a few tries for each pod."""
         self._tries.allow(len(candidates) ** 2)
-        self._accept(node, fewest_or_few(candidates, removals.fits_without))
+        try:
+            few = fewest_or_few(candidates, removals.fits_without)
+        except OutOfTriesError:
+            return  # no time is left
+        self._accept(node, few)
 
     def _accept(self, node: str, removed: Sequence[RunningPod]) -> bool:
         """Keep a plan if the pods may go and find other places, and it is the best so far.

@@ -187,6 +187,13 @@ class Ledger:
         self._add_holds(uid, held)
         self._charge(uid)
 
+    def without_claims(self) -> "Ledger":
+        """Return a ledger with the same rules and what is kept for pods, without any claim."""
+        empty = Ledger(sharing=self._sharing, quotas=self.quotas.without_claims())
+        for key, held in self._kept.items():
+            empty.keep(key, held)
+        return empty
+
     # --- reservations ---
 
     def assume(

@@ -78,6 +78,13 @@ class QuotaUse:
     def __bool__(self) -> bool:
         return bool(self.quotas)
 
+    def without_claims(self) -> "QuotaUse":
+        """Return the same quotas of the same namespaces, without any charge."""
+        empty = QuotaUse(self.quotas, self.find_capacity, awaits_labels=self._awaits_labels)
+        for namespace, labels in self._labels.items():
+            empty.set_labels(namespace, labels)
+        return empty
+
     # --- namespaces ---
 
     def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:

@@ -27,14 +27,20 @@ class OutOfTriesError(Exception):
 
 
 class Tries:
-    """How often searches may still try something; shared by all of them."""
+    """How often searches may still try something; shared by all of them.
 
-    def __init__(self, most: int = MAX_TRIES) -> None:
+    They may try no more at all when `out_of_time` says so.
+    """
+
+    def __init__(
+        self, most: int = MAX_TRIES, out_of_time: Callable[[], bool] = lambda: False
+    ) -> None:
         self.left = most
+        self._out_of_time = out_of_time
 
     def take(self) -> None:
         """Count a try; raises OutOfTriesError if none is left."""
-        if self.left <= 0:
+        if self.left <= 0 or self._out_of_time():
             raise OutOfTriesError
         self.left -= 1
 
@@ -141,18 +147,39 @@ def sets_of_size(
             yield removed
 
 
+class Fewest(NamedTuple):
+    """The smallest sufficient set; `pods` is None if all candidates are not enough.
+
+    If it is not `proven`, the search ended early: every pod of the set is needed, and a smaller set
+    may exist. Without a set, it is not known whether one exists.
+    """
+
+    pods: tuple[RunningPod, ...] | None
+    proven: bool
+
+
 def find_fewest(
-    candidates: Sequence[RunningPod], fits_without: FitsWithout
-) -> tuple[RunningPod, ...] | None:
-    """Return the smallest sufficient set; None if all are not enough, or too many are to try."""
+    candidates: Sequence[RunningPod], fits_without: FitsWithout, tries: Tries
+) -> Fewest:
+    """Return the smallest sufficient set; `fits_without` takes from `tries`."""
     try:
         needed = find_needed(candidates, fits_without, len(candidates))
         for size in range(len(needed), len(candidates) + 1) if needed is not None else ():
             for removed in sets_of_size(size, candidates[::-1], needed or (), fits_without):
-                return removed
+                return Fewest(removed, proven=True)
     except OutOfTriesError:
-        pass
-    return None
+        return _find_few(candidates, fits_without, tries)
+    return Fewest(None, proven=True)
+
+
+def _find_few(candidates: Sequence[RunningPod], fits_without: FitsWithout, tries: Tries) -> Fewest:
+    """Return a set in which every pod is needed: this takes a few tries for each pod."""
+    tries.allow(1 + len(candidates) ** 2)
+    try:
+        few = fewest_or_few(candidates, fits_without) if fits_without(candidates) else None
+    except OutOfTriesError:
+        few = None
+    return Fewest(few, proven=False)
 
 
 def fewest_or_few(

@@ -14,7 +14,12 @@ def test_pods_that_are_gone_hold_nothing(run: Run) -> None:
     assert "fewestPods" not in printed
     code, printed, _ = run(ASK, "--without-pods", "a,default/b", cluster=WITHOUT_FREE)
     assert (code, nodes(printed)) == (0, ["n1"])
-    fewest = {"pod": "default/ask", "node": "n1", "pods": ["default/a", "default/b"]}
+    fewest = {
+        "pod": "default/ask",
+        "node": "n1",
+        "pods": ["default/a", "default/b"],
+        "proven": True,
+    }
     assert printed["fewestPods"] == [fewest]
 
 

@@ -1,0 +1,267 @@
+"""Plans moves for a pod that waits, and says whether a claim could have more.
+
+Both run in a copy of the process, change it as they like, and end early when time is over.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from allocator.api.messages import HeldDevice, SimulatedClaim
+from allocator.api.plan_messages import (
+    AdjustReply,
+    AdjustRequest,
+    DefragReply,
+    DefragRequest,
+    PlannedMove,
+)
+from allocator.api.reading import describe_result
+from allocator.api.searching import (
+    PreemptionView,
+    describe_claim,
+    describe_reasons,
+    with_reservation,
+)
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.preemptors import key_of
+from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.quantity import QuantityError, parse
+from drawbridge.facts.served_names import advertised_resources
+from drawbridge.ledger.adjustment import (
+    AllocatedCluster,
+    Growth,
+    NotAdjustableError,
+    adjust,
+)
+from drawbridge.ledger.defragmentation import (
+    ClusterCopy,
+    FragmentedCluster,
+    MovablePods,
+    MovePlan,
+    NoPlan,
+    plan_moves,
+)
+from drawbridge.ledger.ledger import Ledger, name_of
+from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.node_resources import NodeResources, held_amounts
+from drawbridge.ledger.placing import Placer, hold_claims
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.preemption import running_pod
+from drawbridge.ledger.priorities import Priorities
+from drawbridge.ledger.removals import Tries, find_holds
+from drawbridge.ledger.victims import RunningPod
+from drawbridge.names import SCHEDULER_NAME
+from drawbridge.report.moves import hold_for, list_commands
+
+# Of processor time. A copy of the process may take a second more, to say what was found.
+SEARCH_SECONDS: Final = 2.0
+MAX_TOLD: Final = 20
+
+
+class InvalidGrowth(msgspec.Struct, frozen=True):
+    """What is wrong with a request, and which field of it."""
+
+    message: str
+    path: str
+
+
+class Adjusted(msgspec.Struct, frozen=True):
+    """What a copy of the process returns: the answer, or what is wrong with the claim."""
+
+    reply: AdjustReply | None = None
+    problem: str = ""
+
+
+def ending_in(seconds: float = SEARCH_SECONDS) -> Tries:
+    """Return tries that end when this process has computed for so long."""
+    end = time.process_time() + seconds
+    return Tries(out_of_time=lambda: time.process_time() >= end)
+
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+
+class _Cluster:
+    """The cluster as the allocator knows it: its pools, its nodes and the pods that run there."""
+
+    def __init__(self, state: AllocatorState, view: PreemptionView, asking: str = "") -> None:
+        """`asking` is the UID of a pod that gets what is kept for it."""
+        self.state = state
+        self._asking = asking
+        nodes = map(state.planner.nodes.get, state.nodes_with_pools)
+        with_pools = tuple(each for each in nodes if each is not None)
+        advertised = {each.name: frozenset(advertised_resources(each)) for each in with_pools}
+        self.nodes = ClusterNodes(nodes=with_pools, advertised=advertised)
+        claims = (with_reservation(state, each) for each in state.claims.values())
+        self.claims = {name_of(each): each for each in claims}
+        self.pods = {f"{each.namespace}/{each.metadata.name}": each for each in view.running()}
+        self.priorities = Priorities(view.classes())
+
+    def running(self) -> list[RunningPod]:
+        """Return the pods with claims that the scheduler of the allocator has placed."""
+        ours = (each for each in self.pods.values() if is_ours(each))
+        return [running_pod(each, self.priority_of(each), held_amounts(each)) for each in ours]
+
+    def priority_of(self, pod: Pod) -> int:
+        """Return the priority of a pod."""
+        priority = self.priorities.find(pod)
+        return priority.value if priority else 0
+
+    def copy(self) -> ClusterCopy:
+        """Return a copy that a plan can change."""
+        ledger = self.state.ledger.without_claims()
+        ledger.keep(key_of(self._asking), ())
+        return _Copy(self, ledger, self._left())
+
+    def _left(self) -> NodeResources:
+        """Return what nodes have left of CPU and memory."""
+        left = NodeResources(self.nodes.nodes)
+        for node in self.nodes.nodes:
+            total, free = left.left(node.name), self.state.amounts.left(node.name)
+            left.add(node.name, {name: total[name] - free[name] for name in free if name in total})
+        return left
+
+
+class _Copy:
+    """A copy of the claims and their devices."""
+
+    def __init__(self, cluster: _Cluster, ledger: Ledger, left: NodeResources) -> None:
+        self._planner, self._nodes = cluster.state.planner, cluster.nodes
+        held = hold_claims(ledger, cluster.claims.values(), ())
+        self._placer = Placer(self._planner, self._nodes, held, resources=left)
+
+    def world(self, _pod: Pod) -> tuple[Planner, ClusterNodes]:
+        """Return what the scheduler sees."""
+        return self._planner, self._nodes
+
+    def placer(self, _pod: Pod) -> Placer:
+        """Return the placer of the scheduler."""
+        return self._placer
+
+
+_: tuple[type[FragmentedCluster], type[ClusterCopy]] = (_Cluster, _Copy)
+
+
+def is_ours(pod: Pod) -> bool:
+    """Whether the scheduler of the allocator places a pod."""
+    return pod.spec.scheduler_name in {"", SCHEDULER_NAME}
+
+
+# --- moves for a pod ------------------------------------------------------------------------------
+
+
+def plan_for_pod(
+    state: AllocatorState,
+    pod: Pod,
+    view: PreemptionView,
+    request: DefragRequest,
+    make_tries: Callable[[], Tries] = ending_in,
+) -> DefragReply:
+    """Plan the fewest moves after which a pod fits."""
+    tries = make_tries()
+    cluster = _Cluster(state, view, pod.metadata.uid)
+    movable = MovablePods(
+        cluster.running(), cluster.pods, tuple(view.budgets()), cluster.priority_of(pod)
+    )
+    plan = plan_moves(pod, cluster, movable, tries)
+    named = DefragReply(namespace=pod.namespace, pod=pod.metadata.name, leading=False)
+    if isinstance(plan, NoPlan):
+        return msgspec.structs.replace(named, reasons=plan.reasons)
+    hold = None
+    if request.hold_seconds:
+        until = datetime.now(UTC) + timedelta(seconds=request.hold_seconds)
+        hold = hold_for(plan, pod.metadata.uid, until.replace(microsecond=0))
+    return msgspec.structs.replace(
+        named,
+        node=plan.node,
+        claims=_describe_claims(plan.claims),
+        moves=tuple(_describe_moves(plan)),
+        proven=plan.proven,
+        commands=tuple(list_commands(plan, hold)),
+    )
+
+
+def _describe_moves(plan: MovePlan) -> Iterable[PlannedMove]:
+    for move in plan.moves:
+        yield PlannedMove(
+            namespace=move.namespace,
+            pod=move.pod,
+            owner=move.owner,
+            to_node=move.to_node,
+            claims=_describe_claims(move.claims),
+        )
+
+
+def _describe_claims(
+    claims: Iterable[tuple[str, Allocation | None]],
+) -> tuple[SimulatedClaim, ...]:
+    return tuple(describe_claim(name, allocation) for name, allocation in claims)
+
+
+# --- more for a claim -----------------------------------------------------------------------------
+
+
+def read_growth(request: AdjustRequest) -> Growth | InvalidGrowth:
+    """Return what a claim should have."""
+    if bool(request.count) == bool(request.capacity or request.amount):
+        return InvalidGrowth(
+            "the request needs a count, or else a capacity with its amount", "count"
+        )
+    if request.count:
+        return Growth(request.request, count=request.count)
+    try:
+        amount = parse(request.amount)
+    except QuantityError as error:
+        return InvalidGrowth(f"{error}", "amount")
+    return Growth(request.request, capacity=request.capacity, amount=amount)
+
+
+def adjust_claim(
+    state: AllocatorState,
+    request: AdjustRequest,
+    growth: Growth,
+    view: PreemptionView,
+    make_tries: Callable[[], Tries] = ending_in,
+) -> Adjusted:
+    """Answer whether an allocated claim could have more."""
+    tries = make_tries()
+    cluster = _Cluster(state, view)
+    name = f"{request.namespace}/{request.name}"
+    claims: Mapping[str, Claim] = cluster.claims
+    allocated = AllocatedCluster(
+        state.planner,
+        state.ledger,
+        cluster.nodes.nodes,
+        claims,
+        find_holds(claims),
+        cluster.running(),
+    )
+    try:
+        answer = adjust(name, growth, allocated, tries)
+    except NotAdjustableError as error:
+        return Adjusted(problem=f"{error}")
+    devices: tuple[HeldDevice, ...] = ()
+    if answer.allocation is not None:
+        devices = tuple(map(describe_result, answer.allocation.devices.results))
+    reply = AdjustReply(
+        namespace=request.namespace,
+        claim=request.name,
+        leading=False,
+        fits=answer.fits,
+        node=answer.node,
+        keeps_devices=answer.keeps,
+        devices=devices,
+        most=answer.most,
+        helps=answer.without is not None,
+        without=answer.without or (),
+        elsewhere=len(answer.elsewhere),
+        elsewhere_nodes=answer.elsewhere[:MAX_TOLD],
+        cut=answer.cut,
+        reasons=describe_reasons(answer.reasons),
+    )
+    return Adjusted(reply)
