@@ -10,7 +10,7 @@ WORKERS ?= 1 2 4
 # Where it is set, as in many containers, each process of a test compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo help test test-random bridge-test check e2e play bench docs site release image scheduler-image image-lock lock clean
+.PHONY: demo help test test-random bridge-test check e2e play bench bench-scheduler docs site release image scheduler-image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
@@ -46,6 +46,9 @@ play: $(READY)  ## Start a cluster with Drawbridge to play with; needs Go; PLAY=
 
 bench: $(READY)  ## Run the benchmarks and print ratios to the reference implementations; BENCH=--brief|NAME
 	$(BIN)/python -m bench $(BENCH)
+
+bench-scheduler: $(READY)  ## Compare with the stock scheduler in upstream's scheduler_perf; needs Go; BENCH='--rounds 5 --all'
+	$(BIN)/python -m e2e.upstream.scheduler_perf $(BENCH)
 
 docs: $(READY)  ## Write the generated pages of docs/ and the Helm chart
 	$(BIN)/python -m tools.docs

@@ -107,20 +107,24 @@ def compile_program(  # noqa: PLR0913  # the words of one command
     pin: str = "go.mod",
     cgo: bool = False,
     architecture: str = "",
+    test: bool = False,
 ) -> None:
     """Build one program of a module, unless it exists; the file appears only when it is whole.
+
+    With `test` it is the program of a package's tests.
 
     Processes that need the same program, such as the workers of a test run, build it once.
     """
     partial = program.with_name(f"{program.name}.partial")
     chosen = [] if pin == "go.mod" else [f"-modfile={pin}"]
     flags = ["-trimpath", *chosen, "-ldflags", f"-s -w {stamp}", "-tags", tags]
+    command = ["test", "-c", "-vet=off"] if test else ["build"]
     with program.with_name(f"{program.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if program.exists():
             return
         subprocess.run(
-            ["go", "build", *flags, "-o", partial, package],  # noqa: S607  # go of the PATH
+            ["go", *command, *flags, "-o", partial, package],  # noqa: S607  # go of the PATH
             check=True,
             cwd=module,
             env=os.environ

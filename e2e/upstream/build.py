@@ -1,0 +1,45 @@
+"""Builds upstream's suites as test programs, once for each pin and source.
+
+    python -m e2e.upstream.build
+
+The suites are packages of the pinned module of Kubernetes; the Go files here only start them.
+"""
+
+import subprocess
+from pathlib import Path
+
+from e2e.bridge.build import MODULE as PLUGIN
+from e2e.controlplane.build import cache_name, compile_program
+
+HERE = Path(__file__).parent
+CACHE = HERE.parent.parent / ".cache" / "upstream"
+SUITES = ("scheduler", "dra")
+
+
+def suite(name: str) -> Path:
+    """Return the test program of a suite, building it if need be; NoGoError without Go."""
+    sources = sorted((HERE / name).glob("*.go"))
+    if name == "scheduler":
+        sources += [path for path in sorted(PLUGIN.rglob("*.go")) if "_test" not in path.name]
+    program = CACHE / cache_name(name, HERE, *sources)
+    if not program.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        compile_program(HERE, f"./{name}", program, test=True)
+    return program
+
+
+def kubernetes() -> Path:
+    """Return the folder of the pinned module, where workloads and manifests are."""
+    answer = subprocess.run(
+        ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"],  # noqa: S607  # go of the PATH
+        check=True,
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+    )
+    return Path(answer.stdout.strip())
+
+
+if __name__ == "__main__":
+    for each in SUITES:
+        print(suite(each))  # noqa: T201

@@ -1,0 +1,145 @@
+"""What upstream's benchmark is given, what is read of it, and the table of its workloads."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from drawbridge.agreement.configuration_in_use import parse_configuration
+from drawbridge.config.model import Configuration
+from e2e.upstream.build import kubernetes
+from e2e.upstream.scheduler_perf import (
+    DRIVER,
+    FOLDER,
+    HERE,
+    IN_TREE,
+    OURS,
+    Turn,
+    Workload,
+    configuration,
+    read_turn,
+    row,
+    scheduler_configuration,
+    workloads,
+)
+
+CASES = [
+    {
+        "name": "Steady",
+        "workloads": [
+            {"name": "empty", "labels": ["performance"], "threshold": {"dra": 64}},
+            {"name": "half", "threshold": 60},
+        ],
+    },
+    {"name": "Slices", "workloads": [{"name": "500nodes", "labels": ["performance"]}]},
+]
+
+
+def _item(metric: str, average: float, **labels: str) -> dict[str, Any]:
+    data = {"Average": average, "Perc50": 20.0, "Perc90": 30.0, "Perc99": 40.0}
+    return {"labels": {"Metric": metric, **labels}, "data": data}
+
+
+def _write(folder: Path, *items: dict[str, Any]) -> Path:
+    (folder / "result.json").write_text(json.dumps({"dataItems": items}), encoding="utf-8")
+    return folder
+
+
+def test_rates_and_attempts_of_scheduled_pods_are_read(tmp_path: Path) -> None:
+    attempt = "scheduler_scheduling_attempt_duration_seconds"
+    data = _write(
+        tmp_path,
+        _item("SchedulingThroughput", 25.0),
+        _item(attempt, 5.0, result="unschedulable"),
+        _item(attempt, 7.0, result="scheduled"),
+    )
+    turn = read_turn(data, "1 0 ns/op 2.5 allocator_seconds", 9.0)
+    assert (turn.rates["Average"], turn.attempts["Average"]) == (25.0, 7.0)
+    assert (turn.cpu, turn.allocator) == (9.0, 2.5)
+
+
+def test_a_run_without_a_rate_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text('{"dataItems": null}', encoding="utf-8")
+    with pytest.raises(AssertionError, match="no etcd"):
+        read_turn(tmp_path, "no etcd", 0.0)
+
+
+def test_each_round_is_compared_with_the_one_beside_it() -> None:
+    def turns(*averages: float) -> list[Turn]:
+        rates = ({"Average": each, "Perc50": 1, "Perc90": 2, "Perc99": 3} for each in averages)
+        return [Turn(each, {}, 10.0, 4.0) for each in rates]
+
+    workload = Workload("Steady", "empty", performance=True, threshold=64, reason="")
+    text = row(workload, OURS, turns(20, 30, 40), turns(20, 20, 10))
+    assert "20 30 40 | 1.50 (1.00 to 4.00) | 1, 2, 3 |" in text
+    assert text.endswith("| 10, allocator 4 | 64 |")
+    assert "allocator" not in row(workload, IN_TREE, turns(20), turns(20))
+
+
+def test_a_reason_is_for_a_test_case_or_for_one_of_its_workloads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = {".": {"Slices": "no pods", "Steady/half": "too slow"}}
+    (tmp_path / "workloads.yaml").write_text(yaml.safe_dump(table), encoding="utf-8")
+    (tmp_path / "performance-config.yaml").write_text(yaml.safe_dump(CASES), encoding="utf-8")
+    monkeypatch.setattr("e2e.upstream.scheduler_perf.HERE", tmp_path)
+    read = {str(each): each for each in workloads(tmp_path)}
+    assert {name: each.reason for name, each in read.items()} == {
+        "Steady/empty": "",
+        "Steady/half": "too slow",
+        "Slices/500nodes": "no pods",
+    }
+    assert (read["Steady/empty"].threshold, read["Steady/half"].threshold) == (64, 60)
+    assert [name for name, each in read.items() if each.performance] == [
+        "Steady/empty",
+        "Slices/500nodes",
+    ]
+
+
+def test_the_scheduler_is_configured_as_in_the_manifests_for_pods_without_a_scheduler_name() -> (
+    None
+):
+    (profile,) = yaml.safe_load(scheduler_configuration(Path("/run/a.sock")))["profiles"]
+    assert profile["schedulerName"] == "default-scheduler"
+    assert profile["plugins"]["multiPoint"]["enabled"] == [{"name": "Drawbridge"}]
+    assert profile["pluginConfig"][0]["args"] == {"socket": "/run/a.sock"}
+
+
+def test_the_configuration_is_valid_and_owns_the_driver_of_the_benchmark() -> None:
+    text = yaml.safe_load(configuration())["data"]["config.yaml"]
+    parsed = parse_configuration(text, "configuration")
+    assert isinstance(parsed, Configuration)
+    assert [each.driver for each in parsed.owned_pools] == [DRIVER]
+
+
+def test_the_table_names_only_what_the_pinned_module_has() -> None:
+    if shutil.which("go") is None:
+        pytest.skip("go is not on the PATH")
+    try:
+        folder = kubernetes() / FOLDER
+    except subprocess.CalledProcessError as problem:
+        pytest.skip(f"{problem}")
+    if not folder.is_dir():
+        pytest.skip("the module of Kubernetes was not downloaded")
+    table = yaml.safe_load((HERE / "workloads.yaml").read_text(encoding="utf-8"))
+    topics = {
+        str(path.parent.relative_to(folder)) for path in folder.rglob("performance-config.yaml")
+    }
+    assert set(table) == topics
+    for topic, reasons in table.items():
+        text = (folder / topic / "performance-config.yaml").read_text(encoding="utf-8")
+        workloads_here = {"all"}
+        for case in yaml.safe_load(text):
+            names = {each["name"] for each in case["workloads"]}
+            workloads_here |= {case["name"], *names, *(f"{case['name']}/{name}" for name in names)}
+        assert set(reasons) <= workloads_here
+    measured = [each for each in workloads(folder) if not each.reason]
+    assert {each.case for each in measured} == {
+        "SchedulingWithResourceClaimTemplate",
+        "SteadyStateClusterResourceClaimTemplate",
+        "SchedulingWithResourceClaim",
+    }
