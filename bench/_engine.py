@@ -36,8 +36,9 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import Format, Quantity, parse
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger.cards import PRODUCT
+from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.node_choice import NodeChoice, StrategyNames
+from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources
 from drawbridge.ledger.placing import Placer, hold_claims

@@ -11,7 +11,7 @@ from bench._engine import play
 from bench._scale import scaled
 from bench._trace import read_trace
 from bench.fragmentation import PUBLISHED
-from drawbridge.choice.catalog import make_strategy
+from drawbridge.choice.catalog import ChosenStrategy, make_strategy
 from drawbridge.choice.typical import typical_tasks
 
 PART: Final = scaled(1, 80)
@@ -24,7 +24,7 @@ def run() -> None:
     """Print how much both allocate, and how long the engine and the strategy took."""
     trace = read_trace(PUBLISHED).part(PART)
     typical = typical_tasks(trace.tasks.items())
-    strategy = make_strategy(NAME, trace.shapes, typical)
+    strategy = make_strategy(ChosenStrategy(NAME), trace.shapes, typical)
     nodes, began, cpu = len(trace.nodes), time.monotonic(), time.process_time()
     print(f"{NAME}, seed {SEED}: {nodes:,} nodes, {trace.capacity // 1000:,} GPUs", flush=True)
     allocated = tasks = dropped = 0

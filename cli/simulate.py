@@ -40,7 +40,7 @@ from drawbridge.finding import Finding
 from drawbridge.ledger import codes, node_fit
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.ledger import Ledger, name_of
-from drawbridge.ledger.placing import Placer, PodPlacement
+from drawbridge.ledger.placing import Placer, PodPlacement, report_unpublished
 from drawbridge.ledger.replicas import PodPlacer, number_pod, place_on_each_node, place_replicas
 from drawbridge.ledger.stages import PodStages
 from drawbridge.ledger.unenforced import (
@@ -123,7 +123,10 @@ def _place_here(
     result = simulate(
         inputs, options.claims, allocator, preempt=options.preempt, by_stage=options.stages
     )
-    audit_findings = audit(result.ledger, result.world, inputs.objects.claims)
+    audit_findings = (
+        *audit(result.ledger, result.world, inputs.objects.claims),
+        *report_unpublished(result.placements),
+    )
     if options.output != "text":
         # The data has no place for findings about the input.
         output.print_findings(result.findings, streams.err)

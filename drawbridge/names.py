@@ -24,6 +24,9 @@ FACTS_ANNOTATION: Final = "drawbridge.dev/facts"
 # What the translation notes on a pod.
 POD_ANNOTATIONS: Final = (ORIGINAL_ANNOTATION, FACTS_ANNOTATION, PLACEMENT_LABEL)
 RULES_ANNOTATION: Final = "drawbridge.dev/rules"
+# On a pod: the strategy for its nodes and devices, and the weights of the parts of its scores.
+STRATEGY_ANNOTATION: Final = "drawbridge.dev/strategy"
+WEIGHTS_ANNOTATION: Final = "drawbridge.dev/strategy-weights"
 # The default start of the names of attributes that the Configuration derives.
 PARTITION_ATTRIBUTE: Final = "drawbridge.dev/partition"
 ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"

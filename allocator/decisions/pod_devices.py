@@ -47,8 +47,8 @@ from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold, GroupHold
 from allocator.state.preemptors import Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
+from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
-from drawbridge.ledger.node_choice import ALL_FIRST_FIT, StrategyNames
 from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 

@@ -1,4 +1,4 @@
-"""The strategy of the configuration for the decisions of the allocator.
+"""The strategies of the configuration and of pods for the decisions of the allocator.
 
 A search finds the first nodes that fit, and with them what a pod asks for. The strategy orders all
 nodes by that, and the best ones are examined. When the pod is reserved, its devices on the node are
@@ -21,7 +21,8 @@ from allocator.decisions.shortlist import (
     fit_solution,
 )
 from allocator.state.cluster_state import AllocatorState
-from drawbridge.ledger.node_choice import DecidedPod, NodeChoice, StrategyNames
+from drawbridge.ledger.chosen_strategies import StrategyNames
+from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import OutOfTimeError
 
@@ -42,33 +43,30 @@ class ConfiguredStrategy:
     def __init__(self, state: AllocatorState, ids: Callable[[], str], names: StrategyNames) -> None:
         self._state = state
         self._ids = ids
-        self._choice: NodeChoice | None = None
+        self._choice = NodeChoice(state.planner, names, looks=_LOOKS)
         self._to_learn: list[str] = []
         self._names = names
         if names.order:
-            self._choice = NodeChoice(state.planner, names, looks=_LOOKS)
             allocated = islice(state.allocated_claims(""), _MAX_LEARNED)
             self._to_learn = [uid for _, uid in allocated]
 
     @property
     def orders(self) -> bool:
         """Whether nodes are in another order than they were found."""
-        return self._choice is not None
+        return self._names.order or self._choice.is_used
 
     def catch_up(self) -> bool:
         """Learn from claims of the start and look at nodes that changed, a few of each.
 
         Return whether others are left. Decisions wait for neither.
         """
-        if self._choice is None:
-            return False
         for uid in self._to_learn[-_LOOKS:]:
-            self._learn(self._choice, uid)
+            self._learn(uid)
         del self._to_learn[-_LOOKS:]
         is_behind = self._choice.catch_up(self._state.ledger.view(), self._state.amounts)
         return is_behind or bool(self._to_learn)
 
-    def _learn(self, choice: NodeChoice, uid: str) -> None:
+    def _learn(self, uid: str) -> None:
         """Learn from a claim that is allocated."""
         claim = self._state.claims.get(uid)
         if claim is None or claim.status.allocation is None:
@@ -82,13 +80,15 @@ class ConfiguredStrategy:
             requested = self._state.pods.requested(pods[0])
             allocations = (claim.status.allocation,)
             namespace, strategy = claim.metadata.namespace, self._names.of([claim])
-            choice.learn(DecidedPod(pods[0], strategy, namespace, requested, node, allocations))
+            self._choice.learn(
+                DecidedPod(pods[0], strategy, namespace, requested, node, allocations)
+            )
 
     def examine(self, search: NodeSearch, shortlist: Shortlist, now: float) -> Mapping[str, int]:
         """Add the best nodes to a shortlist; return the places of nodes in the order."""
         fit = next((each for each in shortlist.fitting if each.solution is not None), None)
         # A pod that has a promise, or a part in a gang, stays on its node.
-        if self._choice is None or search.first or fit is None or fit.solution is None:
+        if search.first or fit is None or fit.solution is None:
             return {}
         pod, view = self._decided(search, fit.name, fit.solution), self._state.ledger.view()
         ranked = self._choice.rank(pod, view, self._state.amounts, MAX_EXAMINED)
@@ -113,7 +113,7 @@ class ConfiguredStrategy:
 
         None of them has a penalty.
         """
-        if self._choice is None or fit.solution is None:
+        if fit.solution is None:
             return fit
         view = self._state.ledger.view()
         pod = self._decided(search, fit.name, fit.solution)

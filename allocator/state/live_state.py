@@ -47,9 +47,9 @@ from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.ledger.audit import find_excessive_marks
+from drawbridge.ledger.chosen_strategies import strategy_names
 from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.node_choice import strategy_names
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
@@ -264,11 +264,10 @@ class LiveState:
         state.ledger.view()
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
-        strategy = inputs.configuration.strategy
         return PodDecisions(
             state,
             lambda: str(uuid.uuid4()),
-            strategy=strategy_names(strategy.default, strategy.classes),
+            strategy=strategy_names(inputs.configuration.strategy),
             limits=self._limits,
             min_member=caches.min_member,
             find_pod=self.find_pod,

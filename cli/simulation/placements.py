@@ -112,9 +112,11 @@ def _placement(
 
 
 def rating_as_data(rating: NodeRating) -> JSON:
-    """Return the score of a node and its parts."""
+    """Return the score of a node and its parts, with the weights that were given."""
     parts = [{"name": each.name, "value": each.value} for each in rating.parts]
-    return {"strategy": rating.strategy, "score": rating.score, "parts": parts}
+    weights = {"weights": dict(rating.weights)} if rating.weights else {}
+    rated = {"strategy": rating.strategy, **weights, "score": rating.score, "parts": parts}
+    return {**rated, "unpublished": [*rating.unpublished]} if rating.unpublished else rated
 
 
 def _workload(placement: WorkloadPlacement) -> dict[str, object]:
@@ -274,7 +276,11 @@ def format_rating(rating: NodeRating) -> str:
     shown = [f"{each.name} {each.value:+,}" for each in parts[:_MOST_PARTS]]
     more = [f"{len(parts) - _MOST_PARTS} more"] if len(parts) > _MOST_PARTS else []
     listed = f" ({', '.join((*shown, *more))})" if shown else ""
-    return f"strategy {rating.strategy}: score {rating.score:,}{listed}"
+    weights = ", ".join(f"{name}={weight}" for name, weight in rating.weights)
+    weighted = f" with weights {weights}" if weights else ""
+    unpublished = list_some(rating.unpublished, _MOST_PARTS, "name")
+    nothing = f"; no device publishes {unpublished}" if rating.unpublished else ""
+    return f"strategy {rating.strategy}{weighted}: score {rating.score:,}{listed}{nothing}"
 
 
 def _rows(placement: PodPlacement) -> Iterator[tuple[str, ...]]:

@@ -13,8 +13,9 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import device_quotas
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import find_published_pool
+from drawbridge.ledger.chosen_strategies import strategy_names
 from drawbridge.ledger.ledger import Ledger, name_of
-from drawbridge.ledger.node_choice import NodeChoice, strategy_names
+from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources, count_running
 from drawbridge.ledger.placing import Placer, hold_claims
@@ -95,11 +96,10 @@ class SimulatedSchedulers:
         return {each: placer.beside(*self.world_of(each), self._choice(each)) for each in self.used}
 
     def _choice(self, allocator: Allocator) -> NodeChoice | None:
-        """Return the order of nodes by the strategy of the configuration; native has none."""
-        strategy = self.inputs.configuration.strategy
-        names = strategy_names(strategy.default, strategy.classes)
-        if allocator is Allocator.UPSTREAM or not names.order:
+        """Return the order of nodes by strategies; native has none."""
+        if allocator is Allocator.UPSTREAM:
             return None
+        names = strategy_names(self.inputs.configuration.strategy)
         return NodeChoice(self.planners[allocator], names)
 
     def declared_world(self) -> World:

@@ -14,21 +14,29 @@ Taken: TypeAlias = tuple[int, ...]
 
 
 class Shape(NamedTuple):
-    """What a node has in total. The label tells which tasks can run there, such as a product."""
+    """What a node has in total. The label tells which tasks can run there, such as a product.
+
+    `near` has the groups of near devices, for strategies that ask for them.
+    """
 
     label: str
     cpu: int
     memory: int
     devices: int
+    near: tuple[tuple[int, ...], ...] = ()
 
 
 class NodeRoom(NamedTuple):
-    """What a node has left: CPU, memory, and thousandths of each device."""
+    """What a node has left: CPU, memory, and thousandths of each device.
+
+    `used` has the thousandths of some capacities of each device, for strategies with weights.
+    """
 
     shape: Shape
     cpu: int
     memory: int
     free: tuple[int, ...]
+    used: tuple[tuple[int, ...], ...] = ()
 
     @property
     def is_idle(self) -> bool:
@@ -103,6 +111,5 @@ def _changed(node: NodeRoom, task: Task, taken: Sequence[int], sign: int) -> Nod
     free = list(node.free)
     for number in taken:
         free[number] -= sign * task.share
-    return NodeRoom(
-        node.shape, node.cpu - sign * task.cpu, node.memory - sign * task.memory, tuple(free)
-    )
+    cpu, memory = node.cpu - sign * task.cpu, node.memory - sign * task.memory
+    return NodeRoom(node.shape, cpu, memory, tuple(free), node.used)

@@ -1,4 +1,4 @@
-"""Strategies that look at what is in use: first fit, packed, spread, and those of other projects.
+"""Strategies by one figure of nodes, as others have published them, and first fit.
 
 Each has a rule for nodes and a rule for the devices of a node. A rule is a list of figures with
 weights; the score is their sum. Figures are thousandths, before the task takes anything.
@@ -134,7 +134,6 @@ def dot_product(largest: Shape) -> Figure:
 
 
 _FULLEST: Final[Rule] = (("device in use", 1, use_of_taken),)
-_EMPTIEST: Final[Rule] = (("device in use", -1, use_of_taken),)
 
 
 def general(largest: Shape) -> Mapping[str, ByUse]:
@@ -142,9 +141,6 @@ def general(largest: Shape) -> Mapping[str, ByUse]:
     strategies = (
         ByUse("first-fit"),
         ByUse("random", draws=True),
-        ByUse("packed", (("devices in use", 1, devices_in_use),), _FULLEST),
-        ByUse("spread", (("devices in use", -1, devices_in_use),), _EMPTIEST),
-        ByUse("packed-nodes", (("devices in use", 1, devices_in_use),), _EMPTIEST),
         ByUse("best-fit", (("left after it", -1, left_after(largest)),), _FULLEST),
         ByUse("dot-product", (("dot product", -1, dot_product(largest)),), _FULLEST),
         ByUse("gpu-packing", (("occupied first", 1, occupied_first),), _FULLEST, draws=True),

@@ -29,6 +29,8 @@ AVAILABLE_FIELDS: Final[AvailableFields] = {
     "strategy.default": (),
     "preemption": (),
     "strategy.classes": (),
+    "strategy.weights": (),
+    "strategy.classWeights": (),
     "ownedPools": (),
     "quotas": (),
 }

@@ -28,11 +28,13 @@ from drawbridge.config.model import (
     check_partitions,
 )
 from drawbridge.config.schema import PLACES
+from drawbridge.config.strategy import Strategy
 from drawbridge.config.target import ATTRIBUTE_WORDS, CAPACITY_WORDS, Target
-from drawbridge.dra.codes import FIELD_MISSING
+from drawbridge.dra.codes import FIELD_MISSING, WRONG_VALUE
 from drawbridge.dra.decode_errors import Hook, Schema, describe_choice, walk
 from drawbridge.dra.device_quotas import DEVICES
 from drawbridge.dra.gates import NEWEST
+from drawbridge.dra.rules import weights_problem
 from drawbridge.dra.similar_names import suggest
 from drawbridge.finding import Finding
 
@@ -160,6 +162,7 @@ def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
     yield from _check_selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
     yield from _check_selector(configuration.bridge.namespace_selector, "bridge.namespaceSelector")
     yield from _check_quotas(configuration.quotas)
+    yield from _check_weights(configuration.strategy)
     for i, target in enumerate(configuration.targets):
         yield from _check_target(target, f"targets[{i}]")
     yield from _check_names(configuration)
@@ -196,6 +199,13 @@ def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
         if entry.selector is not None:
             yield from _check_expression(entry.selector, f"partitions[{i}].selector")
     yield from check_partitions(configuration.partitions, OBJECT)
+
+
+def _check_weights(strategy: Strategy) -> Iterator[Finding]:
+    of_classes = {f"classWeights[{name}]": each for name, each in strategy.class_weights.items()}
+    for field, weights in {"weights": strategy.weights, **of_classes}.items():
+        if problem := weights_problem(weights):
+            yield WRONG_VALUE.at(f"strategy.{field}", problem, object=OBJECT)
 
 
 def _check_quotas(quotas: Sequence[Quota]) -> Iterator[Finding]:

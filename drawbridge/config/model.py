@@ -12,9 +12,9 @@ from typing import Annotated, Final, Literal, cast
 
 import msgspec
 
-from drawbridge.choice.catalog import StrategyName
 from drawbridge.config import codes
 from drawbridge.config.part import ConfigurationPart, describe
+from drawbridge.config.strategy import Strategy
 from drawbridge.config.string_formats import (
     AttributeName,
     DNSLabel,
@@ -332,30 +332,6 @@ class Quota(ConfigurationPart, frozen=True):
         Mapping[ObjectName, QuotaAmounts],
         describe("The maximum of all claims with devices, by DeviceClass."),
     ] = {}
-
-
-class Strategy(ConfigurationPart, frozen=True):
-    """How to choose between suitable devices."""
-
-    default: Annotated[
-        StrategyName | None,
-        describe(
-            "The order of nodes and devices with `placement: bridge`, after the preferences of"
-            " claims. If not set, `first-fit`. Without effect with `native`."
-        ),
-    ] = None
-    classes: Annotated[
-        Mapping[str, StrategyName],
-        describe(
-            "The order for pods that request devices of a DeviceClass, instead of the default."
-            " The first such class in the claims of a pod decides."
-        ),
-    ] = {}
-    weights: Annotated[Mapping[str, float], describe("The weight of each criterion.")] = {}
-    max_pods_per_node: Annotated[
-        Annotated[int, msgspec.Meta(ge=1)] | None,
-        describe("The maximum number of pods with devices on one node."),
-    ] = None
 
 
 class Preemption(ConfigurationPart, frozen=True):

@@ -225,6 +225,8 @@ partitions: []
 quotas: []
 strategy:
   classes: {}
+  weights: {}
+  classWeights: {}
 preemption:
   delaySeconds: 0
 ownedPools: []
@@ -233,9 +235,9 @@ ownedPools: []
 With `--config FILE`, the command prints the configuration of a file, or all of its errors:
 
 ```console
-$ printf 'strategy: {weights: {}}\nunsetgroups: all\n' | drawbridge config print --config -
+$ printf 'strategy: {maxPodsPerNode: 9}\nunsetgroups: all\n' | drawbridge config print --config -
 ...
-<stdin>:1: error: Configuration strategy.weights: weights is not available in this version: it would have no effect [FieldUnavailable]
+<stdin>:1: error: Configuration strategy.maxPodsPerNode: maxPodsPerNode is not available in this version: it would have no effect [FieldUnavailable]
 ...
 <stdin>:2: error: Configuration unsetgroups: unknown field unsetgroups; did you mean unsetGroups? [FieldUnknown]
     Correct the spelling or remove the field.

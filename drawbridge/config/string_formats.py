@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 from drawbridge.dra import formats
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.dra.quantity import Quantity, from_json
+from drawbridge.dra.rules import check_weight_name
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -100,6 +101,15 @@ class AttributeName(Text):
             if text.count("/") > 1
             else formats.check_qualified_name(text)
         )
+
+
+class WeightName(Text):
+    """What a weight is about: a capacity of devices, or another part of a score."""
+
+    NAME = "weight"
+    PATTERN = rf"node\.(cpu|memory)|{AttributeName.PATTERN}"
+    MAX_LENGTH = AttributeName.MAX_LENGTH
+    problem = staticmethod(check_weight_name)
 
 
 class LabelKey(Text):

@@ -6,14 +6,15 @@ so readers must check it against the claim.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
 
 from drawbridge.dra.claim import ALL, Claim, ClaimSpec, Request, request_choices
 from drawbridge.dra.codes import RULE_NAMES_NO_REQUEST, RULE_WITHOUT_NUMBER, RULES_UNREADABLE
-from drawbridge.dra.decode_errors import Schema, convert
+from drawbridge.dra.decode_errors import Schema, convert, describe_value
+from drawbridge.dra.formats import check_qualified_name
 from drawbridge.finding import Code, Finding
 from drawbridge.names import API_VERSION, RULES_ANNOTATION
 
@@ -25,6 +26,22 @@ MAX_ATTRIBUTES: Final = 8
 MAX_CHARACTERS: Final = 16 * 1024
 
 PackingPolicy = Literal["packed", "spread"]
+# The strategies by name, with the names of other projects. `NODES/DEVICES` differs by level.
+StrategyName = Literal[
+    "first-fit", "packed", "spread", "packed-nodes", "best-fit", "fgd", "usable", "numa",
+    "topology-aware", "spread/packed", "spread/numa", "spread/topology-aware",
+    "CompactFirst", "LowLoadFirst", "NodeCompactGPULowLoad", "binpack",
+]  # fmt: skip
+# What a weight is about: a capacity of the devices, or one of `OTHER_WEIGHTS`.
+DEVICES_WEIGHT: Final = "devices"
+NEAR_WEIGHT: Final = "near"
+CPU_WEIGHT: Final = "node.cpu"
+MEMORY_WEIGHT: Final = "node.memory"
+OTHER_WEIGHTS: Final = (DEVICES_WEIGHT, NEAR_WEIGHT, CPU_WEIGHT, MEMORY_WEIGHT)
+MAX_WEIGHT: Final = 1000
+MAX_WEIGHTS: Final = 8
+MAX_WEIGHTS_CHARACTERS: Final = 1024
+Weight = Annotated[int, msgspec.Meta(ge=0, le=MAX_WEIGHT)]
 
 
 class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -75,6 +92,10 @@ class Distinct(_Part, frozen=True):
 class RuleStrategy(_Part, frozen=True, omit_defaults=True):
     """How to choose between suitable devices."""
 
+    name: Annotated[
+        StrategyName | None,
+        _describe("The strategy for nodes and devices, instead of that of the Configuration."),
+    ] = None
     nodes: Annotated[
         PackingPolicy | None, _describe("Prefer nodes in use (`packed`) or idle nodes (`spread`).")
     ] = None
@@ -82,6 +103,10 @@ class RuleStrategy(_Part, frozen=True, omit_defaults=True):
         PackingPolicy | None,
         _describe("On a node, prefer devices in use (`packed`) or idle devices (`spread`)."),
     ] = None
+    weights: Annotated[
+        Mapping[str, Weight],
+        _describe("The weights of the parts of a score, instead of those of the Configuration."),
+    ] = {}
 
 
 class Rules(_Part, frozen=True, omit_defaults=True):
@@ -130,6 +155,8 @@ def _problem(rules: Rules) -> str:
     """Return what is wrong with the rules whatever their claim is."""
     if len(rules.joint) + len(rules.near) + len(rules.distinct) > MAX_RULES:
         return f"there are more than {MAX_RULES} rules"
+    if rules.strategy is not None and (problem := weights_problem(rules.strategy.weights)):
+        return f"strategy.weights: {problem}"
     attributes = [(f"joint[{i}]", each.attributes) for i, each in enumerate(rules.joint)]
     attributes += [(f"near[{i}]", each.attributes) for i, each in enumerate(rules.near)]
     for rule_path, names in attributes:
@@ -137,6 +164,42 @@ def _problem(rules: Rules) -> str:
             counts = f"names {len(names)} attributes, must name 1 to {MAX_ATTRIBUTES}"
             return f"{rule_path}.attributes: {counts}"
     return ""
+
+
+def weights_problem(weights: Collection[str]) -> str:
+    """Return what is wrong with the names of weights, or with their number."""
+    if len(weights) > MAX_WEIGHTS:
+        return f"there are {len(weights)} weights, at most {MAX_WEIGHTS} are allowed"
+    wrong = ((name, check_weight_name(name)) for name in weights)
+    return next((f"{describe_value(name)} {why}" for name, why in wrong if why), "")
+
+
+def read_weights(text: str) -> dict[str, int]:
+    """Read a list of weights such as `cores=1,memory=3`. Raises ValueError with what is wrong."""
+    weights: dict[str, int] = {}
+    if len(text) > MAX_WEIGHTS_CHARACTERS:
+        raise ValueError(
+            f"has {len(text)} characters, at most {MAX_WEIGHTS_CHARACTERS} are allowed"
+        )
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, number = (each.strip() for each in part.partition("="))
+        if not (number.isascii() and number.isdigit()) or int(number) > MAX_WEIGHT:
+            what = f"{describe_value(part)} is not a name and a whole number up to {MAX_WEIGHT}"
+            raise ValueError(f"{what}, such as memory=3")
+        if name in weights:
+            raise ValueError(f"{describe_value(name)} has two weights")
+        weights[name] = int(number)
+    if problem := weights_problem(weights):
+        raise ValueError(problem)
+    return weights
+
+
+def check_weight_name(text: str) -> str | None:
+    """Return why a weight cannot have this name, as a predicate; None if it can."""
+    if text in OTHER_WEIGHTS or (text.count("/") <= 1 and not check_qualified_name(text)):
+        return None
+    others = ", ".join(OTHER_WEIGHTS)
+    return f"must be the name of a capacity, such as memory, or one of {others}"
 
 
 def read_claim_rules(claim: Claim) -> Rules | tuple[Finding, ...]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.choice.amounts import WHOLE, Task
 from drawbridge.dra.allocation import Allocation, AllocationResult
+from drawbridge.dra.attributes import split_name
 from drawbridge.dra.counters import CounterKey
 from drawbridge.dra.inventory import Pool, PoolID
 from drawbridge.solver.candidates import Candidate
@@ -40,6 +41,26 @@ class Card(NamedTuple):
                 return _mean_part({key: left.get(key, 0) for key in self.counters}, self.counters)
             return _free_of_device(held[0], use)
         return _free_of_device(self.devices[0], use)
+
+    def used(self, capacities: Iterable[str], use: PoolUse, free: int) -> tuple[int, ...]:
+        """Return the thousandths in use of each capacity; 0 of one that is not published.
+
+        Of partitions, and of a device that is not shared, these are what is not `free` of it.
+        """
+        device = self.devices[0]
+        consumed = None if self.counters else use.shares.get(device.name)
+        published = {split_name(name, self.pool.driver): name for name in device.device.capacity}
+        parts: list[int] = []
+        for capacity in capacities:
+            name = published.get(split_name(capacity, self.pool.driver))
+            if name is None:
+                parts.append(0)
+            elif consumed is None:
+                parts.append(WHOLE - free)
+            else:
+                amount = {name: consumed[name].nanos()} if name in consumed else {}
+                parts.append(min(WHOLE, _largest_part(amount, device)))
+        return tuple(parts)
 
     def part(self, asked: "AskedPart") -> int:
         """Return the thousandths of such a card that an ask takes, rounded up."""

@@ -378,3 +378,13 @@ HOLD_IMPOSSIBLE = CODES.define(
         "the allocator of bridge placement holds devices, for pods of a live cluster."
     ),
 )
+STRATEGY_WITHOUT_DATA = CODES.define(
+    "StrategyWithoutData",
+    Severity.WARNING,
+    text=(
+        "A strategy compares what no device of the node publishes: the capacities that have a "
+        "weight, or the attributes that say which devices are near each other."
+    ),
+    example=("Pod/research/training: packed cannot compare cores: no device of n1 publishes it"),
+    remedy="Use a driver that publishes one of them, or another strategy.",
+)

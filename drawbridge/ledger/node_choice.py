@@ -12,16 +12,17 @@ from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
 from drawbridge.choice.amounts import NodeRoom, Shape, Taken, Task
-from drawbridge.choice.catalog import FIRST_FIT, OTHER_NAMES, make_strategy
+from drawbridge.choice.catalog import ChosenStrategy, make_strategy
 from drawbridge.choice.cluster import UNLIMITED, NodeChooser, in_turn
 from drawbridge.choice.recent import AskedTask, RecentTasks
 from drawbridge.choice.strategy import ChoiceStrategy, Part
 from drawbridge.choice.typical import TypicalTasks
 from drawbridge.dra.allocation import Allocation
-from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.cards import AskedCards, Card, asked_cards, find_cards
+from drawbridge.ledger.chosen_strategies import StrategyNames
+from drawbridge.ledger.near_cards import find_groups, find_unpublished
 from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts, allocatable_amounts
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pool_use import changed_pools
@@ -33,6 +34,11 @@ _score_of: Final = itemgetter(0)  # of a level
 _SAME_MEMORY: Final = 1 << 30
 # What a node has of a resource that it does not report.
 _UNKNOWN: Final = 1 << 60
+# So many strategies with weights of pods are followed for each driver.
+_MAX_OF_PODS: Final = 4
+
+
+_FIRST_FIT: Final = ChosenStrategy()
 
 
 class NodeAmounts(Protocol):
@@ -45,43 +51,14 @@ class NodeAmounts(Protocol):
         """Return the nodes that have changed since the last call."""
 
 
-class StrategyNames(NamedTuple):
-    """The strategies of the configuration: the default, and others by class of the devices."""
-
-    default: str = FIRST_FIT
-    by_class: Mapping[str, str] = {}
-
-    @property
-    def order(self) -> bool:
-        """Whether any of them orders nodes."""
-        return any(each != FIRST_FIT for each in (self.default, *self.by_class.values()))
-
-    def of(self, claims: Iterable[Claim]) -> str:
-        """Return the strategy for the claims of a pod."""
-        requests = (each for claim in claims for each in claim.spec.devices.requests)
-        parts = chain.from_iterable((each.exactly, *each.first_available) for each in requests)
-        classes = (each.device_class_name for each in parts if each is not None)
-        names = (self.by_class[each] for each in classes if each in self.by_class)
-        name = next(names, self.default)
-        return OTHER_NAMES.get(name, name)
-
-
-ALL_FIRST_FIT: Final = StrategyNames()
-
-
-def strategy_names(default: str | None, by_class: Mapping[str, str]) -> StrategyNames:
-    """Return the strategies that a configuration names."""
-    return StrategyNames(default or FIRST_FIT, by_class)
-
-
 class DecidedPod(NamedTuple):
     """What a pod asks for: its namespace, CPU and memory, and the devices that a search found.
 
-    `strategy` is the name of the strategy for it.
+    `strategy` is the one that decides about it.
     """
 
     key: str
-    strategy: str
+    strategy: ChosenStrategy
     namespace: str
     requested: Amounts
     node: str
@@ -92,10 +69,11 @@ class RatedNode(NamedTuple):
     """A node in the order of a strategy: its score, and the devices to try first there."""
 
     name: str
-    strategy: str
+    strategy: ChosenStrategy
     score: int
     first: Callable[[], tuple[PooledDevice, ...]]
     parts: Callable[[], tuple[Part, ...]]
+    unpublished: Callable[[], tuple[str, ...]]
 
 
 class _Static(NamedTuple):
@@ -109,8 +87,8 @@ class _Static(NamedTuple):
 class _DriverNodes:
     """The nodes with cards of one driver, by product, and the tasks that are typical for them."""
 
-    def __init__(self, name: str, typical: TypicalTasks | None) -> None:
-        self.strategy_name = name
+    def __init__(self, chosen: ChosenStrategy, typical: TypicalTasks | None) -> None:
+        self.chosen = chosen
         self.recent = RecentTasks()
         self.fixed = typical
         self.static: dict[str, _Static] = {}
@@ -140,7 +118,7 @@ class NodeChoice:
         self._looks = looks
         self._typical = typical
         # By driver and strategy.
-        self._drivers: dict[tuple[str, str], _DriverNodes] = {}
+        self._drivers: dict[tuple[str, ChosenStrategy], _DriverNodes] = {}
         self._world: World | None = None
         self._view = View()
         self._nodes_of: dict[PoolID, set[str]] = {}
@@ -149,7 +127,7 @@ class NodeChoice:
         self, pod: DecidedPod, view: View, amounts: NodeAmounts, limit: int = UNLIMITED
     ) -> Iterator[RatedNode]:
         """Yield nodes for a pod, the best first; none for a pod without devices."""
-        if pod.strategy == FIRST_FIT:
+        if pod.strategy == _FIRST_FIT:
             return
         asked = asked_cards(pod.allocations, self._cards_of(pod))
         if asked is None:
@@ -164,7 +142,7 @@ class NodeChoice:
         self, pod: DecidedPod, view: View, amounts: NodeAmounts
     ) -> tuple[PooledDevice, ...]:
         """Return the devices to try first on the node of a pod."""
-        if pod.strategy == FIRST_FIT:
+        if pod.strategy == _FIRST_FIT:
             return ()
         asked = asked_cards(pod.allocations, self._cards_of(pod))
         if asked is None:
@@ -178,43 +156,62 @@ class NodeChoice:
         if static is None or of_driver.strategy is None:
             return ()
         task = asked.task(static.cards[0], *_beside(pod))
-        judged = of_driver.strategy.judge(self._room(static, pod.node, view, amounts), task)
+        room = self._room(static, pod.node, view, amounts, pod.strategy)
+        judged = of_driver.strategy.judge(room, task)
         return _devices(static, judged.taken) if judged is not None else ()
 
     def learn(self, pod: DecidedPod) -> None:
         """Note what a pod asks for."""
-        if self._typical is not None or pod.strategy == FIRST_FIT:
+        if self._typical is not None or pod.strategy == _FIRST_FIT:
             return
         cards = self._cards_of(pod)
         asked = asked_cards(pod.allocations, cards)
         if asked is None:
             return
         task = asked.task(cards[asked.driver][0], *_beside(pod))
-        self._nodes_with(asked.driver, pod.strategy).recent.note(
-            pod.key, AskedTask(pod.namespace, task)
-        )
+        # What pods with a strategy of their own ask for is typical for the default, too.
+        for chosen in {pod.strategy, self.names.of_others} - {_FIRST_FIT}:
+            of_driver = self._nodes_with(asked.driver, chosen)
+            of_driver.recent.note(pod.key, AskedTask(pod.namespace, task))
 
     def catch_up(self, view: View, amounts: NodeAmounts) -> bool:
         """Look at some of the nodes that were not looked at; return whether others are left."""
         self._follow(view, amounts)
         left = self._looks
-        for (driver, _), of_driver in self._drivers.items():
+        followed = {
+            key: each for key, each in self._drivers.items() if self.names.knows(each.chosen)
+        }
+        for (driver, _), of_driver in followed.items():
             left -= self._look_at_pending(driver, of_driver, view, amounts, left)
-        return any(each.pending for each in self._drivers.values())
+        return any(each.pending for each in followed.values())
 
-    def _nodes_with(self, driver: str, strategy: str) -> _DriverNodes:
-        of_driver = self._drivers.get((driver, strategy))
+    @property
+    def is_used(self) -> bool:
+        """Whether any pod had a strategy that orders nodes."""
+        return bool(self._drivers)
+
+    def _nodes_with(self, driver: str, chosen: ChosenStrategy) -> _DriverNodes:
+        of_driver = self._drivers.get((driver, chosen))
         if of_driver is None:
-            of_driver = _DriverNodes(strategy, self._typical)
-            self._drivers[driver, strategy] = of_driver
+            of_driver = _DriverNodes(chosen, self._typical)
             of_driver.pending = dict.fromkeys(self._planner.nodes)
+        elif self.names.knows(chosen):
+            return of_driver
+        # Weights of pods are as many as tenants like: those that were used last stay.
+        self._drivers.pop((driver, chosen), None)
+        self._drivers[driver, chosen] = of_driver
+        of_pods = [
+            key for key in self._drivers if key[0] == driver and not self.names.knows(key[1])
+        ]
+        for key in of_pods[:-_MAX_OF_PODS]:
+            del self._drivers[key]
         return of_driver
 
     def _prepare(
-        self, asked: AskedCards, strategy: str, view: View, amounts: NodeAmounts
+        self, asked: AskedCards, chosen: ChosenStrategy, view: View, amounts: NodeAmounts
     ) -> _DriverNodes:
         """Look at nodes that have changed, and return those of a driver."""
-        of_driver = self._nodes_with(asked.driver, strategy)
+        of_driver = self._nodes_with(asked.driver, chosen)
         self._follow(view, amounts)
         self._look_at_pending(asked.driver, of_driver, view, amounts, self._looks)
         return of_driver
@@ -252,10 +249,11 @@ class NodeChoice:
         room, (score, taken) = chooser.nodes[name], chooser.judged(task, name)
         return RatedNode(
             name,
-            strategy.name,
+            of_driver.chosen,
             score,
             lambda: _devices(static, taken),
             lambda: strategy.parts(room, task, taken),
+            lambda: find_unpublished(static.cards, of_driver.chosen),
         )
 
     # --- what nodes have ---
@@ -291,7 +289,7 @@ class NodeChoice:
         self, driver: str, of_driver: _DriverNodes, name: str, view: View, amounts: NodeAmounts
     ) -> None:
         before = of_driver.static.get(name)
-        static = self._read_static(driver, name, before)
+        static = self._read_static(driver, name, before, of_driver.chosen)
         if before is not None and (static is None or static.shape.label != before.shape.label):
             of_driver.choosers[before.shape.label].change(name, None)
         if static is None:
@@ -305,7 +303,7 @@ class NodeChoice:
         if chooser is None:
             strategy = of_driver.strategy or _first_fit()
             chooser = of_driver.choosers[label] = NodeChooser({}, strategy)
-        chooser.change(name, self._room(static, name, view, amounts))
+        chooser.change(name, self._room(static, name, view, amounts, of_driver.chosen))
 
     def _forget(self, of_driver: _DriverNodes, name: str) -> None:
         static = of_driver.static.pop(name, None)
@@ -315,7 +313,9 @@ class NodeChoice:
             if not names:
                 self._nodes_of.pop(card.pool, None)
 
-    def _read_static(self, driver: str, name: str, before: _Static | None) -> _Static | None:
+    def _read_static(
+        self, driver: str, name: str, before: _Static | None, chosen: ChosenStrategy
+    ) -> _Static | None:
         node = self._planner.nodes.get(name)
         if node is None:
             return None
@@ -328,9 +328,17 @@ class NodeChoice:
             return None
         total = allocatable_amounts(node)
         cpu, memory = total.get(CPU, _UNKNOWN), total.get(MEMORY, _UNKNOWN)
-        return _Static(origin, Shape(cards[0].product, cpu, memory, len(cards)), cards)
+        near = find_groups(cards, chosen.near) if chosen.near else ()
+        return _Static(origin, Shape(cards[0].product, cpu, memory, len(cards), near), cards)
 
-    def _room(self, static: _Static, name: str, view: View, amounts: NodeAmounts) -> NodeRoom:
+    def _room(
+        self,
+        static: _Static,
+        name: str,
+        view: View,
+        amounts: NodeAmounts,
+        chosen: ChosenStrategy,
+    ) -> NodeRoom:
         left = amounts.left(name)
         free = tuple(
             each.free(
@@ -339,8 +347,13 @@ class NodeChoice:
             )
             for each in static.cards
         )
+        used = tuple(
+            each.used(chosen.capacities, view.use(each.pool), part)
+            for each, part in zip(static.cards, free, strict=True)
+            if chosen.capacities
+        )
         shape = static.shape
-        return NodeRoom(shape, left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory), free)
+        return NodeRoom(shape, left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory), free, used)
 
     def _cards_of(self, pod: DecidedPod) -> Mapping[str, Sequence[Card]]:
         """Return the cards of the node of a pod, by driver."""
@@ -348,7 +361,7 @@ class NodeChoice:
         for driver in {each.driver for one in pod.allocations for each in one.devices.results}:
             of_driver = self._drivers.get((driver, pod.strategy))
             before = of_driver.static.get(pod.node) if of_driver is not None else None
-            static = self._read_static(driver, pod.node, before)
+            static = self._read_static(driver, pod.node, before, pod.strategy)
             cards[driver] = static.cards if static is not None else ()
         return cards
 
@@ -366,7 +379,7 @@ class NodeChoice:
             shape = static.shape._replace(memory=static.shape.memory & -_SAME_MEMORY)
             shapes[shape] = shapes.get(shape, 0) + 1
         typical = of_driver.fixed if of_driver.fixed is not None else of_driver.recent.learn()
-        of_driver.strategy = make_strategy(of_driver.strategy_name, shapes, typical)
+        of_driver.strategy = make_strategy(of_driver.chosen, shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)
 
@@ -384,7 +397,7 @@ def _devices(static: _Static, taken: Taken) -> tuple[PooledDevice, ...]:
 
 
 def _first_fit() -> ChoiceStrategy:
-    return make_strategy(FIRST_FIT, {}, TypicalTasks({}, 1))
+    return make_strategy(_FIRST_FIT, {}, TypicalTasks({}, 1))
 
 
 def _nodes_of_changes(

@@ -14,12 +14,14 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from drawbridge.choice.levels import ChosenWeights
 from drawbridge.choice.strategy import Part
 from drawbridge.dra.allocation import Allocation, with_share_ids
 from drawbridge.dra.claim import Claim, Template
-from drawbridge.dra.counted import count_noun
+from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.rules import PackingPolicy
+from drawbridge.finding import Finding
 from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
@@ -37,11 +39,16 @@ from drawbridge.solver.world import View
 
 
 class NodeRating(NamedTuple):
-    """What a strategy thinks of the node of a pod: the score is the sum of the parts."""
+    """What a strategy thinks of the node of a pod: the score is the sum of the parts.
+
+    No device of the node publishes what is `unpublished`, so that the strategy cannot compare it.
+    """
 
     strategy: str
+    weights: ChosenWeights
     score: int
     parts: tuple[Part, ...]
+    unpublished: tuple[str, ...] = ()
 
 
 class PodPlacement(msgspec.Struct, frozen=True):
@@ -294,7 +301,9 @@ class Placer:
                 answer = self._with_devices_first(of_node, answer, rated.first())
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
-                rating = rated and NodeRating(rated.strategy, rated.score, rated.parts())
+                rating = rated and NodeRating(
+                    *rated.strategy, rated.score, rated.parts(), rated.unpublished()
+                )
                 return self._placed(name, pod, node, of_node, rating)
             reasons = (*reasons, _not_promised(node, refusal))
         of_nodes = chain.from_iterable(each.reasons for each in failed)
@@ -432,6 +441,21 @@ class Placer:
             for name in map(name_of, claims):
                 self._claims[name] = node_fit.with_consumer(self._claims[name], pod)
         return None
+
+
+def report_unpublished(placements: Iterable[PodPlacement]) -> Iterator[Finding]:
+    """Report what strategies could not compare, once for each strategy."""
+    told = set[tuple[str, tuple[str, ...]]]()
+    for placement in placements:
+        rating = placement.rating
+        if rating is None or not rating.unpublished or (rating[0], rating.unpublished) in told:
+            continue
+        told.add((rating.strategy, rating.unpublished))
+        names = join_words(rating.unpublished, "or")
+        text = (
+            f"{rating.strategy} cannot compare {names}: no device of {placement.node} publishes it"
+        )
+        yield codes.STRATEGY_WITHOUT_DATA.at("", text, object=f"Pod/{placement.pod}")
 
 
 def _with_extended_claim(

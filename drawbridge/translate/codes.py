@@ -43,3 +43,29 @@ ANNOTATIONS_TOO_LARGE = CODES.define(
     ),
     remedy="Remove annotations, or divide the pod.",
 )
+STRATEGY_UNKNOWN = CODES.define(
+    "StrategyUnknown",
+    Severity.ERROR,
+    text=(
+        "An annotation of Drawbridge on the pod has a value that it cannot have: the name of a "
+        "strategy, or weights of the parts of a score."
+    ),
+    example=(
+        'metadata.annotations[drawbridge.dev/strategy-weights]: "memory=-1" is not a name and a '
+        "whole number up to 1000, such as memory=3"
+    ),
+    remedy="Correct the value, or remove the annotation.",
+)
+STRATEGY_IGNORED = CODES.define(
+    "StrategyIgnored",
+    Severity.WARNING,
+    text=(
+        "The pod chooses a strategy or weights, and nothing obeys them. Only the allocator of "
+        "Drawbridge has strategies, and it reads them in the rules of claims."
+    ),
+    example=(
+        "metadata.annotations[drawbridge.dev/strategy]: drawbridge.dev/strategy has no effect, "
+        "because kube-scheduler selects the devices in native placement"
+    ),
+    remedy="Use bridge placement for the namespace, or remove the annotation.",
+)

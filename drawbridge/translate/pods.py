@@ -66,6 +66,7 @@ from drawbridge.translate.original_requests import (
     read_original,
     with_namespace,
 )
+from drawbridge.translate.pod_strategy import add_strategy
 from drawbridge.translate.targets import codes as target_codes
 from drawbridge.translate.targets.available import add_served_names
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
@@ -270,6 +271,7 @@ def _translate_rest(
 def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget) -> Translation:
     pod = given.pod
     requests = read_pod(with_namespace(pod, given.namespace), context.configuration, budget)
+    requests = add_strategy(requests, pod, context.configuration)
     requests = charge_to_queue(requests, given.queue)
     if named := tuple(report_named_claims(pod, given.queue)):
         requests = msgspec.structs.replace(requests, findings=(*requests.findings, *named))

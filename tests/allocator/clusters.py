@@ -30,9 +30,9 @@ from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger
-from drawbridge.ledger.node_choice import StrategyNames
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.ledger.quota_use import QuotaUse

@@ -10,17 +10,20 @@ from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
-from drawbridge.ledger.node_choice import StrategyNames
+from drawbridge.dra.slices import Slice
+from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.pods import Pod, pod_reader
 from tests.allocator.clusters import (
+    DRIVER,
     Cluster,
     Plain,
     allocation_on,
-    as_claim,
+    as_slice,
     claim,
     device,
     gpu_slice,
     pod_fields,
+    rules,
 )
 
 
@@ -174,22 +177,85 @@ def test_the_class_of_the_devices_decides_the_strategy() -> None:
     assert _schedule(cluster, "q", claim("c"))[0] == "n1"
 
 
+# --- strategies of pods, in the rules of their claims ---
+
+
+def test_a_pod_with_a_strategy_of_its_own_gets_the_best_node_of_all() -> None:
+    cluster = Cluster(**{f"n{number:02}": 4 for number in range(40)})
+    cluster.add_claim(claim("held", allocation=allocation_on("n37", 0), pods=["x"]))
+    assert not cluster.decisions.strategy.orders
+    packed = claim("c", annotations=rules(strategy={"name": "packed"}))
+    assert _schedule(cluster, "p", packed, limit=5) == ("n37", ["gpu-1"])
+    assert _schedule(cluster, "q", claim("d"), limit=5)[0] != "n37"
+    assert cluster.decisions.strategy.orders
+
+
+_NUMA = "resource.kubernetes.io/numaNode"
+
+
+def _on_numa_nodes(name: str, *numbers: int) -> Slice:
+    devices = [
+        {"name": f"gpu-{i}", "attributes": {_NUMA: {"int": each}}} for i, each in enumerate(numbers)
+    ]
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": name, "pool": pool, "devices": devices}
+    return as_slice({"metadata": {"name": f"{name}-gpu"}, "spec": spec})
+
+
 @pytest.mark.parametrize(
-    ("requests", "expected"),
+    ("strategy", "expected"),
     [
-        ([{"exactly": {"deviceClassName": "gpu"}}], "packed"),
-        ([{"exactly": {"deviceClassName": "nic"}}], "spread"),
-        (
-            [{"exactly": {"deviceClassName": "gpu"}}, {"exactly": {"deviceClassName": "nic"}}],
-            "spread",
-        ),
-        ([{"firstAvailable": [{"name": "a", "deviceClassName": "npu"}]}], "first-fit"),
-        ([], "packed"),
+        (None, ("n1", ["gpu-0", "gpu-1"])),
+        ("packed", ("n1", ["gpu-0", "gpu-1"])),
+        ("numa", ("n2", ["gpu-1", "gpu-3"])),
+        ("topology-aware", ("n2", ["gpu-1", "gpu-3"])),
     ],
 )
-def test_the_first_class_with_a_strategy_decides(
-    requests: list[dict[str, Any]], expected: str
+def test_several_devices_are_near_each_other(
+    strategy: str | None, expected: tuple[str, list[str]]
 ) -> None:
-    names = StrategyNames("CompactFirst", {"nic": "LowLoadFirst", "npu": "first-fit"})
-    plain = claim("c", requests=[{"name": f"r{n}", **each} for n, each in enumerate(requests)])
-    assert names.of([as_claim(plain)]) == expected
+    cluster = Cluster(strategy=strategy)
+    cluster.add(_node("n1"), _on_numa_nodes("n1", 0, 1, 2, 3))
+    cluster.add(_node("n2"), _on_numa_nodes("n2", 0, 1, 2, 1))
+    assert _schedule(cluster, "p", claim("c", 2)) == expected
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [({"memory": 1}, ["gpu-0"]), ({"cores": 1}, ["gpu-1"]), ({"cores": 1, "memory": 9}, ["gpu-0"])],
+)
+def test_the_weights_of_a_pod_decide_what_is_packed(
+    weights: dict[str, int], expected: list[str]
+) -> None:
+    cluster = Cluster()
+    capacity = {"memory": {"value": "80Gi"}, "cores": {"value": "100"}}
+    cluster.add(_node("n1"), gpu_slice("n1", 2, allowMultipleAllocations=True, capacity=capacity))
+    for number, (memory, cores) in enumerate((("60Gi", "10"), ("10Gi", "50"))):
+        held = allocation_on("n1", number)
+        (result,) = held["devices"]["results"]
+        result |= {
+            "consumedCapacity": {"memory": memory, "cores": cores},
+            "shareID": f"0f36a3e7-5b0e-4c3a-9d9a-00000000000{number}",
+        }
+        cluster.add_claim(claim(f"held-{number}", allocation=held, pods=["x"]))
+    exactly = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "1Gi", "cores": "1"}}}
+    asked = claim(
+        "c",
+        requests=[{"name": "r", "exactly": exactly}],
+        annotations=rules(strategy={"name": "packed", "weights": weights}),
+    )
+    assert _schedule(cluster, "p", asked)[1] == expected
+
+
+def test_weights_of_many_pods_take_no_memory_and_no_turn_of_others() -> None:
+    cluster = Cluster(strategy="packed", **{f"n{number:03}": 40 for number in range(3)})
+    for number in range(20):
+        own = rules(strategy={"name": "spread", "weights": {"devices": number + 1}})
+        _schedule(cluster, f"p{number}", claim(f"c{number}", annotations=own))
+    choice = cluster.decisions.strategy._choice  # noqa: SLF001  # what it remembers
+    assert len(choice._drivers) <= 5  # noqa: SLF001
+    _catch_up(cluster)
+    cluster.add(*(_node(f"new{number}") for number in range(200)))
+    cluster.add(*(gpu_slice(f"new{number}", 1) for number in range(200)))
+    # Only the strategy of the configuration looks at them between decisions.
+    assert _catch_up(cluster) <= 5

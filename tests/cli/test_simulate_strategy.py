@@ -1,9 +1,11 @@
 """`drawbridge simulate` follows the strategy of the configuration, and shows its scores."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from drawbridge.names import RULES_ANNOTATION
 from tests.cli.simulating import CLUSTER, Run, nodes, pod, simulate
 from tests.cli.test_simulate_allocators import BRIDGE, NATIVE
 
@@ -48,3 +50,31 @@ def test_the_score_is_shown_with_its_parts(run: Run, tmp_path: Path) -> None:
 
 def test_without_a_strategy_there_is_no_score(run: Run) -> None:
     assert "rating" not in run(pod("a") + BRIDGE, "--allocator", "drawbridge")[1]["pods"][0]
+
+
+def test_a_pod_may_have_a_strategy_and_weights_of_its_own(run: Run) -> None:
+    rules = {
+        "apiVersion": "drawbridge.dev/v1alpha1",
+        "kind": "Rules",
+        "strategy": {"name": "spread/numa", "weights": {"devices": 3, "cores": 2}},
+    }
+    template = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaimTemplate",
+        "metadata": {"name": "own", "namespace": "default"},
+        "spec": {
+            "metadata": {"annotations": {RULES_ANNOTATION: json.dumps(rules)}},
+            "spec": {
+                "devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}]}
+            },
+        },
+    }
+    text = pod("a", "{name: g, resourceClaimTemplateName: own}")
+    text += f"---\n{json.dumps(template)}\n{BRIDGE}"
+    answer = run(text, "--allocator", "drawbridge")[1]
+    rating = answer["pods"][0]["rating"]
+    assert rating["strategy"] == "spread/numa"
+    assert rating["weights"] == {"devices": 3, "cores": 2}
+    assert rating["unpublished"][:2] == ["cores", "resource.kubernetes.io/numaNode"]
+    (finding,) = answer["ledger"]["findings"]
+    assert (finding["code"], finding["object"]) == ("StrategyWithoutData", "Pod/default/a")

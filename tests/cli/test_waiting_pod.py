@@ -6,7 +6,7 @@ from drawbridge.ledger.placing import NodeRating, PodPlacement
 
 PARTS = (Part("devices in use", 500), Part("CPU", 0))
 RATED = WaitingPod(
-    PodPlacement("default/a", "n1", (), rating=NodeRating("packed", 500, PARTS)), "drawbridge"
+    PodPlacement("default/a", "n1", (), rating=NodeRating("packed", (), 500, PARTS)), "drawbridge"
 )
 
 

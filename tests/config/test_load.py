@@ -64,7 +64,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "unsetGroups": "alone",
         "partitions": [],
         "quotas": [],
-        "strategy": {"classes": {}},
+        "strategy": {"classes": {}, "weights": {}, "classWeights": {}},
         "preemption": {"delaySeconds": 0},
         "ownedPools": [],
     }
@@ -83,7 +83,7 @@ def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, s
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
     configuration = load_configuration(
-        {"strategy": {"weights": {}}, "placment": 1, "compatibility": [{"driver": "a"}]}, {}
+        {"strategy": {"maxPodsPerNode": 9}, "placment": 1, "compatibility": [{"driver": "a"}]}, {}
     )
     assert not isinstance(configuration, Configuration)
     assert len(configuration) == 5

@@ -34,6 +34,8 @@ BEYOND = {
     "partitions whose selector does not compile",
     "operators and their values",
     "quotas without effect",
+    "a weight of something that no device can have",
+    "more weights than anybody needs",
     "limits without effect",
     "an expression that does not compile",
     "an expected node with a property twice",

@@ -186,7 +186,7 @@ WRONG: list[tuple[Json, str]] = [
     ({"configuration": {"placement": "natve"}}, "placement"),
     ({"configuration": {"scope": {"rollout": {"percent": 101}}}}, "percent"),
     ({"configuration": {"unsetgroups": "all"}}, "unsetgroups"),
-    ({"configuration": {"strategy": {"weights": {}}}}, "weights"),
+    ({"configuration": {"strategy": {"maxPodsPerNode": 9}}}, "maxPodsPerNode"),
     ({"configuration": {"findings": {"SchedulerKept": True}}}, "SchedulerKept"),
     ({"networkPolicy": {"apiServerPorts": [70000]}}, "apiServerPorts"),
     ({"image": {"tag": "1 #x"}}, "tag"),

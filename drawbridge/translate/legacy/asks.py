@@ -114,11 +114,15 @@ class JointAllocation(msgspec.Struct, frozen=True):
     annotation: str = ""  # the annotation that specifies it
 
 
-class PackingPreference(msgspec.Struct, frozen=True):
-    """A preference among suitable nodes or devices: fill used ones first, or spread."""
+class StrategyPreference(msgspec.Struct, frozen=True):
+    """A preference among suitable nodes or devices, a strategy for both, or its weights.
 
-    among: Literal["nodes", "devices"]
-    policy: Literal["packed", "spread"]
+    Of nodes and devices, it fills used ones first (`packed`), or spreads. Weights are a list such
+    as `cores=1,memory=3`.
+    """
+
+    about: Literal["nodes", "devices", "strategy", "weights"]
+    value: str
     annotation: str  # the annotation that specifies it; empty for the dialect's scheduler itself
 
 
@@ -157,7 +161,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
     distinct: Distinctness = Distinctness.DEVICE
     colocation: Colocation | None = None
     joint: JointAllocation | None = None
-    preferences: tuple[PackingPreference, ...] = ()  # not part of the claim spec
+    preferences: tuple[StrategyPreference, ...] = ()  # not part of the claim spec
     # Scopes that the devices share if possible, in this order; not part of the claim spec.
     nearness: tuple[TopologyScope, ...] = ()
     admin: bool = False  # admin access: monitors devices without allocating them

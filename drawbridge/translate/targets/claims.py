@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from drawbridge.documents.values import Value
-from drawbridge.dra.rules import Distinct, Joint, Near, Rules, RuleStrategy
-from drawbridge.translate.legacy.asks import DeviceUser, PackingPreference
+from drawbridge.dra.rules import Distinct, Joint, Near, Rules, RuleStrategy, read_weights
+from drawbridge.translate.legacy.asks import DeviceUser, StrategyPreference
 from drawbridge.translate.targets.plan import (
     ClaimPart,
     ProximityRule,
@@ -60,7 +60,7 @@ class _ClaimBuilder:
         self.separation_keys: set[str] = set()
         self.proximity_rules: list[ProximityRule] = []
         self.distinct_rules: list[RequestConstraint] = []
-        self.preferences: dict[PackingPreference, None] = {}
+        self.preferences: dict[StrategyPreference, None] = {}
 
     @property
     def is_full(self) -> bool:
@@ -194,7 +194,6 @@ def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
         )
         for proximity_rule in claim.proximity_rules
     ]
-    policies = {each.among: each.policy for each in claim.preferences}
     return Rules(
         joint=tuple(Joint(p, o, each.attributes, each.required) for p, o, each in proximity if o),
         near=tuple(Near(p, each.attributes, each.required) for p, o, each in proximity if not o),
@@ -202,8 +201,20 @@ def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:
             Distinct(tuple(names[n] for n in distinct_rule.requests), distinct_rule.attribute)
             for distinct_rule in claim.distinct_rules
         ),
-        strategy=RuleStrategy(policies.get("nodes"), policies.get("devices")) if policies else None,
+        strategy=_compose_strategy(claim.preferences) if claim.preferences else None,
     )
+
+
+def _compose_strategy(preferences: Iterable[StrategyPreference]) -> RuleStrategy:
+    """Compose the strategy of a claim; the last preference about something counts."""
+    values = {each.about: each.value for each in preferences}
+    fields = {
+        "name": values.get("strategy"),
+        "nodes": values.get("nodes"),
+        "devices": values.get("devices"),
+        "weights": read_weights(values.get("weights", "")),
+    }
+    return msgspec.convert(fields, RuleStrategy)
 
 
 def _name_requests(requests: Sequence[UnnamedRequest]) -> list[str]:

@@ -14,7 +14,7 @@ from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
 from drawbridge.facts.model import Facts, Product
 from drawbridge.finding import Code, Finding
-from drawbridge.translate.legacy.asks import Ask, DeviceUser, PackingPreference, Percent
+from drawbridge.translate.legacy.asks import Ask, DeviceUser, Percent, StrategyPreference
 from drawbridge.translate.legacy.selectors import AskSelector
 from drawbridge.translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
 
@@ -160,7 +160,7 @@ class ClaimPart(msgspec.Struct, frozen=True):
     configs: tuple[RequestConfig, ...] = ()
     separation_key: str = ""  # parts with equal keys are never in one claim
     proximity_rules: tuple[ProximityRule, ...] = ()
-    preferences: tuple[PackingPreference, ...] = ()
+    preferences: tuple[StrategyPreference, ...] = ()
     distinct_rules: tuple[RequestConstraint, ...] = ()  # constraints that the API server drops
 
 

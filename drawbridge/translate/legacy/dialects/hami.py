@@ -18,8 +18,8 @@ from drawbridge.translate.legacy.asks import (
     EnvironmentVariable,
     Isolation,
     Kind,
-    PackingPreference,
     PodRequests,
+    StrategyPreference,
     TopologyScope,
 )
 from drawbridge.translate.legacy.codes import (
@@ -31,7 +31,7 @@ from drawbridge.translate.legacy.codes import (
     POD_REFUSED,
     RESTRICTION_LOST,
 )
-from drawbridge.translate.legacy.dialects import vgpu
+from drawbridge.translate.legacy.dialects import hami_policies, vgpu
 from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import (
     Container,
@@ -58,7 +58,6 @@ _PRIORITY_VARIABLE: Final = "CUDA_TASK_PRIORITY"
 _NUMA: Final = "nvidia.com/numa-bind"
 _SCHEDULER: Final = "hami-scheduler"
 ALLOCATED: Final = ("hami.io/vgpu-devices-allocated", "hami.io/vgpu-node")
-_WEIGHTS: Final = "hami.io/device-scoring-weights"
 _BY_NUMBER: Final = "is not carried over, because the index of a GPU is not a device attribute"
 # Annotations that restrict the GPUs of the pod, which a claim cannot express.
 _RESTRICTIONS: Final = ("nvidia.com/use-gpuindexes", "nvidia.com/nouse-gpuindexes")
@@ -69,25 +68,13 @@ _NOT_EXPRESSIBLE: Final = {
     ),
     "hami.io/vulkan": "is ignored, because the DRA driver decides which APIs a container can use",
 }
-_POLICIES: Final = {
-    "hami.io/node-scheduler-policy": ("binpack", "spread"),
-    "hami.io/gpu-scheduler-policy": ("binpack", "spread", "topology-aware", "mutex", "numa"),
-}
-# Preferences that an allocator with support for them can follow.
-_NODES, _DEVICES = _POLICIES
-_PREFERENCES: Final = {
-    (_NODES, "binpack"): PackingPreference("nodes", "packed", _NODES),
-    (_NODES, "spread"): PackingPreference("nodes", "spread", _NODES),
-    (_DEVICES, "binpack"): PackingPreference("devices", "packed", _DEVICES),
-    (_DEVICES, "spread"): PackingPreference("devices", "spread", _DEVICES),
-}
 _ANNOTATIONS: Final = (
     *NAMES.annotations,
     _NUMA,
-    _WEIGHTS,
+    hami_policies.WEIGHTS,
     *_RESTRICTIONS,
     *_NOT_EXPRESSIBLE,
-    *_POLICIES,
+    *hami_policies.POLICIES,
 )
 # `nvidia.com/gpu` alone is HAMi's only with an annotation, the scheduler or a configured default.
 TRIGGERS: Final = frozenset({*NAMES.resources, _PRIORITY, *_ANNOTATIONS, *ALLOCATED, _SCHEDULER})
@@ -104,7 +91,7 @@ class _PodAnnotations(NamedTuple):
     selectors: tuple[AskSelector, ...] = ()
     isolation: Isolation = Isolation.MEMORY
     colocation: Colocation | None = None
-    preferences: tuple[PackingPreference, ...] = ()
+    preferences: tuple[StrategyPreference, ...] = ()
     findings: Sequence[Finding] = ()
     mode_findings: Sequence[Finding] = ()  # reported together with the first ask
 
@@ -151,7 +138,7 @@ def _read_annotations(pod: PodView) -> _PodAnnotations:
         selectors,
         isolation,
         _read_numa_binding(pod),
-        _read_preferences(pod),
+        hami_policies.read(pod.annotations),
         findings,
         mode_findings,
     )
@@ -215,11 +202,6 @@ def _read_count(builder: RequestBuilder, container: Container, legacy: Legacy) -
     return vgpu.configured_amount(vgpu.defaults(legacy), NAMES.count, 1)
 
 
-def _read_preferences(pod: PodView) -> tuple[PackingPreference, ...]:
-    policies = ((key, pod.annotations.get(key, "").strip()) for key in _POLICIES)
-    return tuple(_PREFERENCES[policy] for policy in policies if policy in _PREFERENCES)
-
-
 def _read_numa_binding(pod: PodView) -> Colocation | None:
     return (
         Colocation(TopologyScope.NUMA, annotation=_NUMA)
@@ -259,7 +241,7 @@ def _read_priority(container: Container) -> tuple[tuple[EnvironmentVariable, ...
 
 def _report_lost_hints(builder: RequestBuilder) -> None:
     annotations = builder.pod.annotations
-    for key, allowed in _POLICIES.items():
+    for key, allowed in hami_policies.POLICIES.items():
         if key not in annotations:
             continue
         policies = [policy.strip() for policy in annotations[key].split(",")]
@@ -267,8 +249,13 @@ def _report_lost_hints(builder: RequestBuilder) -> None:
             builder.findings.append(_lost(key, annotations[key]))
         else:
             builder.findings.append(vgpu.unknown_value(key, annotations[key], allowed))
-    if _WEIGHTS in annotations:
-        builder.findings.append(_lost(_WEIGHTS, annotations[_WEIGHTS]))
+    if hami_policies.WEIGHTS in annotations:
+        problem = hami_policies.weights_problem(annotations[hami_policies.WEIGHTS])
+        builder.findings.append(
+            AMOUNT_REFUSED.at(annotation_path(hami_policies.WEIGHTS), problem)
+            if problem
+            else _lost(hami_policies.WEIGHTS, annotations[hami_policies.WEIGHTS])
+        )
     builder.findings += [
         HINT_LOST.at(annotation_path(key), f"{format_value(annotations[key])} {why}")
         for key, why in _NOT_EXPRESSIBLE.items()

@@ -20,7 +20,7 @@ from drawbridge.translate.legacy.asks import (
     Distinctness,
     JointAllocation,
     Kind,
-    PackingPreference,
+    StrategyPreference,
     TopologyScope,
 )
 from drawbridge.translate.legacy.codes import (
@@ -60,7 +60,7 @@ _STRATEGIES: Final = ("ApplyForAll", "RequestsAsCount")
 _POLICIES: Final = ("DeviceLevel", "PCIeLevel")
 _PARTITION_SIZES: Final = (2, 4, 8)
 _NEARNESS: Final = (TopologyScope.LINK, TopologyScope.PCIE, TopologyScope.NUMA)
-_PACKED: Final = PackingPreference("devices", "packed", annotation="")
+_PACKED: Final = StrategyPreference("devices", "packed", annotation="")
 
 
 class DeviceHint(msgspec.Struct, frozen=True):
