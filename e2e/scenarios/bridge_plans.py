@@ -1,4 +1,4 @@
-"""Scenario: a plan of `drawbridge defrag` in bridge placement, with a hold for the pod that asked.
+"""Scenarios: plans and what-if questions in bridge placement, and a hold for the pod that asked.
 
 The allocator is killed between the eviction and the start of the pod.
 """
@@ -7,6 +7,7 @@ import json
 from functools import partial
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.controlplane.client import JSON
 from e2e.runner import print_line
 from e2e.scenarios.bridge import told
 from e2e.scenarios.objects import claim_spec, request
@@ -16,9 +17,9 @@ GPU = "gpu.nvidia.com"
 HOLD = "drawbridge.dev/held-for"
 
 
-def create_owned(stage: BridgeStage, name: str) -> None:
+def create_owned(stage: BridgeStage, name: str, **spec: object) -> None:
     """Create a ReplicaSet with one pod of one GPU, and wait until it runs."""
-    pod = stage.pod_object(name, templates={"gpu": "one"})
+    pod = stage.pod_object(name, templates={"gpu": "one"}, **spec)
     stage.client.create(stage.path("replicasets", "", "/apis/apps/v1"), replica_set(pod, 1))
     stage.wait(f"{name} runs", lambda: nodes_of(stage, name) != [])
 
@@ -82,3 +83,50 @@ def _play(stage: BridgeStage) -> None:
     stage.delete_pod("train")
     stage.wait_running("rival")
     print_line("      1 pod moved, the allocator was killed, and the pod that asked runs")
+
+
+@bridge_scenario("full")
+def what_if_questions_about_a_live_cluster_are_answered(stage: BridgeStage) -> None:
+    """Without a pod, with more nodes, with a drained node, and without the class."""
+    a, b = (stage.node(suffix, "lab-2g2n", {GPU: "full"}).name for suffix in "ab")
+    for name, count in (("one", 1), ("two", 2)):
+        stage.template(name, claim_spec(request("gpu", GPU, count=count)))
+    try:
+        for name, node in (("left", a), ("right", b)):
+            at = {"kubernetes.io/hostname": node}
+            create_owned(stage, name, nodeSelector=at)
+        _ask(stage, a)
+    finally:
+        for name in ("left", "right"):
+            stage.client.delete(stage.path("replicasets", name, "/apis/apps/v1"))
+
+
+def _ask(stage: BridgeStage, a: str) -> None:
+    large = stage.pod_object("large", templates={"gpu": "two"})
+    large["metadata"]["namespace"] = stage.namespace
+    pods = stage.client.get(stage.pod_path())["items"]
+    left = next(e["metadata"]["name"] for e in pods if e["metadata"]["name"].startswith("left"))
+
+    def simulate(*words: str) -> JSON:
+        command = ("simulate", "-f", "-", "--context", "-o", "json", *words)
+        told = stage.placement.cluster.drawbridge(*command, stdin=json.dumps(large))
+        answer: JSON = json.loads(told.out)
+        return answer
+
+    def node_of(answer: JSON) -> str | None:
+        nodes: dict[str, str | None] = {each["pod"]: each["node"] for each in answer["pods"]}
+        return nodes[f"{stage.namespace}/large"]
+
+    assert node_of(simulate()) is None
+    without = simulate("--without-pods", f"{stage.namespace}/{left}")
+    assert node_of(without) == a
+    (fewest,) = without["fewestPods"]
+    assert (fewest["node"], fewest["proven"]) == (a, True)
+    assert fewest["pods"] == [f"{stage.namespace}/{left}"]
+    assert node_of(simulate("--more-nodes", f"{a}=1")) == f"{a}-more-1"
+    assert node_of(simulate("--more-nodes", f"{a}=1", "--without-class", GPU)) is None
+    drained = simulate("--drain", a)
+    moved = {each["pod"]: each["node"] for each in drained["pods"]}
+    # It may run on its node only.
+    assert moved == {f"{stage.namespace}/{left}": None, f"{stage.namespace}/large": None}
+    print_line("      4 questions were answered from the live cluster, in bridge placement")
