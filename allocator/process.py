@@ -35,7 +35,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.process import metrics
-from drawbridge.process.collection import CollectionPause
+from drawbridge.process.collection import RebuildPause
 from drawbridge.process.quota_metrics import QuotaCollector
 from drawbridge.process.run import (
     ProcessOptions,
@@ -118,7 +118,7 @@ class _Parts:
             on_change=self.changed.set,
             report=self.report,
             server_time=server_time,
-            pause_collection=CollectionPause(pause_garbage_collection),
+            pause_collection=RebuildPause(pause_garbage_collection),
             limits=limits,
         )
 

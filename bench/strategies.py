@@ -6,7 +6,6 @@ in CPU time of this process. *First* is the slowest of the first decisions, whic
 were never looked at; *change* is the decision after a pod without claims started on a node.
 """
 
-import gc
 import random
 import statistics
 import time
@@ -14,9 +13,11 @@ from typing import Any, Final
 
 from allocator.state.caches import without_unused_parts
 from bench._scale import scaled
+from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.process.collection import RebuildPause
 from tests.allocator.clusters import Cluster, Plain, claim, gpu_slice, pod_fields
 
 SIZES: Final = scaled((500, 5_000), (40,))
@@ -84,12 +85,11 @@ def _decide(cluster: Cluster, name: str, share: int) -> tuple[float, str]:
 def measure(nodes: int, strategy: str | None) -> str:
     """Return the row of a strategy."""
     drawn = random.Random(1)  # not a secret
-    cluster = Cluster(strategy=strategy)
-    _fill(cluster, nodes, drawn)
-    cluster.state.planner.world()
-    cluster.state.ledger.view()
-    gc.collect()
-    gc.freeze()
+    with RebuildPause(pause_garbage_collection)():
+        cluster = Cluster(strategy=strategy)
+        _fill(cluster, nodes, drawn)
+        cluster.state.planner.world()
+        cluster.state.ledger.view()
     first, steady, changed = list[float](), list[float](), list[float]()
     for number in range(3 * DECISIONS):
         if number >= 2 * DECISIONS:
@@ -97,7 +97,6 @@ def measure(nodes: int, strategy: str | None) -> str:
             cluster.add(_busy(name, number, 500))
         spent, _ = _decide(cluster, f"p{number}", drawn.choice(SHARES))
         (first, steady, changed)[number // DECISIONS].append(spent)
-    gc.unfreeze()
     figures = (max(first), statistics.median(steady), max(steady), statistics.median(changed))
     return "  ".join(f"{each:8.2f}" for each in figures)
 

@@ -232,12 +232,12 @@ class LiveState:
         self._inputs = inputs
         effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
         if effect is Effect.REBUILD:
+            delay = inputs.configuration.preemption.delay_seconds
             with self._pause_collection():
                 self._decisions = self._build(inputs)
-            delay = inputs.configuration.preemption.delay_seconds
-            self._waiting = WaitingPods(
-                self._decisions, eviction_delay=delay, server_time=self._server_time
-            )
+                self._waiting = WaitingPods(
+                    self._decisions, eviction_delay=delay, server_time=self._server_time
+                )
             self._catch_up_later()
             self._on_rebuild()
         elif effect is Effect.OWNERS:

@@ -2,8 +2,13 @@
 
 import contextlib
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from typing import Any, Final
+
+# A full collection comes after so many of the middle generation, instead of ten.
+_FULL_AFTER: Final = 5
+_OLDEST: Final = 2
 
 
 class CollectionPause:
@@ -25,3 +30,42 @@ class CollectionPause:
             if self._is_first:
                 gc.freeze()
                 self._is_first = False
+
+
+class RebuildPause:
+    """Pauses garbage collection while a process builds anew what it decides with.
+
+    What is there after the build is left out of later collections, and so is what survives a full
+    one of them: what is remembered of decisions grows, and stays. So each looks only at what is new
+    since the one before. What a later build replaces is collected after it.
+    """
+
+    def __init__(self, pause: Callable[[], AbstractContextManager[None]]) -> None:
+        self._pause = pause
+        self._is_first = True
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Pause garbage collection; it continues afterwards, also after an exception."""
+        with self._pause():
+            yield
+        if not self._is_first:
+            gc.unfreeze()
+            gc.collect()
+        self._is_first = False
+        gc.freeze()
+        gc.collect()  # of nothing: Python waits for a quarter of what the last one left
+        shorten_collections()
+
+
+def shorten_collections() -> None:
+    """Leave out of each full collection what survived one before."""
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _FULL_AFTER)
+    if _freeze_survivors not in gc.callbacks:
+        gc.callbacks.append(_freeze_survivors)
+
+
+def _freeze_survivors(phase: str, collection: Mapping[str, Any]) -> None:
+    if phase == "stop" and collection["generation"] == _OLDEST:
+        gc.freeze()

@@ -1,17 +1,21 @@
-"""Garbage collection pauses during long work and leaves its first objects out afterwards."""
+"""Garbage collection pauses during long work and leaves out afterwards what stays."""
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
 from drawbridge.cluster.store import pause_garbage_collection
-from drawbridge.process.collection import CollectionPause
+from drawbridge.process.collection import CollectionPause, RebuildPause
 
 
 @pytest.fixture(autouse=True)
 def _collected_as_before() -> Iterator[None]:
+    thresholds, callbacks = gc.get_threshold(), [*gc.callbacks]
     yield
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
     gc.unfreeze()
     gc.enable()
 
@@ -35,4 +39,44 @@ def test_collection_continues_after_an_exception() -> None:
     pause = CollectionPause(pause_garbage_collection)
     with pytest.raises(ValueError, match="gathering"), pause():
         raise ValueError("gathering")
+    assert gc.isenabled()
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_a_full_collection_looks_only_at_what_is_new_since_the_one_before() -> None:
+    with RebuildPause(pause_garbage_collection)():
+        pass
+    kept = [[i] for i in range(10_000)]
+    gc.collect()
+    assert kept
+    assert len(gc.get_objects()) < len(kept), "the survivors are looked at again"
+
+
+def test_garbage_that_is_new_is_collected() -> None:
+    with RebuildPause(pause_garbage_collection)():
+        pass
+    gone = weakref.ref(_Node())
+    gc.collect()
+    assert gone() is None
+
+
+def test_what_a_build_replaces_is_collected() -> None:
+    pause, node = RebuildPause(pause_garbage_collection), _Node()
+    with pause():
+        before = weakref.ref(node)
+    gc.collect()
+    with pause():
+        node = _Node()
+    assert before() is None
+    assert gc.get_freeze_count() > 0
+    assert node.itself is node
+
+
+def test_collection_continues_after_a_build_that_failed() -> None:
+    with pytest.raises(ValueError, match="building"), RebuildPause(pause_garbage_collection)():
+        raise ValueError("building")
     assert gc.isenabled()
