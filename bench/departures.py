@@ -3,14 +3,18 @@
 A part of the published cluster. Tasks are drawn from the trace so that they keep 85, 90 and 95 % of
 the devices busy if all could start at once, with running times of an hour to a day. Every ten
 minutes, tasks end, then those that wait are tried in order, with the new ones behind them. *Large*
-are tasks of several devices. *Fragments* are the free parts that a typical task cannot use, as the
-gradient of fragmentation counts them, in per cent of all devices.
+are tasks of several devices. *Stranded* are the free parts that a typical task cannot use, as the
+gradient of fragmentation counts them, in per cent of all devices. Each row has the means of several
+weeks, the same for all strategies, and the deviation between them. The ratios compare the mean
+waiting time of the large ones with that of first-fit, of upstream (the default scores of
+kube-scheduler, and the first devices) and of fragmentation gradient descent.
 """
 
 import heapq
 import random
 import statistics
 import time
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from bench._scale import scaled
@@ -25,7 +29,9 @@ from drawbridge.choice.typical import typical_tasks
 PART: Final = scaled(10, 40)
 STEPS: Final = scaled(7 * 144, 144)
 LOADS: Final = scaled((85, 90, 95), (90,))
-NAMES: Final = ("first-fit", "packed", "best-fit", "fgd", "usable")
+SEEDS: Final = scaled(5, 1)
+COMPARED: Final = ("first-fit", "upstream", "fgd")
+NAMES: Final = (*COMPARED, "packed", "best-fit", "usable")
 SHORTEST, LONGEST = 6, 144  # steps of ten minutes
 
 
@@ -44,7 +50,7 @@ class Week(NamedTuple):
     large: float
     waiting_at_end: int
     allocated: float
-    fragments: float
+    stranded: float
 
 
 def _arrivals(trace: Trace, load: int, seed: int) -> list[list[tuple[Task, int]]]:
@@ -72,7 +78,7 @@ def play(trace: Trace, name: str, load: int, seed: int) -> Week:
     measure, running = FragmentationDescent(typical), list[_Running]()
     waiting: list[tuple[int, int, Task, int]] = []
     waited: list[tuple[Task, int]] = []
-    allocated, fragments, number = list[float](), list[float](), 0
+    allocated, stranded, number = list[float](), list[float](), 0
     for step, arrived in enumerate(_arrivals(trace, load, seed)):
         while running and running[0].ends <= step:
             ended = heapq.heappop(running)
@@ -96,31 +102,37 @@ def play(trace: Trace, name: str, load: int, seed: int) -> Week:
         free = sum(sum(each.free) for each in chooser.nodes.values())
         lost = sum(map(measure.fragments, chooser.nodes.values())) / typical.total
         allocated.append(100 - 100 * free / trace.capacity)
-        fragments.append(100 * lost / trace.capacity)
+        stranded.append(100 * lost / trace.capacity)
     waited += [(task, STEPS - since) for since, _, task, _ in waiting]
     large = [steps for task, steps in waited if task.devices > 1]
     hours = statistics.mean(steps for _, steps in waited) / 6, statistics.mean(large or [0]) / 6
-    return Week(*hours, len(waiting), statistics.mean(allocated), statistics.mean(fragments))
+    return Week(*hours, len(waiting), statistics.mean(allocated), statistics.mean(stranded))
+
+
+def _print(load: int, name: str, weeks: Sequence[Week], compared: Mapping[str, float]) -> None:
+    means = Week(*map(statistics.mean, zip(*weeks, strict=True)))
+    deviation = statistics.pstdev(each.large for each in weeks)
+    ratios = (f"{means.large / compared[e]:5.2f}" if compared.get(e) else "    -" for e in COMPARED)
+    print(
+        f"{load:3} %  {name:10} {means.all_tasks:9.2f} {means.large:8.2f} ({deviation:5.2f})"
+        f"  {'  '.join(ratios)}  {means.waiting_at_end:8.1f}  {means.allocated:9.1f} %"
+        f" {means.stranded:7.1f} %",
+        flush=True,
+    )
 
 
 def run() -> None:
     """Print a row for each load and strategy."""
-    trace = read_trace(PUBLISHED).part(PART)
-    print(f"{sum(trace.shapes.values())} nodes, {trace.capacity // 1000} GPUs, {STEPS // 6} hours")
+    trace, started = read_trace(PUBLISHED).part(PART), time.process_time()
+    nodes, devices = sum(trace.shapes.values()), trace.capacity // 1000
+    print(f"{nodes} nodes, {devices} GPUs, {STEPS // 6} hours, {SEEDS} weeks")
     print(
-        "load  strategy    waits, h  large, h  (of first-fit)  still waiting  allocated  fragments"
+        "load  strategy    waits, h  large, h (dev.)  of first-fit, upstream, fgd"
+        "  waiting  allocated  stranded"
     )
     for load in LOADS:
-        first = 0.0
+        weeks = {name: [play(trace, name, load, seed) for seed in range(SEEDS)] for name in NAMES}
+        compared = {name: statistics.mean(each.large for each in weeks[name]) for name in COMPARED}
         for name in NAMES:
-            started = time.process_time()
-            week = play(trace, name, load, 1)
-            first = first or week.large
-            ratio = f"{week.large / first:5.2f}" if first else "    -"
-            seconds = time.process_time() - started
-            print(
-                f"{load:3} %  {name:10} {week.all_tasks:9.2f} {week.large:9.2f}  {ratio:>14}"
-                f" {week.waiting_at_end:14} {week.allocated:9.1f} % {week.fragments:8.1f} %"
-                f"   {seconds:5.1f} s",
-                flush=True,
-            )
+            _print(load, name, weeks[name], compared)
+    print(f"{(time.process_time() - started) / 60:.1f} minutes of CPU")

@@ -98,6 +98,24 @@ def occupied_first(node: NodeRoom, task: Task, taken: Taken) -> int:
     return max(100 - sum(free) // 100, 50)
 
 
+def free_amounts(node: NodeRoom, task: Task, _: Taken) -> int:
+    """Return the mean part of CPU and memory that stays free, in hundredths."""
+    return sum(_left_after(node, task)) // 20
+
+
+def balanced_amounts(node: NodeRoom, task: Task, _: Taken) -> int:
+    """Return how alike the parts of CPU and memory in use are, in hundredths."""
+    cpu, memory = _left_after(node, task)
+    return 100 - abs(cpu - memory) // 20
+
+
+def _left_after(node: NodeRoom, task: Task) -> tuple[int, int]:
+    """Return the thousandths of CPU and memory that stay free."""
+    shape = node.shape
+    cpu = (node.cpu - task.cpu) * WHOLE // max(1, shape.cpu)
+    return cpu, (node.memory - task.memory) * WHOLE // max(1, shape.memory)
+
+
 # --- figures of the devices that are taken -------------------------------------------------------
 
 
@@ -141,6 +159,12 @@ def general(largest: Shape) -> Mapping[str, ByUse]:
     strategies = (
         ByUse("first-fit"),
         ByUse("random", draws=True),
+        # The default scores of kube-scheduler, which look at no devices, and the first devices.
+        ByUse(
+            "upstream",
+            (("free amounts", 1, free_amounts), ("balanced amounts", 1, balanced_amounts)),
+            draws=True,
+        ),
         ByUse("best-fit", (("left after it", -1, left_after(largest)),), _FULLEST),
         ByUse("dot-product", (("dot product", -1, dot_product(largest)),), _FULLEST),
         ByUse("gpu-packing", (("occupied first", 1, occupied_first),), _FULLEST, draws=True),
