@@ -24,6 +24,7 @@ from cli.terminal.cluster_options import (
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
+from drawbridge.config.policy import device_quotas
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra import gates
 
@@ -93,7 +94,7 @@ def _serve_files(
 ) -> int:
     """Serve what the files have now."""
     from cli.served_page.audited import AuditPage  # noqa: PLC0415  # `--help` needs none of these
-    from cli.served_page.feed import publish_files  # noqa: PLC0415
+    from cli.served_page.feed import PageRules, publish_files  # noqa: PLC0415
     from cli.served_page.objects import ReadObjects  # noqa: PLC0415
     from cli.served_page.serving import serve  # noqa: PLC0415
     from cli.served_page.snapshots import Snapshots  # noqa: PLC0415
@@ -109,8 +110,8 @@ def _serve_files(
     for value in read_values(options.cluster, streams.stdin, findings):
         objects.add(value)
     output.print_findings(findings, streams.err)
-    snapshots = Snapshots()
-    publish_files(objects.as_page_objects(), enabled, "files", objects.unread, snapshots)
+    snapshots, rules = Snapshots(), PageRules(enabled, device_quotas(configuration))
+    publish_files(objects.as_page_objects(), rules, "files", objects.unread, snapshots)
     audit = AuditPage(options, streams, configuration, lambda: options.only)
     return asyncio.run(serve(snapshots, audit.write, options.port, streams))
 
@@ -120,7 +121,7 @@ async def _serve_live(
 ) -> int:
     """Serve what the cluster has, and follow it."""
     from cli.served_page.audited import AuditPage  # noqa: PLC0415  # `--help` needs none of these
-    from cli.served_page.feed import follow, publish_unread  # noqa: PLC0415
+    from cli.served_page.feed import PageRules, follow, publish_unread  # noqa: PLC0415
     from cli.served_page.objects import make_decoders  # noqa: PLC0415
     from cli.served_page.serving import serve  # noqa: PLC0415
     from cli.served_page.snapshots import Snapshots  # noqa: PLC0415
@@ -134,5 +135,6 @@ async def _serve_live(
     snapshots = Snapshots()
     publish_unread(watches, source, snapshots)
     audit = AuditPage(options, streams, configuration, lambda: watches.only_namespace)
-    background = (watches.follow_rights(), follow(watches, enabled, source, snapshots))
+    rules = PageRules(enabled, device_quotas(configuration))
+    background = (watches.follow_rights(), follow(watches, rules, source, snapshots))
     return await serve(snapshots, audit.write, options.port, streams, background)

@@ -3,10 +3,11 @@
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from cli.served_page.snapshots import Snapshots
 from cli.served_page.watches import PageWatches
+from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.gates import Gates
 from drawbridge.report.page.compose import compose
 from drawbridge.report.page.model import ClusterOnPage, PageObjects, PageState
@@ -25,15 +26,22 @@ def read_clock() -> str:
     return f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
+class PageRules(NamedTuple):
+    """What the page of a cluster follows beside its objects."""
+
+    gates: Gates
+    quotas: tuple[DeviceQuota, ...] = ()
+
+
 def publish_files(
-    objects: PageObjects, gates: Gates, source: str, unread: int, snapshots: Snapshots
+    objects: PageObjects, rules: PageRules, source: str, unread: int, snapshots: Snapshots
 ) -> None:
     """Publish the page of objects that do not change."""
     state = PageState(source, read_clock(), unread=unread)
-    snapshots.publish(write_page(compose(objects, gates), state))
+    snapshots.publish(write_page(compose(objects, *rules), state))
 
 
-async def follow(watches: PageWatches, gates: Gates, source: str, snapshots: Snapshots) -> None:
+async def follow(watches: PageWatches, rules: PageRules, source: str, snapshots: Snapshots) -> None:
     """Publish the page with each change, until cancelled."""
     cluster, at, said = ClusterOnPage(), read_clock(), None
     while True:
@@ -42,7 +50,7 @@ async def follow(watches: PageWatches, gates: Gates, source: str, snapshots: Sna
             watches.changed.clear()
             objects, at = watches.objects(), read_clock()
             # In a thread, because a large cluster takes longer than requests may wait.
-            cluster = await asyncio.to_thread(compose, objects, gates)
+            cluster = await asyncio.to_thread(compose, objects, *rules)
         state = _describe(watches, source, at)
         problems = describe_problems(state)
         if is_changed or problems != said:

@@ -50,10 +50,11 @@ class ShownNode(NamedTuple):
 
 
 class ShownNamespace(NamedTuple):
-    """A namespace and its mode."""
+    """A namespace, its mode and its labels."""
 
     name: str
     mode: str
+    labels: Mapping[str, str]
 
 
 def make_decoders(scope: Scope) -> Mapping[str, Decode]:
@@ -74,7 +75,7 @@ def make_decoders(scope: Scope) -> Mapping[str, Decode]:
         labels = as_mapping(metadata.get("labels"))
         texts = {key: each for key, each in labels.items() if isinstance(each, str)}
         name = f"{metadata.get('name')}"
-        return ShownNamespace(name, decide_namespace_scope(name, texts, scope).mode)
+        return ShownNamespace(name, decide_namespace_scope(name, texts, scope).mode, texts)
 
     return {
         "nodes": decode_node,
@@ -156,7 +157,8 @@ def gather(decoded: Mapping[str, Iterable[Any]], extents: Mapping[str, Extent]) 
         claims=shown("resourceclaims"),
         pods=shown("pods"),
         templates=shown("resourceclaimtemplates"),
-        modes=dict(namespaces),
+        modes={each.name: each.mode for each in namespaces},
+        labels={each.name: each.labels for each in namespaces},
         claims_known=extents.get("resourceclaims", Extent.CLUSTER),
         pods_known=extents.get("pods", Extent.CLUSTER),
         templates_known=extents.get("resourceclaimtemplates", Extent.CLUSTER),

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.served_page.feed import follow
+from cli.served_page.feed import PageRules, follow
 from cli.served_page.objects import make_decoders
 from cli.served_page.snapshots import Snapshots
 from cli.served_page.watches import PageWatches
@@ -102,7 +102,7 @@ async def live(folder: Path, namespace: str = "", *, forbidden: str = "") -> Asy
             snapshots = Snapshots()
             tasks = [
                 asyncio.create_task(watches.follow_rights(0.1)),
-                asyncio.create_task(follow(watches, DEFAULTS, "the cluster", snapshots)),
+                asyncio.create_task(follow(watches, PageRules(DEFAULTS), "the cluster", snapshots)),
             ]
             try:
                 yield Live(api, snapshots)

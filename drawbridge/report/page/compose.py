@@ -6,6 +6,7 @@ from typing import Final
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list
+from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.gates import DEFAULTS, Gates
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
@@ -21,6 +22,7 @@ from drawbridge.report.page.model import (
     NodeOnPage,
     PageObjects,
 )
+from drawbridge.report.page.quotas import describe_quotas
 from drawbridge.report.page.waiting import find_waiting, is_waiting, namespace_of
 from drawbridge.report.plugin_units import count_units
 
@@ -32,8 +34,10 @@ _WITHOUT: Final = "Nodes without devices"
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
-def compose(objects: PageObjects, gates: Gates = DEFAULTS) -> ClusterOnPage:
-    """Return the page of the cluster."""
+def compose(
+    objects: PageObjects, gates: Gates = DEFAULTS, quotas: Sequence[DeviceQuota] = ()
+) -> ClusterOnPage:
+    """Return the page of the cluster; `quotas` are those of the configuration."""
     inventory = build_inventory(objects.slices, gates=gates)
     devices = DevicesOfNodes(objects, inventory)
     nodes = _all_nodes(objects, devices.holding_nodes)
@@ -54,6 +58,7 @@ def compose(objects: PageObjects, gates: Gates = DEFAULTS) -> ClusterOnPage:
         namespaces=tuple(namespaces[:MAX_NAMESPACES]),
         more_namespaces=max(0, len(namespaces) - MAX_NAMESPACES),
         more_nodes=max(0, len(nodes) - MAX_NODES),
+        quotas=describe_quotas(objects, inventory, quotas),
         states={state: states[state] for state in DeviceState if states[state]},
     )
 

@@ -25,8 +25,8 @@ class PageObjects:
     """The objects that were read. Claims, pods and templates are plain objects.
 
     `claims_known` and `pods_known` say whether those are all of the cluster: if not, a device
-    without a holder may have one. `modes` are those of the namespaces, and `registered` the nodes
-    as plain objects with the annotations of device plugins.
+    without a holder may have one. `modes` and `labels` are those of the namespaces. `registered`
+    are the nodes as plain objects with the annotations of device plugins.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -37,6 +37,7 @@ class PageObjects:
     pods: tuple[Value, ...] = ()
     templates: tuple[Value, ...] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     claims_known: Extent = Extent.CLUSTER
     pods_known: Extent = Extent.CLUSTER
     templates_known: Extent = Extent.CLUSTER
@@ -165,6 +166,27 @@ class NamespaceProgress(PagePart, frozen=True):
         return self.translated + self.own_claims + self.by_class + self.on_plugins
 
 
+class QuotaOnPage(PagePart, frozen=True):
+    """What is used of one total of a quota: by a namespace, or without one by all it selects."""
+
+    quota: str
+    namespace: str
+    device_class: str
+    amount: str
+    used: str
+    limit: str
+    left: str
+    per_mille: int
+
+
+class QuotasOnPage(PagePart, frozen=True):
+    """The quotas of the configuration; what is used is not known without the claims."""
+
+    lines: tuple[QuotaOnPage, ...] = ()
+    more_lines: int = 0
+    is_known: bool = True
+
+
 class ClusterOnPage(PagePart, frozen=True):
     """Everything that the page says about a cluster; `more_*` is left out."""
 
@@ -175,6 +197,7 @@ class ClusterOnPage(PagePart, frozen=True):
     more_namespaces: int = 0
     more_nodes: int = 0
     states: Mapping[DeviceState, int] = {}
+    quotas: QuotasOnPage | None = None
 
 
 class Watched(PagePart, frozen=True):

@@ -23,6 +23,8 @@ from drawbridge.report.page.model import (
     NodeOnPage,
     PageState,
     PluginOnPage,
+    QuotaOnPage,
+    QuotasOnPage,
     WaitingPodOnPage,
     Watched,
 )
@@ -92,6 +94,7 @@ def write_page(cluster: ClusterOnPage, state: PageState) -> WrittenPage:
             WrittenPart("waiting", _write_waiting(cluster)),
             '<h2 id="migration">The migration, by namespace</h2>\n',
             WrittenPart("progress", _write_progress(cluster)),
+            *_write_quotas(cluster.quotas),
             '<h2 id="nodes">Nodes and devices</h2>\n',
             _write_legend(cluster),
             *(each for group in cluster.groups for each in _write_group(group)),
@@ -116,10 +119,12 @@ def _write_navigation(cluster: ClusterOnPage) -> str:
         f'<li><a href="#{hash_name("group", each.name)}">{isolated(each.name, _NAME)}</a></li>'
         for each in cluster.groups
     )
+    quotas = '<li><a href="#quotas">Quotas</a></li>\n' if cluster.quotas is not None else ""
     return (
         '<nav class="screen" aria-label="Contents">\n<ul>\n'
         '<li><a href="#waiting-pods">Pods that wait</a></li>\n'
         '<li><a href="#migration">The migration, by namespace</a></li>\n'
+        f"{quotas}"
         f'<li><a href="#nodes">Nodes and devices</a><ul>{groups}</ul></li>\n'
         f'<li><a href="{AUDIT}">The audit: what would happen to this cluster</a></li>\n'
         "</ul>\n</nav>\n"
@@ -250,6 +255,38 @@ def _progress_row(namespace: NamespaceProgress) -> tuple[str, ...]:
         progress,
         *numbers,
         f"{namespace.waiting:,}",
+    )
+
+
+def _write_quotas(quotas: QuotasOnPage | None) -> Iterator[str | WrittenPart]:
+    """Yield the heading and the table of quotas, if the configuration has some."""
+    if quotas is None:
+        return
+    yield '<h2 id="quotas">Quotas</h2>\n'
+    if not quotas.is_known:
+        inside = "<p>You may not read ResourceClaims: what is used is not known.</p>"
+    elif not quotas.lines:
+        inside = "<p>No namespace has devices that a quota limits.</p>"
+    else:
+        header = ("Namespace", "Quota", "Class", "Amount", "Share", "Used", "Limit", "Left")
+        rows = map(_quota_row, quotas.lines)
+        inside = table("What claims have of their quotas, without reservations", header, rows)
+        if quotas.more_lines:
+            inside += f"<p>{count_noun(quotas.more_lines, 'more line')} not shown.</p>"
+    yield WrittenPart("quotas-used", f'<div id="quotas-used">{inside}</div>\n')
+
+
+def _quota_row(line: QuotaOnPage) -> tuple[str, ...]:
+    shares = (("held", line.per_mille), ("free", 1000 - line.per_mille))
+    return (
+        text(line.namespace, _NAME) if line.namespace else "all selected together",
+        text(line.quota, _NAME),
+        text(line.device_class, _NAME),
+        text(line.amount, _NAME),
+        f"{line.per_mille // 10} %{bar(shares)}",
+        text(line.used),
+        text(line.limit),
+        text(line.left),
     )
 
 
