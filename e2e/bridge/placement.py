@@ -81,8 +81,9 @@ def container_words(deployment: JSON) -> dict[str, list[str]]:
 class Placement:
     """The pairs of one control plane."""
 
-    def __init__(self, cluster: Installation) -> None:
+    def __init__(self, cluster: Installation, profile: str = SCHEDULER) -> None:
         self.cluster = cluster
+        self.profile = profile  # the pods that name this scheduler are theirs
         self.plane = cluster.plane
         program = quorum_scheduler if self.plane.options.quorum else scheduler
         self.program = program(self.plane.options.version)
@@ -102,8 +103,9 @@ class Placement:
     def _make_pair(self, number: int, objects: list[JSON]) -> Pair:
         access = self.plane.kubeconfig(NAME, self.plane.account_token(NAMESPACE, NAME))
         template = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["scheduler.yaml"])
-        if self.plane.options.quorum:
-            for profile in template["profiles"]:
+        for profile in template["profiles"]:
+            profile["schedulerName"] = self.profile
+            if self.plane.options.quorum:
                 profile["plugins"]["multiPoint"]["enabled"].append(QUORUM)
         words = container_words(find(objects, "Deployment", NAME))
         gates = [each for each in SCHEDULER_GATES if self.plane.options.gates.get(each)]
