@@ -87,6 +87,7 @@ CLUSTER_CHECKS: Final[dict[str, Check]] = {
     "drivers": cluster.check_drivers,
     "DeviceClasses": cluster.check_classes,
     "configured classes": cluster.check_targets,
+    "quotas": cluster.check_quotas,
     "ResourceSlices": cluster.check_slices,
     "nodes": cluster.check_nodes,
     "owned nodes": cluster.check_fence,

@@ -7,7 +7,7 @@ import msgspec
 
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
-from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Unread
+from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Right, Unread
 from controller.dual_nodes import describe_held_node
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
@@ -45,6 +45,8 @@ from drawbridge.translate.changes.queues import (
 from drawbridge.translate.pods import make_context
 
 _MOST_FINDINGS: Final = 20
+# Without it, only the namespace of the caller was read.
+_LIST_NAMESPACES: Final = Right("list", "", "namespaces")
 
 
 # --- API server ----------------------------------------------------------------------------------
@@ -191,6 +193,25 @@ def check_targets(checked: CheckedState) -> Iterator[Result]:
         if name not in exist:
             message = f"{path}: DeviceClass {name} does not exist"
             yield codes.TARGET_CLASS_MISSING.at(path, message)
+
+
+def check_quotas(checked: CheckedState) -> Iterator[Result]:
+    """Look for namespaces that quotas name and that do not exist."""
+    named = {
+        f"quotas[{i}].namespaces[{at}]": name
+        for i, quota in enumerate(checked.configuration.quotas)
+        for at, name in enumerate(quota.namespaces)
+    }
+    namespaces = checked.state.namespaces
+    if named and isinstance(namespaces, Unread):
+        yield namespaces
+    elif named and any(_LIST_NAMESPACES in each for each in checked.state.missing_rights.values()):
+        yield Unread("you may not list namespaces")
+    elif not isinstance(namespaces, Unread):
+        for path, name in named.items():
+            if name not in namespaces:
+                message = f"{path}: namespace {name} does not exist"
+                yield codes.QUOTA_NAMESPACE_MISSING.at(path, message)
 
 
 def check_fence(checked: CheckedState) -> Iterator[Result]:

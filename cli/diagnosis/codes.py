@@ -70,6 +70,13 @@ TARGET_CLASS_MISSING = CODES.define(
     example="targets[0].class: DeviceClass gpu.exmaple.com does not exist",
     remedy="Correct the name in the configuration, or create the class.",
 )
+QUOTA_NAMESPACE_MISSING = CODES.define(
+    "QuotaNamespaceMissing",
+    Severity.WARNING,
+    text="A quota names a namespace that does not exist, and limits nothing there.",
+    example="quotas[0].namespaces[1]: namespace reserch does not exist",
+    remedy="Correct the name in the configuration, or create the namespace.",
+)
 NOTHING_IN_SCOPE = CODES.define(
     "NothingInScope",
     Severity.WARNING,

@@ -317,7 +317,7 @@ NODES_MISSING = CODES.define(
     example="--cluster: the input has no Node",
     remedy=(
         "Pass the nodes, DeviceClasses and ResourceSlices of the cluster with --cluster, as "
-        "`kubectl get nodes,deviceclasses,resourceslices -o yaml` prints them."
+        "`kubectl get nodes,namespaces,deviceclasses,resourceslices -o yaml` prints them."
     ),
 )
 NOT_SIMULATED = CODES.define(

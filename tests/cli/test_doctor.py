@@ -33,6 +33,9 @@ DENIAL = (
 UNREACHABLE = 'Internal error: failed calling webhook "pods.drawbridge.dev": connection refused'
 CODES = {name: code for table in TABLES for name, code in table.items()}
 Line = dict[str, str]
+QUOTA_OF_TWO = (
+    "quotas: [{name: q, namespaces: [team-a, missing], total: {gpu.nvidia.com: {devices: 1}}}]\n"
+)
 
 
 class Doctor(NamedTuple):
@@ -321,6 +324,10 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "class of a quota that does not exist": (
         "configured classes", "TargetClassMissing", 0,
         configure(f"{CONFIGURATION}quotas: [{{name: q, total: {{missing: {{devices: 1}}}}}}]\n"),
+    ),
+    "namespace of a quota that does not exist": (
+        "quotas", "QuotaNamespaceMissing", 0,
+        configure(f"{CONFIGURATION}{QUOTA_OF_TWO}"),
     ),
     "dual node": ("nodes", "DualNodes", 0, advertise),
     "owned nodes without the taint": ("owned nodes", "FenceMissing", 1, own("")),
