@@ -1,7 +1,7 @@
 """Runs upstream's end-to-end tests for DRA on the rig: `python -m e2e.upstream.dra [KIND ...]`.
 
     python -m e2e.upstream.dra                      # all kinds
-    python -m e2e.upstream.dra bridge -k reusing    # only tests whose name contains this
+    python -m e2e.upstream.dra bridge -k 'reusing|deallocate'    # only tests with such a name
 
 The kind `in-tree` has the stock scheduler, `bridge` Drawbridge's scheduler in its place, and
 `admission` the stock scheduler with webhook and judge for all namespaces. Nodes are simulated.
@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -166,7 +167,8 @@ def run(plane: ControlPlane, part: str) -> list[Result]:
             stderr=subprocess.STDOUT,
         )
     assert report.exists(), log.read_text(encoding="utf-8", errors="replace")[-4000:]
-    return results(json.loads(report.read_text(encoding="utf-8")), read("skipped.yaml"))
+    made = results(json.loads(report.read_text(encoding="utf-8")), read("skipped.yaml"))
+    return [each for each in made if re.search(part, each.name)]
 
 
 def read(name: str) -> list[dict[str, str]]:
@@ -226,7 +228,9 @@ def main(words: Sequence[str]) -> int:
     """Run the kinds; 1 if a test failed that no difference explains."""
     parser = argparse.ArgumentParser(prog="python -m e2e.upstream.dra")
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], metavar="KIND")
-    parser.add_argument("-k", default="", metavar="PART", help="only tests with such a name")
+    parser.add_argument(
+        "-k", default="", metavar="NAME", help="only tests with such a name, a regular expression"
+    )
     given = parser.parse_args(words)
     codes = [judge(kind, play(kind, given.k), print_line) for kind in given.kinds or KINDS]
     return int(any(codes))
