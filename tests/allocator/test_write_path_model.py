@@ -23,7 +23,7 @@ from tests.thorough import drawn
 NODES = {"n1": 4, "n2": 4}
 HOSTS = ("host-a", "host-b")
 FAULTS = Faults(refused=0.02, overloaded=0.02, lost=0.06, repeated=0.05, slow=0.05, retried=0.05)
-STEPS = drawn(150, thorough=250)
+STEPS = drawn(100, thorough=250)
 
 
 class Story:

@@ -230,7 +230,7 @@ def test_kubernetes_has_the_same_results() -> None:
         pytest.skip(f"THE ORACLE IS NOT ASKED: {error}")
     questions = [
         question_
-        for question_, _ in zip(_questions(), range(drawn(300, thorough=1500)), strict=False)
+        for question_, _ in zip(_questions(), range(drawn(150, thorough=1500)), strict=False)
     ]
     lines = "\n".join(json.dumps(each) for each in questions)
     answers = subprocess.run(  # noqa: S603  # our own program

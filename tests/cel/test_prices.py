@@ -11,8 +11,9 @@ from drawbridge.cel.library.authz import AUTHORIZATION
 from drawbridge.cel.library.versions import functions, libraries
 from drawbridge.cel.meter import ABSORBED, MOST_WORK_OF_CALL
 from tests.tables import every_row
+from tests.thorough import drawn
 
-SIZES = (1, 64, 400)
+SIZES = (1, 64, drawn(128, thorough=400))
 # A call takes about a unit; some calls in C take a third of it.
 FACTOR = 3
 

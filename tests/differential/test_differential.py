@@ -8,7 +8,7 @@ import pytest
 from e2e.differential.judge import judge
 from tests.thorough import drawn
 
-BLOCKS = [range(first, first + 50) for first in range(0, drawn(200, thorough=2_000), 50)]
+BLOCKS = [range(first, first + 50) for first in range(0, drawn(100, thorough=2_000), 50)]
 
 
 @pytest.mark.usefixtures("oracle")

@@ -23,14 +23,15 @@ USUAL = Configuration()
 
 
 @functools.cache
-def pods() -> list[YamlValue]:
-    """Every pod of the tables and of the examples."""
+@functools.cache
+def pods() -> tuple[YamlValue, ...]:
+    """Every pod of the tables and of the examples; nobody changes one."""
     dialects = sorted((HERE / "cases" / "dialects").glob("*.yaml"))
     all_pods = [build_pod(case) for table in dialects for case in load_cases(table)]
     all_pods += [_pod(case) for case in load_cases(HERE / "pods.yaml")]
     for path in sorted(LEGACY.glob("*.yaml")):
         all_pods += [_pod(each) for each in read_yaml_documents(path.read_text(encoding="utf-8"))]
-    return [pod for pod in all_pods if pod is not None]
+    return tuple(pod for pod in all_pods if pod is not None)
 
 
 def _pod(value: YamlValue) -> YamlValue:

@@ -1,5 +1,6 @@
 """Dialects and translations read no field of a pod that they do not declare."""
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -122,17 +123,26 @@ def list_fields(reads: set[Path]) -> set[str]:
     return fields
 
 
-def read_alone(dialect: Dialect) -> set[str]:
-    """The fields of all pods that a dialect reads from the view, whatever triggers it."""
-    fields: set[str] = set()
+@functools.cache
+def views() -> list[tuple[pod_view.PodView, Legacy, set[Path]]]:
+    """Return views of all pods, with the set that records what is read from each."""
+    recorded = []
     for pod in pods():
         if isinstance(pod.get("spec"), dict):
             for legacy in (Legacy(), NETWORKED):
                 reads: set[Path] = set()
                 view = view_pod(record(fill(pod), (), reads), legacy)
-                reads.clear()
-                dialect.read(view, legacy)
-                fields |= list_fields(reads)
+                recorded.append((view, legacy, reads))
+    return recorded
+
+
+def read_alone(dialect: Dialect) -> set[str]:
+    """The fields of all pods that a dialect reads from the view, whatever triggers it."""
+    fields: set[str] = set()
+    for view, legacy, reads in views():
+        reads.clear()
+        dialect.read(view, legacy)
+        fields |= list_fields(reads)
     return fields
 
 

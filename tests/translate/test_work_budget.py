@@ -34,7 +34,7 @@ from drawbridge.translate.work_budget import (
 from tests.tables import YamlValue
 from tests.thorough import drawn
 
-SIZE = drawn(24, thorough=48) * 1024
+SIZE = drawn(16, thorough=48) * 1024
 # Calls of functions for each unit of work, and for each byte where nothing is charged.
 CALLS_PER_UNIT, CALLS_PER_BYTE = 6, 2
 ALONE = TranslationContext(facts=Facts())

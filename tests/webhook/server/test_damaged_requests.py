@@ -8,7 +8,7 @@ from e2e.damaged.process import cluster, started
 from tests.cluster.fake.api import FakeApi
 from tests.thorough import drawn
 
-SEED, COUNT = 11, drawn(160, thorough=250)
+SEED, COUNT = 11, drawn(80, thorough=250)
 
 
 def test_damaged_requests_get_the_right_response_and_the_process_continues(tmp_path: Path) -> None:
