@@ -7,7 +7,8 @@ the number of the copy.
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator
+import reprlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -60,8 +61,11 @@ def expand(value: YamlValue, number: int | None = None) -> YamlValue:  # noqa: P
             return value
 
 
+Ids: TypeAlias = Callable[[Any], Any] | Sequence[str] | None
+
+
 def every_row(
-    names: str | tuple[str, ...], rows: Iterable[Any], ids: Callable[[Any], Any] | None = None
+    names: str | Sequence[str], rows: Iterable[Any], ids: Ids = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run a test with every row of a table, as one test that names all rows that fail.
 
@@ -69,19 +73,19 @@ def every_row(
     short rows: a test of its own takes some milliseconds, before it begins. The rows share the
     fixtures of the test.
     """
-    parameters = (names,) if isinstance(names, str) else names
-    parameters = tuple(each.strip() for name in parameters for each in name.split(","))
-    table = [_labelled(row, len(parameters), ids) for row in rows]
+    parameters = names.split(",") if isinstance(names, str) else names
+    parameters = tuple(name.strip() for name in parameters)
+    table = [_values(row, len(parameters)) for row in rows]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
         def run(**fixtures: object) -> None:
             failures: list[BaseException] = []
-            for label, values in table:
+            for number, (given, values) in enumerate(table):
                 try:
                     test(**dict(zip(parameters, values, strict=True)), **fixtures)
                 except (Exception, pytest.fail.Exception) as failure:  # noqa: BLE001  # reported below
-                    failure.add_note(f"row: {label}")
+                    failure.add_note(f"row: {given or _label(number, values, ids)}")
                     failures.append(failure)
             if failures:
                 raise BaseExceptionGroup(f"{len(failures)} of {len(table)} rows", failures)
@@ -94,17 +98,16 @@ def every_row(
     return decorate
 
 
-def _labelled(
-    row: Any,  # noqa: ANN401  # a value, a tuple or a `pytest.param`
-    parameters: int,
-    ids: Callable[[Any], Any] | None,
-) -> tuple[str, tuple[Any, ...]]:
-    """Return the name of a row, and its values."""
+def _values(row: Any, parameters: int) -> tuple[object, tuple[Any, ...]]:  # noqa: ANN401  # a value, a tuple or a `pytest.param`
+    """Return the name that a row gives itself, and its values."""
     if isinstance(row, pytest.ParameterSet):
         assert not row.marks, "a row is no test, so marks have no effect"
-        values, label = row.values, row.id  # of pytest, not of pandas
-    else:
-        values, label = (row,) if parameters == 1 else tuple(row), None
-    if label is None:
-        label = "-".join(str(ids(value) if ids else value) for value in values)
-    return str(label)[:200], tuple(values)
+        return row.id, tuple(row.values)
+    return None, (row,) if parameters == 1 else tuple(row)
+
+
+def _label(number: int, values: tuple[Any, ...], ids: Ids) -> str:
+    """Return the name of a row that failed; the text of a value can be longer than memory."""
+    if isinstance(ids, Sequence):
+        return ids[number]
+    return "-".join(str(ids(value)) if ids else reprlib.repr(value) for value in values)[:200]

@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from drawbridge.bounded_cache import BoundedCache
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES: Final = load_cases(Path(__file__).parent / "cases" / "bounded_cache.yaml")
 
@@ -27,7 +27,7 @@ def apply(cache: BoundedCache[str, str], step: YamlValue) -> None:
             pytest.fail(f"no such step: {step}")
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@every_row("case", CASES, ids=[case["name"] for case in CASES])
 def test_the_table_of_uses(case: YamlValue) -> None:
     cache: BoundedCache[str, str] = BoundedCache(*case["limits"])
     for step in case["steps"]:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.ledger.pods import pod_reader
 from drawbridge.pod_groups import (
     GroupPolicy,
@@ -14,7 +12,7 @@ from drawbridge.pod_groups import (
     read_policies,
     read_size,
 )
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "pod_groups.yaml")
 
@@ -32,7 +30,7 @@ def group_of_pod(name: str = "train") -> PodGroup:
     return group
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_pod_is_a_member_of_the_group_that_it_names(case: YamlValue) -> None:
     group = find_group(case["pod"], case.get("namespace", ""))
     assert (group and f"{group}") == case["group"]
@@ -42,7 +40,7 @@ def test_a_pod_is_a_member_of_the_group_that_it_names(case: YamlValue) -> None:
         assert read_size(group, annotations) == case.get("size")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "case",
     [case for case in CASES if case["group"] and "namespace" not in case],
     ids=lambda case: case["name"],
@@ -61,7 +59,7 @@ def policy_object(api: str, kind: str, spec: YamlValue) -> YamlValue:
     return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "pod", "policy"),
     [
         (

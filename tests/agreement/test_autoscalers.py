@@ -9,6 +9,7 @@ from drawbridge.agreement.autoscalers import Autoscaler, find_autoscalers, repor
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
 from drawbridge.facts.model import Facts
+from tests.tables import every_row
 
 CLUSTER, KARPENTER = "Cluster Autoscaler", "Karpenter"
 UPSTREAM = "registry.k8s.io/autoscaling/cluster-autoscaler"
@@ -30,7 +31,7 @@ def deployment(image: str, *args: str, **env: str) -> Any:  # noqa: ANN401  # JS
     }
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("scaler_object", "product", "version", "simulates"),
     [
         (deployment(f"{UPSTREAM}:v1.34.2"), CLUSTER, "1.34.2", False),
@@ -65,7 +66,7 @@ def test_an_autoscaler_is_found_by_its_image(
     assert scaler.object == "Deployment/kube-system/scaler"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "value",
     [None, [], {}, {"spec": {"template": {"spec": {"containers": [None, {"image": 1}]}}}},
      deployment("example.com/karpenter-docs/site:1"), deployment("example.com/other:1.2")],
@@ -79,7 +80,7 @@ def scaler(product: str, *, simulates: bool) -> Autoscaler:
     return Autoscaler(product, "1.15.0", "Deployment/a/b", simulates, "--flag=false")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("product", "simulates", "settings", "facts", "codes"),
     [
         (KARPENTER, False, {}, NAMED, ["AutoscalerIgnoresClaims"]),

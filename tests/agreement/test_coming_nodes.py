@@ -13,6 +13,7 @@ from drawbridge.agreement.coming_nodes import (
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
+from tests.tables import every_row
 
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io"
 MAX = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
@@ -55,7 +56,7 @@ GROUPS: list[tuple[Any, list[ComingNodes]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("group", "coming"), GROUPS)
+@every_row(("group", "coming"), GROUPS)
 def test_a_node_group_says_which_devices_its_nodes_have(
     group: Any,  # noqa: ANN401  # JSON
     coming: list[ComingNodes],

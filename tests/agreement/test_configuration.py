@@ -10,7 +10,7 @@ from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import parse
 from drawbridge.names import API_VERSION
 from tests.facts import clusters
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "configuration.yaml")
 PUBLISHED = load_cases(Path(__file__).parent / "cases" / "published.yaml")
@@ -42,7 +42,7 @@ def device(name: str, described: YamlValue) -> Device:
     )
 
 
-@pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: case["name"])
+@every_row("case", PUBLISHED, ids=lambda case: case["name"])
 def test_what_a_target_reads_and_no_device_has_is_reported(case: YamlValue) -> None:
     value = {"apiVersion": API_VERSION, "kind": KIND, "targets": [case["target"]]}
     configuration = read_configuration(value, {})

@@ -3,7 +3,6 @@
 from typing import Any
 
 import msgspec
-import pytest
 
 from drawbridge.agreement.configuration_in_use import (
     ConfigurationConfigMap,
@@ -14,6 +13,7 @@ from drawbridge.agreement.configuration_in_use import (
 )
 from drawbridge.names import CONDITIONS_ANNOTATION, CONFIGURATION_KEY
 from tests.cluster.fake.configuration import HEAD, accept, offer
+from tests.tables import every_row
 
 NATIVE = f"{HEAD}placement: native\n"
 WRONG = f"{HEAD}placement: natve\n"
@@ -100,7 +100,7 @@ def test_a_first_configuration_that_is_refused_leaves_a_condition_without_text()
     assert "placement" in reading.refusal
 
 
-@pytest.mark.parametrize("text", ["", "{", "null", "[1]", '[{"type":"Other"}]', "[" * 10_000])
+@every_row("text", ["", "{", "null", "[1]", '[{"type":"Other"}]', "[" * 10_000])
 def test_a_damaged_condition_is_none(text: str) -> None:
     value = accept(NATIVE)
     value["metadata"]["annotations"][CONDITIONS_ANNOTATION] = text

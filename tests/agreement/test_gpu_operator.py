@@ -7,6 +7,7 @@ import pytest
 
 from drawbridge.agreement.gpu_operator import OperatorObjects, report_operator
 from drawbridge.finding import Finding
+from tests.tables import every_row
 
 POLICY: Any = {"metadata": {"name": "cluster-policy"}}
 CLUSTER: Any = {"metadata": {"name": "gpu-cluster"}}
@@ -63,7 +64,7 @@ def test_a_gpu_cluster_says_who_serves_whole_gpus(class_name: str | None, expect
     assert told == f"GPU Operator 26.7.0: GPUCluster gpu-cluster runs gpu.nvidia.com; {expected}"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("tolerations", "is_fenced", "codes"),
     [
         ([{"key": "nvidia.com/gpu", "operator": "Exists"}], True, ["OperandsKeptOff"]),

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from drawbridge.agreement.guard_rollout import serves_guard
+from tests.tables import every_row
 
 
 def deployment(
@@ -39,7 +38,7 @@ CASES: dict[str, tuple[dict[str, Any] | None, bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@every_row("case", CASES.values(), ids=CASES)
 def test_the_guard_is_served_by_every_replica(case: tuple[dict[str, Any] | None, bool]) -> None:
     webhooks, served = case
     assert serves_guard(webhooks) is served

@@ -24,7 +24,7 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK
 from drawbridge.translate.interest import covers, derive_interest
 from drawbridge.translate.pods import TranslationContext, translate
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 from tests.translate.test_interest import GROUPS, pods
 
 USUAL = Configuration()
@@ -96,7 +96,7 @@ NETWORK = {
 }
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("first", "then"), list(itertools.permutations((USUAL, EVERY, SILENT, NETWORKED, BRIDGE), 2))
 )
 def test_the_guard_never_selects_a_pod_that_the_webhook_for_pods_does_not_get(

@@ -27,7 +27,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "owned_pools.yaml")
 POOL = PoolID("gpu.example.com", "pool")
@@ -62,7 +62,7 @@ def published(number: int, short: dict[str, Any]) -> Slice:
     )
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+@every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_table(case: dict[str, Any]) -> None:
     owned = owned_pools.owned_pools(configured(*case["owned"]))
     slices = [published(i, each) for i, each in enumerate(case["slices"])]

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from drawbridge.agreement.scheduler_lease import is_scheduler_missing
+from tests.tables import every_row
 
 RENEWED = 1_800_000_000.0  # 2027-01-15T08:00:00Z
 
@@ -13,7 +12,7 @@ def lease(**spec: Any) -> dict[str, Any]:  # noqa: ANN401  # JSON
     return {"metadata": {"name": "drawbridge-scheduler"}, "spec": spec}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("live", "age", "missing"),
     [
         (None, 0, True),

@@ -1,6 +1,5 @@
 """The scope decision: which pods are translated."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -19,7 +18,7 @@ from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import LabelRequirement, LabelSelector, Operator, Rollout, Scope
 from drawbridge.config.string_formats import LabelKey, LabelValue
 from drawbridge.names import TRANSLATE_LABEL
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 HASH = {"pod-template-hash": "6b7f5c4d9"}
 
@@ -28,7 +27,7 @@ def owned_pod(kind: str, name: str, labels: dict[str, str] | None = None) -> Pod
     return PodMetadata(labels=labels, owner_references=(PodOwner(kind, name, controller=True),))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("pod", "expected"),
     [
         (PodMetadata("web"), "team/Pod/web"),
@@ -102,7 +101,7 @@ def test_a_rollout_is_the_same_on_every_replica() -> None:
     assert chosen == [0, 11, 25, 26, 29, 30]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("labels", "expected"),
     [
         ({}, Mode.OFF),
@@ -139,7 +138,7 @@ def requirement(operator: str, *values: str) -> LabelSelector:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("selector", "labels", "expected"),
     [
         (LabelSelector(), {}, True),
@@ -167,7 +166,7 @@ def test_a_pod_can_only_opt_out() -> None:
     assert not is_opted_out(PodMetadata())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("labels", "pod", "expected"),
     [
         ({TRANSLATE_LABEL: "enforce"}, PodMetadata(name="a"), Mode.ENFORCE),

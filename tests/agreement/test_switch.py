@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from drawbridge.agreement.switch import SWITCH_CONDITION, compose_switch, is_switched_off
+from tests.tables import every_row
 
 OWN = {"name": "mine", "expression": "true"}
 NEVER = {"name": SWITCH_CONDITION, "expression": "false"}
@@ -19,7 +18,7 @@ def live(*conditions: list[dict[str, str]] | None) -> dict[str, Any]:
     return {"metadata": {"name": "drawbridge", "resourceVersion": "7"}, "webhooks": webhooks}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("before", "off", "after"),
     [
         ([None, [OWN]], True, [[NEVER], [OWN, NEVER]]),

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-import pytest
-
 from drawbridge.agreement.webhook_selectors import selects_pod
+from tests.tables import every_row
 
 LABEL = "drawbridge.dev/translate"
 NAME = "kubernetes.io/metadata.name"
@@ -50,7 +49,7 @@ CASES: dict[str, tuple[Any, dict[str, str], dict[str, str], bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@every_row("case", CASES.values(), ids=CASES)
 def test_the_api_server_calls_the_webhook_for(
     case: tuple[Any, dict[str, str], dict[str, str], bool],
 ) -> None:

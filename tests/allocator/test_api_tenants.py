@@ -15,6 +15,7 @@ from allocator.api.searches import MAX_WAITING, ApiSearches
 from allocator.api.tenants import Places, Rate, Share, SharedRates, Tenant, find_tenant
 from tests.allocator.api_served import ReviewServer, serving_api
 from tests.allocator.clusters import Cluster
+from tests.tables import every_row
 
 LIST: Final = "GET /v1/allocations"
 RED, BLUE = Tenant(Share.ACCOUNTS, "red"), Tenant(Share.ACCOUNTS, "blue")
@@ -25,7 +26,7 @@ def account(namespace: str, number: int = 0) -> str:
     return f"system:serviceaccount:{namespace}:a{number}"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("user", "tenant"),
     [
         ("system:serviceaccount:red:portal", RED),
@@ -59,7 +60,7 @@ ROOM: Final = [
 ]
 
 
-@pytest.mark.parametrize(("held", "tenant", "amount", "has_room"), ROOM)
+@every_row(("held", "tenant", "amount", "has_room"), ROOM)
 def test_no_tenant_takes_all_places_of_its_share(
     held: list[tuple[Tenant, int]], tenant: Tenant, amount: int, *, has_room: bool
 ) -> None:

@@ -2,10 +2,9 @@
 
 import datetime as dt
 
-import pytest
-
 from allocator.writes.binding_conditions import Readiness, readiness
 from drawbridge.dra.claim import Claim, claim_reader
+from tests.tables import every_row
 
 ALLOCATED = 1_700_000_000.0
 READER = claim_reader()
@@ -39,7 +38,7 @@ def make_claim(conditions: dict[str, str], *, share: str | None = None) -> Claim
     return read
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("conditions", "age", "state", "message"),
     [
         ({"Attached": "True"}, 700, Readiness.READY, ""),

@@ -10,6 +10,7 @@ from allocator.state.pod_records import MAX_GRACE_SECONDS
 from allocator.state.preemptors import KEEP_SECONDS
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
+from tests.tables import every_row
 
 
 @pytest.fixture
@@ -402,7 +403,7 @@ def test_a_pod_that_gets_no_victims_again_and_again_asks_less_and_less() -> None
     assert times == [0, 1, 3, 7, 15, 31, 63]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("node", "claims", "end", "woken"),
     [
         ("n1", (), "deleted", ["high"]),
@@ -435,7 +436,7 @@ def test_a_pod_without_victims_asks_again_when_cpu_may_be_free(
     assert contest.woken(at=1000) == []
 
 
-@pytest.mark.parametrize("examined", range(1, 12))
+@every_row("examined", range(1, 12))
 def test_a_search_without_time_names_too_many_pods_on_no_node(examined: int) -> None:
     contest = Contest(n1=2, n2=2)
     for node in ("n1", "n2"):

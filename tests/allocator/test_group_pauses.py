@@ -1,8 +1,7 @@
 """Pauses of groups grow with their failures, and those of a namespace with its failing groups."""
 
-import pytest
-
 from allocator.state.group_pauses import FAILING_SECONDS, FREE_FAILURES, GroupPauses
+from tests.tables import every_row
 
 NEW = "a/new"
 
@@ -21,7 +20,7 @@ def pauses_after(*events: str) -> GroupPauses:
 FIVE = tuple(f"a/g{number}" for number in range(FREE_FAILURES + 1))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("events", "group", "seconds"),
     [
         ([], "a/g", 0),

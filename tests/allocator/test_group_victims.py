@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Mapping
 
 import msgspec
-import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import MemberKind
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest
+from tests.tables import every_row
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -80,7 +80,7 @@ def test_nobody_is_evicted_whose_priority_is_not_lower() -> None:
     assert victims_of(preempt(other, *FOUR, min_count=2)) == {"n1": ["p2", "p3"]}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("members", "running", "evicted"),
     [
         ((9, 9, 9, 9), 8, 4),

@@ -12,6 +12,7 @@ from allocator.state.reserved_pods import (
     HoldLimits,
 )
 from tests.allocator.clusters import Cluster, claim, pod
+from tests.tables import every_row
 
 HOUR = 3600
 
@@ -48,7 +49,7 @@ def follow(cluster: Cluster, *pods: str, seconds: int, named: Collection[int]) -
     return ended
 
 
-@pytest.mark.parametrize("case", HOLDS.values(), ids=HOLDS)
+@every_row("case", HOLDS.values(), ids=HOLDS)
 def test_a_reservation_is_renewed_while_the_scheduler_holds_the_pod(case: Hold) -> None:
     cluster = Cluster(n1=1, limits=HoldLimits(seconds=case.limit))
     cluster.schedule("p", claim("c"))

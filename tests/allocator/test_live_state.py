@@ -22,6 +22,7 @@ from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from drawbridge.facts.gather import describe_cluster
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
+from tests.tables import every_row
 
 CLASS = ClassFacts(name="gpu", drivers=("d.io",))
 MAPPED = replace(CLASS, extended="d.io/gpu")
@@ -54,7 +55,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("changed", CASES)
+@every_row("changed", CASES)
 def test_only_a_change_that_every_decision_depends_on_builds_them_anew(changed: str) -> None:
     after, effect = CASES[changed]
     assert compare_inputs(BEFORE, after) is effect

@@ -29,6 +29,7 @@ from tests.allocator.clusters import (
     pod,
 )
 from tests.allocator.contests import HIGH, LOW, Contest
+from tests.tables import every_row
 
 NODES = ("n1", "n2", "n3")
 # Reads an attribute that differs on each device, and selects only those of the last node.
@@ -381,7 +382,7 @@ def test_a_search_for_victims_that_takes_long_on_one_node_continues() -> None:
     assert len(replies[-1].victims) == 2
 
 
-@pytest.mark.parametrize("steps", range(3, 9))
+@every_row("steps", range(3, 9))
 def test_a_search_for_victims_with_outdated_answers_evicts_nobody_in_vain(steps: int) -> None:
     contest = Contest(n1=6)
     for number in range(6):
@@ -404,7 +405,7 @@ def test_a_search_for_victims_begins_again_when_the_node_has_changed() -> None:
     assert preempt_in(contest, 1000, 3).victims == ("p4", "p5")
 
 
-@pytest.mark.parametrize("steps", range(3, 9))
+@every_row("steps", range(3, 9))
 def test_a_search_for_victims_begins_again_when_another_pod_waits_for_a_victim(steps: int) -> None:
     contest = Contest(n1=6)
     for number in range(6):

@@ -9,6 +9,7 @@ import pytest
 from allocator.scheduler import protocol
 from allocator.scheduler.protocol import ErrorCode, ProtocolError, check_version, shorten_message
 from tests.allocator.conformance import CASES, Case
+from tests.tables import every_row
 
 SCHEMA = protocol.protocol_schema()
 
@@ -31,7 +32,7 @@ def test_the_schema_is_valid() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@every_row("case", CASES, ids=str)
 def test_a_case_contains_messages_of_the_schema(case: Case) -> None:
     request, reply = message_names(case)
     status = case.reply["status"]
@@ -54,9 +55,7 @@ def test_the_same_major_and_a_near_minor_version_are_accepted(version: str) -> N
     check_version(version)
 
 
-@pytest.mark.parametrize(
-    "version", [None, "", "1", "1.1", "1.5", "2.0", "0.9", "1.0.0", "x" * 9999]
-)
+@every_row("version", [None, "", "1", "1.1", "1.5", "2.0", "0.9", "1.0.0", "x" * 9999])
 def test_another_version_is_refused_with_both_versions(version: str | None) -> None:
     with pytest.raises(ProtocolError, match=r"the allocator speaks 1\.3") as caught:
         check_version(version)

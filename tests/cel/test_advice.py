@@ -2,18 +2,16 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.cel.dra import Selectors
 from drawbridge.cel.dra.advice import describe_problem
 from drawbridge.dra.gates import DEFAULTS
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases/advice.yaml")
 SELECTORS = Selectors.of_gates(DEFAULTS)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_what_to_write_instead(case: YamlValue) -> None:
     admitted, problem = SELECTORS.check_admission(case["expression"])
     assert not admitted

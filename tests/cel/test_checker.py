@@ -91,7 +91,7 @@ DEVICE = {"driver": STRING, "attributes": map_of(STRING, map_of(STRING, ANY))}
 OBJECTS = declare(LIBRARIES, {"device": Type("object", "dra.Device")}, {"dra.Device": DEVICE})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("source", "type_"),
     [
         ("device", "dra.Device"),
@@ -108,7 +108,7 @@ def test_a_declared_object_field_has_its_type(source: str, type_: str) -> None:
     assert of_type(source, OBJECTS) == type_
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("source", "kind", "column"),
     [
         ("device.pool", "undefined_field", 7),
@@ -136,7 +136,7 @@ def test_names_resolve_to_variables_or_types() -> None:
     assert tree.names[tree.node.id].name == "google.protobuf.Timestamp"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("source", "overloads", "namespaced"),
     [
         ("i + 1", ["add_int64"], False),
@@ -168,7 +168,7 @@ def test_the_checker_does_not_change_the_tree() -> None:
 NAMES = {"x": INT, "a.x": STRING, "a.b.x": BOOL, "a.b.c.y": DYN, "y": INT}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("container", "source", "type_"),
     [
         ("", "x", "int"),
@@ -188,7 +188,7 @@ def test_a_container_is_searched_from_the_innermost_package(
     assert of_type(source, declare(LIBRARIES, NAMES, {}, container=container)) == type_
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("source", "older", "newer"),
     [
         ("[{'x': 1}].exists(a, a.x == 1)", None, "bool"),
@@ -241,7 +241,7 @@ def test_at_most_one_hundred_errors_are_reported(count: int) -> None:
     assert len(refusal(f"[{', '.join(['x'] * count)}]")) == min(count, 100)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "source",
     [
         "[1].all(x, " * 200 + "true" + ")" * 200,

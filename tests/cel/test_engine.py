@@ -14,7 +14,7 @@ from drawbridge.dra.compatibility import ExpressionEvaluationError, Peer
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.quantity import parse
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "engine.yaml")
 VARIABLES = {"x": INT, "s": STRING, "l": list_of(INT)}
@@ -27,7 +27,7 @@ DEVICE = Device(
 )
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+@every_row("case", TABLE, ids=lambda case: case["name"])
 def test_table(case: YamlValue) -> None:
     try:
         result = PLAIN.compile(case["expression"]).evaluate(VALUES)

@@ -13,6 +13,7 @@ from drawbridge.cel.dra import Selectors, device_environment, device_variables, 
 from drawbridge.cel.dra.questions import QuestionError, read_question
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import parse
+from tests.tables import every_row
 from tests.thorough import THOROUGH, drawn
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "cel_device.json").read_text())
@@ -232,7 +233,7 @@ def test_any_nesting_depth_has_a_result_or_a_defined_error(
     _evaluate(opening * depth + core + closing * depth, NEWEST)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "step", [" + 1", " && true", " || false", ".a", "[0]", " == 1", " in [1]", ".map(x, x)", ".?a"]
 )
 def test_any_chain_length_has_a_result_or_a_defined_error(step: str) -> None:
@@ -241,7 +242,7 @@ def test_any_chain_length_has_a_result_or_a_defined_error(step: str) -> None:
         _evaluate("1" + step * length, NEWEST)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "source",
     [
         "lists.range(1000000000000).size() > 0",

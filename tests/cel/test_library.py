@@ -92,7 +92,7 @@ def test_since_1_37_the_cost_of_an_affix_is_its_own_size() -> None:
     assert costs == [10, 1]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("version", "stored", "gate", "sort", "includes"),
     [
         ("1.34", False, False, False, False),

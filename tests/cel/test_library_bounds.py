@@ -19,6 +19,7 @@ from drawbridge.cel.library.regex import (
 from drawbridge.cel.library.versions import functions, libraries
 from drawbridge.cel.meter import MOST_WORK, MOST_WORK_OF_CALL
 from drawbridge.cel.types import DYN
+from tests.tables import every_row
 
 TABLE = functions(libraries("1.36", stored=True))
 ENVIRONMENT = Environment({"x": DYN}, libraries("1.36", stored=True))
@@ -39,7 +40,7 @@ def nested(depth: int) -> list[object]:
     return nested
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("id_", "args"),
     [
         ("lists_range", (10**12,)),
@@ -67,7 +68,7 @@ def test_no_price_of_a_large_call_is_within_the_limit_of_a_call(
     assert PRICES[id_](*args) > MOST_WORK_OF_CALL
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("id_", "args"),
     [
         ("matches_string", ("a" * 64, "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")),
@@ -102,7 +103,7 @@ def test_patterns_do_not_backtrack(pattern: str) -> None:
     assert (match is None) == (pattern != "(a{500}){2}")
 
 
-@pytest.mark.parametrize(
+@every_row(
     "pattern",
     ["(", "a(?=b)", r"(a)\1", "a{1001}", r"\C", "a**", "(?P<é>a)", "(" * 1001 + ")" * 1001],
 )
@@ -110,9 +111,7 @@ def test_a_pattern_that_go_refuses_is_refused(pattern: str) -> None:
     assert check_pattern(pattern) is not None
 
 
-@pytest.mark.parametrize(
-    "pattern", [r"\\C", r"\Q\C\E", r"\pL+", "(?i)a", "(?P<n>a)", r"\z", "[[:alpha:]]", ""]
-)
+@every_row("pattern", [r"\\C", r"\Q\C\E", r"\pL+", "(?i)a", "(?P<n>a)", r"\z", "[[:alpha:]]", ""])
 def test_a_pattern_that_go_accepts_is_accepted(pattern: str) -> None:
     assert check_pattern(pattern) is None
 
@@ -161,7 +160,7 @@ def test_an_expression_cannot_bypass_the_bounds() -> None:
 DIGITS = "0" * 5_000 + "7"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("source", "result"),
     [
         (f'int("{DIGITS}")', 7),

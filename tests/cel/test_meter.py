@@ -8,6 +8,7 @@ from drawbridge.cel.errors import CompileError, EvaluationError
 from drawbridge.cel.library.prices import PRICES
 from drawbridge.cel.library.versions import functions, libraries
 from drawbridge.cel.meter import EXCEEDED, MESSAGE, MOST_WORK
+from tests.tables import every_row
 
 TEXT = "x" * 64
 DEVICE = {
@@ -97,7 +98,7 @@ EXPENSIVE = {
 }
 
 
-@pytest.mark.parametrize("source", EXPENSIVE.values(), ids=EXPENSIVE)
+@every_row("source", EXPENSIVE.values(), ids=EXPENSIVE)
 def test_an_expensive_selector_is_refused_in_our_name(source: str) -> None:
     program = compiled(source)
     with pytest.raises(EvaluationError) as refused:
@@ -117,12 +118,12 @@ USUAL = (
 )
 
 
-@pytest.mark.parametrize("source", USUAL)
+@every_row("source", USUAL)
 def test_a_usual_selector_is_evaluated(source: str) -> None:
     assert evaluated(source).value is True
 
 
-@pytest.mark.parametrize("source", USUAL)
+@every_row("source", USUAL)
 def test_the_work_is_the_same_in_each_evaluation_and_compilation(source: str) -> None:
     program = compiled(source)
     works = {program.evaluate(DEVICE).work, program.evaluate(DEVICE).work, evaluated(source).work}

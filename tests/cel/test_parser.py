@@ -64,7 +64,7 @@ def test_fields_may_be_quoted_if_the_version_supports_it(source: str, tree: str)
     assert kind(source, OPTIONS) == "syntax"
 
 
-@pytest.mark.parametrize("source", ["`a`", "m.``", "m.`a", "m.`a$`", "m.`a`(1)", "[1].all(`x`, x)"])
+@every_row("source", ["`a`", "m.``", "m.`a", "m.`a$`", "m.`a`(1)", "[1].all(`x`, x)"])
 def test_only_fields_may_be_quoted(source: str) -> None:
     assert kind(source, NEWER) == "syntax"
 
@@ -80,7 +80,7 @@ def test_without_macros_a_macro_call_is_a_plain_call() -> None:
     assert isinstance(parse("has(a)", BARE), type(parse("f(a)", BARE)))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("source", "name", "offset"),
     [
         ("  abc", "ident", 2),
@@ -134,7 +134,7 @@ def nested(opening: str, inside: str, closing: str, times: int) -> str:
     return opening * times + inside + closing * times
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("opening", "inside", "closing", "deepest"),
     [
         # one more recursion of the grammar rule
@@ -231,7 +231,7 @@ def test_any_text_parses_or_has_errors_at_positions_inside_it(source: str) -> No
             assert 0 <= problem.column <= len(lines[problem.line - 1]) + 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     "piece",
     [
         *"([{'\"\\`|=.,?:-!a1 \n\u00e9",

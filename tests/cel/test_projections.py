@@ -11,6 +11,7 @@ from drawbridge.cel.dra import device_environment, device_variables, find_reads
 from drawbridge.cel.dra.projections import PublishedProjection, is_readable, published_projection
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import parse
+from tests.tables import every_row
 
 ENVIRONMENT = device_environment(list_attributes=True)
 DRIVER = "d"
@@ -99,7 +100,7 @@ def test_a_readable_device_fails_no_program(*, lists: bool) -> None:
     assert {outcome(PROGRAMS[0], each, lists=lists) for each in readable} == {(True,)}
 
 
-@pytest.mark.parametrize("value", VALUES, ids=repr)
+@every_row("value", VALUES, ids=repr)
 def test_a_device_with_one_usual_value_is_readable(value: Attribute) -> None:
     usual = value in {*VALUES[:3], VALUES[4]}
     device = Device(name="x", attributes={"x": value})
@@ -107,7 +108,7 @@ def test_a_device_with_one_usual_value_is_readable(value: Attribute) -> None:
     assert is_readable(device, lists=True) is (usual or value.strings is not None)
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@every_row("expression", EXPRESSIONS)
 def test_only_an_expression_that_reads_a_whole_map_has_no_published_projection(
     expression: str,
 ) -> None:

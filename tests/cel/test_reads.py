@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +10,7 @@ from drawbridge.cel import CompileError, EvaluationError, Program
 from drawbridge.cel.dra import device_environment, device_variables, find_reads
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import parse
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "reads.yaml")
@@ -60,7 +59,7 @@ def _outcome(program: Program, device: Device) -> tuple[object, ...]:
     return (result.value, result.cost)
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["expression"])
+@every_row("case", TABLE, ids=lambda case: case["expression"])
 def test_table(case: YamlValue) -> None:
     reads = find_reads(ENVIRONMENT.compile(case["expression"]))
 

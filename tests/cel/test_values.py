@@ -48,6 +48,7 @@ from drawbridge.cel.values import (
     type_name,
 )
 from drawbridge.dra.quantity import parse
+from tests.tables import every_row
 
 ONE = parse("1")
 VERSION = semver.parse("1.2.3")
@@ -69,7 +70,7 @@ VALUES: st.SearchStrategy[CelValue] = st.recursive(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("a", "b", "expected"),
     [
         (1, 1.0, True),
@@ -103,7 +104,7 @@ def test_different_kinds_are_unequal_except_numbers(
     assert equal(a, b) is expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("a", "b"),
     [
         (VERSION, "1.2.3"),
@@ -185,7 +186,7 @@ def test_a_map_with_a_default_finds_every_key_and_contains_only_its_own() -> Non
     assert [find(given, "b"), find(given, 1), contains(given, "b")] == [{}, {}, False]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("container", "key", "kind"),
     [
         ([1], 1, "index"), ([1], -1, "index"), ([1], 0.5, "index"), ([1], "0", "index"),
@@ -204,7 +205,7 @@ def test_size_counts_characters() -> None:
     assert [size("😀é"), size("é".encode()), size([1]), size({"a": 1})] == [2, 2, 1, 1]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("type_", "fitting", "unfit"),
     [
         (INT, 1, True), (INT, -1, Uint(1)), (BOOL, True, 1), (STRING, "", b""),
@@ -239,7 +240,7 @@ def test_a_formatted_double_parses_to_the_same_value(value: float) -> None:
         assert parse_float(text) == value
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "whole"),
     [
         (0.9, 0),

@@ -6,11 +6,12 @@ from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.times import Duration, Timestamp
 from drawbridge.cel.values import NONE, CelValue, Uint
 from drawbridge.cel.wellknown import FIELDS, TYPES, construct
+from tests.tables import every_row
 
 PACKAGE = "google.protobuf."
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "fields", "value"),
     [
         ("Int64Value", {"value": 5}, 5),
@@ -46,7 +47,7 @@ def test_a_well_known_message_converts_to_its_value(
     assert type(made) is type(value)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "fields", "kind"),
     [
         ("Int32Value", {"value": 2**31}, "overflow"),

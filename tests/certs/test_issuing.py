@@ -12,6 +12,7 @@ from certs.leaf import Leaf, names_of_service, sign_leaf
 from certs.secret import OWNER_LABELS
 from drawbridge.finding import Finding
 from tests.certs.samples import DAY, START, authorities, authority
+from tests.tables import every_row
 
 NAMES: Final = names_of_service("drawbridge-allocator", "drawbridge-system")
 JSONObject = dict[str, Any]
@@ -100,7 +101,7 @@ DECISIONS: Final = [
 ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("live", "letters", "days", "is_signed"),
     [case[1:] for case in DECISIONS],
     ids=[case[0] for case in DECISIONS],

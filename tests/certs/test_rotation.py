@@ -18,7 +18,7 @@ from certs.rotation import (
 )
 from certs.secret import SecretReading, SecretState
 from tests.certs.samples import DAY, LIFE, START, authorities, authority
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 
 CASES = load_cases(Path(__file__).parent / "cases" / "rotation.yaml")
@@ -30,7 +30,7 @@ def read_state(case: YamlValue) -> SecretState:
     return SecretState[case.get("secret", "valid").upper()]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+@every_row("case", CASES, ids=lambda case: case["case"])
 def test_the_next_step_is_that_of_the_table(case: YamlValue) -> None:
     now = START + case["day"] * DAY
     injected = case.get("injected")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from certs.leaf import names_of_service, sign_leaf
 from certs.secret import OWNER_LABELS, SecretState, compose_secret, read_secret
 from tests.certs.samples import DAY, START, authorities, authority
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "secrets.yaml")
 LEAF = sign_leaf(authority("a"), names_of_service("s", "n"), START, DAY)
@@ -65,7 +65,7 @@ def build_secret(case: YamlValue) -> dict[str, Any]:
     return secret
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["case"])
+@every_row("case", CASES, ids=lambda case: case["case"])
 def test_the_secret_is_read_as_the_table_says(case: YamlValue) -> None:
     reading = read_secret(build_secret(case))
     assert reading.state is SecretState[case["state"].upper()]

@@ -26,6 +26,7 @@ from tests.certs.samples import DAY, START, authorities, authority
 from tests.process import http_client
 from tests.process.http_client import request
 from tests.process.key_pairs import KeyPair, create_pair, write_pair
+from tests.tables import every_row
 
 NAMES = names_of_service("drawbridge-webhook", "drawbridge-system")
 HOST = "drawbridge-webhook.drawbridge-system.svc"
@@ -243,7 +244,7 @@ RENEWALS = [
 ]
 
 
-@pytest.mark.parametrize(("letter", "days", "expected"), RENEWALS)
+@every_row(("letter", "days", "expected"), RENEWALS)
 def test_a_leaf_is_renewed_after_two_thirds_or_with_another_ca(
     letter: str, days: float, *, expected: bool
 ) -> None:

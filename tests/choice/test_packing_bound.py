@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from functools import cache
 from random import Random
 
-import pytest
-
 from bench._packing_bound import most_placeable
 from drawbridge.choice.amounts import WHOLE, Task
+from tests.tables import every_row
 from tests.thorough import drawn
 
 _SHARES = (1000, 810, 650, 590, 500, 470, 340, 330, 320, 230, 160, 50)
@@ -30,7 +29,7 @@ def _most(shares: Sequence[int], devices: int) -> int:
     return place(0, (WHOLE,) * devices)
 
 
-@pytest.mark.parametrize("seed", range(drawn(40, 2_000)))
+@every_row("seed", range(drawn(40, 2_000)))
 def test_no_packing_is_above_the_bound(seed: int) -> None:
     random = Random(seed)
     devices = random.randint(1, 3)

@@ -13,7 +13,7 @@ from drawbridge.choice.catalog import OTHER_NAMES, strategies
 from drawbridge.choice.cluster import NodeChooser
 from drawbridge.choice.strategy import ChoiceStrategy
 from drawbridge.choice.typical import typical_tasks
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 from tests.thorough import drawn
 
 _CASES = load_cases(Path(__file__).parent / "cases" / "strategies.yaml")
@@ -29,7 +29,7 @@ def _read(case: dict[str, Any]) -> tuple[dict[str, NodeRoom], Mapping[str, Choic
     return nodes, strategies(Counter(each.shape for each in nodes.values()), typical)
 
 
-@pytest.mark.parametrize("case", [pytest.param(each, id=each["name"]) for each in _CASES])
+@every_row("case", [pytest.param(each, id=each["name"]) for each in _CASES])
 def test_a_task_gets_the_node_and_the_devices_of_the_table(case: dict[str, Any]) -> None:
     nodes, catalog = _read(case)
     strategy, task = catalog[case["strategy"]], Task(*case["task"])
@@ -151,7 +151,7 @@ def test_the_parts_of_a_score_add_up_and_no_other_devices_are_better(name: str, 
         cluster.place(task, chosen.node, chosen.judged.taken)
 
 
-@pytest.mark.parametrize("name", _NAMES)
+@every_row("name", _NAMES)
 def test_no_strategy_chooses_a_node_that_is_too_small(name: str) -> None:
     state = NodeRoom(Shape("a", 4000, 8, 2), 4000, 8, (1000, 1000))
     catalog = strategies({state.shape: 1}, typical_tasks([]))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import command
+from tests.tables import every_row
 
 ROOT = Path(__file__).parent.parent.parent
 SLICE = """
@@ -177,7 +178,7 @@ def test_a_batch_prints_one_result_per_line() -> None:
     assert all(set(answer) == VERDICT for answer in answers)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "line",
     [
         b"{",

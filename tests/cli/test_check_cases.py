@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-import pytest
-
 from tests.cli.running import command, read_findings
 from tests.cli.test_check import INVENTORY
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases/check.yaml")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_what_is_said_about_a_manifest(case: YamlValue) -> None:
     printed = command("check", "-f", "-", "--cluster", INVENTORY, "-o", "json", stdin=case["input"])
     reported = [each for each in read_findings(printed.out) if each["severity"] != "info"]

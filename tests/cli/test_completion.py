@@ -12,6 +12,7 @@ import pytest
 from cli.completion import build_table, complete, complete_for_kubectl
 from cli.main import COMMANDS
 from tests.cli.running import command
+from tests.tables import every_row
 
 ROOT = Path(__file__).parents[2]
 TABLE = build_table()
@@ -45,7 +46,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "expected"), CASES)
+@every_row(("line", "expected"), CASES)
 def test_the_table_completes_words(line: str, expected: list[str]) -> None:
     completion = complete(TABLE, line.split(" "))
     assert [word for word, _ in completion.words] == expected

@@ -17,7 +17,7 @@ from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents import codes as document_codes
 from tests.cli.running import command
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLE = ROOT / "examples" / "configuration.yaml"
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_opened_is_a_finding(name: str) -> None:
     assert "[FileUnreadable]" in err
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data",
     [b"\0", b"\xff\xfe", b"a: [", b"a: &a [*a]", b"{" * 5000, b"a: 1\na: 2\n", b"!!python/none"],
     ids=repr,

@@ -9,6 +9,7 @@ import pytest
 
 from cli.demo import LEGACY, SAMPLES, run
 from cli.terminal.streams import Streams
+from tests.tables import every_row
 
 HEADING = "Legacy manifests, each on the empty sample cluster"
 
@@ -63,7 +64,7 @@ def test_every_pool_of_the_samples_is_complete() -> None:
     assert all(line.endswith(" complete") for line in pools)
 
 
-@pytest.mark.parametrize("file", sorted(LEGACY.glob("*.yaml")), ids=lambda file: file.stem)
+@every_row("file", sorted(LEGACY.glob("*.yaml")), ids=lambda file: file.stem)
 def test_every_legacy_example_is_translated_and_its_pods_are_placed(file: Path) -> None:
     text = "".join(f"{line}\n" for line in section(shown()[1], HEADING))
     objects = [part for part in re.split(r"^(?=\S)", text, flags=re.MULTILINE) if part]

@@ -11,7 +11,7 @@ import pytest
 from drawbridge.report.workloads import KINDS, find_pods, parse_reference
 from tests.cli.running import command, on_api
 from tests.cli.test_explain import LEGACY, NAMESPACE, files, running, translated
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 LABELS = {"app": "train"}
 JOB_LABEL = "batch.kubernetes.io/job-name"
@@ -160,7 +160,7 @@ def test_a_live_cluster_gives_the_same_explanation_as_its_files(tmp_path: Path) 
     assert "1 pod: 0 with node and devices" in live[1]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "kind"),
     [
         ("deploy/a", "Deployment"),
@@ -232,7 +232,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("named", "about"),
     [
         ("p", "Pod/p"),

@@ -10,6 +10,7 @@ import pytest
 from cli import main
 from cli.terminal.streams import Streams
 from tests.cli.running import command
+from tests.tables import every_row
 from tools.commands_page import command_parsers, render_page
 
 # The processes in pods have other defaults, such as the service account.
@@ -76,7 +77,7 @@ def parsed(line: str) -> argparse.Namespace:
     return parsed
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "context", "pod"),
     [
         ("explain --context p", "", "p"),
@@ -127,7 +128,7 @@ def test_wrong_usage_shows_the_usage_of_the_subcommand(line: str, usage: str, er
     assert text.endswith(f"drawbridge {usage}: error: {error}\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every_row("name", COMMANDS)
 def test_help_lists_the_exit_codes(name: str) -> None:
     codes = main.load(name.split(maxsplit=1)[0]).EXIT_CODES
     assert {0, 2} <= set(codes) <= {0, 1, 2}

@@ -9,6 +9,7 @@ from cli.main import COMMANDS
 from cli.terminal.code_tables import TABLES
 from drawbridge.finding import Activity
 from tests.cli.running import command
+from tests.tables import every_row
 
 CODES = {name: code for table in TABLES for name, code in table.items()}
 
@@ -63,7 +64,7 @@ def test_an_unknown_name_exits_with_2_and_names_the_nearest(typed: str, hint: st
     assert "\x1b" not in err
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every_row("name", COMMANDS)
 def test_help_of_a_command_is_its_usage(name: str) -> None:
     code, out, _ = explain(name)
     assert code == 0

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import command, read_findings
+from tests.tables import every_row
 
 CLEAN = """\
 # a complete pool
@@ -207,7 +208,7 @@ def test_a_missing_file_exits_with_2(tmp_path: Path) -> None:
     assert [each["code"] for each in printed] == ["FileUnreadable", "NameTwice"]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "data", [b"\x00\xff", b"{", b"[1, 2", b"\xef\xbb\xbf", b"- a\n- b\n", b"kind: ResourceSlice\n"]
 )
 def test_arbitrary_bytes_do_not_fail(data: bytes) -> None:

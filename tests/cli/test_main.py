@@ -20,6 +20,7 @@ from cli import main
 from cli.terminal.folding import FoldingStream, fold_line
 from cli.terminal.streams import Streams
 from tests.cli.running import command
+from tests.tables import every_row
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -73,7 +74,7 @@ def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]
     return register
 
 
-@pytest.mark.parametrize("name", main.COMMANDS)
+@every_row("name", main.COMMANDS)
 def test_every_command_implements_the_protocol(name: str) -> None:
     command = main.load(name)
     assert name == command.NAME
@@ -83,7 +84,7 @@ def test_every_command_implements_the_protocol(name: str) -> None:
     command.arguments(ArgumentParser())
 
 
-@pytest.mark.parametrize("name", main.COMMANDS)
+@every_row("name", main.COMMANDS)
 def test_every_command_has_a_usage_text(name: str) -> None:
     code, out, err = command(name, "--help")
     assert (code, err) == (0, "")
@@ -104,7 +105,7 @@ def test_a_command_gets_its_options(boom: Callable[..., None]) -> None:
     assert options.loud
 
 
-@pytest.mark.parametrize(
+@every_row(
     "arguments",
     [
         [],
@@ -274,7 +275,7 @@ def test_color_is_off_with_no_color_or_a_dumb_terminal() -> None:
     assert terminal(TERM="dumb") == b"False"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("words", "code"),
     [
         ("config schema <&- 2>&-", 0),
@@ -306,7 +307,7 @@ def test_control_c_while_importing_is_silent(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("line", "parts"),
     [
         ("short enough", ["short enough"]),

@@ -8,6 +8,7 @@ from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
 from cli.serve import arguments
 from cli.terminal.exit_codes import BAD
 from tests.cli.running import command
+from tests.tables import every_row
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -16,7 +17,7 @@ def parse(*words: str) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "seconds"),
     [("9", 9), ("9s", 9), ("1.5m", 90), ("12h", 43_200), ("7d", 604_800), ("3650d", 315_360_000)],
 )

@@ -9,7 +9,7 @@ import pytest
 from cli.main import dispatch
 from cli.terminal.streams import Streams
 from tests.cli.running import EIGHT_IN_OWNED_POOLS, command, own_zone, read_findings
-from tests.tables import YamlValue, read_yaml, read_yaml_documents
+from tests.tables import YamlValue, every_row, read_yaml, read_yaml_documents
 
 ROOT = Path(__file__).parents[2]
 LEGACY = sorted((ROOT / "examples" / "legacy").glob("*.yaml"))
@@ -47,7 +47,7 @@ def printed(stdin: str, *arguments: str) -> tuple[int, YamlValue]:
     return code, read
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "code", "changed"),
     [
         (OTHER, 0, 0),
@@ -83,7 +83,7 @@ def test_success_is_0_unless_an_option_asks_for_more(
     assert command("translate", "-f", "-", *options, stdin=text).code == code
 
 
-@pytest.mark.parametrize("text", [OTHER, BROKEN, REFUSED, "\xff junk: [", "", "# only\n", "---\n"])
+@every_row("text", [OTHER, BROKEN, REFUSED, "\xff junk: [", "", "# only\n", "---\n"])
 def test_an_untranslated_file_is_printed_byte_for_byte(text: str) -> None:
     data = text.encode("latin-1")
     _, out, _ = run("-f", "-", stdin=data)
@@ -264,7 +264,7 @@ def test_a_diff_has_the_format_of_patch() -> None:
     assert run("-f", "-", "-o", "diff", stdin=OTHER.encode())[1] == b""
 
 
-@pytest.mark.parametrize("file", LEGACY, ids=lambda file: file.stem)
+@every_row("file", LEGACY, ids=lambda file: file.stem)
 def test_every_example_is_translated_once(file: Path) -> None:
     code, out, err = run("-f", str(file))
     assert "a bug" not in err

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import command, on_api
-from tests.tables import read_yaml, read_yaml_documents, write_yaml
+from tests.tables import every_row, read_yaml, read_yaml_documents, write_yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LEGACY = sorted((EXAMPLES / "legacy").glob("*.yaml"))
@@ -115,7 +115,7 @@ def test_files_are_written_without_an_empty_file_for_the_templates(tmp_path: Pat
 ANNOTATED = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {%s: %s}}\nspec: {}\n"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "",

@@ -1,9 +1,8 @@
 """What a failed request says about the object that it was to change."""
 
-import pytest
-
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import UnreachableError
+from tests.tables import every_row
 
 # What a failure says: the object has changed, nothing was changed, or the write can have happened.
 FAILURES = [
@@ -22,7 +21,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("failure", "meaning"), FAILURES)
+@every_row(("failure", "meaning"), FAILURES)
 def test_a_failure_tells_whether_the_write_can_have_happened(
     failure: ApiError, meaning: str
 ) -> None:

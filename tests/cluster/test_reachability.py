@@ -16,6 +16,7 @@ from drawbridge.cluster.session import Session
 from tests.cluster.certificates import Authority
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
+from tests.tables import every_row
 
 asynchronous = pytest.mark.asyncio
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -139,7 +140,7 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize(("error", "words"), FAILURES)
+@every_row(("error", "words"), FAILURES)
 def test_a_failure_is_described_without_python_objects(error: Exception, words: str) -> None:
     assert describe_failure(error) == words
 

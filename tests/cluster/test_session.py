@@ -18,6 +18,7 @@ from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.session import MAX_ATTEMPTS, Session
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
+from tests.tables import every_row
 
 asynchronous = pytest.mark.asyncio
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -195,7 +196,7 @@ def test_an_error_without_a_status_is_shortened() -> None:
     assert len(error.message) == 500
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("header", "details", "seconds"),
     [
         ("5", {}, 5),

@@ -1,7 +1,5 @@
 """The placement of a namespace: what its label says, within what is configured."""
 
-import pytest
-
 from drawbridge.config.model import (
     Bridge,
     Configuration,
@@ -12,6 +10,7 @@ from drawbridge.config.model import (
 from drawbridge.config.placement import decide_placement, decide_placements, owned_pools
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
 from drawbridge.names import PLACEMENT_LABEL
+from tests.tables import every_row
 
 BRIDGE, NATIVE = Placement.BRIDGE, Placement.NATIVE
 POOL = OwnedPool(DriverName("gpu.example.com"), LabelSelector())
@@ -22,7 +21,7 @@ def configured(placement: Placement, selector: LabelSelector | None) -> Configur
     return Configuration(placement=placement, bridge=Bridge(selector), owned_pools=(POOL,))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("placement", "selector", "labels", "expected"),
     [
         (BRIDGE, None, {}, BRIDGE),

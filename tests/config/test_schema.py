@@ -17,6 +17,7 @@ from drawbridge.config.schema import (
     unavailable_rows,
 )
 from tests.config.test_load import CASES, EVERYTHING, HEAD
+from tests.tables import every_row
 
 # What JSON Schema does not say: relations between fields, and which codes there are. Nor does it
 # know that null is absent and that a bare `off` was read as false.
@@ -73,7 +74,7 @@ def test_the_schema_is_valid_and_every_field_is_described() -> None:
     assert all(row.description.endswith(".") for row in ROWS)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "case", [case for case in CASES if case["name"] not in BEYOND], ids=lambda case: case["name"]
 )
 def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> None:

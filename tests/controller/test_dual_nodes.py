@@ -16,6 +16,7 @@ from drawbridge.translate.pods import make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.facts import clusters
+from tests.tables import every_row
 
 NAME = "nvidia.com/gpu"
 TWICE = (DualNode("a", ("nvidia.com/gpu",), 8),)
@@ -116,7 +117,7 @@ HELD = {"phase": "Running"}
 CLAIMED = {"extendedResourceClaimStatus": {"requestMappings": [{"resourceName": NAME}]}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("node", "resource", "status", "stays"),
     [
         ("a", NAME, HELD, True),

@@ -32,6 +32,7 @@ from drawbridge.facts.model import Cluster, Facts
 from drawbridge.names import FACTS_CONFIG_MAP
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
+from tests.tables import every_row
 
 OWN = "drawbridge-system"
 SUPPORT = ServerSupport("1.36", ("exactly.capacity",), Gates(version="1.36"))
@@ -96,7 +97,7 @@ def test_labels_and_annotations_of_other_clients_are_kept() -> None:
     assert after["metadata"]["annotations"]["note"] == "b"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "content", ["", "{", "[]", '{"kind": "Facts"}', "null", "[" * 100_000, '"\ud800"'], ids=len
 )
 def test_a_modified_version_is_not_found(content: str) -> None:

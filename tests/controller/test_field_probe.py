@@ -13,6 +13,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.facts.gather import GATE_OF_FIELD
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
+from tests.tables import every_row
 
 ALL = tuple(sorted(FIELD_PROBES))
 
@@ -63,7 +64,7 @@ def test_a_server_with_all_features_stores_all_fields() -> None:
     assert Scene().reconcile() == ALL
 
 
-@pytest.mark.parametrize("field", ALL)
+@every_row("field", ALL)
 def test_a_dropped_field_is_detected(field: str) -> None:
     assert Scene(field).reconcile() == tuple(name for name in ALL if name != field)
 

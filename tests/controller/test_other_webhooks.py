@@ -3,10 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from drawbridge.agreement.other_webhooks import find_other_webhooks
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "others.yaml")
 
@@ -38,7 +36,7 @@ def configuration(kind: str, name: str, webhooks: YamlValue) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_other_webhooks_are_found_as_the_table_says(case: YamlValue) -> None:
     mutating, validating = case.get("configurations", {}), case.get("validating", {})
     seen = [configuration("MutatingWebhookConfiguration", *each) for each in mutating.items()]

@@ -12,6 +12,7 @@ from drawbridge.documents.values import Value
 from drawbridge.facts.model import ClassFacts, Cluster, Facts, ResourceFacts
 from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate.pods import TranslationContext, make_context, translate
+from tests.tables import every_row
 
 BRIDGE, NATIVE = Placement.BRIDGE, Placement.NATIVE
 FPGA = "example.com/fpga"
@@ -19,7 +20,7 @@ TRANSLATING = Configuration(decisions=Decisions(native_extended_names="translate
 POOL = OwnedPool(DriverName("gpu.example.com"), LabelSelector())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("configuration", "noted", "decided", "expected"),
     [
         (Configuration(), "", NATIVE, [NATIVE]),

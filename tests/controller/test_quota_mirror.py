@@ -18,7 +18,7 @@ from drawbridge.names import MIRRORED_QUOTA
 from drawbridge.translate.pods import TranslationContext, make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "quota.yaml")
 TEAM = "team"
@@ -112,7 +112,7 @@ class Scene:
         return [verb for verb, _ in self.quotas.requests if verb != "read"]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_quotas_are_mirrored_as_the_table_says(case: YamlValue) -> None:
     scene = Scene(case)
     assert scene.reconcile() == case.get("ours")
@@ -124,7 +124,7 @@ def test_quotas_are_mirrored_as_the_table_says(case: YamlValue) -> None:
 MIRRORED = [each for each in CASES if "ours" in each and len(each["quotas"]) == 1]
 
 
-@pytest.mark.parametrize("case", MIRRORED, ids=lambda case: case["name"])
+@every_row("case", MIRRORED, ids=lambda case: case["name"])
 def test_neither_side_can_use_more_than_the_remainder(case: YamlValue) -> None:
     """If one side uses all of its entry, both sides together stay within the limit."""
     ours = Scene(case).reconcile() or {}

@@ -7,6 +7,7 @@ import pytest
 
 from controller.reconcile import Reconciler, Schedule, process_each, run_reconciler
 from drawbridge.api_error import ApiError
+from tests.tables import every_row
 
 SCHEDULE = Schedule(min_interval=2, resync=60, first_retry=1, max_retry=5)
 
@@ -147,7 +148,7 @@ def test_a_wake_up_ends_the_back_off_after_a_permanent_error() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("error", "done"),
     [
         (ApiError(403, "Forbidden", "a quota"), ["a", "b", "c"]),

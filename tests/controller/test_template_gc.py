@@ -18,6 +18,7 @@ from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import make_template
 from tests.cluster.memory_store import START, MemoryStore
 from tests.controller.harness import FakeClock, FakeReporter
+from tests.tables import every_row
 
 MADE = make_template(
     {"devices": {"requests": [{"name": "a", "exactly": {"deviceClassName": "gpus"}}]}}
@@ -148,7 +149,7 @@ MANAGERS: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", MANAGERS.values(), ids=MANAGERS)
+@every_row("case", MANAGERS.values(), ids=MANAGERS)
 def test_only_a_template_that_nobody_else_manages_is_deleted(
     case: tuple[dict[str, Any], bool],
 ) -> None:

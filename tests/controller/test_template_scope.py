@@ -24,6 +24,7 @@ from drawbridge.names import (
 from drawbridge.translate.changes.patch import restore_original, to_operations
 from drawbridge.translate.pods import make_context, translate
 from tests.controller.waiting_pods import ASKED, NEW, OTHER, TEAM, WEBHOOK, Scene, translated
+from tests.tables import every_row
 
 # --- scope ----------------------------------------------------------------------------------------
 
@@ -68,7 +69,7 @@ SCOPES: dict[str, tuple[str, str, dict[str, str], Configuration, bool]] = {
 }
 
 
-@pytest.mark.parametrize("case", SCOPES.values(), ids=SCOPES)
+@every_row("case", SCOPES.values(), ids=SCOPES)
 def test_a_template_is_created_only_where_admission_translates(
     case: tuple[str, str, dict[str, str], Configuration, bool],
 ) -> None:

@@ -29,6 +29,7 @@ import pytest
 
 from tests.docs.warm_program import serve_commands
 from tests.manifests.rendering import find_program
+from tests.tables import every_row
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -171,14 +172,14 @@ def does(step: Step, block: Block, folder: Path, *programs: Path, **more: str) -
     assert not step.shown or fits(step.shown, done.stdout), details
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every_row("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_are_in_console_blocks(page: Path) -> None:
     for block in blocks(page.read_text("utf-8"), page.name):
         if block.words[:1] != ("console",):
             assert not [line for line in block.lines if line.startswith("$ ")], block.place
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@every_row("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_between_pages_resolve(page: Path) -> None:
     text = re.sub(r"(```+)[\s\S]*?\1", "", page.read_text("utf-8"))
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
@@ -208,7 +209,7 @@ def test_blocks_and_their_commands_are_parsed() -> None:
     assert (second.place, second.words, second.lines) == ("x.md:9", ("yaml",), ("a: 1",))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("shown", "printed", "expected"),
     [
         (("a", "b"), "a\nb\n", True),

@@ -9,6 +9,7 @@ import pytest
 
 from cli.terminal.code_tables import TABLES
 from drawbridge.finding import Activity, Code, Codes, Severity
+from tests.tables import every_row
 from tools import findings_page
 
 ROOT = Path(__file__).parent.parent.parent
@@ -25,7 +26,7 @@ def constant_name(code: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", code).upper()
 
 
-@pytest.mark.parametrize("module", MODULES)
+@every_row("module", MODULES)
 def test_each_constant_has_the_name_of_its_code(module: str) -> None:
     constants = {
         name: value

@@ -6,6 +6,7 @@ from e2e.koordinator.meaning import find_violations
 from e2e.koordinator.ours import answer
 from e2e.koordinator.steps import ChosenHardware
 from e2e.nodes.machine import machine
+from tests.tables import every_row
 from tools.joint import (
     IN_USE,
     MAX_GPUS,
@@ -51,7 +52,7 @@ def test_without_common_pcie_roots_a_group_is_on_one_numa_node(shape: str, gpus:
 
 # From the description of Koordinator's steps: as many NICs as roots at least, none from elsewhere,
 # GPUs from the smallest place that has as many.
-@pytest.mark.parametrize(
+@every_row(
     ("shape", "gpus", "rdma", "expected"),
     [
         ("hgx-h100", 4, 100, ((1, 1),) * 4),
@@ -82,7 +83,7 @@ def test_bridge_placement_allocates_what_koordinator_does_and_more() -> None:
     assert bridge_answer("aws-p4d", 5, 500).refused
 
 
-@pytest.mark.parametrize("row", IN_USE)
+@every_row("row", IN_USE)
 def test_bridge_placement_satisfies_the_hints_on_machines_in_use(row: MachineInUse) -> None:
     chosen = answer(row.occupied, row.request).chosen
     assert chosen is not None

@@ -24,7 +24,7 @@ from drawbridge.process.quota_metrics import QuotaCollector
 from drawbridge.process.usage_metrics import Usage, UsageCollector
 from drawbridge.translate.targets.codes import GUARDED
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
-from tests.tables import read_yaml, read_yaml_documents
+from tests.tables import every_row, read_yaml, read_yaml_documents
 
 RENDERED = {"configuration.md", "findings.md", "rules.md"}
 WRITTEN = [page for page in PAGES if page.name not in RENDERED]
@@ -54,7 +54,7 @@ def ours(page: Path) -> Iterator[tuple[str, list[str]]]:
                     words.append(word)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=ids)
+@every_row("page", PAGES, ids=ids)
 def test_every_command_line_on_a_page_is_valid(page: Path) -> None:
     for place, words in ours(page):
         name = next(word for word in words if not word.startswith("-"))
@@ -181,7 +181,7 @@ def objects(value: object) -> Iterator[dict[str, Any]]:
                 yield from objects(inner)
 
 
-@pytest.mark.parametrize("page", WRITTEN, ids=ids)
+@every_row("page", WRITTEN, ids=ids)
 def test_yaml_on_pages_is_valid_and_configurations_are_accepted(page: Path) -> None:
     for block in blocks(page.read_text("utf-8"), page.name):
         if block.words[:1] != ("yaml",):
@@ -236,7 +236,7 @@ LOCKS = [
 ]
 
 
-@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.relative_to(ROOT).as_posix())
+@every_row("lock", LOCKS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_lock_file_has_hashes_and_no_addresses(lock: Path) -> None:
     text = lock.read_text("utf-8")
     assert "://" not in text

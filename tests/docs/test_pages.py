@@ -5,15 +5,13 @@
 
 import re
 
-import pytest
-
 from cli.terminal.code_tables import TABLES
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.names import API_VERSION
 from drawbridge.translate.decisions.rows import ROWS
 from tests.docs.test_commands import PAGES, ROOT
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 from tools import migrating, mistakes_page
 from tools.docs import generated_files
 
@@ -64,7 +62,7 @@ def codes(text: str) -> set[str]:
     return {name for name in names if not name.startswith("Drawbridge")}
 
 
-@pytest.mark.parametrize("name", ["README.md", *(f"docs/{name}.md" for name in TELLING)])
+@every_row("name", ["README.md", *(f"docs/{name}.md" for name in TELLING)])
 def test_codes_on_pages_exist(name: str) -> None:
     named = codes((ROOT / name).read_text("utf-8"))
     assert named <= CODES, f"{name} names {named - CODES}"

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import every_row
 from tools.site.links import follow
 from tools.site.pages import INDEX, ROOT, convert
 
@@ -19,7 +20,7 @@ def test_a_diagram_becomes_markup_that_the_browser_draws() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     "page", [file.stem for file in sorted(DOCS.glob("*.md"))], ids=lambda page: f"docs/{page}"
 )
 def test_the_index_lists_the_page(page: str) -> None:

@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.tables import read_yaml_documents
+from tests.tables import every_row, read_yaml_documents
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "threat-model.md").read_text("utf-8")
@@ -55,12 +53,12 @@ def test_every_right_to_write_has_a_row_with_its_verbs() -> None:
     assert {key: verbs for key, (verbs, _) in read_rows().items()} == read_roles()
 
 
-@pytest.mark.parametrize("key", read_rows(), ids="/".join)
+@every_row("key", read_rows(), ids="/".join)
 def test_every_row_names_a_test(key: tuple[str, str]) -> None:
     _, tests = read_rows()[key]
     assert tests
 
 
-@pytest.mark.parametrize(("path", "name"), sorted(set(_TEST.findall(PAGE))))
+@every_row(("path", "name"), sorted(set(_TEST.findall(PAGE))))
 def test_the_named_tests_exist(path: str, name: str) -> None:
     assert re.search(rf"^(async )?def {name}\(", (ROOT / path).read_text("utf-8"), re.MULTILINE)

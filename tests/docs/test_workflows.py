@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 from tools.version import differences, main
 
 ROOT = Path(__file__).parents[2]
@@ -63,7 +63,7 @@ def missing_commands(script: str) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@every_row("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_calls_commands_that_exist(path: Path) -> None:
     scripts = [step["run"] for step in steps(path) if "run" in step]
     assert scripts
@@ -71,7 +71,7 @@ def test_a_workflow_calls_commands_that_exist(path: Path) -> None:
         assert missing_commands(script) == []
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+@every_row("path", WORKFLOWS, ids=lambda path: path.name)
 def test_a_workflow_has_no_needless_permission_and_names_a_version_of_every_action(
     path: Path,
 ) -> None:
@@ -151,7 +151,7 @@ def test_a_command_that_does_not_exist_is_found(script: str) -> None:
     assert missing_commands(script) == [script]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("version", "changelog", "tags", "expected"),
     [
         ("0.1.0", CHANGELOG, [], 0),
@@ -173,7 +173,7 @@ def test_the_version_of_this_checkout_is_consistent() -> None:
     assert main([]) == 0
 
 
-@pytest.mark.parametrize("name", CONTRIBUTOR_PAGES)
+@every_row("name", CONTRIBUTOR_PAGES)
 def test_links_of_contributor_pages_lead_to_files(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     targets = re.findall(r"\]\(([^)#\s]+)[^)]*\)", text)

@@ -1,12 +1,12 @@
 """Paths, and where in the text they lead."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.documents.document import Source
 from drawbridge.documents.paths import Path, format_path, get_value, parse_path, parse_pointer
 from drawbridge.documents.read import read_documents
+from tests.tables import every_row
 
 TEXT = """\
 # comment
@@ -26,7 +26,7 @@ spec:
 """
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "place"),
     [
         ("", (2, 1)),
@@ -65,7 +65,7 @@ def test_a_written_path_is_parsed_back(path: list[str | int]) -> None:
     assert parse_path(format_path(tuple(path))) == tuple(map(str, path))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "shown"),
     [
         (("spec", "containers", 0, "resources"), "spec.containers[0].resources"),

@@ -9,7 +9,7 @@ import pytest
 from drawbridge.documents import codes
 from drawbridge.documents.document import Document, Source
 from drawbridge.documents.read import MAX_BYTES, MAX_UNREADABLE, read_documents, read_objects
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 
 CASES = Path(__file__).parent / "cases"
 FIRST = "apiVersion: v1\nkind: First\n---\n"
@@ -24,7 +24,7 @@ def told(document: Document) -> list[str]:
     return [located.finding.code for located in document.findings]
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
 def test_an_unreadable_document_is_a_finding_and_hides_no_other(case: dict[str, Any]) -> None:
     text = case["text"] if case["text"].endswith("\n") else case["text"] + "\n"
     first, bad, last = read(FIRST + text + LAST)
@@ -42,7 +42,7 @@ def test_an_unreadable_document_is_a_finding_and_hides_no_other(case: dict[str, 
     assert bad.raw.decode() == "---\n" + text
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(CASES / "refused.yaml"), ids=lambda case: case["name"])
 def test_similar_valid_documents_are_read(case: dict[str, Any]) -> None:
     text = case["near"] if case["near"].endswith("\n") else case["near"] + "\n"
     for document in read(FIRST + text + LAST):

@@ -15,7 +15,7 @@ from drawbridge.documents.read import read_documents, read_objects
 from drawbridge.documents.splice import apply_to_text, rewrite_file
 from drawbridge.documents.values import Value, equal_json
 from drawbridge.finding import Finding
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 
 CASES = Path(__file__).parent / "cases"
 
@@ -24,7 +24,7 @@ def first(text: str) -> Document:
     return next(read_documents(Source("x", text.encode())))
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "edits.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(CASES / "edits.yaml"), ids=lambda case: case["name"])
 def test_edits_leave_all_other_text_unchanged(case: dict[str, Any]) -> None:
     edits = [
         Edit(edit["op"], parse_pointer(edit["path"]), edit.get("value")) for edit in case["edits"]

@@ -3,17 +3,16 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.documents.split import split_documents
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 
 CASES = Path(__file__).parent / "cases"
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "split.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(CASES / "split.yaml"), ids=lambda case: case["name"])
 def test_documents_are_split_at_their_boundaries(case: dict[str, Any]) -> None:
     data = case["text"].encode()
     chunks = list(split_documents(data))

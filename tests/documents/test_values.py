@@ -3,12 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from drawbridge.documents.construct import construct
 from drawbridge.documents.nodes import compose
 from drawbridge.documents.values import Value, equal_json, resolve_scalar
-from tests.tables import load_cases
+from tests.tables import every_row, load_cases
 
 CASES = Path(__file__).parent / "cases"
 
@@ -18,7 +16,7 @@ def read(text: str) -> Value:
     return None if root is None else construct(root)
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "scalars.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(CASES / "scalars.yaml"), ids=lambda case: case["name"])
 def test_a_scalar_has_the_value_that_kubernetes_reads(case: dict[str, Any]) -> None:
     for text in [] if "value" not in case else case["reads"]:
         text = {True: "true", False: "false", None: "null"}.get(text, text)  # noqa: PLW2901
@@ -27,12 +25,12 @@ def test_a_scalar_has_the_value_that_kubernetes_reads(case: dict[str, Any]) -> N
         assert resolve_scalar(text) == text
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "keys.yaml"), ids=lambda case: case["text"])
+@every_row("case", load_cases(CASES / "keys.yaml"), ids=lambda case: case["text"])
 def test_a_key_becomes_text(case: dict[str, Any]) -> None:
     assert read(case["text"]) == {case["key"]: "x"}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "value"),
     [
         ("x: &x {a: 1, b: 2}\nz:\n  <<: *x\n  b: 3", {"a": 1, "b": 3}),
@@ -57,9 +55,7 @@ def test_aliases_are_expanded_and_share_nothing() -> None:
     assert whole["a"] is not whole["c"]
 
 
-@pytest.mark.parametrize(
-    ("value", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, False), ([], {})]
-)
+@every_row(("value", "other"), [(1, True), (1, 1.0), (0, False), ("1", 1), (None, False), ([], {})])
 def test_values_of_different_types_are_not_equal(value: Value, other: Value) -> None:
     assert not equal_json(value, other)
     assert not equal_json([value], [other])

@@ -4,6 +4,7 @@ import pytest
 
 from drawbridge.dra.attributes import attribute_value, find_attribute, group_by_domain
 from drawbridge.dra.device import Attribute, Device
+from tests.tables import every_row
 
 DRIVER = "gpu.example.com"
 
@@ -45,7 +46,7 @@ def test_a_constraint_finds_a_foreign_name_only_in_full() -> None:
     assert find_attribute(device, DRIVER, f"{DRIVER}/pcieRoot") is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("attribute", "expected"),
     [
         (text(""), ""),

@@ -23,7 +23,7 @@ from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.decode_errors import MAX_FINDINGS
 from drawbridge.dra.validation import validate_claim, validate_class, validate_template
 from drawbridge.finding import Finding
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = Path(__file__).parent / "cases"
 CLAIM_LIMITS = load_cases(TABLES / "claim_limits.yaml")
@@ -51,14 +51,14 @@ def told(findings: YamlValue) -> YamlValue:
     return [(finding.code, finding.path) for finding in findings]
 
 
-@pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
+@every_row("case", CLAIM_LIMITS, ids=lambda case: case["name"])
 def test_limits_of_a_claim(case: YamlValue) -> None:
     findings = validate_claim(claim(case["devices"]))
     assert told(findings) == [(code, f"spec.devices.{path}") for code, path in case["refused"]]
     assert all(finding.object == "ResourceClaim/ns/c" for finding in findings)
 
 
-@pytest.mark.parametrize("case", CLAIM_LIMITS, ids=lambda case: case["name"])
+@every_row("case", CLAIM_LIMITS, ids=lambda case: case["name"])
 def test_a_template_has_the_limits_of_its_claims(case: YamlValue) -> None:
     spec = {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": case["devices"]}}
     template = read_template(of("ResourceClaimTemplate", spec))
@@ -67,7 +67,7 @@ def test_a_template_has_the_limits_of_its_claims(case: YamlValue) -> None:
     assert told(validate_template(template)) == expected
 
 
-@pytest.mark.parametrize("case", STATUS_LIMITS, ids=lambda case: case["name"])
+@every_row("case", STATUS_LIMITS, ids=lambda case: case["name"])
 def test_limits_of_a_status(case: YamlValue) -> None:
     devices = {
         "requests": [
@@ -79,7 +79,7 @@ def test_limits_of_a_status(case: YamlValue) -> None:
     assert told(findings) == [(code, f"status.{path}") for code, path in case["refused"]]
 
 
-@pytest.mark.parametrize("case", CLASS_LIMITS, ids=lambda case: case["name"])
+@every_row("case", CLASS_LIMITS, ids=lambda case: case["name"])
 def test_limits_of_a_class(case: YamlValue) -> None:
     raw = of("DeviceClass", case["spec"])
     raw["metadata"] = {"name": case.get("metadata_name", "c")}
@@ -88,7 +88,7 @@ def test_limits_of_a_class(case: YamlValue) -> None:
     assert told(validate_class(read)) == [tuple(each) for each in case["refused"]]
 
 
-@pytest.mark.parametrize("case", COVERAGE, ids=lambda case: case["name"])
+@every_row("case", COVERAGE, ids=lambda case: case["name"])
 def test_a_list_of_names_refers_to_requests(case: YamlValue) -> None:
     assert refers_to(case["entries"], case["request"]) is case["covered"]
 

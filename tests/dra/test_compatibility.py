@@ -29,7 +29,7 @@ from drawbridge.dra.device import Attribute, CELExpression, CounterUse, Device
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
 from drawbridge.names import COMPATIBILITY_ANNOTATION
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = Path(__file__).parent / "cases"
 GROUPS = load_cases(TABLES / "groups.yaml")
@@ -155,7 +155,7 @@ def test_an_evaluation_error_is_a_finding_that_names_both_devices() -> None:
 PLAIN = CELExpression("plain")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("configured", "from_annotation", "field", "expected"),
     [
         ([], [], None, None),
@@ -239,7 +239,7 @@ def test_an_annotation_is_read_as_a_list_of_declarations() -> None:
     assert read_declarations(sliced("[]")) == ((), ())
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "code", "path"),
     [
         ("[", "UnreadableJSON", ""),

@@ -18,7 +18,7 @@ from drawbridge.dra.counters import (
 )
 from drawbridge.dra.device import Counter, CounterSet, CounterUse, Device
 from drawbridge.dra.quantity import Quantity, from_json
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 GROUPS = read_yaml((Path(__file__).parent / "cases" / "counters.yaml").read_text(encoding="utf-8"))
 CASES = [pytest.param(case, id=case["name"]) for group in GROUPS.values() for case in group]
@@ -39,7 +39,7 @@ def pool(case: dict[str, Any]) -> tuple[dict[str, CounterSet], dict[str, Device]
     return sets, {name: device(name, uses) for name, uses in case["devices"].items()}
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_devices_are_allocated_while_every_counter_of_the_pool_suffices(
     case: dict[str, Any],
 ) -> None:
@@ -64,7 +64,7 @@ def test_devices_are_allocated_while_every_counter_of_the_pool_suffices(
         assert {key: state.remaining[key] for key in expected} == expected
 
 
-@pytest.mark.parametrize("case", CASES)
+@every_row("case", CASES)
 def test_unknown_counter_sets_and_counters_are_reported(case: dict[str, Any]) -> None:
     sets, devices = pool(case)
     missing = {

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.dra.decode_errors import MAX_FINDINGS, Schema, convert, describe_value, walk
+from tests.tables import every_row
 
 
 class Colour(enum.Enum):
@@ -70,7 +71,7 @@ GOOD: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("value", GOOD)
+@every_row("value", GOOD)
 def test_a_valid_value_has_no_findings_and_converts(value: object) -> None:
     walked = walk(value, SCHEMA)
     assert walked.findings == ()
@@ -101,7 +102,7 @@ BAD: list[tuple[object, dict[str, str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "expected"), BAD)
+@every_row(("value", "expected"), BAD)
 def test_every_error_has_its_path(value: object, expected: dict[str, str]) -> None:
     assert errors(value) == expected
     converted = convert(value, SCHEMA)

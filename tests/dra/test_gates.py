@@ -10,6 +10,7 @@ from drawbridge.dra.gates import (
     parse_gates,
     read_gates,
 )
+from tests.tables import every_row
 
 
 def of(version: str, **overrides: bool) -> Gates:
@@ -28,7 +29,7 @@ def test_the_defaults_are_those_of_the_newest_version() -> None:
     assert of(VERSIONS[-1]) == gates_of_version() == DEFAULTS
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("field", "on_from"),
     [
         ("admin_access", "1.34"),
@@ -100,7 +101,7 @@ def test_a_version_may_be_written_in_full(version: str) -> None:
     assert of(version).version == "1.36"
 
 
-@pytest.mark.parametrize("version", ["1.33", "1.3", "1.360", "2.36", "", "latest"])
+@every_row("version", ["1.33", "1.3", "1.360", "2.36", "", "latest"])
 def test_other_versions_are_rejected(version: str) -> None:
     assert refused(version) == ["KubernetesVersionUnsupported"]
 

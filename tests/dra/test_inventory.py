@@ -21,7 +21,7 @@ from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from tests.dra.short_slices import slice_of
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 CASES = read_yaml((Path(__file__).parent / "cases" / "pools.yaml").read_text("utf-8"))
 
@@ -52,7 +52,7 @@ def shown(pool: Pool, expected: dict[str, Any], node: Node) -> dict[str, Any]:
     return row
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@every_row("case", CASES, ids=[case["name"] for case in CASES])
 def test_a_node_has_the_pools_that_the_scheduler_considers(case: dict[str, Any]) -> None:
     built = build_inventory(map(slice_of, case["slices"]), gates=gates_of(case))
     node = node_of(case)
@@ -68,7 +68,7 @@ def test_a_node_has_the_pools_that_the_scheduler_considers(case: dict[str, Any])
     assert [shown(p, e, node) for p, e in zip(pools, expected, strict=True)] == expected
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@every_row("case", CASES, ids=[case["name"] for case in CASES])
 def test_neither_slice_order_nor_a_cache_changes_the_pools(case: dict[str, Any]) -> None:
     slices = [slice_of(each) for each in case["slices"]]
     there = build_inventory(slices, gates=gates_of(case))

@@ -15,7 +15,7 @@ from drawbridge.dra.nodes import (
     selector_problems,
     selects_node,
 )
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 CASES = read_yaml((Path(__file__).parent / "cases" / "nodes.yaml").read_text("utf-8"))
 NODE = {"name": "n1", "labels": {"zone": "a", "gpus": "8", "empty": "", "word": "many"}}
@@ -25,7 +25,7 @@ def selector_of(terms: list[Any]) -> NodeSelector:
     return msgspec.convert({"nodeSelectorTerms": terms}, NodeSelector)
 
 
-@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+@every_row("case", CASES, ids=[case["name"] for case in CASES])
 def test_a_selector_matches_the_same_nodes_as_in_the_scheduler(case: dict[str, Any]) -> None:
     selector = selector_of(case["terms"])
     node = Node(**case.get("node", NODE))

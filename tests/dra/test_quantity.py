@@ -23,7 +23,7 @@ from drawbridge.dra.quantity import (
     parse,
     parse_any,
 )
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 from tests.thorough import drawn
 
 CASES: dict[str, list[dict[str, Any]]] = read_yaml(
@@ -159,7 +159,7 @@ def test_of_returns_integers_and_decimals_beyond_int64() -> None:
     assert (-Quantity.of(-INT64_MAX - 1)).as_int64() is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "whole"),
     [("1.0", 1), ("2000m", 2), ("1.5Gi", 3 * 2**29), ("1e3", 1000), ("1.5", None), ("-1n", None)],
 )
@@ -167,7 +167,7 @@ def test_exact_int_depends_only_on_the_value(text: str, whole: int | None) -> No
     assert parse(text).exact_int() == whole
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "text"),
     [
         (1, "1"),
@@ -188,7 +188,7 @@ def test_json_values_are_read_as_go_reads_them(value: object, text: str) -> None
     assert str(from_json(value)) == text
 
 
-@pytest.mark.parametrize(
+@every_row(
     "value",
     [True, [1], {}, float("nan"), float("inf"), 10**1000, -(10**5000), "", "\x1c1"],
     ids=["bool", "list", "object", "nan", "inf", "large", "very large", "empty", "separator"],

@@ -1,10 +1,8 @@
 """Tests of quota charges for claims."""
 
-import pytest
-
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.quota import CLAIMS, quota_charges
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 GPU = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
 MIG = "mig.nvidia.com.deviceclass.resource.k8s.io/devices"
@@ -31,7 +29,7 @@ def ways(*subrequests: tuple[str, int]) -> YamlValue:
     }
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("requests", "expected"),
     [
         ([], {}),

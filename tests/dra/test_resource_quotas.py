@@ -1,9 +1,7 @@
 """Tests of the reader of ResourceQuotas."""
 
-import pytest
-
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 BY_PRIORITY = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
 
@@ -20,7 +18,7 @@ def read(spec: YamlValue) -> ResourceQuota:
     return quota
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("spec", "counts_pods_only"),
     [
         ({}, False),

@@ -1,6 +1,5 @@
 """Tests of the rules annotation: strict decoding, and checks against the claim."""
 
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.dra import rules
@@ -18,11 +17,12 @@ from drawbridge.dra.rules import (
 )
 from drawbridge.finding import Severity
 from drawbridge.names import RULES_ANNOTATION
+from tests.tables import every_row
 
 HEAD = '{"apiVersion":"drawbridge.dev/v1alpha1","kind":"Rules"'
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "words"),
     [
         ("", "invalid JSON"),
@@ -56,7 +56,7 @@ REQUESTS = (
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("rule", "codes"),
     [
         (Rules(joint=(Joint(("gpu",), ("nic",), ("a/b",)),)), []),

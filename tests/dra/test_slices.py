@@ -13,7 +13,7 @@ from drawbridge.dra.decode_errors import MAX_FINDINGS as MAX_IN_ONE
 from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.dra.slices import Slice, read_slice, read_slices, slice_reader
 from drawbridge.finding import Finding
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 CASES = read_yaml((Path(__file__).parent / "cases" / "reading.yaml").read_text("utf-8"))
 
@@ -185,7 +185,7 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("raw", MALFORMED.values(), ids=MALFORMED.keys())
+@every_row("raw", MALFORMED.values(), ids=MALFORMED.keys())
 def test_malformed_bytes_result_in_findings(raw: bytes) -> None:
     assert read_slices(raw).findings
     assert told(raw)

@@ -18,12 +18,12 @@ from drawbridge.dra.taints import (
     first_untolerated_taint,
     read_taint_rules,
 )
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 TABLE = read_yaml((Path(__file__).parent / "cases" / "taints.yaml").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("case", TABLE["tolerations"], ids=lambda case: case["name"])
+@every_row("case", TABLE["tolerations"], ids=lambda case: case["name"])
 def test_an_untolerated_taint_excludes_the_device(case: dict[str, Any]) -> None:
     device = Device("x", taints=msgspec.convert(case["taints"], tuple[Taint, ...]))
     kept = first_untolerated_taint(
@@ -48,7 +48,7 @@ SLICES = [
 ]
 
 
-@pytest.mark.parametrize("case", TABLE["rules"], ids=lambda case: case["name"])
+@every_row("case", TABLE["rules"], ids=lambda case: case["name"])
 def test_a_rule_taints_the_devices_it_selects(case: dict[str, Any]) -> None:
     read = read_taint_rules(rule("r", "k", case["selector"]))
     assert not read.findings

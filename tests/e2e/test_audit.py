@@ -2,10 +2,9 @@
 
 import json
 
-import pytest
-
 from e2e.audit.__main__ import read_explained, read_roles
 from e2e.audit.rights import Right, allows, compare, read_granted, read_used
+from tests.tables import every_row
 
 NAMESPACE = "drawbridge-system"
 USER = f"system:serviceaccount:{NAMESPACE}:webhook"
@@ -86,7 +85,7 @@ def test_a_scheduler_uses_only_its_lease_with_the_rights_of_its_allocator() -> N
 FOUND = Right("webhook", "list", "", "configmaps", NAMESPACE, "facts")
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("request_", "allowed"),
     [
         (FOUND, True),

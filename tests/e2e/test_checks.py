@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from e2e.nodes import checks
 from e2e.nodes.checks import DriverState
 from e2e.nodes.family import FAMILIES
@@ -90,7 +88,7 @@ def config(source: str, value: int, requests: list[str] | None = None) -> dict[s
     return entry | {"opaque": {"driver": "d", "parameters": {"value": value}}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("configs", "expected"),
     [
         ([], None),

@@ -12,6 +12,7 @@ from e2e.nodes import slices
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import machine
+from tests.tables import every_row
 
 GPU = "gpu.nvidia.com"
 MACHINE = machine("n", "lab-2g2n")
@@ -40,7 +41,7 @@ def test_the_order_of_devices_is_no_difference() -> None:
     assert differences(bodies(layout()), bodies(again)) == []
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("new", "lines"),
     [
         (changed(brand=None), ["gpu: attribute brand (string) is gone"]),

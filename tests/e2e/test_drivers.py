@@ -2,12 +2,11 @@
 
 import re
 
-import pytest
-
 from e2e.drivers.build import HERE, PINS
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize("pin", PINS)
+@every_row("pin", PINS)
 def test_go_sum_of_a_pin_covers_what_is_built(pin: str) -> None:
     named = re.findall(r'_ "(.+)"', (HERE / pin / "tools.go").read_text(encoding="utf-8"))
     # A folder of the pin's own module is covered without being named.

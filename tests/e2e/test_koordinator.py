@@ -27,7 +27,7 @@ def occupied(shape: str, gpus: Sequence[int] = (), nics: Sequence[int] = ()) -> 
 
 # From the description of Koordinator's steps: GPUs of the smallest place with enough, the more used
 # place of equal ones, a NIC for each root, no step back.
-@pytest.mark.parametrize(
+@every_row(
     ("on", "request_", "expected"),
     [
         (occupied("aws-p4d"), DeviceRequest(2), ((0, 1), ())),
@@ -58,7 +58,7 @@ def test_koordinator_takes_these_devices(
     assert place(on, request_) == (ChosenHardware(*expected) if expected else None)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("used", "gpus", "expected"),
     [
         ((), 1, (0,)),

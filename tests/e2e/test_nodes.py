@@ -82,7 +82,7 @@ def test_counters_that_are_drawn_on_exist_and_suffice_for_each_device_alone(
                 assert amount(counter["value"]) <= amount(limits[name]["value"])
 
 
-@pytest.mark.parametrize("shape", shapes())
+@every_row("shape", shapes())
 def test_a_node_has_labels_that_the_api_accepts(shape: str) -> None:
     labels = node(machine("n", shape))["metadata"]["labels"]
     assert all(LABEL_VALUE.fullmatch(value) for value in labels.values()), labels
@@ -181,7 +181,7 @@ def test_the_time_that_the_api_server_adds_to_a_taint_is_no_change() -> None:
     assert slices.changes(current, layout) == ([], [], [])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "value"),
     [
         ("1", 1),
@@ -198,7 +198,7 @@ def test_quantities_are_exact(text: str, value: Fraction) -> None:
     assert amount(text) == value
 
 
-@pytest.mark.parametrize("text", ["", "1gi", "x", "1 Gi", "--1", "1KiB", "1e"])
+@every_row("text", ["", "1gi", "x", "1 Gi", "--1", "1KiB", "1e"])
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"no quantity|no known unit"):
         amount(text)
@@ -251,7 +251,7 @@ def test_the_kubelet_accepts_the_claims_of_the_group_of_a_pod(
     assert (podclaims.not_reserved(member, claim) == "") == holds
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("check", "claim", "holds"),
     [
         ("not_owned", {"metadata": {"ownerReferences": [{"controller": True, "uid": "u"}]}}, True),

@@ -15,6 +15,7 @@ from e2e.soak.books import held_twice
 from e2e.soak.memory import Memory, slope
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
+from tests.tables import every_row
 
 NODE = "node-0"
 
@@ -93,7 +94,7 @@ def test_nodes_follow_the_table() -> None:
     assert gpus(20) == sum(len(machine(plan.name, plan.shape).gpus) for plan in plans)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("calm", "attacked", "problems"),
     [
         ([(0.02, False)] * 60, [(0.2, False)] * 60, []),
@@ -123,7 +124,7 @@ def test_probes_fail_if_replies_are_missed_or_much_slower_than_calm(
     assert list(probes.problems("calm", "attacks")) == problems
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("reply", "translated", "judged"),
     [
         ({}, False, False),

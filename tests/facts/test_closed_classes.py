@@ -1,6 +1,5 @@
 """Which classes have a closed fleet, as the facts show it."""
 
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration, Fleet
@@ -10,6 +9,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.gather import FactsInput, gather_facts
 from tests.facts import clusters
+from tests.tables import every_row
 
 CLOSED_BASE = clusters.slice_of("gpu.nvidia.com", "n1", [clusters.gpu("gpu-0")])
 ZONE_A = NodeSelector((NodeSelectorTerm((Requirement("zone", "In", ("a",)),)),))
@@ -31,7 +31,7 @@ def _slice_by_device(*nodes: str | None) -> Slice:
     )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("more", "nodes", "fleet", "closed"),
     [
         ((), (), (), True),

@@ -26,13 +26,13 @@ from drawbridge.facts.model import (
     ResourceFacts,
 )
 from tests.facts import clusters
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = Path(__file__).parent / "cases"
 ROOM = 256 * 1024
 
 
-@pytest.mark.parametrize("case", load_cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
 def test_an_extended_resource_has_the_expected_servers(case: YamlValue) -> None:
     objects = FactsInput(
         tuple(
@@ -48,7 +48,7 @@ def test_an_extended_resource_has_the_expected_servers(case: YamlValue) -> None:
     )
 
 
-@pytest.mark.parametrize("case", load_cases(TABLES / "shapes.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(TABLES / "shapes.yaml"), ids=lambda case: case["name"])
 def test_node_shapes_count_devices_with_a_common_root_or_numa_node(case: YamlValue) -> None:
     words = case["devices"]
     slices = (*clusters.machine("n1", words), *clusters.machine("n2", list(reversed(words))))
@@ -71,7 +71,7 @@ def test_a_class_serves_its_implicit_name() -> None:
     assert facts.find_resource(f"{prefix}/other").classes == ()
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("version", "gates", "served"),
     [
         ("1.34", {}, False),
@@ -112,7 +112,7 @@ def test_a_class_with_a_long_name_has_no_implicit_name() -> None:
     assert facts.find_resource(f"{prefix}/{long}").classes == ()
 
 
-@pytest.mark.parametrize("case", load_cases(TABLES / "offers.yaml"), ids=lambda case: case["name"])
+@every_row("case", load_cases(TABLES / "offers.yaml"), ids=lambda case: case["name"])
 def test_offers_are_what_nodes_have_together(case: YamlValue) -> None:
     objects = FactsInput(
         tuple(
@@ -289,7 +289,7 @@ HASHED: dict[str, tuple[Facts, Facts, bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", HASHED)
+@every_row("name", HASHED)
 def test_the_hash_covers_what_decisions_read(name: str) -> None:
     before, after, equal = HASHED[name]
     assert (serialized.facts_hash(before) == serialized.facts_hash(after)) == equal

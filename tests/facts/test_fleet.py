@@ -1,17 +1,16 @@
 """When the fleet of a class is closed."""
 
-import pytest
-
 from drawbridge.config.model import Fleet
 from drawbridge.config.string_formats import ObjectName
 from drawbridge.facts.fleet import PublishedClass, fleet_verdicts
+from tests.tables import every_row
 
 GPU = ObjectName("gpu")
 PUBLISHED = PublishedClass(8)
 SCALES = "node a has label karpenter.sh/nodepool, so an autoscaler can add nodes"
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("setting", "published", "autoscaler", "closed"),
     [
         (None, PUBLISHED, "", True),

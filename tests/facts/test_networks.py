@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import MAX_TABLE_BYTES, FactsInput, gather_facts
 from drawbridge.facts.model import Facts, NetworkFacts
 from drawbridge.facts.networks import read_network
+from tests.tables import every_row
 
 RESOURCE = "k8s.v1.cni.cncf.io/resourceName"
 
@@ -18,7 +17,7 @@ def definition(name: object, resource: object = "openshift.io/a", **more: Any) -
     return {**kind, "metadata": metadata, **more}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "expected"),
     [
         (definition("a"), NetworkFacts("team/a", "openshift.io/a")),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 from tools.image import contents, debian
 from tools.image.build import DEBIAN_LOCK
 from tools.image.elf import missing_libraries, needed_libraries
@@ -15,7 +15,7 @@ CASES = read_yaml((Path(__file__).parent / "cases" / "contents.yaml").read_text(
 AUTHORITY = "usr/share/ca-certificates/mozilla"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["path"]))
+@every_row("case", CASES, ids=lambda case: str(case["path"]))
 def test_a_file_of_a_package_is_selected_as_the_table_says(case: dict[str, str | None]) -> None:
     node = File(b"x")
     expected = {case["in"]: node} if case["in"] else {}
@@ -51,7 +51,7 @@ def test_an_image_without_authorities_is_refused() -> None:
         contents.system_files({})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("path", "is_left_out"),
     [
         ("kubernetes/aio/client/models/v1_pod.py", True),

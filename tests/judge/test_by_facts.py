@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Policy
 from drawbridge.config.string_formats import FindingCode
@@ -13,7 +11,7 @@ from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, NodeShape,
 from drawbridge.judge.by_facts import FactsContext, judge_by_facts
 from drawbridge.judge.context import JudgeCaches
 from drawbridge.judge.subject import Subject
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases/by_facts.yaml")
 DRIVER = "d.io"
@@ -73,7 +71,7 @@ def build_template(case: YamlValue) -> Template:
     return read
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_claims_are_judged_by_the_facts_as_the_table_says(case: YamlValue) -> None:
     context = FactsContext(
         build_facts(case),

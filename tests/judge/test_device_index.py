@@ -14,7 +14,7 @@ from drawbridge.judge.subject import claim_subject
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.solve import solve
 from tests.judge.fleets import claim, context
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 from tests.thorough import drawn
 
 ROOT = "resource.kubernetes.io/pcieRoot"
@@ -143,7 +143,7 @@ def random_claim(draw: random.Random) -> Claim:
     )
 
 
-@pytest.mark.parametrize("seed", range(drawn(20, thorough=40)))
+@every_row("seed", range(drawn(20, thorough=40)))
 def test_the_proof_over_kinds_of_nodes_is_the_proof_over_all_nodes(seed: int) -> None:
     draw = random.Random(seed)
     of = context(random_fleet(draw), caches=JudgeCaches(Selectors()))

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.inventory import PoolID
 from drawbridge.finding import Finding, Severity
@@ -13,7 +11,7 @@ from drawbridge.judge.subject import JudgedClaim, Origin, Subject, claim_subject
 from drawbridge.ledger.pods import Pod
 from drawbridge.solver.world import PoolUse, View
 from tests.judge.fleets import FLEETS, claim, context
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases/devices.yaml")
 GPUS = PoolID("gpu.example.com", "a")
@@ -24,7 +22,7 @@ def judge(short: YamlValue, of: JudgeContext) -> tuple[Finding, ...]:
     return judge_subject(claim_subject(claim(short)), of)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_claim_that_is_never_satisfied(case: YamlValue) -> None:
     findings = judge(case["refused"], context(FLEETS[case["fleet"]]))
     code, path, message = case["found"]
@@ -35,7 +33,7 @@ def test_a_claim_that_is_never_satisfied(case: YamlValue) -> None:
     assert {each.severity.value for each in findings} == {case.get("severity", "error")}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_the_nearest_claim_that_is_satisfied(case: YamlValue) -> None:
     assert judge(case["accepted"], context(FLEETS[case["fleet"]])) == ()
 

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.config.model import Fleet
 from drawbridge.config.string_formats import NodeShapeText, ObjectName
 from drawbridge.finding import Finding, Severity
@@ -11,7 +9,7 @@ from drawbridge.judge.claims.codes import CODES, READ_UNGUARDED, SELECTOR_MAY_FA
 from drawbridge.judge.judgement import judge_subject
 from drawbridge.judge.subject import claim_subject
 from tests.judge.fleets import FLEETS, claim, context
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 # Findings about selectors that fail on a device, whatever nodes are expected.
 UNRELATED = {READ_UNGUARDED.name, SELECTOR_MAY_FAIL.name}
@@ -27,7 +25,7 @@ def judge(case: YamlValue, requests: YamlValue) -> tuple[Finding, ...]:
     return tuple(each for each in findings if each.code in CODES.keys() - UNRELATED)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_request_that_an_expected_node_may_satisfy_is_only_warned_about(case: YamlValue) -> None:
     findings = judge(case, case["may"])
     assert findings
@@ -37,7 +35,7 @@ def test_a_request_that_an_expected_node_may_satisfy_is_only_warned_about(case: 
         assert finding.message.endswith(f"(not refused, because {expected})")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_request_that_no_expected_node_satisfies_is_refused(case: YamlValue) -> None:
     findings = judge(case, case["never"])
     assert findings

@@ -132,7 +132,7 @@ def only_with(only: str | list[str]) -> str:
     return f'device.attributes["d.io"].mode in [{modes}]' if modes else "false"
 
 
-@pytest.mark.parametrize("case", EXCLUSIONS, ids=lambda case: case["name"])
+@every_row("case", EXCLUSIONS, ids=lambda case: case["name"])
 def test_rules_between_devices(case: YamlValue) -> None:
     read = []
     for i, device in enumerate(case["devices"]):
@@ -172,7 +172,7 @@ def of_class(selectors: YamlValue) -> DeviceClass:
     return device_class
 
 
-@pytest.mark.parametrize("case", EXPRESSIONS, ids=lambda case: case["name"])
+@every_row("case", EXPRESSIONS, ids=lambda case: case["name"])
 def test_expressions_on_devices(case: YamlValue) -> None:
     devices = [{"name": name, **rest} for name, rest in case.get("devices", DEVICES_SEEN).items()]
     read = [short_slice({"name": "a", "devices": devices}, 1)] if devices else []

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +54,7 @@ def test_configuration_in_a_class(case: YamlValue) -> None:
     assert all(one.object == "DeviceClass/a" for one in findings)
 
 
-@pytest.mark.parametrize("case", KINDS, ids=lambda case: case["name"])
+@every_row("case", KINDS, ids=lambda case: case["name"])
 def test_configuration_for_the_devices_of_a_request(case: YamlValue) -> None:
     extra = {"selectors": [{"cel": {"expression": text}} for text in case.get("selectors", ())]}
     if "admin" in case:

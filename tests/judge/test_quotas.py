@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
@@ -20,7 +19,7 @@ from drawbridge.judge.subject import Subject, claim_subject, pod_subject
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.solver.world import World
 from tests.judge.contexts import class_context, findings, read_classes
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "quotas.yaml")
 METADATA = {"namespace": "ns", "name": "a"}
@@ -93,7 +92,7 @@ def subject_for(case: YamlValue, context: JudgeContext) -> Subject:
     return pod_subject(pod, context.lookups)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_quota_of_the_namespace(case: YamlValue) -> None:
     context = context_of(case)
     subject = subject_for(case, context)

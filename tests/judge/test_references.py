@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.dra.claim import Claim, Template, read_claim, read_template
@@ -12,7 +11,7 @@ from drawbridge.judge.context import JudgeContext, ObjectLookups
 from drawbridge.judge.subject import Subject, pod_subject
 from drawbridge.ledger.pods import Pod, pod_reader
 from tests.judge.contexts import class_context, findings, subject_of
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "references.yaml")
 GPU = {"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
@@ -68,7 +67,7 @@ def pod_of(case: YamlValue, context: JudgeContext, pod_path: str = "") -> Subjec
     return pod_subject(pod, context.lookups, pod_path=pod_path)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_references_of_a_pod(case: YamlValue) -> None:
     context = cluster(complete=case.get("cluster", True))
     reported = findings(check_references(pod_of(case, context), context))

@@ -2,15 +2,13 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.judge.claims.selector_reads import check_selector_reads
 from drawbridge.judge.context import JudgeContext, build_context
 from drawbridge.solver.world import World
 from tests.judge.contexts import SELECTORS, class_context, read_classes, subject_of
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "selector_reads.yaml")
 DRIVER = "gpu.example.com"
@@ -53,7 +51,7 @@ def request(selectors: YamlValue) -> YamlValue:
     return {"name": "r", "exactly": {"deviceClassName": "gpu", "selectors": listed}}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_selectors_of_a_claim(case: YamlValue) -> None:
     context = context_of(case)
     subject = subject_of([request(case["selectors"])])

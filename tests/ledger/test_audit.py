@@ -27,6 +27,7 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.world import World
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
+from tests.tables import every_row
 
 Plain = dict[str, Any]
 
@@ -74,7 +75,7 @@ def codes(findings: tuple[Finding, ...]) -> list[str]:
     return [each.code for each in findings]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("held", "expected"),
     [
         (["x"], []),

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.dra.allocation import ClaimStatus
@@ -13,6 +12,7 @@ from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.ledger import Ledger
 from tests.ledger.claims import DRIVER, allocation, claim
+from tests.tables import every_row
 
 GPU, PART = {"memory": {"value": "40Gi"}}, {"memory": {"value": "5Gi"}}
 
@@ -61,7 +61,7 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
     return [(each.code, each.message) for each in conflicts]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("held", "codes"),
     [
         (["a/plain"], []),

@@ -6,7 +6,6 @@ from itertools import combinations, product
 from operator import itemgetter
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Consumer
@@ -30,7 +29,7 @@ from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.ledger.preemption import running_pod
 from drawbridge.ledger.removals import Tries
 from tests.ledger.test_still_fits import gpu_class, node_of, read, slice_of
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 
 CASES = load_cases(Path(__file__).parent / "cases" / "defragmentation.yaml")
@@ -174,7 +173,7 @@ def budget_of(app: str, allowed: int) -> YamlValue:
     }
 
 
-@pytest.mark.parametrize("case", CASES, ids=itemgetter("name"))
+@every_row("case", CASES, ids=itemgetter("name"))
 def test_cases(case: YamlValue) -> None:
     plan = Filled(case).plan()
     if "none" in case:
@@ -337,7 +336,7 @@ def is_plan(
     return False
 
 
-@pytest.mark.parametrize("seed", range(drawn(120, 4000)))
+@every_row("seed", range(drawn(120, 4000)))
 def test_no_plan_moves_more_pods_than_brute_force_finds_necessary(seed: int) -> None:
     case = draw(random.Random(seed))
     plan, fewest = Filled(case).plan(), fewest_by_brute_force(case)

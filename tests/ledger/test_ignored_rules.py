@@ -3,14 +3,12 @@
 from operator import itemgetter
 from pathlib import Path
 
-import pytest
-
 from drawbridge.ledger.ignored_rules import find_ignored_rules
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "ignored_rules.yaml")
 
 
-@pytest.mark.parametrize("case", CASES, ids=itemgetter("name"))
+@every_row("case", CASES, ids=itemgetter("name"))
 def test_rules_that_only_the_scheduler_checks_are_found(case: YamlValue) -> None:
     assert list(find_ignored_rules({"spec": case["spec"]})) == case["found"]

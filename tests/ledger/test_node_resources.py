@@ -3,8 +3,6 @@
 from operator import itemgetter
 from pathlib import Path
 
-import pytest
-
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.ledger.node_resources import (
     NodeResources,
@@ -13,7 +11,7 @@ from drawbridge.ledger.node_resources import (
     requested_amounts,
 )
 from drawbridge.ledger.pods import Pod, pod_reader
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = Path(__file__).parent / "cases"
 
@@ -35,14 +33,14 @@ def node_with(allocatable: YamlValue, name: str = "n") -> Node:
     return node
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "node_resources.yaml"), ids=itemgetter("name"))
+@every_row("case", load_cases(CASES / "node_resources.yaml"), ids=itemgetter("name"))
 def test_requests_count_as_in_the_scheduler(case: YamlValue) -> None:
     pod = pod_of(case["spec"], case.get("status"))
     assert requested_amounts(pod) == {"pods": 1, **case["requested"]}
     assert held_amounts(pod) == {"pods": 1, **case.get("held", case["requested"])}
 
 
-@pytest.mark.parametrize("case", load_cases(CASES / "free_resources.yaml"), ids=itemgetter("name"))
+@every_row("case", load_cases(CASES / "free_resources.yaml"), ids=itemgetter("name"))
 def test_a_pod_fits_beside_those_that_run(case: YamlValue) -> None:
     node = node_with(case["allocatable"])
     running = [pod_with(each) for each in case.get("running", ())]

@@ -1,11 +1,10 @@
 """The priority of a pod: from its spec, its PriorityClass or the default class."""
 
-import pytest
-
 from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.decode import Metadata
 from drawbridge.ledger.pods import Pod, PodSpec
 from drawbridge.ledger.priorities import Priorities, Priority, PriorityClass
+from tests.tables import every_row
 
 
 def priority_class(
@@ -26,7 +25,7 @@ CLASSES = Priorities(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("spec", "expected"),
     [
         (PodSpec(), Priority(5)),

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
@@ -18,7 +17,7 @@ from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.ledger.still_fits import Fit, nodes_after, still_fits
 from drawbridge.solver.deviations import Allocator
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "still_fits.yaml")
 PLUGIN = "nvidia.com/gpu"
@@ -192,7 +191,7 @@ def named(pod: str) -> str:
     return pod.removeprefix("default/")
 
 
-@pytest.mark.parametrize("case", CASES, ids=itemgetter("name"))
+@every_row("case", CASES, ids=itemgetter("name"))
 def test_running_pods_still_fit_or_say_why_not(case: YamlValue) -> None:
     cluster = Cluster(case)
     for way, fit in cluster.answer().items():
@@ -208,7 +207,7 @@ def test_running_pods_still_fit_or_say_why_not(case: YamlValue) -> None:
             assert {name: on.get(name) for name in case.get("packed", {})} == case.get("packed", {})
 
 
-@pytest.mark.parametrize("case", CASES, ids=itemgetter("name"))
+@every_row("case", CASES, ids=itemgetter("name"))
 def test_the_order_of_the_input_does_not_matter(case: YamlValue) -> None:
     straight, mixed = Cluster(case), Cluster(case)
     for each in (mixed.pods, mixed.claims):

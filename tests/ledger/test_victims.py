@@ -84,7 +84,7 @@ def test_a_violation_is_counted_if_it_cannot_be_avoided() -> None:
     assert (names(victims), victims.violations) == (["a", "b"], 1)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("selector", "matches"),
     [
         (BudgetSelector(), False),
@@ -119,7 +119,7 @@ def victims(node: str, *pods: RunningPod, violations: int = 0) -> NodeVictims:
     return NodeVictims(node, pods, violations)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("best", "other"),
     [
         pytest.param(

@@ -11,6 +11,7 @@ from drawbridge.ledger.ledger import Ledger, Reservation
 from drawbridge.solver.world import View, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 from tests.ledger.ledgers import LATER, P, held, of, reserve
+from tests.tables import every_row
 
 # --- views ---
 
@@ -129,7 +130,7 @@ def test_several_marks_of_a_device_merge_to_the_maximum_and_all_groups() -> None
     assert [use.compatibility_groups for use in snapshot] == [("one",), ("two",)]
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text", ["", "{", "[]", '{"devices": 1}', '{"devices": [{"driver": "d"}]}', "[" * 100_000]
 )
 def test_an_invalid_mark_is_ignored_and_reported(text: str) -> None:

@@ -14,7 +14,7 @@ from cli.main import parser_for
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES
-from tests.tables import read_yaml, read_yaml_documents
+from tests.tables import every_row, read_yaml, read_yaml_documents
 from tools import rbac_page
 from webhook.server.process import list_endpoints
 
@@ -106,9 +106,7 @@ def test_every_object_is_unique() -> None:
 # --- permissions ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "role", find_objects("Role", "ClusterRole"), ids=lambda role: role["metadata"]["name"]
-)
+@every_row("role", find_objects("Role", "ClusterRole"), ids=lambda role: role["metadata"]["name"])
 def test_roles_have_no_wildcards_and_no_privileged_verbs(role: Json) -> None:
     for rule in role["rules"]:
         assert set(rule) <= {"apiGroups", "resources", "resourceNames", "verbs"}

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.tables import read_yaml_documents
+from tests.tables import every_row, read_yaml_documents
 
 BASE = Path(__file__).parents[2] / "manifests" / "base"
 Json = dict[str, Any]
@@ -72,7 +70,7 @@ LEVELS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("account", "request_", "level"), LEVELS)
+@every_row(("account", "request_", "level"), LEVELS)
 def test_the_level_of_a_request(account: str, request_: tuple[str, ...], level: str) -> None:
     assert find_level(account, *request_) == level
 

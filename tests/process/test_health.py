@@ -20,6 +20,7 @@ from drawbridge.process.health import (
 )
 from tests.process import http_client
 from tests.process.http_client import Response
+from tests.tables import every_row
 
 ANY = Address("127.0.0.1", 0)
 
@@ -103,9 +104,7 @@ def test_valid_addresses_are_parsed(text: str, read_: tuple[str, int]) -> None:
     assert parse_address(text) == read_
 
 
-@pytest.mark.parametrize(
-    "text", ["", "9443", "host:", "host:x", "::1:80", "a:65536", "a:-1", "a:²"]
-)
+@every_row("text", ["", "9443", "host:", "host:x", "::1:80", "a:65536", "a:-1", "a:²"])
 def test_an_invalid_address_is_named_in_the_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"such as") as refused:
         parse_address(text)

@@ -3,6 +3,7 @@
 import pytest
 
 from drawbridge.process.network_peers import Holding, PeerShares, find_greediest, find_peer
+from tests.tables import every_row
 
 NOW = 100.0
 MIB = 1 << 20
@@ -10,7 +11,7 @@ MIB = 1 << 20
 API_SERVER = {f"api-{i}": Holding("10.0.0.1", NOW - 0.005, 3 * MIB) for i in range(20)}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("attackers", "loser"),
     [
         pytest.param({}, "api-0", id="alone, the first one loses"),
@@ -45,7 +46,7 @@ def test_nobody_loses_if_nobody_holds_anything() -> None:
     assert find_greediest({}, NOW) is None
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("host", "peer"),
     [
         ("10.0.0.1", "10.0.0.1"),
@@ -61,7 +62,7 @@ def test_a_peer_is_an_address_or_a_network(host: str, peer: str) -> None:
     assert find_peer(host) == peer
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("held", "room"),
     [
         pytest.param({}, 100, id="alone, what is for all"),

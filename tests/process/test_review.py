@@ -18,7 +18,7 @@ from drawbridge.process.review import (
     decode_review,
     decode_review_object,
 )
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 from tests.thorough import drawn
 from tests.webhook.admission.harness import (
     ENFORCE,
@@ -78,7 +78,7 @@ def test_a_valid_review_is_translated() -> None:
     assert replies(GOOD)[0].outcome == "translated"
 
 
-@pytest.mark.parametrize(
+@every_row(
     "body",
     [
         b"",
@@ -102,7 +102,7 @@ def test_an_invalid_review_gets_status_400(body: bytes) -> None:
         assert reply.status == 400
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("old", "new"),
     [
         (b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"),
@@ -203,7 +203,7 @@ def replace_value(path: tuple[YamlValue, ...], value: YamlValue) -> bytes:
     return json.dumps(body).encode()
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: ".".join(map(str, path)))
+@every_row("path", PATHS, ids=lambda path: ".".join(map(str, path)))
 def test_a_wrong_value_at_any_path_gets_a_response(path: tuple[YamlValue, ...]) -> None:
     async def ask() -> None:
         for value in WRONG_VALUES:

@@ -9,9 +9,10 @@ from drawbridge.process.timeouts import (
     parse_duration,
     read_timeout,
 )
+from tests.tables import every_row
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("text", "seconds"),
     [
         ("5s", 5),
@@ -41,7 +42,7 @@ def test_go_durations_are_parsed(text: str, seconds: float | None) -> None:
     assert parse_duration(text) == (None if seconds is None else pytest.approx(seconds))
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("query", "seconds"),
     [
         ("timeout=3s", 3),
@@ -57,7 +58,7 @@ def test_the_timeout_is_read_from_the_query(query: str, seconds: float) -> None:
     assert read_timeout(query) == seconds
 
 
-@pytest.mark.parametrize("seconds", [0.001, 0.06, 0.5, 1, 5, 30])
+@every_row("seconds", [0.001, 0.06, 0.5, 1, 5, 30])
 def test_the_deadline_leaves_time_for_the_response(seconds: float) -> None:
     assert compute_deadline(seconds) < max(seconds, 0.06)
     assert compute_deadline(seconds) >= min(0.05, seconds * 0.5)

@@ -20,6 +20,7 @@ from tests.process.key_pairs import (
     create_pair,
     write_pair,
 )
+from tests.tables import every_row
 from tests.webhook.server.served import serve
 
 
@@ -212,7 +213,7 @@ def test_the_end_of_validity_is_read_and_exported(end: dt.datetime, tmp_path: Pa
     assert ("expired" in certificate.find_problem()) == (pair.end < NOW)
 
 
-@pytest.mark.parametrize("size", range(0, 400, 7))
+@every_row("size", range(0, 400, 7))
 def test_a_truncated_certificate_raises_a_value_error(size: int) -> None:
     cut = der(PAIR)[:size]
     try:

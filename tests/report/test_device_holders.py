@@ -3,12 +3,11 @@
 import json
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.report.device_holders import DeviceUse, HeldObjects, find_holders
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "holders.yaml")
 HAMI = "hami.io/vgpu-devices-allocated"
@@ -22,14 +21,14 @@ def describe(held: DeviceUse) -> str:
     return f"{held.node} {name} {held.claim or '-'} {pods or '-'} {amounts or '-'}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_holder_cases(case: YamlValue) -> None:
     parts = (tuple(case.get(kind, ())) for kind in ("claims", "pods", "slices", "nodes"))
     holders = sorted(map(describe, find_holders(HeldObjects(*parts))))
     assert holders == sorted(case["holders"])
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("wanted", "expected"),
     [
         ("gpu-3", True),

@@ -2,11 +2,9 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.report.explain import PodObjects, explain
 from drawbridge.report.gangs import format_gang
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "gangs.yaml")
 ABOUT_GANGS = ("GangMembersMissing", "GangSplit")
@@ -18,7 +16,7 @@ def pod_of(short: YamlValue) -> YamlValue:
     return {"kind": "Pod", "metadata": metadata, "spec": short["spec"], "status": status}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["name"]))
+@every_row("case", CASES, ids=lambda case: str(case["name"]))
 def test_what_is_said_about_the_gang_of_a_pod(case: YamlValue) -> None:
     pods = [pod_of(each) for each in case["pods"]]
     done = explain(PodObjects(pods[0], pods=pods, groups=case.get("groups", ())))

@@ -3,15 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.report.inventory import class_table, draw_node, pool_table
 from drawbridge.report.tables import ASCII, UNICODE, Branch, align_columns, draw_tree
-from tests.tables import read_yaml
+from tests.tables import every_row, read_yaml
 
 CASES = read_yaml((Path(__file__).parent / "cases.yaml").read_text("utf-8"))
 
@@ -29,7 +27,7 @@ def fits(line: str, shown: str) -> bool:
     return line.startswith(shown[:-3]) if shown.endswith(": ...") else line == shown
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_case(case: dict[str, Any]) -> None:
     read = slices(case["slices"])
     assert len(read) == len(case["slices"])

@@ -5,7 +5,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -26,7 +25,7 @@ from drawbridge.report.page.model import (
     Watched,
 )
 from drawbridge.report.page.written import WrittenPage, describe_problems, write_page
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 T = TypeVar("T")
 CASES = load_cases(Path(__file__).parent / "page.yaml")
@@ -105,7 +104,7 @@ def _describe_holder(holder: HolderOnPage) -> str:
     return f"{holder.claim} for {','.join(holder.pods) or 'nobody'}{amounts}"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_page_cases(case: YamlValue) -> None:
     assert [*describe(compose(read_objects(case)))] == case["page"]
 
@@ -194,7 +193,7 @@ def slice_named(name: str) -> Slice:
 PLAIN = Elements(write("plain"))
 
 
-@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+@every_row("name", HOSTILE, ids=range(len(HOSTILE)))
 def test_what_others_write_is_text_without_elements_links_and_hidden_characters(name: str) -> None:
     html = write(name)
     elements = Elements(html)
@@ -236,7 +235,7 @@ def test_each_part_is_one_element_with_its_key() -> None:
         assert html.count(f'id="{key}"') == 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("watched", "said"),
     [
         (Watched("Pods", Extent.CLUSTER), ()),

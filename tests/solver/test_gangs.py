@@ -15,6 +15,7 @@ from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.solve import solve
 from tests.solver.scenario import Scenario, read, share_ids
 from tests.solver.short import scenario
+from tests.tables import every_row
 from tests.thorough import drawn
 
 Json: TypeAlias = dict[str, Any]
@@ -177,7 +178,7 @@ def place(case: Json) -> tuple[GangPlacement, list[MemberKind]]:
     return place_gang(kinds, ask_of(given, Memo())), kinds
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@every_row("part", range(PARTS))
 def test_as_many_members_fit_as_in_the_best_of_all_placements(part: int) -> None:
     partly = 0
     for seed in range(part, CASES, PARTS):
@@ -269,7 +270,7 @@ def test_a_search_out_of_time_is_not_complete(*, raises: bool) -> None:
     assert search.run(ask_of(given, Memo())).placed == 8
 
 
-@pytest.mark.parametrize("seed", range(0, CASES, CASES // 50))
+@every_row("seed", range(0, CASES, CASES // 50))
 def test_a_search_that_is_cut_after_each_step_finds_the_same(seed: int) -> None:
     case = draw_case(seed)
     whole, kinds = place(case)

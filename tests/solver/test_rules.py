@@ -13,6 +13,7 @@ from drawbridge.solver.rules import ActiveRules
 from drawbridge.solver.solve import solve
 from tests.solver.scenario import answers, read, share_ids
 from tests.solver.short import picked, scenario
+from tests.tables import every_row
 from tests.thorough import drawn
 
 Json: TypeAlias = dict[str, Any]
@@ -151,7 +152,7 @@ def kept(rules: Json, possible: Iterable[Assignment]) -> tuple[list[Assignment],
     return left, number
 
 
-@pytest.mark.parametrize("part", range(GROUPS))
+@every_row("part", range(GROUPS))
 def test_the_solver_finds_a_solution_that_keeps_all_rules_it_can(part: int) -> None:
     solved = 0
     for seed in range(part, drawn(400, thorough=800), GROUPS):

@@ -1,11 +1,9 @@
 """A legacy request gets admin access only if the configuration and the namespace allow it."""
 
-import pytest
-
 from drawbridge.config.model import Configuration, Decisions, Placement
 from drawbridge.facts.model import ClassFacts, Cluster, Driver, Facts, ResourceFacts
 from drawbridge.translate.pods import Translation, make_context, translate
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 NAME = "gpu.intel.com/i915_monitoring"
 POD: YamlValue = {
@@ -39,7 +37,7 @@ def asks_for_admin(translation: Translation) -> bool:
     return any(each["exactly"].get("adminAccess") for each in requests)
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("allow", "labelled", "plugin", "code", "severity", "translated"),
     [
         ("refuse", True, False, "AdminAccessNotAllowed", "error", False),

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
 from drawbridge.agreement.codes import ACCEPTED_NAMES
@@ -16,7 +15,7 @@ from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.legacy.selectors import ProductIs
 from drawbridge.translate.targets.codes import CORES_NOT_LIMITED, NOT_EXPRESSIBLE
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 HERE = Path(__file__).parent
 CASES = load_cases(HERE / "decisions.yaml")
@@ -41,7 +40,7 @@ def configuration(case: YamlValue) -> Configuration:
     )
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_the_table_of_decisions(case: YamlValue) -> None:
     ask = Ask(
         name="a",
@@ -79,7 +78,7 @@ SERVERS = {
 }
 
 
-@pytest.mark.parametrize("case", SERVERS)
+@every_row("case", SERVERS)
 def test_a_server_serves_all_names_of_an_ask(case: str) -> None:
     names, expected = SERVERS[case]
     facts = Facts(
@@ -127,7 +126,7 @@ MEANINGS: dict[str, tuple[Ask, ServedBy]] = {
 }
 
 
-@pytest.mark.parametrize("case", MEANINGS)
+@every_row("case", MEANINGS)
 def test_a_class_serves_a_number_of_devices_and_no_more(case: str) -> None:
     ask, expected = MEANINGS[case]
     facts = Facts(names=(ResourceFacts("b.com/gpu", classes=("gpu.b.com",)),))

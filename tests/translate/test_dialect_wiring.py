@@ -12,8 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 import drawbridge.translate.legacy.dialects
 import drawbridge.translate.targets
 from drawbridge.facts.families import FAMILIES, Family
@@ -21,7 +19,7 @@ from drawbridge.translate.decisions.rows import ROWS
 from drawbridge.translate.legacy.read import DIALECTS, read_pod
 from drawbridge.translate.targets.available import PRINTERS
 from tests.docs.test_architecture import PAGE
-from tests.tables import read_yaml, read_yaml_documents
+from tests.tables import every_row, read_yaml, read_yaml_documents
 
 ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "translate" / "cases"
@@ -151,12 +149,12 @@ def missing_of_family(family: Family) -> list[str]:
     return [place for place, present in wired.items() if not present]
 
 
-@pytest.mark.parametrize("name", dialect_modules())
+@every_row("name", dialect_modules())
 def test_a_dialect_has_cases_an_example_a_scenario_and_documentation(name: str) -> None:
     assert missing_of_dialect(name) == []
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.driver)
+@every_row("family", FAMILIES, ids=lambda family: family.driver)
 def test_a_driver_family_has_a_target_cases_and_documentation(family: Family) -> None:
     assert missing_of_family(family) == []
 

@@ -216,7 +216,7 @@ def test_every_ask_has_a_row_in_the_decision_table() -> None:
 REFUSALS = load_cases(Path(__file__).parent / "cases" / "refusals.yaml")
 
 
-@pytest.mark.parametrize("case", REFUSALS, ids=lambda case: case["quote"])
+@every_row("case", REFUSALS, ids=lambda case: case["quote"])
 def test_requests_that_a_project_rejects_have_a_finding(case: YamlValue) -> None:
     findings = read_case(case).findings
     assert set(case["findings"]) <= {each.code for each in findings}

@@ -12,7 +12,7 @@ from drawbridge.documents.values import Value
 from drawbridge.translate.essence import essence_key
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import make_context, translate
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 
 def pod(image: str = "a", owner: str = "one", **env: str) -> dict[str, Value]:
@@ -42,7 +42,7 @@ def test_pods_with_equal_requests_share_one_translation() -> None:
     assert translate(pod("b", "other", LEVEL="2"), by) is first
 
 
-@pytest.mark.parametrize(
+@every_row(
     "change",
     [
         pytest.param(lambda p: p["spec"].update(schedulerName="x"), id="scheduler"),

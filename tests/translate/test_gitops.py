@@ -2,16 +2,14 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import TranslationContext
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "gitops.yaml")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["title"])
+@every_row("case", CASES, ids=lambda case: case["title"])
 def test_what_is_rendered_later_is_named_with_its_devices(case: YamlValue) -> None:
     result = translate_object(case["object"], "Object/x", TranslationContext())
     findings = {each.path: each for each in result.findings}

@@ -3,8 +3,6 @@
 import copy
 from pathlib import Path
 
-import pytest
-
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.documents.patch import apply_edits
@@ -13,7 +11,7 @@ from drawbridge.pod_groups import Member, find_group
 from drawbridge.translate.changes.group_members import report_split_gangs
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import Translation, make_context, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "group_members.yaml")
 OWNED = (OwnedPool(DriverName("gpu.nvidia.com"), LabelSelector()),)  # type: ignore[arg-type]  # as it is loaded
@@ -43,7 +41,7 @@ def done(case: YamlValue, pod: YamlValue, configuration: Configuration = BRIDGE)
     return translate(pod, make_context(configuration, facts))
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+@every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_table(case: YamlValue) -> None:
     before = pod_of(case)
     made = done(case, before)
@@ -60,7 +58,7 @@ def test_table(case: YamlValue) -> None:
         assert [f"{each.code}: {each.message}" for each in made.findings] == case["findings"]
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+@every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_undo_restores_the_pod_and_a_second_translation_changes_nothing(case: YamlValue) -> None:
     before = pod_of(case)
     made = done(case, before)
@@ -72,7 +70,7 @@ def test_undo_restores_the_pod_and_a_second_translation_changes_nothing(case: Ya
     assert apply_edits(copy.deepcopy(after), again.edits) == after
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+@every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_native_placement_moves_nobody(case: YamlValue) -> None:
     before = pod_of(case)
     after: YamlValue = apply_edits(before, done(case, before, Configuration()).edits)

@@ -3,7 +3,6 @@
 import functools
 from pathlib import Path
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +12,7 @@ from drawbridge.documents.values import Value
 from drawbridge.translate.interest import covers, derive_interest
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import TranslationContext, translate
-from tests.tables import YamlValue, load_cases, read_yaml_documents
+from tests.tables import YamlValue, every_row, load_cases, read_yaml_documents
 from tests.thorough import drawn
 from tests.translate.test_dialects import build_pod
 
@@ -73,7 +72,7 @@ def test_a_translated_pod_is_covered_with_and_without_its_annotation() -> None:
     assert covers(referring, derive_interest(USUAL))
 
 
-@pytest.mark.parametrize(
+@every_row(
     "pod",
     [
         {"spec": {"containers": [{"name": "web"}]}},
@@ -165,7 +164,7 @@ def test_a_claim_selects_a_pod_in_bridge_placement_only() -> None:
 GROUPS = load_cases(HERE.parent / "cases" / "pod_groups.yaml")
 
 
-@pytest.mark.parametrize("case", GROUPS, ids=lambda case: str(case["name"]))
+@every_row("case", GROUPS, ids=lambda case: str(case["name"]))
 def test_a_member_of_a_group_is_covered_in_bridge_placement_only(case: YamlValue) -> None:
     bridge = derive_interest(Configuration(placement=Placement.BRIDGE))
     assert covers(case["pod"], bridge) or case["group"] is None

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import KIND, Configuration
 from drawbridge.documents.patch import apply_edits
@@ -15,7 +13,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.names import API_VERSION
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.facts import clusters
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "cases" / "named.yaml")
 DRIVER = "fpga.example.com"
@@ -65,7 +63,7 @@ def pod(case: YamlValue) -> YamlValue:
     }
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_table(case: YamlValue) -> None:
     translated = translate(pod(case), context(case))
     claims = [template.object["spec"]["spec"]["devices"] for template in translated.templates]  # type: ignore[index,call-overload]
@@ -75,7 +73,7 @@ def test_table(case: YamlValue) -> None:
     assert [words for words in case.get("says", []) if words not in text] == []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_second_translation_changes_nothing(case: YamlValue) -> None:
     by = context(case)
     once = apply_edits(pod(case), translate(pod(case), by).edits)

@@ -2,17 +2,15 @@
 
 from pathlib import Path
 
-import pytest
-
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import make_context
-from tests.tables import YamlValue, load_cases, read_yaml
+from tests.tables import YamlValue, every_row, load_cases, read_yaml
 
 CASES = load_cases(Path(__file__).parent / "cases" / "elsewhere.yaml")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_an_object_that_names_legacy_devices_is_reported(case: YamlValue) -> None:
     value = read_yaml(case["object"])
     findings = translate_object(value, "object", make_context(Configuration())).findings

@@ -3,15 +3,13 @@
 import copy
 from pathlib import Path
 
-import pytest
-
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.documents.patch import apply_edits
 from drawbridge.facts.model import ClassFacts, Driver, Facts
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import Translation, make_context, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "own_claims.yaml")
 OWNED = tuple(
@@ -37,7 +35,7 @@ def done(case: YamlValue, configuration: Configuration = BRIDGE) -> Translation:
     return translate(pod(case), make_context(configuration, facts))
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+@every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_table(case: YamlValue) -> None:
     before, made = pod(case), done(case)
     after: YamlValue = apply_edits(before, made.edits)
@@ -47,7 +45,7 @@ def test_table(case: YamlValue) -> None:
     assert made.templates == ()
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+@every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_undo_restores_the_pod_and_a_second_translation_changes_nothing(case: YamlValue) -> None:
     made = done(case)
     after: YamlValue = apply_edits(pod(case), made.edits)
@@ -58,7 +56,7 @@ def test_undo_restores_the_pod_and_a_second_translation_changes_nothing(case: Ya
     assert apply_edits(copy.deepcopy(after), again.edits) == after
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: str(case["name"]))
+@every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_native_placement_changes_nothing(case: YamlValue) -> None:
     made = done(case, Configuration())
     assert made.edits == ()
@@ -70,7 +68,7 @@ def legacy(**spec: object) -> YamlValue:
     return {"spec": {"containers": [container], **spec}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("scheduler", "tolerated"),
     [
         (None, True),

@@ -16,7 +16,7 @@ from drawbridge.finding import Severity
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.translate.pods import Translation, make_context, translate
 from tests.facts.clusters import device_class, gpu, slice_of
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 from tests.translate import worlds
 
 LABEL = "node.koordinator.sh/gpu-partition-policy"
@@ -155,7 +155,7 @@ CONFIGURED = Partitions(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("gpus", "spec", "rules"),
     [
         (200, None, [["gpu.nvidia.com/partition2", "drawbridge.dev/partition2", False]]),

@@ -16,6 +16,7 @@ from drawbridge.documents.values import equal_json
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import Patch, restore_original, to_operations
 from drawbridge.translate.changes.undo import parse_undo, to_pointer
+from tests.tables import every_row
 
 POD: dict[str, Any] = {
     "metadata": {"name": "p"},
@@ -105,7 +106,7 @@ def test_without_edits_there_is_no_annotation() -> None:
     assert patch.edits == []
 
 
-@pytest.mark.parametrize("keys", [*itertools.permutations(["image", "name", "tty"])])
+@every_row("keys", [*itertools.permutations(["image", "name", "tty"])])
 def test_an_item_is_tested_with_its_name_at_each_step(keys: tuple[str, ...]) -> None:
     patch = Patch(POD)
     for key in keys:
@@ -140,7 +141,7 @@ def test_claims_that_others_add_later_stay(mine: list[Any]) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         "",

@@ -4,8 +4,6 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
 from drawbridge.config.model import Configuration, Legacy, Placement
 from drawbridge.config.string_formats import NetworkName, ResourceName
 from drawbridge.documents.values import Value, as_mapping
@@ -16,7 +14,7 @@ from drawbridge.translate.legacy.dialects import Dialect
 from drawbridge.translate.legacy.pod_view import view_pod
 from drawbridge.translate.legacy.read import DIALECTS
 from drawbridge.translate.pods import TranslationContext, translate
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 from tests.translate.test_interest import pods
 
 Path = tuple[str, ...]
@@ -146,7 +144,7 @@ def read_alone(dialect: Dialect) -> set[str]:
     return fields
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=[each.NAME for each in DIALECTS])
+@every_row("dialect", DIALECTS, ids=[each.NAME for each in DIALECTS])
 def test_a_dialect_reads_the_fields_that_it_declares_and_no_other(dialect: Dialect) -> None:
     assert read_alone(dialect) - pod_view.READS == dialect.READS
 

@@ -17,7 +17,7 @@ from drawbridge.facts.serialized import read_facts
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 
 HERE = Path(__file__).parent
@@ -49,7 +49,7 @@ def requests_of(done: Translation) -> list[list[YamlValue]]:
     return [[each["name"] for each in get_value(made.object, path)] for made in done.templates]  # type: ignore[union-attr,index,call-overload]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_the_table_of_pods(case: YamlValue) -> None:
     pod: YamlValue = {"metadata": case.get("metadata", {}), "spec": case["spec"]}
     done = translate(pod, make_context(Configuration(), facts_of(case)))

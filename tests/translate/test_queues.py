@@ -22,7 +22,7 @@ from drawbridge.translate.changes.queues import (
 )
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import Translation, make_context, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import test_rows
 
 CASES = load_cases(Path(__file__).parent / "cases" / "queues.yaml")
@@ -48,7 +48,7 @@ def requests(made: Translation) -> list[YamlValue]:
     return requests
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_queue_gets_claims_that_it_charges(case: YamlValue) -> None:
     made = done(case, pod_of(case))
     loud = [each for each in made.findings if each.severity is not Severity.INFO]
@@ -71,7 +71,7 @@ def test_a_queue_gets_claims_that_it_charges(case: YamlValue) -> None:
         assert case["mappings"] in " ".join(each.remedy for each in loud)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_the_queue_of_a_job_decides_about_its_template(case: YamlValue) -> None:
     pod = pod_of(case)
     if "labels" in case:
@@ -179,7 +179,7 @@ TARGET = Target(
 )
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("name", "covered", "row", "told"),
     [
         (None, {"nvidia.com/gpu"}, {}, NOTHING),
@@ -210,7 +210,7 @@ def test_doctor_compares_the_mapping_of_a_class_with_the_quotas(
     assert [told in each.message for each in findings] == [True] * bool(told)
 
 
-@pytest.mark.parametrize("case", test_rows.CASES, ids=test_rows.name)
+@every_row("case", test_rows.CASES, ids=test_rows.name)
 def test_doctor_knows_the_names_that_count_gpus_in_each_dialect(case: YamlValue) -> None:
     facts = test_rows.facts(case)
     context = make_context(test_rows.configuration(case), facts)

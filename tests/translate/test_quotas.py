@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import pytest
-
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.manifests.quotas import report_quotas
 from drawbridge.translate.pods import make_context
+from tests.tables import every_row
 
 QUOTA = ("v1", "ResourceQuota")
 COVERED = {"coveredResources": ["cpu", "nvidia.com/gpu", 7], "flavors": []}
@@ -19,7 +18,7 @@ def paths(version: str, kind: str, spec: Any) -> list[str]:  # noqa: ANN401  # Y
     ]
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "spec", "expected"),
     [
         (QUOTA, {"hard": {"requests.nvidia.com/gpu": 4}}, ["spec.hard[requests.nvidia.com/gpu]"]),
@@ -48,7 +47,7 @@ def test_a_quota_on_a_device_is_reported(
     assert paths(*kind, spec) == expected
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("kind", "spec"),
     [
         (QUOTA, {"hard": {"requests.cpu": 1, "limits.memory": "1Gi", "pods": 2}}),

@@ -21,7 +21,7 @@ from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.patch import restore_original, to_operations
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import TranslationContext, make_context, translate
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 from tests.translate import worlds
 
 FACTS = worlds.facts(
@@ -96,7 +96,7 @@ def test_a_request_that_is_put_back_is_removed_without_a_second_claim(
     assert jsonpatch.apply_patch(again, undo) == restored
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("limits", "adds"),
     [
         ({"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 2}),

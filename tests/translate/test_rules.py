@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
@@ -14,7 +13,7 @@ from drawbridge.dra.claim import Template, read_template
 from drawbridge.dra.rules import Rules, check_rules, encode_rules, read_rules
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.translate.pods import Translation, make_context, translate
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "bridge.yaml")
@@ -50,7 +49,7 @@ def counts(request: YamlValue) -> YamlValue:
     return [each["count"] for each in request["firstAvailable"]]
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+@every_row("case", TABLE, ids=lambda case: case["name"])
 def test_the_claim_has_one_request_per_kind_and_a_rule(case: YamlValue) -> None:
     made = done(case)
     if "not_expressible" in case:
@@ -85,7 +84,7 @@ def test_the_claim_has_one_request_per_kind_and_a_rule(case: YamlValue) -> None:
     )
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+@every_row("case", TABLE, ids=lambda case: case["name"])
 def test_native_placement_never_has_the_annotation(case: YamlValue) -> None:
     for template in done(case, Configuration()).templates:
         assert RULES_ANNOTATION not in json.dumps(template.object)

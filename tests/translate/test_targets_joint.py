@@ -11,7 +11,7 @@ from drawbridge.translate.legacy.selectors import NicIs, NicKind
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.claims import assemble_claims
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "joint.yaml")
@@ -54,7 +54,7 @@ def pairs(result: TargetResult) -> list[list[int]]:
     return [devices[i : i + 2] for i in range(0, len(devices), 2)]
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+@every_row("case", TABLE, ids=lambda case: case["name"])
 def test_joint_asks_are_grouped(case: YamlValue) -> None:
     result = said(case)
     if "not_expressible" in case:

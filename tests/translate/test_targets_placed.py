@@ -21,7 +21,7 @@ from drawbridge.solver.world import View, World
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.claims import assemble_claims
 from tests.facts.clusters import device_class
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
 from tests.translate.test_targets_joint import asks as joint_asks
 
@@ -60,7 +60,7 @@ def claim_of(spec: Any, number: int) -> Claim:  # noqa: ANN401  # a plain claim 
     return claim
 
 
-@pytest.mark.parametrize("case", PLACED, ids=lambda case: case["name"])
+@every_row("case", PLACED, ids=lambda case: case["name"])
 def test_claims_can_be_allocated(case: YamlValue) -> None:
     assert placed(tuple(case["world"]), [{"devices": case["claim"]}])
 

@@ -31,6 +31,7 @@ from drawbridge.translate.targets import nvidia
 from drawbridge.translate.targets.joint import DeviceGroup, group_asks
 from drawbridge.translate.targets.products import filter_products, fits, percent_amount
 from drawbridge.translate.targets.vocabulary import NotExpressibleError, write_cel
+from tests.tables import every_row
 from tests.thorough import drawn
 
 DRIVER = "gpu.nvidia.com"
@@ -90,13 +91,13 @@ def holds(selector: AskSelector) -> object:
     return SELECTORS.evaluate(text, DRIVER, GPU).result
 
 
-@pytest.mark.parametrize("selector", TRUE, ids=repr)
+@every_row("selector", TRUE, ids=repr)
 def test_a_selector_matches_and_its_negation_does_not(selector: AskSelector) -> None:
     assert holds(selector) is True
     assert holds(Not(selector)) is False
 
 
-@pytest.mark.parametrize("selector", FALSE, ids=repr)
+@every_row("selector", FALSE, ids=repr)
 def test_a_selector_does_not_match_and_its_negation_does(selector: AskSelector) -> None:
     assert holds(selector) is False
     assert holds(Not(selector)) is True
@@ -118,7 +119,7 @@ def product(memory: str, **more: str) -> Product:
     return Product(DRIVER, name="Card A", capacity={"memory": Amount(memory, **more)})
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("memory", "percent", "expected"),
     [
         ("40Gi", "50", "20Gi"),

@@ -13,6 +13,7 @@ from drawbridge.translate.changes.template import (
     make_template,
     normalize_spec,
 )
+from tests.tables import every_row
 
 
 def spec(**exactly: Value) -> dict[str, Value]:
@@ -23,7 +24,7 @@ def spec(**exactly: Value) -> dict[str, Value]:
 FULL = spec(allocationMode="ExactCount", count=1)
 
 
-@pytest.mark.parametrize(
+@every_row(
     "same",
     [
         spec(),
@@ -127,7 +128,7 @@ def changed(inner: str, value: Value) -> dict[str, Value]:
     return {**MADE.object, "spec": {**spec, inner: value}}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("stored", "same"),
     [
         (as_stored(MADE), True),

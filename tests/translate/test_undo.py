@@ -19,7 +19,7 @@ from drawbridge.translate.changes.patch import Patch, restore_original
 from drawbridge.translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from drawbridge.translate.work_budget import BASE_UNITS, WorkBudget
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
 from tests.translate.injected_webhooks import INJECTED, injected, theirs, without_theirs
 from tests.translate.test_pods import PODS
@@ -42,7 +42,7 @@ def as_a_tool(pod: YamlValue) -> YamlValue:
     return None
 
 
-@pytest.mark.parametrize("case", TABLE, ids=lambda case: case["name"])
+@every_row("case", TABLE, ids=lambda case: case["name"])
 def test_the_table_of_undo_patches(case: YamlValue) -> None:
     pod = pod_of(case)
     done = translate(pod, BY)
@@ -163,7 +163,7 @@ def test_values_merged_by_an_earlier_undo_are_merged_once() -> None:
     assert back["b"] == {"c": [2, 1]}
 
 
-@pytest.mark.parametrize(
+@every_row(
     "text",
     [
         '[{"op":"test","path":"/a"}]',

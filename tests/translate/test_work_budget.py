@@ -31,7 +31,7 @@ from drawbridge.translate.work_budget import (
     WorkPostponedError,
     count_values,
 )
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 from tests.thorough import drawn
 
 SIZE = drawn(16, thorough=48) * 1024
@@ -59,7 +59,7 @@ def count_calls(value: YamlValue, context: TranslationContext) -> int:
     return calls
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@every_row("name", SHAPES)
 def test_no_shape_takes_more_work_than_its_size_allows(name: str) -> None:
     text = make_pod(SHAPES[name], SIZE)
     limit = CALLS_PER_UNIT * (BASE_UNITS + SIZE // BYTES_PER_UNIT) + CALLS_PER_BYTE * SIZE
@@ -67,7 +67,7 @@ def test_no_shape_takes_more_work_than_its_size_allows(name: str) -> None:
         assert count_calls(msgspec.json.decode(text), context) <= limit
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@every_row("name", SHAPES)
 def test_work_that_is_postponed_ends_early(name: str) -> None:
     size = 30 * 1024
     limit = CALLS_PER_UNIT * INLINE_UNITS + size

@@ -12,7 +12,7 @@ from drawbridge.translate.manifests.workloads import (
     find_places,
     map_path,
 )
-from tests.tables import YamlValue
+from tests.tables import YamlValue, every_row
 
 GPU = {"nvidia.com/gpu": 1}
 
@@ -34,7 +34,7 @@ def at(pattern: str, leaf: YamlValue) -> YamlValue:
     return {step: below}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("group", "kind", "pattern"),
     [(*key, pattern) for key, patterns in TEMPLATES.items() for pattern in patterns],
 )
@@ -80,7 +80,7 @@ def test_the_version_of_a_kind_does_not_matter(version: str) -> None:
     assert len(find_places(value)) == 1
 
 
-@pytest.mark.parametrize(
+@every_row(
     "value",
     [
         None,

@@ -20,6 +20,7 @@ from drawbridge.usage.book import (
 from drawbridge.usage.bookkeeping import continue_book
 from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter
 from drawbridge.usage.stored_books import all_names, compose_config_map, name_of_day
+from tests.tables import every_row
 
 START = 20_000 * DAY
 ONE = UsedAmount(Fraction(1))
@@ -105,7 +106,7 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
+@every_row("text", UNREADABLE)
 def test_a_text_that_is_not_a_book_is_refused(text: str) -> None:
     with pytest.raises(BookError):
         read_book(text)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.fake.configuration import HEAD
+from tests.tables import every_row
 from webhook.admission.configuration import review_configuration
 from webhook.admission.replies import Reply
 
@@ -40,7 +41,7 @@ def test_it_is_allowed(value: object, name: str) -> None:
     assert response(ask(value, name=name)) == {"uid": "u-1", "allowed": True}
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("value", "code", "message"),
     [
         ({"data": WRONG}, 422, "placement"),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from drawbridge.documents.patch import apply_edits
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from webhook.admission.limit_ranges import LimitRange, check_pod, keep_zero_amounts
 from webhook.admission.removed_requests import RemovedRequests, find_removed_requests
 
@@ -39,7 +39,7 @@ def build_range(limit: YamlValue) -> LimitRange:
     return msgspec.convert(plain, LimitRange)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_limit_range_cases(case: YamlValue) -> None:
     before, after = build_pods(case)
     findings = check_pod(find_removed_requests(before, after), [build_range(case["limit"])])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tables import YamlValue, load_cases
+from tests.tables import YamlValue, every_row, load_cases
 from tests.webhook.judging.harness import ENFORCE, JudgeHarness, review
 from webhook.judging.handler import JudgeBusyError
 
@@ -24,7 +24,7 @@ def build_harness(case: YamlValue) -> JudgeHarness:
     return JudgeHarness(namespaces, CLASS, *case.get("cluster", ()))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@every_row("case", CASES, ids=lambda case: case["name"])
 def test_reviews_are_answered_as_the_table_says(case: YamlValue) -> None:
     options = {name: case[name] for name in OPTIONS if name in case}
     reply, response = build_harness(case).respond(review(case["object"], **options))

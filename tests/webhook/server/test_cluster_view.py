@@ -24,6 +24,7 @@ from drawbridge.names import FACTS_CONFIG_MAP, POD_WEBHOOK, WEBHOOK_CONFIGURATIO
 from drawbridge.translate.interest import derive_interest
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
 from tests.cluster.fake.api import FakeApi
+from tests.tables import every_row
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.watched_queues import WatchedQueues
 
@@ -314,7 +315,7 @@ def test_the_view_is_ready_without_permission_to_watch_templates(tmp_path: Path)
     assert asyncio.run(play()) == []
 
 
-@pytest.mark.parametrize(
+@every_row(
     ("data", "why"),
     [
         (None, "is not a valid hash"),
