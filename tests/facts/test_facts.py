@@ -27,6 +27,7 @@ from drawbridge.facts.model import (
 )
 from tests.facts import clusters
 from tests.tables import YamlValue, every_row, load_cases
+from tests.thorough import drawn
 
 TABLES = Path(__file__).parent / "cases"
 ROOM = 256 * 1024
@@ -295,14 +296,15 @@ def test_the_hash_covers_what_decisions_read(name: str) -> None:
     assert (serialized.facts_hash(before) == serialized.facts_hash(after)) == equal
 
 
-def test_the_facts_of_5000_nodes_fit_into_a_config_map() -> None:
-    facts = gather_facts(clusters.fleet(5000, devices_each=2)).facts
+def test_the_facts_of_thousands_of_nodes_fit_into_a_config_map() -> None:
+    nodes = drawn(1000, thorough=5000)
+    facts = gather_facts(clusters.fleet(nodes, devices_each=2)).facts
     assert len(serialized.encode_facts(facts)) < ROOM
     assert facts.omitted == {}
     (name,) = facts.names
-    assert (name.nodes, name.devices, name.dual) == (2500, 20000, 2500)
-    assert sum(each.nodes for each in facts.shapes) == 5000
-    assert sum(each.devices for each in facts.products) == 20000
+    assert (name.nodes, name.devices, name.dual) == (nodes // 2, 4 * nodes, nodes // 2)
+    assert sum(each.nodes for each in facts.shapes) == nodes
+    assert sum(each.devices for each in facts.products) == 4 * nodes
 
 
 def test_a_driver_with_a_product_name_per_device_does_not_exceed_the_limit() -> None:
