@@ -1,5 +1,6 @@
 """Tests of the reads of an expression, and that its projection determines the result."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -36,8 +37,9 @@ DEVICES = st.builds(
 )
 
 
+@functools.cache
 def _programs() -> list[Program]:
-    """Yield every golden expression about the driver `d`, and some with other domains."""
+    """Return every golden expression about the driver `d`, and some with other domains."""
     programs = []
     for case in json.loads(GOLDEN.read_text())["cases"]:
         if "device." in case["expression"] and case["device"] in ("plain", "multi", "lists"):
@@ -46,9 +48,6 @@ def _programs() -> list[Program]:
             except CompileError:
                 continue
     return programs
-
-
-PROGRAMS = _programs()
 
 
 def _outcome(program: Program, device: Device) -> tuple[object, ...]:
@@ -75,7 +74,7 @@ def test_table(case: YamlValue) -> None:
 
 
 @settings(max_examples=drawn(30, thorough=150))
-@given(st.sampled_from(PROGRAMS), DEVICES, DEVICES)
+@given(st.deferred(lambda: st.sampled_from(_programs())), DEVICES, DEVICES)
 def test_devices_with_equal_projections_have_equal_results(
     program: Program, given_device: Device, other: Device
 ) -> None:

@@ -162,7 +162,7 @@ def test_kubectl_gets_candidates_and_a_directive() -> None:
     assert complete_for_kubectl(["translate", "--output=j"]) == "--output=json\n:4\n"
 
 
-KUBECTLS = sorted((ROOT / ".cache").rglob("kubectl"))
+KUBECTLS = sorted((ROOT / ".cache").glob("controlplane/*/kubectl"))
 
 
 @pytest.mark.skipif(not KUBECTLS, reason="needs the kubectl of a control plane in .cache")

@@ -3,6 +3,7 @@
 The pods ask for GPUs and NICs together, in clusters that serve none, one or both by claims.
 """
 
+import functools
 import itertools
 import json
 from typing import Any, Final
@@ -53,12 +54,17 @@ def build_context(
     return make_context(Configuration(placement=placement), facts)
 
 
-CONTEXTS: Final = tuple(
-    build_context(slices, plugins, placement, are_apart=are_apart)
-    for slices, plugins, placement, are_apart in itertools.product(
-        SLICES, PLUGINS, Placement, (False, True)
+@functools.cache
+def contexts() -> tuple[TranslationContext, ...]:
+    """Return the contexts of all combinations."""
+    return tuple(
+        build_context(slices, plugins, placement, are_apart=are_apart)
+        for slices, plugins, placement, are_apart in itertools.product(
+            SLICES, PLUGINS, Placement, (False, True)
+        )
     )
-)
+
+
 LIMITS = st.dictionaries(
     st.sampled_from(NAMES), st.sampled_from([1, 2, 50, 100, 200, 400]), min_size=1, max_size=3
 )
@@ -67,7 +73,12 @@ TYPES = st.permutations(["gpu", "rdma"])
 
 
 @settings(max_examples=drawn(240, thorough=1200), derandomize=True)
-@given(st.sampled_from(CONTEXTS), st.lists(LIMITS, min_size=1, max_size=2), TYPES, SCOPES)
+@given(
+    st.deferred(lambda: st.sampled_from(contexts())),
+    st.lists(LIMITS, min_size=1, max_size=2),
+    TYPES,
+    SCOPES,
+)
 def test_a_second_translation_of_a_joint_request_changes_nothing(
     context: TranslationContext,
     containers: list[dict[str, int]],
@@ -89,7 +100,7 @@ def test_the_contexts_translate_one_partner_or_both() -> None:
     limits = {"nvidia.com/gpu": 1, "koordinator.sh/rdma": 100}
     pod: Any = test_clusters.pod({"limits": [limits]})
     left = set()
-    for context in CONTEXTS:
+    for context in contexts():
         if edits := translate(pod, context).edits:
             after: Any = apply_edits(pod, edits)
             left.add(len(after["spec"]["containers"][0]["resources"].get("limits", {})))
