@@ -20,7 +20,7 @@ from tests.thorough import drawn
 # Only these exist in a cluster: some scenarios turn off gates that are locked on.
 SEEDS = [
     seed
-    for seed in range(drawn(30, thorough=600))
+    for seed in range(drawn(15, thorough=600))
     if isinstance(gates_of_version("1.37", scenario(seed)["gates"]), Gates)  # type: ignore[arg-type]
 ]
 

@@ -94,7 +94,7 @@ def test_what_koordinator_takes_satisfies_the_hints_and_is_enumerated(seed: int)
     assert any(set(each.gpus) == set(placed.gpus) for each in enumerate_choices(on, request))
 
 
-BLOCKS = [range(first, first + 50) for first in range(0, drawn(150, thorough=500), 50)]
+BLOCKS = [range(first, first + 50) for first in range(0, drawn(100, thorough=500), 50)]
 
 
 @pytest.mark.parametrize("seeds", BLOCKS, ids=lambda seeds: str(seeds[0]))

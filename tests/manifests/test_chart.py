@@ -215,8 +215,8 @@ def test_all_wrong_values_are_refused_with_their_places(tmp_path: Path) -> None:
         rendering.render_chart(values, tmp_path)
     told = [line.strip() for line in str(refused.value).splitlines()]
     for place, value in WRONG.items():
-        known = place if value is not None else place[:-1]
-        pointer = "".join(f"/{key.replace('/', '~1')}" for key in known)
+        existing = place if value is not None else place[:-1]
+        pointer = "".join(f"/{key.replace('/', '~1')}" for key in existing)
         reason = f"'{place[-1]}'.* not allowed" if value is None else "."
         line = re.compile(rf"- at '{re.escape(pointer)}(/\d+)?': .*{reason}")
         assert any(line.match(each) for each in told), (place, told)
