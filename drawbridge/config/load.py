@@ -239,6 +239,8 @@ def _find_limits_without_effect(
         own = amount.rpartition("/")[2]
         if most.sign() < 0:
             yield amount, f"{amount} must not be negative, and is {most}"
+        elif amount == DEVICES and most.exact_int() is None:
+            yield amount, f"{amount} must be a whole number, and is {most}"
         elif amount != DEVICES and own.lower() in _LIKE_DEVICES:
             yield amount, f"no device has a capacity {amount}; {DEVICES} counts devices"
         elif own != amount and own in amounts:

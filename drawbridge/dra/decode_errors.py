@@ -341,5 +341,7 @@ def _misspelt(name: str, value: Mapping[Any, object], info: inspect.StructType) 
 
 def last_path_element(path: str) -> str:
     """Return the last element of a path for a message: a field, or an entry of a list or map."""
-    head, bracket, key = path.rpartition("[") if path.endswith("]") else (path, "", "")
-    return head.rpartition(".")[2] + bracket + key or "the object"
+    end = len(path)
+    while path.endswith("]", 0, end):  # keys of maps may have dots
+        end = max(path.rfind("[", 0, end), 0)
+    return path[path.rfind(".", 0, end) + 1 :] or "the object"

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.dra.decode_errors import MAX_FINDINGS, Schema, convert, describe_value, walk
+from drawbridge.dra.decode_errors import (
+    MAX_FINDINGS,
+    Schema,
+    convert,
+    describe_value,
+    last_path_element,
+    walk,
+)
 from tests.tables import every_row
 
 
@@ -176,3 +183,18 @@ odd = st.recursive(
 def test_any_value_converts_or_has_findings(value: object) -> None:
     converted = convert(value, SCHEMA)
     assert isinstance(converted, Tree) or converted
+
+
+@every_row(
+    ("path", "element"),
+    [
+        ("spec.devices[3].name", "name"),
+        ("spec.devices[3]", "devices[3]"),
+        ("quotas[0].total[gpu.nvidia.com][devices]", "total[gpu.nvidia.com][devices]"),
+        ("[a.b/c]", "[a.b/c]"),
+        ("a]", "a]"),
+        ("", "the object"),
+    ],
+)
+def test_the_last_element_of_a_path_has_its_keys(path: str, element: str) -> None:
+    assert last_path_element(path) == element
