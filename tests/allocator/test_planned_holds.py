@@ -98,7 +98,8 @@ def test_a_cordoned_node_is_held_until_it_is_open_again(plan: Plan) -> None:
     plan.annotate(hold_of("big", "a", "b"), unschedulable=True)
     plan.contest.end("a")
     plan.contest.end("b")
-    assert plan.ask("big", 3) == []
+    reply = plan.cluster.prefilter("big", claim("of-big", 3))
+    assert (reply.fit, codes(reply)[0]) == ((), "DevicesHeld")
     plan.annotate(hold_of("big", "a", "b"))
     assert plan.ask("other", 2) == []
     assert plan.ask("big", 3) == ["n1"]
