@@ -32,6 +32,7 @@ from drawbridge.ledger.extended_resources import (
 )
 from drawbridge.ledger.generated_claims import claim_for_extended_resources
 from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER
 from drawbridge.translate.changes.queues import find_kueue_queue
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo
@@ -54,7 +55,10 @@ class TranslatedPod(NamedTuple):
 
 
 class PodsOfDocument(NamedTuple):
-    """The pods of a document, and the errors that keep them from being judged."""
+    """The pods of a document, and what their translation says that is no verdict.
+
+    These are errors that keep pods from being judged, and pods that cannot use owned nodes.
+    """
 
     pods: tuple[TranslatedPod, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -67,6 +71,7 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
         return PodsOfDocument()
     translated = translate_object(document.value, document.name, context)
     errors = [each for each in translated.findings if each.severity is Severity.ERROR]
+    left = [e for e in translated.findings if e.code == CLAIMS_LEFT_TO_SCHEDULER.name]
     pods = []
     for place in places:
         read = _translate_place(document, place, context, keep=bool(errors))
@@ -74,7 +79,7 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
             pods.append(read)
         else:
             errors += [_move(each, document.name, place) for each in read]
-    return PodsOfDocument(tuple(pods), tuple(errors))
+    return PodsOfDocument(tuple(pods), (*errors, *left))
 
 
 def _translate_place(

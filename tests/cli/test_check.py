@@ -363,6 +363,25 @@ def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
     assert all(each["message"].startswith("in the pools of ownedPools: ") for each in reported)
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "expected"),
+    [
+        ("default-scheduler", [("ClaimsLeftToScheduler", "spec.template.spec.schedulerName")]),
+        ("drawbridge", []),
+    ],
+)
+def test_a_pod_whose_claims_stay_with_the_default_scheduler_is_named(
+    scheduler: str, expected: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    configuration = own_zone(tmp_path, "a")
+    pod = DEPLOYMENT.replace("gpus", "gpu").replace(
+        "spec:\n      res", f"spec:\n      schedulerName: {scheduler}\n      res"
+    )
+    text = f"{TEMPLATE}---\n{pod}"
+    reported = findings(text, "--cluster", INVENTORY, "--config", str(configuration))[1]
+    assert [(each["code"], each["path"]) for each in reported] == expected
+
+
 def test_a_pool_of_an_owned_driver_that_spans_nodes_is_reported(tmp_path: Path) -> None:
     configuration = own_zone(tmp_path, "a")
     slices = EXCLUSIVE.replace("nodeName: n1", "allNodes: true")
