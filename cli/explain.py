@@ -6,6 +6,7 @@ node, it shows what it offers and who holds its devices.
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,11 +14,13 @@ import msgspec
 
 from cli.input import allocator_api
 from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
-from cli.input.explained_objects import read_subject
+from cli.input.effective_configuration import read_effective_configuration
+from cli.input.explained_objects import Subject, read_subject
 from cli.input.held_objects import read_held
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import (
+    add_config_option,
     add_files_option,
     add_live_options,
     add_manifests_option,
@@ -28,6 +31,9 @@ from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from cli.who import format_holders
+from drawbridge.agreement.scope import Mode, decide_namespace_scope
+from drawbridge.config.model import Configuration, Scope
+from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
@@ -86,6 +92,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_namespace_option(parser)
     add_manifests_option(parser, required=False)
     add_files_option(parser)
+    add_config_option(parser)
     add_live_options(parser)
     allocator_api.add_options(parser)
     add_stages_option(parser)
@@ -97,15 +104,18 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     findings: list[LocatedFinding] = []
     if node := parse_node(options.pod):
         return _explain_node(node, options, streams)
+    # Where the cluster is asked, the simulation of a pod reads the configuration of the cluster.
+    configuration, unread = read_effective_configuration(options, streams, asks_cluster=False)
+    if configuration is None:
+        return output.print_unreadable([*unread], options.output, streams)
     try:
         objects = read_subject(options, streams, findings)
     except ClusterReadError as error:
         findings.append(error.located)
         return output.print_unreadable(findings, options.output, streams)
-    if isinstance(objects, WorkloadObjects):
-        done: Explanation | WorkloadExplanation = explain_workload(objects)
-    else:
-        done = explain(objects) if is_created(objects) else explain_manifest(objects)
+    if options.config is not None:
+        objects = replace(objects, mode=_decide_mode(objects.namespace, configuration.scope))
+    done = _explain(objects, configuration)
     pods = done.explained if isinstance(done, WorkloadExplanation) else (done,)
     values = {_full_name(each): each for each in _pods_of(objects)}
     told = {
@@ -117,6 +127,30 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return BAD
     complete = done.complete if isinstance(done, WorkloadExplanation) else done.placed
     return DONE if complete else NOTICE
+
+
+def _explain(objects: Subject, configuration: Configuration) -> Explanation | WorkloadExplanation:
+    """Explain a pod or workload, with the policies of the configuration."""
+    if isinstance(objects, WorkloadObjects):
+        workload = explain_workload(objects)
+        explained = tuple(_with_policies(each, configuration) for each in workload.explained)
+        return msgspec.structs.replace(workload, explained=explained)
+    done = explain(objects) if is_created(objects) else explain_manifest(objects)
+    return _with_policies(done, configuration)
+
+
+def _with_policies(done: Explanation, configuration: Configuration) -> Explanation:
+    findings = tuple(apply_policies(done.findings, configuration.findings))
+    return msgspec.structs.replace(done, findings=findings)
+
+
+def _decide_mode(namespace: Value, scope: Scope) -> str | None:
+    """Return the mode of a namespace that the configuration decides; None if its label does."""
+    metadata = as_mapping(get_value(namespace, ("metadata",)))
+    name = f"{metadata.get('name')}"
+    labels = {key: f"{text}" for key, text in as_mapping(metadata.get("labels")).items()}
+    mode = decide_namespace_scope(name, labels, scope).mode
+    return None if mode is Mode.OFF and name not in scope.exclude_namespaces else mode.value
 
 
 def _explain_node(node: str, options: argparse.Namespace, streams: Streams) -> int:

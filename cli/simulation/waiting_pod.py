@@ -42,7 +42,7 @@ def simulate_waiting(options: argparse.Namespace, pod: Value, streams: Streams) 
     chosen = argparse.Namespace(
         context=CURRENT if options.context is None else options.context,
         kubeconfig=options.kubeconfig,
-        config=None,
+        config=options.config,
         cluster=[],
         filename=[],
         node=None,

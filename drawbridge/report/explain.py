@@ -45,7 +45,8 @@ class PodObjects:
 
     `pods` are those of the namespace, and `groups` the objects of groups, as far as they are known.
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
-    is none, None if unknown.
+    is none, None if unknown. `mode` is that of the namespace by the configuration, if that is known
+    and decides; otherwise, the label of the namespace does.
     """
 
     pod: Value
@@ -57,6 +58,7 @@ class PodObjects:
     installed_in: str = NAMESPACE
     pods: Sequence[Value] = ()
     groups: Sequence[Value] = ()
+    mode: str | None = None
 
 
 class RequestedResource(msgspec.Struct, frozen=True):
@@ -145,7 +147,7 @@ def explain(objects: PodObjects) -> Explanation:
         translated=marked,
         mode=None
         if objects.namespace is None
-        else _text(labels.get(TRANSLATE_LABEL)) or "not opted in",
+        else objects.mode or _text(labels.get(TRANSLATE_LABEL)) or "not opted in",
         facts=_text(get_value(pod, ("metadata", "annotations", FACTS_ANNOTATION))) or None,
         asked=tuple(_requested_resources(pod, before)),
         hints=_hints(pod, before),

@@ -108,6 +108,7 @@ class WorkloadObjects:
     events: Sequence[Value] = ()
     namespace: Value = None
     groups: Sequence[Value] = ()
+    mode: str | None = None  # as of PodObjects
 
 
 class WorkloadExplanation(msgspec.Struct, frozen=True):
@@ -249,6 +250,7 @@ def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
         objects.namespace,
         pods=objects.pods,
         groups=objects.groups,
+        mode=objects.mode,
     )
 
 
@@ -259,7 +261,9 @@ def _explain_template(place: Place, objects: WorkloadObjects) -> Explanation:
     names: dict[str, Value] = {key: owner[key] for key in ("name", "namespace") if key in owner}
     spec = get_value(place.pod, ("spec",))
     pod: dict[str, Value] = {"kind": "Pod", "metadata": {**metadata, **names}, "spec": spec}
-    parts = PodObjects(pod, objects.claims, objects.templates, (), objects.namespace)
+    parts = PodObjects(
+        pod, objects.claims, objects.templates, (), objects.namespace, mode=objects.mode
+    )
     explanation = _explain_absent(parts, name_object(objects.workload, 1), place)
     path = format_path(place.path)
     return msgspec.structs.replace(explanation, pod=f"template {path}", phase="no pod")

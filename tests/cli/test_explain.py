@@ -70,6 +70,56 @@ def files(folder: Path, objects: list[Any]) -> str:
     return str(path)
 
 
+SCOPE = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+"""
+UNLABELLED = {**NAMESPACE, "metadata": {"name": "team-a", "labels": {"team": "a"}}}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "mode", "severities"),
+    [
+        ("train", "", "not opted in", ["info"]),
+        ("train", "scope: {namespaceSelector: {matchLabels: {team: a}}}\n", "enforce", ["info"]),
+        ("train", "scope: {excludeNamespaces: [team-a]}\n", "off", ["info"]),
+        ("train", "findings: {NotTranslated: warn}\n", "not opted in", ["warning"]),
+        ("train", "findings: {NotTranslated: off}\n", "not opted in", []),
+        # Admission will translate the pods of a template.
+        ("job/train", "scope: {namespaceSelector: {matchLabels: {team: a}}}\n", "enforce", []),
+        ("job/train", "scope: {excludeNamespaces: [team-a]}\n", "off", ["info"]),
+        ("job/train", "findings: {NotTranslated: warn}\n", "not opted in", ["warning"]),
+    ],
+)
+def test_a_configuration_decides_modes_and_severities(
+    name: str, settings: str, mode: str, severities: list[str], tmp_path: Path
+) -> None:
+    (config := tmp_path / "configuration.yaml").write_text(SCOPE + settings)
+    pod = read_yaml(LEGACY)
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "team-a", "uid": "j1"},
+        "spec": {"template": {"metadata": {}, "spec": pod["spec"]}},
+    }
+    pod["status"] = {"phase": "Pending"}
+    dump = files(tmp_path, [pod, job, UNLABELLED])
+    out = command("explain", name, "-f", dump, "--config", str(config), "-o", "json").out
+    done = json.loads(out)
+    (told,) = done.get("explained", [done])
+    assert told["mode"] == mode
+    reported = [each for each in told["findings"] if each["code"] == "NotTranslated"]
+    assert [each["severity"] for each in reported] == severities
+
+
+def test_an_invalid_configuration_is_an_error(tmp_path: Path) -> None:
+    (config := tmp_path / "configuration.yaml").write_text(f"{SCOPE}placment: bridge\n")
+    dump = files(tmp_path, running())
+    code, out, err = command("explain", "train", "-f", dump, "--config", str(config))
+    assert (code, out) == (2, "")
+    assert "did you mean placement?" in err
+
+
 def test_a_running_pod_is_explained_from_its_requests_to_its_devices(tmp_path: Path) -> None:
     code, out, err = command("explain", "train", "-f", files(tmp_path, running()))
     assert (code, err) == (0, "")
