@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import command, on_api
+from tests.cli.running import command, on_api, own_zone
 from tests.cli.test_effective_configuration import registered
 from tests.cli.test_live_cluster import OBJECTS
 from tests.cluster.fake.api import FakeApi
@@ -293,6 +293,16 @@ def test_a_waiting_pod_is_simulated_in_the_live_cluster(
     simulation = json.loads(out)["simulation"]
     assert simulation["allocator"] == "upstream"
     assert bool(simulation["reasons"]) is (count == 9)
+
+
+def test_the_simulation_uses_the_configuration_that_is_passed(tmp_path: Path) -> None:
+    config = str(own_zone(tmp_path, "a"))
+    objects = waiting(1)
+    objects[-2]["spec"]["schedulerName"] = "drawbridge"
+    words = ("-n", "team-a", "-o", "json")
+    for more, allocator in (((), "upstream"), (("--config", config), "drawbridge")):
+        _, out, _ = explained(tmp_path, objects, *words, *more)
+        assert json.loads(out)["simulation"]["allocator"] == allocator
 
 
 @pytest.mark.parametrize("part", ["/nodes", "/resourceslices"])
