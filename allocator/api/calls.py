@@ -40,7 +40,6 @@ from allocator.api.planning import (
     Adjusted,
     InvalidGrowth,
     adjust_claim,
-    is_ours,
     plan_for_pod,
     read_growth,
 )
@@ -231,7 +230,7 @@ class ApiCalls:
         problem = ""
         if pod.spec.node_name or pod.status.phase in FINISHED:
             problem = "does not wait for a node"
-        elif not is_ours(pod):
+        elif not pod.is_of_our_scheduler:
             problem = f"has scheduler {pod.spec.scheduler_name}, which asks another allocator"
         elif request.hold_seconds and pod.group is not None and pod.group.is_gang:
             problem = "is a member of a gang, and devices are held for one pod"

@@ -55,7 +55,6 @@ from drawbridge.ledger.preemption import running_pod
 from drawbridge.ledger.priorities import Priorities
 from drawbridge.ledger.removals import Tries, find_holds
 from drawbridge.ledger.victims import RunningPod
-from drawbridge.names import SCHEDULER_NAME
 from drawbridge.report.moves import hold_for, list_commands
 
 # Of processor time. A copy of the process may take a second more, to say what was found.
@@ -104,7 +103,7 @@ class _Cluster:
 
     def running(self) -> list[RunningPod]:
         """Return the pods with claims that the scheduler of the allocator has placed."""
-        ours = (each for each in self.pods.values() if is_ours(each))
+        ours = (each for each in self.pods.values() if each.is_of_our_scheduler)
         return [running_pod(each, self.priority_of(each), held_amounts(each)) for each in ours]
 
     def priority_of(self, pod: Pod) -> int:
@@ -145,11 +144,6 @@ class _Copy:
 
 
 _: tuple[type[FragmentedCluster], type[ClusterCopy]] = (_Cluster, _Copy)
-
-
-def is_ours(pod: Pod) -> bool:
-    """Whether the scheduler of the allocator places a pod."""
-    return pod.spec.scheduler_name in {"", SCHEDULER_NAME}
 
 
 # --- moves for a pod ------------------------------------------------------------------------------

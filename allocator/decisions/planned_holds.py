@@ -31,7 +31,6 @@ from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.ledger.pods import FINISHED, Pod
-from drawbridge.names import SCHEDULER_NAME
 
 FindPod = Callable[[str, str], Pod | None]
 # The plan may cordon the node. The hold is for the time after that.
@@ -147,7 +146,6 @@ def _has_all(pod: Pod, claims: Sequence[Claim]) -> bool:
 
 def _waits(pod: Pod) -> bool:
     """Whether a pod of this scheduler waits for devices alone."""
-    is_ours = pod.spec.scheduler_name in {"", SCHEDULER_NAME}
     is_alive = pod.metadata.deletion_timestamp is None and pod.status.phase not in FINISHED
     is_alone = pod.group is None or not pod.group.is_gang
-    return is_ours and is_alive and is_alone and not pod.spec.node_name
+    return pod.is_of_our_scheduler and is_alive and is_alone and not pod.spec.node_name

@@ -16,7 +16,6 @@ from drawbridge.dra.claim import Claim
 from drawbridge.ledger.node_resources import Amounts, amounts_of
 from drawbridge.ledger.pods import FINISHED, ContainerResources, Pod
 from drawbridge.ledger.priorities import NEVER
-from drawbridge.names import SCHEDULER_NAME
 from drawbridge.pod_groups import PodGroup
 
 MAX_GONE_PODS: Final = 16384
@@ -290,7 +289,7 @@ def _read_record(pod: Pod) -> PodRecord:
         claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
         group=pod.group if pod.group and pod.group.is_gang else None,
         gated=bool(pod.spec.scheduling_gates),
-        foreign=pod.spec.scheduler_name not in {"", SCHEDULER_NAME},
+        foreign=not pod.is_of_our_scheduler,
         never_preempts=pod.spec.preemption_policy == NEVER,
         requests=pod.spec.resources,
         unschedulable_since=since.timestamp() if since else None,

@@ -12,6 +12,7 @@ from drawbridge.dra.decode import Object, Reader
 from drawbridge.dra.device import NodeSelector
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import Toleration
+from drawbridge.names import SCHEDULER_NAME
 from drawbridge.pod_groups import PodGroup, SchedulingGroup, WorkloadRef, group_of
 
 SIDECAR = "Always"
@@ -177,6 +178,11 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         """The required node affinity."""
         affinity = self.spec.affinity and self.spec.affinity.node_affinity
         return affinity.required_during_scheduling_ignored_during_execution if affinity else None
+
+    @property
+    def is_of_our_scheduler(self) -> bool:
+        """Whether the scheduler of Drawbridge places the pod."""
+        return self.spec.scheduler_name in {"", SCHEDULER_NAME}
 
     @property
     def is_running(self) -> bool:
