@@ -20,6 +20,7 @@ from e2e.upstream.scheduler_perf import (
     OURS,
     Turn,
     Workload,
+    compare,
     configuration,
     read_turn,
     row,
@@ -68,16 +69,46 @@ def test_a_run_without_a_rate_shows_the_end_of_its_log(tmp_path: Path) -> None:
         read_turn(tmp_path, "no etcd", 0.0)
 
 
-def test_each_round_is_compared_with_the_one_beside_it() -> None:
-    def turns(*averages: float) -> list[Turn]:
-        rates = ({"Average": each, "Perc50": 1, "Perc90": 2, "Perc99": 3} for each in averages)
-        return [Turn(each, {}, 10.0, 4.0) for each in rates]
+def turns(*averages: float) -> list[Turn]:
+    rates = ({"Average": each, "Perc50": 1, "Perc90": 2, "Perc99": 3} for each in averages)
+    return [Turn(each, {}, 10.0, 4.0) for each in rates]
 
+
+def test_each_round_is_compared_with_the_one_beside_it() -> None:
     workload = Workload("Steady", "empty", performance=True, threshold=64, reason="")
     text = row(workload, OURS, turns(20, 30, 40), turns(20, 20, 10))
     assert "20 30 40 | 1.50 (1.00 to 4.00) | 1, 2, 3 |" in text
-    assert text.endswith("| 10, allocator 4 | 64 |")
+    assert text.endswith("| 10, allocator 4 | 64, missed |")
     assert "allocator" not in row(workload, IN_TREE, turns(20), turns(20))
+
+
+@pytest.mark.parametrize(
+    ("ours", "beside", "failures"),
+    [
+        pytest.param([70, 10, 64], [60, 60, 60], 0, id="reached by the median"),
+        pytest.param([63, 63, 90], [10, 64, 70], 1, id="missed, and reached in-tree"),
+        pytest.param([20, 20, 20], [30, 30, 30], 0, id="missed by both"),
+    ],
+)
+def test_a_threshold_that_only_drawbridge_misses_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, ours: list[float], beside: list[float], failures: int
+) -> None:
+    workload = Workload("Steady", "empty", performance=True, threshold=64, reason="")
+    left = {OURS: turns(*ours), IN_TREE: turns(*beside)}
+
+    class Played:
+        def __init__(self, _folder: Path) -> None: ...
+
+        def run(self, _workload: Workload, kind: str) -> Turn:
+            return left[kind].pop(0)
+
+    monkeypatch.setattr("e2e.upstream.scheduler_perf.Bench", Played)
+    said = list[str]()
+    assert compare([workload], len(ours), said.append) == failures
+    assert [line.split("|")[-2].strip() for line in said if line.startswith("| Steady")] == [
+        f"64, {'reached' if sorted(beside)[1] >= 64 else 'missed'}",
+        f"64, {'reached' if sorted(ours)[1] >= 64 else 'missed'}",
+    ]
 
 
 def test_a_reason_is_for_a_test_case_or_for_one_of_its_workloads(
