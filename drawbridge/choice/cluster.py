@@ -42,17 +42,30 @@ class Level(NamedTuple):
     nodes: Sequence[str]
 
 
+class _State:
+    """A state of nodes, with the names of those that have it, ascending.
+
+    There is one object for a state, so that no table of states compares what nodes have left.
+    """
+
+    __slots__ = ("nodes", "room")
+
+    def __init__(self, room: NodeRoom) -> None:
+        self.room = room
+        self.nodes: list[str] = []
+
+
 class _Judged:
     """The judgements about one kind of task; some are about states that no node has any more."""
 
     def __init__(self) -> None:
         self.seen = -1  # of the states that came into being
-        self.left: list[NodeRoom] = []  # states to judge
-        self.answers: dict[NodeRoom, JudgedNode] = {}
+        self.left: list[_State] = []  # states to judge
+        self.answers: dict[_State, JudgedNode] = {}
         self._scores: list[int] = []  # ascending
-        self._states: dict[int, dict[NodeRoom, None]] = {}  # by score, in order
+        self._states: dict[int, dict[_State, None]] = {}  # by score, in order
 
-    def add(self, state: NodeRoom, judged: JudgedNode) -> None:
+    def add(self, state: _State, judged: JudgedNode) -> None:
         """Enter the judgement about a state."""
         self.answers[state] = judged
         if judged.score not in self._states:
@@ -60,11 +73,11 @@ class _Judged:
             self._states[judged.score] = {}
         self._states[judged.score][state] = None
 
-    def best_first(self) -> Iterator[tuple[int, Sequence[NodeRoom]]]:
+    def best_first(self) -> Iterator[tuple[int, Sequence[_State]]]:
         """Yield the states by score, the best first."""
         return ((score, [*self._states[score]]) for score in reversed([*self._scores]))
 
-    def drop(self, gone: Iterable[NodeRoom]) -> None:
+    def drop(self, gone: Iterable[_State]) -> None:
         """Drop the judgements about states."""
         for state in gone:
             score = self.answers.pop(state).score
@@ -80,10 +93,11 @@ class NodeChooser:
     def __init__(self, nodes: Mapping[str, NodeRoom], strategy: ChoiceStrategy) -> None:
         self._nodes: dict[str, NodeRoom] = {}
         self._strategy = strategy
-        # The names of the nodes in each state, ascending.
-        self._holders: dict[NodeRoom, list[str]] = {}
+        self._states: dict[NodeRoom, _State] = {}
+        # States that no node has any more; some come back.
+        self._gone: BoundedCache[NodeRoom, _State] = BoundedCache(_MAX_GONE)
         # The last states that came into being, in order, and how many came before them.
-        self._entered: list[NodeRoom] = []
+        self._entered: list[_State] = []
         self._forgotten = 0
         self._judged: BoundedCache[Task, _Judged] = BoundedCache(_MAX_KINDS, _MAX_JUDGEMENTS)
         for name, state in nodes.items():
@@ -114,19 +128,19 @@ class NodeChooser:
         The next calls judge the states that are left.
         """
         judged = self._judged.get(task) or _Judged()
-        if len(judged.answers) > 2 * len(self._holders) + _MAX_GONE:
-            judged.drop([each for each in judged.answers if each not in self._holders])
+        if len(judged.answers) > 2 * len(self._states) + _MAX_GONE:
+            judged.drop([each for each in judged.answers if not each.nodes])
         if judged.seen < self._forgotten:
-            judged.left = [state for state in self._holders if state not in judged.answers]
+            judged.left = [each for each in self._states.values() if each not in judged.answers]
         else:
             judged.left += self._entered[judged.seen - self._forgotten :]
         judged.seen = self._forgotten + len(self._entered)
         count = 0
         while judged.left and count < limit:
             state = judged.left.pop()
-            if state in self._holders and state not in judged.answers:
+            if state.nodes and state not in judged.answers:
                 count += 1
-                choice = self._strategy.judge(state, task)
+                choice = self._strategy.judge(state.room, task)
                 if choice is not None:
                     judged.add(state, choice)
         self._judged.put(task, judged, cost=min(len(judged.answers), _MAX_COST))
@@ -136,9 +150,9 @@ class NodeChooser:
         """Yield the equally good nodes of those that are judged for a task, the best first."""
         judged = self._judged.get(task)
         for score, states in judged.best_first() if judged is not None else ():
-            names = [self._holders[state] for state in states if state in self._holders]
+            names = [state.nodes for state in states if state.nodes]
             if judged is not None and len(names) < len(states):
-                judged.drop([state for state in states if state not in self._holders])
+                judged.drop([state for state in states if not state.nodes])
             if names:
                 yield Level(score, names[0] if len(names) == 1 else sorted(chain(*names)))
 
@@ -146,7 +160,7 @@ class NodeChooser:
         """Return the judgement about a node that is in a level."""
         judged = self._judged.get(task)
         assert judged is not None  # noqa: S101  # judged for the level
-        return judged.answers[self._nodes[node]]
+        return judged.answers[self._states[self._nodes[node]]]
 
     def place(self, task: Task, node: str, taken: Taken) -> None:
         """Put a task on a node."""
@@ -158,23 +172,24 @@ class NodeChooser:
         if state == before:
             return
         if before is not None:
-            holders = self._holders[before]
-            del holders[bisect.bisect_left(holders, node)]
-            if not holders:
-                del self._holders[before]
+            nodes = self._states[before].nodes
+            del nodes[bisect.bisect_left(nodes, node)]
+            if not nodes:
+                self._gone.put(before, self._states.pop(before))
             del self._nodes[node]
         if state is not None:
             self._nodes[node] = state
             self._enter(node, state)
 
-    def _enter(self, node: str, state: NodeRoom) -> None:
-        holders = self._holders.get(state)
-        if holders is not None:
-            bisect.insort(holders, node)
+    def _enter(self, node: str, room: NodeRoom) -> None:
+        state = self._states.get(room)
+        if state is not None:
+            bisect.insort(state.nodes, node)
             return
-        self._holders[state] = [node]
+        state = self._states[room] = self._gone.pop(room) or _State(room)
+        state.nodes.append(node)
         self._entered.append(state)
-        if len(self._entered) > _MAX_ENTERED + len(self._holders):
+        if len(self._entered) > _MAX_ENTERED + len(self._states):
             half = len(self._entered) // 2
             del self._entered[:half]
             self._forgotten += half

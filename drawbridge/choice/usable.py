@@ -53,12 +53,9 @@ class _Kind(NamedTuple):
     members: tuple[tuple[int, int, int], ...]
     cpus: tuple[int, ...]  # of the members
     weights: tuple[int, ...]  # of all members before each one, and of all
+    cpu: int  # the most that a member asks for
     memory: int  # the most that a member asks for
-
-    @property
-    def amount(self) -> int:
-        """The thousandths of devices that each of the tasks takes."""
-        return self.devices * self.share
+    amount: int  # the thousandths of devices that each of the tasks takes
 
 
 class _Label(NamedTuple):
@@ -191,7 +188,9 @@ def _with_totals(kinds: Sequence[TaskKind]) -> tuple[_Kind, ...]:
             *kind,
             cpus=tuple(cpu for cpu, _, _ in kind.members),
             weights=(0, *accumulate(weight for _, _, weight in kind.members)),
+            cpu=max(cpu for cpu, _, _ in kind.members),
             memory=max(memory for _, memory, _ in kind.members),
+            amount=kind.devices * kind.share,
         )
         for kind in kinds
     )
@@ -203,6 +202,8 @@ def _value_of(kind: _Kind, most: int, cpu: int, memory: int) -> int:
     The free parts are worth `most` to them, with enough CPU and memory.
     """
     of_cpu, of_memory = cpu * kind.amount, memory * kind.amount
+    if kind.cpu * most <= of_cpu and kind.memory * most <= of_memory:
+        return most * kind.weights[-1]  # neither limits any member
     able = bisect_right(kind.cpus, cpu)
     first = value = 0
     if kind.memory * most <= of_memory:

@@ -92,10 +92,24 @@ class _DriverNodes:
         self.recent = RecentTasks()
         self.fixed = typical
         self.static: dict[str, _Static] = {}
+        self.shapes: dict[Shape, int] = {}  # how many nodes have each
         self.choosers: dict[str, NodeChooser] = {}
         self.strategy: ChoiceStrategy | None = None
         self.pending: dict[str, None] = {}  # nodes to look at, in order
         self.is_complete = False  # whether each node was looked at once
+
+    def put(self, name: str, static: _Static | None) -> _Static | None:
+        """Set what a node has, or remove it; return what it had."""
+        before = self.static.pop(name, None)
+        for read, more in ((before, -1), (static, 1)):
+            if read is not None and before is not static:
+                shape = read.shape._replace(memory=read.shape.memory & -_SAME_MEMORY)
+                self.shapes[shape] = self.shapes.get(shape, 0) + more
+                if not self.shapes[shape]:
+                    del self.shapes[shape]
+        if static is not None:
+            self.static[name] = static
+        return before
 
 
 class NodeChoice:
@@ -297,7 +311,7 @@ class NodeChoice:
             return
         for card in static.cards:
             self._nodes_of.setdefault(card.pool, set()).add(name)
-        of_driver.static[name] = static
+        of_driver.put(name, static)
         label = static.shape.label
         chooser = of_driver.choosers.get(label)
         if chooser is None:
@@ -306,7 +320,7 @@ class NodeChoice:
         chooser.change(name, self._room(static, name, view, amounts, of_driver.chosen))
 
     def _forget(self, of_driver: _DriverNodes, name: str) -> None:
-        static = of_driver.static.pop(name, None)
+        static = of_driver.put(name, None)
         for card in static.cards if static else ():
             names = self._nodes_of.get(card.pool, set())
             names.discard(name)
@@ -374,12 +388,8 @@ class NodeChoice:
     # --- what is typical ---
 
     def _use_strategy(self, of_driver: _DriverNodes) -> None:
-        shapes: dict[Shape, int] = {}
-        for static in of_driver.static.values():
-            shape = static.shape._replace(memory=static.shape.memory & -_SAME_MEMORY)
-            shapes[shape] = shapes.get(shape, 0) + 1
         typical = of_driver.fixed if of_driver.fixed is not None else of_driver.recent.learn()
-        of_driver.strategy = make_strategy(of_driver.chosen, shapes, typical)
+        of_driver.strategy = make_strategy(of_driver.chosen, of_driver.shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)
 
