@@ -215,10 +215,9 @@ class PodDecisions:
             return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
-        shortlist = self._searches.run(search, now)
+        shortlist, places = self.strategy.find(search, self._searches.run, now)
         if shortlist.fitting:
             self._preemption.waits_no_more(uid)
-            places = self.strategy.examine(search, shortlist, now)
             if reservation is not None:
                 self._keep(request, reservation.node, search, shortlist, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)

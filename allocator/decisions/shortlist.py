@@ -162,8 +162,12 @@ def find_nodes(
 
 def is_open(node: str, pod: SchedulingPod, state: AllocatorState) -> bool:
     """Whether the scheduler can select a node for a pod, whatever devices it has."""
-    search = NodeSearch(pod=pod, claims=())
-    return bool(_open_nodes((node,), search, state, Counter()))
+    return bool(open_nodes((node,), NodeSearch(pod=pod, claims=()), state))
+
+
+def open_nodes(names: Iterable[str], search: NodeSearch, state: AllocatorState) -> list[str]:
+    """Return those of some nodes that the scheduler can select for a pod, in order."""
+    return [node.name for node in _open_nodes(names, search, state, Counter())]
 
 
 def usable_nodes(search: NodeSearch, state: AllocatorState) -> list[str]:

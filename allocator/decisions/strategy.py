@@ -8,7 +8,7 @@ those of the strategy, if they suit the claims.
 from collections.abc import Callable, Mapping
 from itertools import islice
 from operator import neg
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -19,19 +19,33 @@ from allocator.decisions.shortlist import (
     Shortlist,
     find_nodes,
     fit_solution,
+    open_nodes,
 )
 from allocator.state.cluster_state import AllocatorState
+from drawbridge.choice.catalog import ChosenStrategy
 from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import OutOfTimeError
+from drawbridge.solver.world import View
 
 # So many nodes are examined in the order of the strategy.
 MAX_EXAMINED: Final = 20
 # So many nodes, and so many states of nodes, are looked at in one decision: some 10 ms.
 _LOOKS: Final = 64
+# So many nodes are compared with what the pod says of nodes; some 2 ms.
+_MAX_RANKED: Final = 1024
 # So many claims are read at the start to learn what is typical.
 _MAX_LEARNED: Final = 1024
+
+_FIRST_FIT: Final = ChosenStrategy()
+
+
+class OrderedNodes(NamedTuple):
+    """The nodes that were found, and their places in the order of the strategy."""
+
+    shortlist: Shortlist
+    places: Mapping[str, int]
 
 
 class ConfiguredStrategy:
@@ -84,21 +98,50 @@ class ConfiguredStrategy:
                 DecidedPod(pods[0], strategy, namespace, requested, node, allocations)
             )
 
+    def find(
+        self, search: NodeSearch, run: Callable[[NodeSearch, float], Shortlist], now: float
+    ) -> OrderedNodes:
+        """Return nodes for a pod, with their places in the order; `run` searches for any.
+
+        One node says what the pod asks for. Others than the best ones are only searched for if
+        these are too few.
+        """
+        few = search.limit > 1 and not search.first and self._names.of(search.claims) != _FIRST_FIT
+        shortlist = run(replace(search, limit=1) if few else search, now)
+        places = self.examine(search, shortlist, now)
+        missing = search.limit - len(shortlist.fitting)
+        if few and shortlist.fitting and missing > 0 and not shortlist.complete:
+            fitting = frozenset(each.name for each in shortlist.fitting)
+            others = run(replace(search, limit=missing, without=fitting), now)
+            others.fitting[:0] = shortlist.fitting
+            return OrderedNodes(others, places)
+        return OrderedNodes(shortlist, places)
+
     def examine(self, search: NodeSearch, shortlist: Shortlist, now: float) -> Mapping[str, int]:
         """Add the best nodes to a shortlist; return the places of nodes in the order."""
         fit = next((each for each in shortlist.fitting if each.solution is not None), None)
         # A pod that has a promise, or a part in a gang, stays on its node.
         if search.first or fit is None or fit.solution is None:
             return {}
-        pod, view = self._decided(search, fit.name, fit.solution), self._state.ledger.view()
-        ranked = self._choice.rank(pod, view, self._state.amounts, MAX_EXAMINED)
-        places = {each.name: place for place, each in enumerate(ranked)}
-        others = places.keys() - {each.name for each in shortlist.fitting} - {*search.without}
+        view = self._state.ledger.view()
+        best = self._best_open(search, self._decided(search, fit.name, fit.solution), view)
+        others = frozenset(best) - {each.name for each in shortlist.fitting} - {*search.without}
         if others:
-            only = replace(search, only=frozenset(others), limit=0, first="", start=0)
+            only = replace(search, only=others, limit=0, first="", start=0)
             free = self._state.preferred_view(now) or view
             shortlist.fitting += find_nodes(only, self._state, free, self._ids).fitting
-        return places
+        return {name: place for place, name in enumerate(best)}
+
+    def _best_open(self, search: NodeSearch, pod: DecidedPod, view: View) -> list[str]:
+        """Return the best nodes that the scheduler can select for a pod."""
+        ranked = self._choice.rank(pod, view, self._state.amounts, _MAX_RANKED)
+        names = (each.name for each in ranked)
+        best: list[str] = []
+        while len(best) < MAX_EXAMINED and (batch := [*islice(names, MAX_EXAMINED)]):
+            best += open_nodes(batch, search, self._state)
+            if search.out_of_time():
+                break
+        return best[:MAX_EXAMINED]
 
     def best_first(self, search: NodeSearch, shortlist: Shortlist, now: float) -> list[FittingNode]:
         """Return the nodes of a shortlist and the best ones of all, in their order."""
