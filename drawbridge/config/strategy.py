@@ -14,12 +14,13 @@ class Strategy(ConfigurationPart, frozen=True):
     """How to choose between suitable devices."""
 
     default: Annotated[
-        StrategyName | None,
+        StrategyName,
         describe(
             "The order of nodes and devices with `placement: bridge`, after the preferences of"
-            " claims. If not set, `first-fit`. Without effect with `native`."
+            " claims. `first-fit` takes the first ones, as the default scheduler does. Without"
+            " effect with `native`."
         ),
-    ] = None
+    ] = "usable"
     classes: Annotated[
         Mapping[str, StrategyName],
         describe(

@@ -63,7 +63,7 @@ ALL_FIRST_FIT: Final = StrategyNames()
 def strategy_names(strategy: Strategy) -> StrategyNames:
     """Return the strategies that a configuration names."""
     return StrategyNames(
-        strategy.default or FIRST_FIT,
+        strategy.default,
         strategy.classes,
         _plain(strategy.weights),
         {name: _plain(each) for name, each in strategy.class_weights.items()},

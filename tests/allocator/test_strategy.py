@@ -149,6 +149,38 @@ def test_new_devices_of_a_node_count_at_once() -> None:
     assert _schedule(cluster, "q", claim("d")) == ("new", ["gpu-0"])
 
 
+def test_the_best_node_is_one_that_the_pod_allows() -> None:
+    cluster = Cluster(strategy="packed", **{f"n{number:02}": 4 for number in range(60)})
+    # More nodes are better than are examined, and the pod allows two of all.
+    for number in range(40):
+        held = [allocation_on(f"n{number:02}", place) for place in range(2)]
+        for place, each in enumerate(held):
+            cluster.add_claim(claim(f"held-{number}-{place}", allocation=each, pods=["x"]))
+    cluster.add_claim(claim("held", allocation=allocation_on("n57", 0), pods=["x"]))
+    only = {"key": "name", "operator": "In", "values": ["n55", "n57"]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [only]}]}
+    affinity = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
+    reply = cluster.prefilter("p", claim("c"), limit=5, nodeAffinity=affinity)
+    assert [each.node for each in reply.fit] == ["n57", "n55"]
+    assert reply.complete
+    reply = cluster.prefilter("q", claim("d"), limit=5, nodeSelector={"name": "n59"})
+    assert [each.node for each in reply.fit] == ["n59"]
+
+
+def test_other_nodes_follow_if_the_claims_do_not_fit_the_best() -> None:
+    cluster = Cluster(strategy="packed")
+    for name in [*(f"n{number:02}" for number in range(30)), "z0", "z1", "z2"]:
+        size = {"string": "large" if name.startswith("z") else "small"}
+        cluster.add(Node(name), gpu_slice(name, 2, attributes={"size": size}))
+    for number in range(30):
+        held = allocation_on(f"n{number:02}", 0)
+        cluster.add_claim(claim(f"held-{number}", allocation=held, pods=["x"]))
+    selectors = [{"cel": {"expression": "device.attributes['gpu.example.com'].size == 'large'"}}]
+    requests = [{"name": "r", "exactly": {"deviceClassName": "gpu", "selectors": selectors}}]
+    reply = cluster.prefilter("p", claim("c", requests=requests), limit=9)
+    assert (sorted(each.node for each in reply.fit), reply.complete) == (["z0", "z1", "z2"], True)
+
+
 def test_a_node_that_was_deleted_is_forgotten() -> None:
     cluster = Cluster(strategy="packed", n1=2, n2=3)
     cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))

@@ -22,7 +22,7 @@ def reasons(printed: object, number: int) -> list[str]:
 
 def test_a_pod_over_quota_is_not_placed(run: Run) -> None:
     code, printed, _ = run(pod("a") + pod("b") + BRIDGE + ONE, *OURS)
-    assert (code, nodes(printed)) == (1, ["n1", None])
+    assert (code, nodes(printed)) == (1, ["n2", None])
     assert reasons(printed, 1) == ["DeviceQuotaUsedUp"]
     assert printed["pods"][1]["reasons"][0]["message"] == (
         "quota q: namespace default uses 1 of 1 device of class gpu, and the pod needs 1"
@@ -41,8 +41,8 @@ def test_a_pod_over_quota_evicts_nobody(run: Run) -> None:
 
 def test_quotas_are_selected_by_the_labels_of_namespaces_in_files(run: Run) -> None:
     both = pod("a") + pod("b") + BRIDGE + BY_LABEL
-    assert nodes(run(both, *OURS)[1]) == ["n1", "n1"]
-    assert nodes(run(both + NAMESPACE, *OURS)[1]) == ["n1", None]
+    assert nodes(run(both, *OURS)[1]) == ["n2", "n1"]
+    assert nodes(run(both + NAMESPACE, *OURS)[1]) == ["n2", None]
 
 
 def test_kube_scheduler_knows_no_quotas(run: Run) -> None:

@@ -15,7 +15,10 @@ _TWO = pod("a") + pod("b")
 @pytest.mark.parametrize(
     ("configuration", "expected"),
     [
-        (BRIDGE, ["n1", "n1"]),
+        # The node with one device, so that two stay together.
+        (BRIDGE, ["n2", "n1"]),
+        (BRIDGE + "strategy: {default: usable}\n", ["n2", "n1"]),
+        (BRIDGE + "strategy: {default: first-fit}\n", ["n1", "n1"]),
         (BRIDGE + "strategy: {default: packed}\n", ["n1", "n1"]),
         (BRIDGE + "strategy: {default: binpack}\n", ["n1", "n1"]),
         (BRIDGE + "strategy: {default: spread}\n", ["n1", "n2"]),
@@ -48,8 +51,14 @@ def test_the_score_is_shown_with_its_parts(run: Run, tmp_path: Path) -> None:
     assert "  strategy packed: score 500 (devices in use +500)\n" in out
 
 
-def test_without_a_strategy_there_is_no_score(run: Run) -> None:
-    assert "rating" not in run(pod("a") + BRIDGE, "--allocator", "drawbridge")[1]["pods"][0]
+def test_first_fit_has_no_score(run: Run) -> None:
+    text = pod("a") + BRIDGE + "strategy: {default: first-fit}\n"
+    assert "rating" not in run(text, "--allocator", "drawbridge")[1]["pods"][0]
+
+
+def test_the_default_shows_its_score(run: Run) -> None:
+    placed = run(pod("a") + BRIDGE, "--allocator", "drawbridge")[1]["pods"][0]
+    assert placed["rating"]["strategy"] == "usable"
 
 
 def test_a_pod_may_have_a_strategy_and_weights_of_its_own(run: Run) -> None:

@@ -64,7 +64,7 @@ def test_an_empty_file_has_the_defaults() -> None:
         "unsetGroups": "alone",
         "partitions": [],
         "quotas": [],
-        "strategy": {"classes": {}, "weights": {}, "classWeights": {}},
+        "strategy": {"default": "usable", "classes": {}, "weights": {}, "classWeights": {}},
         "preemption": {"delaySeconds": 0},
         "ownedPools": [],
     }
