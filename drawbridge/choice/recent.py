@@ -14,7 +14,7 @@ from drawbridge.choice.typical import TypicalTasks, typical_tasks
 
 # A namespace has at most a third of the weight, if there are three.
 _FEWEST_NAMESPACES: Final = 3
-# The most common tasks count; the number of kinds is what a judgement costs.
+# The tasks that ask for most devices count; the number of kinds is what a judgement costs.
 _MAX_KINDS: Final = 64
 _PRECISION: Final = 1000
 # So many pods are remembered. After so many new ones, what is typical is learned again.
@@ -57,17 +57,22 @@ def recent_tasks(asked: Iterable[AskedTask]) -> TypicalTasks:
     by_namespace: dict[str, Counter[Task]] = {}
     for namespace, task in asked:
         by_namespace.setdefault(namespace, Counter())[task] += 1
-    limit = _limit([each.total() for each in by_namespace.values()])
+    limit = _limit([_devices(each) for each in by_namespace.values()])
     weights: Counter[Task] = Counter()
     for counts in by_namespace.values():
-        total = counts.total()
+        total = max(1, _devices(counts))
         for task, count in counts.items():
             weights[task] += _PRECISION * count * min(total, limit) // total
     return typical_tasks(_most_common(weights))
 
 
+def _devices(counts: Mapping[Task, int]) -> int:
+    """Return how many devices so many tasks ask for; a part counts as one."""
+    return sum(count * task.devices for task, count in counts.items())
+
+
 def _limit(totals: Collection[int]) -> int:
-    """Return how many tasks of a namespace count: at most a third of those that count."""
+    """Return how many devices of a namespace count: at most a third of those that count."""
     parts = min(_FEWEST_NAMESPACES, len(totals))
     low, high = 0, max(totals, default=0)
     while low < high:
@@ -80,10 +85,10 @@ def _limit(totals: Collection[int]) -> int:
 
 
 def _most_common(weights: Mapping[Task, int]) -> list[tuple[Task, int]]:
-    """Return the tasks with the largest weights; of equal ones those that ask for least."""
+    """Return the tasks with the most devices by weight; of equal ones those that ask for least."""
 
     def rank(item: tuple[Task, int]) -> tuple[object, ...]:
         task, weight = item
-        return (-weight, task[:4], sorted(task.labels or ()))
+        return (-weight * task.devices, task[:4], sorted(task.labels or ()))
 
     return sorted(weights.items(), key=rank)[:_MAX_KINDS]

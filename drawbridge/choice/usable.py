@@ -10,12 +10,17 @@ one task has room for one task only, a part that fills a device is worth more th
 remainder, and what few nodes can serve is worth most. For the last, the weight of a typical task is
 divided by the part of the cluster that it could use if all nodes were idle.
 
+A task for several devices waits for a node where enough of what runs ends. It counts as often as it
+asks for devices, and a node where some of them are in use is still worth something to it: three
+quarters for each device that it lacks, or whose CPU or memory it lacks. So large tasks keep nodes
+that are nearly idle, and others fill the nodes that are in use most.
+
 That nobody has asked lately for a whole device, or for all devices of a node, does not mean that
 nobody will. Such tasks are always a little typical, so that of choices that are equal otherwise,
 the one counts that leaves the most whole.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -43,6 +48,8 @@ _MAX_SHAPES: Final = 16
 _SCARCEST: Final = 1000
 # Each number of whole devices that nodes have counts as if one task of so many had asked for it.
 _WHOLE_EVERY: Final = 300
+# What a node is worth to a task for several devices, in thousandths, by how many of them it lacks.
+_LACKING: Final = tuple(WHOLE * 3**number // 4**number for number in range(25))
 
 
 class _Kind(NamedTuple):
@@ -56,6 +63,13 @@ class _Kind(NamedTuple):
     cpu: int  # the most that a member asks for
     memory: int  # the most that a member asks for
     amount: int  # the thousandths of devices that each of the tasks takes
+
+
+class _Parts(NamedTuple):
+    """What the free parts of a node are for a kind of task."""
+
+    worth: int
+    lacking: int  # devices with too little, of those that a task takes
 
 
 class _Label(NamedTuple):
@@ -81,8 +95,9 @@ class Usable:
         common = sorted(shapes, key=lambda each: (-shapes[each], each))[:_MAX_SHAPES]
         self._labels = self._by_scarcity({each: shapes[each] for each in common})
         self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
-        # What free parts are worth to each kind, by label and parts.
-        self._most: BoundedCache[tuple[str, Taken], Sequence[int]] = BoundedCache(MAX_REMEMBERED)
+        # What free parts are for each kind, by label and parts.
+        self._parts: BoundedCache[tuple[str, Taken], Sequence[_Parts]]
+        self._parts = BoundedCache(MAX_REMEMBERED)
 
     def judge(self, node: NodeRoom, task: Task) -> JudgedNode | None:
         """Return the devices after which most can be used."""
@@ -114,23 +129,23 @@ class Usable:
         """Return what each kind of typical tasks could use of a node, times its weight."""
         label = self._of_label(node.shape.label)
         return [
-            _value_of(kind, most, node.cpu, node.memory) if most else 0
-            for kind, most in zip(label.kinds, self._most_of(label, node), strict=True)
+            _value_of(kind, parts, node)
+            for kind, parts in zip(label.kinds, self._parts_for(label, node), strict=True)
         ]
 
-    def _most_of(self, label: _Label, node: NodeRoom) -> Sequence[int]:
-        """Return what the free parts are worth to each kind, if CPU and memory did not matter."""
+    def _parts_for(self, label: _Label, node: NodeRoom) -> Sequence[_Parts]:
+        """Return what the free parts are for each kind, if CPU and memory did not matter."""
         free = tuple(sorted(node.free))
-        most = self._most.get((node.shape.label, free))
-        if most is None:
-            parts = [label.worth[left] for left in free] or [label.worth[0]]
-            sums = map(sum, zip(*parts, strict=True))
-            most = [
-                total if kind.devices <= 1 or _has_enough(kind, free) else 0
-                for kind, total in zip(label.kinds, sums, strict=True)
+        parts = self._parts.get((node.shape.label, free))
+        if parts is None:
+            worths = [label.worth[left] for left in free] or [label.worth[0]]
+            sums = map(sum, zip(*worths, strict=True))
+            parts = [
+                _Parts(worth if kind.devices <= len(free) else 0, _lacking_devices(kind, free))
+                for kind, worth in zip(label.kinds, sums, strict=True)
             ]
-            self._most.put((node.shape.label, free), most)
-        return most
+            self._parts.put((node.shape.label, free), parts)
+        return parts
 
     def _of_label(self, label: str) -> _Label:
         if label not in self._labels:
@@ -174,11 +189,14 @@ class Usable:
 
 
 def _with_whole_devices(typical: TypicalTasks, numbers: Iterable[int]) -> TypicalTasks:
-    """Return typical tasks with some for one whole device, and for so many of one node."""
-    weights = {task: _PRECISION * weight for task, weight in typical.weights.items()}
+    """Return typical tasks with some for one whole device, and for so many of one node.
+
+    Each counts as often as it asks for devices.
+    """
+    weights = {t: _PRECISION * weight * t.devices for t, weight in typical.weights.items()}
     more = max(1, _PRECISION * typical.total // _WHOLE_EVERY)
     whole = {Task(number, WHOLE, 0, 0) for number in {1, *numbers} if number}
-    weights |= {task: weights.get(task, 0) + more for task in whole}
+    weights |= {task: weights.get(task, 0) + more * task.devices for task in whole}
     return TypicalTasks(weights, sum(weights.values()))
 
 
@@ -196,14 +214,18 @@ def _with_totals(kinds: Sequence[TaskKind]) -> tuple[_Kind, ...]:
     )
 
 
-def _value_of(kind: _Kind, most: int, cpu: int, memory: int) -> int:
-    """Return what tasks of a kind could use of a node times their weights.
+def _value_of(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
+    """Return what tasks of a kind could use of a node times their weights."""
+    if kind.devices > 1 and kind.devices <= len(node.free):
+        fits_all = kind.cpus[-1] <= node.cpu and kind.memory <= node.memory
+        if parts.lacking or not fits_all:
+            return _value_of_several(kind, parts, node)
+    return _value_now(kind, parts.worth, node.cpu, node.memory) if parts.worth else 0
 
-    The free parts are worth `most` to them, with enough CPU and memory.
-    """
+
+def _value_now(kind: _Kind, most: int, cpu: int, memory: int) -> int:
+    """Return the value of parts that are worth `most` with enough CPU and memory."""
     of_cpu, of_memory = cpu * kind.amount, memory * kind.amount
-    if kind.cpu * most <= of_cpu and kind.memory * most <= of_memory:
-        return most * kind.weights[-1]  # neither limits any member
     able = bisect_right(kind.cpus, cpu)
     first = value = 0
     if kind.memory * most <= of_memory:
@@ -218,9 +240,32 @@ def _value_of(kind: _Kind, most: int, cpu: int, memory: int) -> int:
     return value
 
 
-def _has_enough(kind: _Kind, free: Sequence[int]) -> bool:
-    """Whether there are as many free parts as one of the tasks takes."""
-    return free[-kind.devices] >= kind.share if kind.devices <= len(free) else False
+def _value_of_several(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
+    """Return the value for tasks for several devices, some of which lack something now."""
+    value, left = 0, (node.cpu, node.memory)
+    for cpu, memory, weight in kind.members:
+        if cpu > node.shape.cpu or memory > node.shape.memory:
+            continue
+        lacking = max(
+            parts.lacking,
+            _lacking(kind.devices, cpu, node.cpu),
+            _lacking(kind.devices, memory, node.memory),
+        )
+        if not lacking:
+            value += weight * _usable(parts.worth, kind.amount, left, (cpu, memory))
+        elif lacking < len(_LACKING):
+            value += weight * kind.amount * _LACKING[lacking] // WHOLE
+    return value
+
+
+def _lacking_devices(kind: _Kind, free: Sequence[int]) -> int:
+    """Return how many of the devices of a task lack a free part that is large enough."""
+    return max(0, kind.devices - len(free) + bisect_left(free, kind.share))
+
+
+def _lacking(devices: int, asked: int, left: int) -> int:
+    """Return for how many of the devices of a task CPU or memory lacks."""
+    return -((left - asked) * devices // asked) if left < asked else 0
 
 
 def _usable(most: int, amount: int, left: tuple[int, int], asked: tuple[int, int]) -> int:

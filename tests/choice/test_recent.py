@@ -23,8 +23,8 @@ def test_the_weights_of_one_namespace_are_its_counts() -> None:
 
 def test_a_namespace_has_at_most_a_third_of_the_weight() -> None:
     typical = recent_tasks(_asked(a={_HALF: 10_000}, b={_WHOLE: 10}, c={_EIGHT: 12}))
-    assert 3 * typical.weights[_HALF] <= typical.total
-    assert 3 * typical.weights[_EIGHT] <= typical.total
+    devices = {task: task.devices * weight for task, weight in typical.weights.items()}
+    assert 3 * max(devices.values()) <= sum(devices.values())
 
 
 def test_of_two_namespaces_none_has_more_than_the_other() -> None:
@@ -32,9 +32,14 @@ def test_of_two_namespaces_none_has_more_than_the_other() -> None:
     assert typical.weights[_HALF] == typical.weights[_WHOLE]
 
 
+def test_a_namespace_with_large_tasks_has_no_more_weight_than_others() -> None:
+    typical = recent_tasks(_asked(a={_HALF: 80}, b={_WHOLE: 80}, c={_EIGHT: 80}))
+    assert 8 * typical.weights[_EIGHT] == typical.weights[_HALF] == typical.weights[_WHOLE]
+
+
 def test_a_small_namespace_counts_as_it_is() -> None:
-    typical = recent_tasks(_asked(a={_HALF: 10}, b={_WHOLE: 10}, c={_EIGHT: 10}, d={_EIGHT: 1}))
-    assert typical.weights[_EIGHT] * 10 == typical.weights[_HALF] * 11
+    typical = recent_tasks(_asked(a={_HALF: 10}, b={_WHOLE: 10}, c={_HALF: 10}, d={_EIGHT: 1}))
+    assert typical.weights[_EIGHT] * 10 == typical.weights[_WHOLE]
 
 
 def test_a_namespace_keeps_its_mix_when_its_weight_is_limited() -> None:
@@ -43,9 +48,9 @@ def test_a_namespace_keeps_its_mix_when_its_weight_is_limited() -> None:
     assert typical.weights[_HALF] == 9 * typical.weights[_WHOLE]
 
 
-def test_the_number_of_kinds_is_bounded_and_the_common_ones_stay() -> None:
-    rare = {Task(1, 1000, cpu, 1): 1 for cpu in range(500)}
-    typical = recent_tasks(_asked(a={**rare, _EIGHT: 2}))
+def test_the_number_of_kinds_is_bounded_and_those_with_most_devices_stay() -> None:
+    single = {Task(1, 1000, cpu, 1): 2 for cpu in range(500)}
+    typical = recent_tasks(_asked(a={**single, _EIGHT: 1}))
     assert len(typical.weights) == 64
     assert _EIGHT in typical.weights
 
