@@ -36,6 +36,7 @@ from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import RebuildPause
+from drawbridge.process.conflict_metrics import ConflictCollector
 from drawbridge.process.quota_metrics import QuotaCollector
 from drawbridge.process.run import (
     ProcessOptions,
@@ -150,6 +151,7 @@ class _Parts:
             self.recovery,
             self.state,
             claims=lambda: (each.value for each in self.caches.claims.all()),
+            take_back=self.binder.take_back,
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.state.ready and not self.state.find_problems(),
             # The pods that waited in an earlier term, or before new decisions, are not known.
@@ -202,6 +204,7 @@ async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
         metrics.CacheCollector(caches.by_resource, process.settings.caches),
         metrics.EventCollector(parts.recorder),
         QuotaCollector(parts.state.list_quota_lines),
+        ConflictCollector(parts.state.list_conflicts),
     ):
         async with (
             run_background(parts.run()),

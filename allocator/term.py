@@ -64,6 +64,7 @@ class TermKeeper:
         nodes: NodesToUse,
         *,
         claims: Callable[[], Iterable[Claim]],
+        take_back: Callable[[], Awaitable[None]],
         finish_failed_writes: Callable[[], Awaitable[bool]],
         is_ready: Callable[[], bool],
         on_leading: Callable[[], None],
@@ -76,6 +77,7 @@ class TermKeeper:
         self._nodes = nodes
         self._server_time = server_time
         self._claims = claims
+        self._take_back = take_back
         self._finish_failed_writes = finish_failed_writes
         self._is_ready = is_ready
         self._on_leading = on_leading
@@ -111,6 +113,8 @@ class TermKeeper:
             try:
                 await self._recover_if_needed()
                 await self._look_if_needed()
+                if self.leading:
+                    await self._take_back()
                 if self.leading and since_clean_up >= _CLEAN_UP_SECONDS:
                     is_unfinished = await self._clean_up()
                     since_clean_up = _CLEAN_UP_SECONDS if is_unfinished else 0.0

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
+from allocator.state.conflicts import Conflicts
 from allocator.state.node_amounts import RequestedOnNodes
 from allocator.state.pod_records import PodRecords
 from drawbridge.agreement.owned_pools import find_local_pool
@@ -85,6 +86,7 @@ class AllocatorState:
         self.planner = planner
         self.ledger = ledger
         self.pods = PodRecords()
+        self.conflicts = Conflicts(ledger, self.pods, self.find_pool)
         self.amounts = RequestedOnNodes(lambda: planner.nodes)
         self.changes = ChangeLog()
         self._view = ledger.view()
@@ -128,6 +130,7 @@ class AllocatorState:
         if not self.ledger.observe(claim):
             return False
         uid = uid_of(claim)
+        self.conflicts.note_change(uid)
         self._follow_allocation(self._claims.get(uid), claim)
         self._claims[uid] = claim
         self._uids[name_of(claim)] = uid
@@ -139,6 +142,7 @@ class AllocatorState:
             uid = uid_of(before)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
             self.pods.forget_claim(uid)
+            self.conflicts.note_change(uid)
             claim = self._claims.pop(uid, None)
             self._follow_allocation(claim, None)
             if claim is not None and self._uids.get(name_of(before)) == uid:

@@ -17,6 +17,7 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
+from allocator.state.conflicts import ContestedClaim
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.writes.claims import WrittenState
@@ -46,9 +47,9 @@ from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.ledger.audit import find_excessive_marks
+from drawbridge.ledger.audit import MAX_NAMES, find_excessive_marks
 from drawbridge.ledger.chosen_strategies import strategy_names
-from drawbridge.ledger.conflicts import find_conflicts
+from drawbridge.ledger.conflicts import Conflict, ConflictLine
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
@@ -259,6 +260,7 @@ class LiveState:
                 state.apply(None, stored.value)
         for namespace in caches.namespaces.all():
             state.ledger.quotas.set_labels(namespace.name, namespace.value.metadata.labels)
+        state.conflicts.start()
         # Otherwise the first call of the scheduler waits for both.
         state.planner.world()
         state.ledger.view()
@@ -284,8 +286,7 @@ class LiveState:
         state.apply(before.value if before else None, after.value if after else None)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
-            if after is not None:
-                self._report_conflicts(after.value)
+            self._follow_claims()
         self._catch_up_later()
         self._on_change()
 
@@ -333,15 +334,25 @@ class LiveState:
         if self._decisions is not None:
             self._decisions.state.ledger.observe_bookmark(f"{version}")
 
-    def _report_conflicts(self, claim: Claim) -> None:
-        state, uid = self.decisions.state, claim.metadata.uid
-        record = state.ledger.claims.get(uid)
-        if record is None:
-            return
-        for finding in find_conflicts(state.ledger, state.find_pool, uid):
-            self._report(finding, claim)
-        for finding in find_excessive_marks(record, state.planner.world().inventory):
-            self._report(finding, claim)
+    def _follow_claims(self) -> None:
+        """Find and report what is wrong with the allocations of the claims that changed."""
+        state = self.decisions.state
+        if changed := state.conflicts.take_changed():
+            asyncio.get_running_loop().call_soon(self._follow_claims)
+        for uid, conflicts in changed:
+            for conflict in conflicts:
+                self._report_conflict(conflict, uid)
+            record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
+            if record is not None and claim is not None:
+                for finding in find_excessive_marks(record, state.planner.world().inventory):
+                    self._report(finding, claim)
+
+    def _report_conflict(self, conflict: Conflict, uid: str) -> None:
+        """Report a conflict on the claim that changed, and on those of ours that take part."""
+        state = self.decisions.state
+        ours = [each for each in conflict.holders if state.ledger.claims[each].ours]
+        for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
+            self._report(conflict.finding, state.claims[each])
 
     # --- the current decisions, for the writes ---
 
@@ -356,8 +367,25 @@ class LiveState:
 
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
-        self.decisions.state.observe_claim(claim)
+        if self.decisions.state.observe_claim(claim):
+            self._follow_claims()
         self._on_change()
+
+    def find_contest(self, claim_uid: str) -> ContestedClaim | None:
+        """Return why an allocation of ours has to yield to one of another allocator."""
+        return self.decisions.state.conflicts.find_contest(claim_uid)
+
+    def list_contests(self) -> list[ContestedClaim]:
+        """Return the allocations of ours that have to yield."""
+        return self._decisions.state.conflicts.list_contests() if self._decisions else []
+
+    def list_conflicts(self) -> Iterable[ConflictLine]:
+        """Yield the conflicts between allocated claims."""
+        return self._decisions.state.conflicts.list_lines() if self._decisions else ()
+
+    def find_claim(self, claim_uid: str) -> Claim | None:
+        """Return a claim, as last seen."""
+        return self.decisions.state.claims.get(claim_uid)
 
     def hold_marked(self, claim: Claim) -> None:
         """Hold the devices in the mark of a claim until it has another version."""

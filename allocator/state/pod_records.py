@@ -206,6 +206,11 @@ class PodRecords:
         record = self._records.get(uid)
         return record is not None and bool(record.node)
 
+    def may_have_devices(self, uid: str) -> bool:
+        """Whether a pod that has not ended has a node, or gets one from another scheduler."""
+        record = self._records.get(uid)
+        return record is not None and not record.ended and bool(record.node or record.foreign)
+
     def nominated_node(self, uid: str) -> str:
         """Return the node on which others were evicted for a pod; empty if there is none."""
         record = self._records.get(uid)

@@ -14,8 +14,8 @@ that was sent before may still arrive, because the pod would run without its dev
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Final, NamedTuple, Protocol
 
 from allocator.scheduler.calls import Binder
 from allocator.scheduler.protocol import BindReply, PostFilterReply
@@ -30,6 +30,7 @@ from allocator.writes.claims import (
 )
 from allocator.writes.cluster_writes import ClusterWrites, PodName, PodPlace
 from allocator.writes.prepare_failures import PENALTY_SECONDS
+from allocator.writes.taking_back import ContestedState, TakingBack, describe_contest
 from allocator.writes.undoing import CONCURRENT_WRITES, Undoing
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
@@ -58,6 +59,10 @@ class BindingTimes(NamedTuple):
     late: float = LATE_SECONDS
 
 
+class BoundState(WrittenState, ContestedState, Protocol):
+    """The state in memory that is written, and what of it has to yield."""
+
+
 class PodBinder:
     """Binds pods, with one call at a time for each pod.
 
@@ -69,7 +74,7 @@ class PodBinder:
 
     def __init__(  # noqa: PLR0913  # all but three by name
         self,
-        state: WrittenState,
+        state: BoundState,
         writes: ClusterWrites,
         claims: ClaimCache,
         *,
@@ -103,11 +108,22 @@ class PodBinder:
         # Claims that had no allocation in this term before this process wrote one.
         self._allocated_now: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
+        # The calls that wait for devices, by pod.
+        self._interrupts: dict[str, asyncio.Event] = {}
+        self._taking_back = TakingBack(
+            state,
+            interrupt=self._interrupt,
+            release=self.release,
+            wake=wake,
+            penalise=penalise,
+            report=report,
+        )
 
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are gone."""
         self._term += 1
         self._undoing.clear()
+        self._taking_back.clear()
         self._late_bindings.clear()
         self._allocated_now.clear()
         self._earlier_bindings = asyncio.get_running_loop().time() + self._times.late
@@ -203,6 +219,20 @@ class PodBinder:
         self._late_bindings = late
         return await self._undoing.run_turn()
 
+    async def take_back(self) -> None:
+        """Take back the allocations that have to yield to those of another allocator."""
+        await self._taking_back.run_turn()
+
+    def _interrupt(self, pod_uid: str) -> None:
+        if event := self._interrupts.get(pod_uid):
+            event.set()
+
+    def _check_contests(self, claim_uids: Iterable[str]) -> None:
+        """Raise BindRefusedError if an allocation of ours has to yield."""
+        for contest in filter(None, map(self._state.find_contest, claim_uids)):
+            message = describe_contest(contest, self._state)
+            raise BindRefusedError(f"{message}; the pod is tried again")
+
     def _check_term(self, term: int) -> None:
         # Another scheduler may have led meanwhile, also if this one leads again by now.
         if self._term != term or not self._leads():
@@ -239,6 +269,7 @@ class PodBinder:
         claims = list(allocated)
         deadline = asyncio.get_running_loop().time() + self._times.wait
         while True:
+            self._check_contests(each.metadata.uid for each in claims)
             binding_state = readiness(claims, self._server_time(), self._times.timeout)
             if binding_state.state is Readiness.READY:
                 return ""
@@ -251,14 +282,17 @@ class PodBinder:
             remaining = deadline - asyncio.get_running_loop().time()
             if remaining <= 0:
                 return binding_state.missing
-            claims = await self._changed(claims, min(remaining, 5.0))
+            claims = await self._changed(pod_uid, claims, min(remaining, 5.0))
 
-    async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
+    async def _changed(self, pod_uid: str, claims: Sequence[Claim], seconds: float) -> list[Claim]:
         """Wait until one of the claims changes, at most for some seconds; return all of them."""
-        waits = [asyncio.ensure_future(self._cache.wait_for_change(each)) for each in claims]
+        interrupted = self._interrupts[pod_uid] = asyncio.Event()
+        waits: list[asyncio.Future[object]] = [asyncio.ensure_future(interrupted.wait())]
+        waits += [asyncio.ensure_future(self._cache.wait_for_change(each)) for each in claims]
         try:
             await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            del self._interrupts[pod_uid]
             for wait in waits:
                 wait.cancel()
         current = []
@@ -289,6 +323,7 @@ class PodBinder:
                     break
                 version = place.version
             self._check_term(term)
+            self._check_contests(each.uid for each in reservation.claims)
             try:
                 await self._writes.bind(pod, reservation.node, version)
                 break

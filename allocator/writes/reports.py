@@ -41,7 +41,9 @@ class ClaimReporter:
         if key in self._reported:
             return
         self._reported.put(key, None)
-        if finding.code == DEVICE_HELD_TWICE.name:
+        # A conflict is reported on each claim that takes part, and counts once.
+        if finding.code == DEVICE_HELD_TWICE.name and ("", finding) not in self._reported:
+            self._reported.put(("", finding), None)
             metrics.ALLOCATOR_DOUBLES.inc()
         involved = InvolvedObject(
             api_version="resource.k8s.io/v1",

@@ -185,6 +185,38 @@ MARK_NOT_REMOVED = CODES.define(
         "needs it."
     ),
 )
+ALLOCATION_TAKEN_BACK = CODES.define(
+    "AllocationTakenBack",
+    Severity.WARNING,
+    text=(
+        "Another allocator wrote an allocation that contradicts one of Drawbridge. No pod of the "
+        "claim of Drawbridge was bound yet, so this claim was deallocated, and its pods are tried "
+        "again. The allocation of the other one stays as it is."
+    ),
+    example=(
+        "ResourceClaim/default/train-gpu: claim other/job, which another allocator wrote, "
+        "contradicts claim default/train-gpu: Device/gpu.nvidia.com/node-1/gpu-0"
+    ),
+    remedy=(
+        "The pod gets other devices. Find out who allocates devices of this pool, and use one "
+        "scheduler for it."
+    ),
+)
+ALLOCATION_NOT_TAKEN_BACK = CODES.define(
+    "AllocationNotTakenBack",
+    Severity.WARNING,
+    text=(
+        "Another allocator wrote an allocation that contradicts one of Drawbridge, and this one "
+        "could not be taken back so far. The pod is not bound meanwhile. The allocator tries "
+        "again, at most every five minutes."
+    ),
+    example=(
+        "ResourceClaim/default/train-gpu: claim other/job, which another allocator wrote, "
+        "contradicts claim default/train-gpu: Device/gpu.nvidia.com/node-1/gpu-0; it is not taken "
+        "back: 403 Forbidden"
+    ),
+    remedy="Correct what the message names, or delete one of the two pods.",
+)
 WRITE_NOT_UNDONE = CODES.define(
     "WriteNotUndone",
     Severity.WARNING,

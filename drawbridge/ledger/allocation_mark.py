@@ -52,6 +52,19 @@ class Mark(msgspec.Struct, frozen=True):
 UNMARKED = Mark()
 
 
+def is_mark_of(mark: Mark, allocation: Allocation | None) -> bool:
+    """Return whether our allocator wrote an allocation: its mark names exactly these devices.
+
+    A tenant can forge or remove the mark of its own claim. So this alone is a reason to give a
+    device back, and never one to take a device from others.
+    """
+    if allocation is None or mark.allocator != ALLOCATOR:
+        return False
+    held = (each for each in allocation.devices.results if not each.admin_access)
+    named = {(each.driver, each.pool, each.device, each.share_id) for each in held}
+    return named == mark.by_result().keys()
+
+
 def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
     """Read the mark of a claim; `UNMARKED` if it has none."""
     text = metadata.annotations.get(ALLOCATION_ANNOTATION)

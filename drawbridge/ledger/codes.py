@@ -65,9 +65,10 @@ DEVICE_HELD_TWICE = CODES.define(
     text="Several claims hold a device that only one claim can hold.",
     example="Device/gpu.nvidia.com/node-1/gpu-0: held by default/a and default/b",
     remedy=(
-        "Delete the pods of all these claims but one. Then restart the default scheduler, unless "
-        "the node is owned: with the first claim it forgets the device, and allocates it again. "
-        "Use one scheduler for this pool."
+        "Unless the allocation of Drawbridge is taken back (AllocationTakenBack), delete the pods "
+        "of all these claims but one. Then restart the default scheduler, unless the node is "
+        "owned: with the first claim it forgets the device, and allocates it again. Use one "
+        "scheduler for this pool."
     ),
 )
 DEVICE_OF_OTHER_NODE = CODES.define(

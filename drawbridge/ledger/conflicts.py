@@ -1,4 +1,4 @@
-"""Finds what the allocation of one claim contradicts, when that claim changes.
+"""Finds what the allocation of one claim contradicts, when that claim changes, and who yields.
 
 Another scheduler or a person wrote such an allocation: the fence keeps others from owned pools, and
 where it is missing a conflict cannot be prevented, only reported. Most drivers prepare it without
@@ -7,6 +7,7 @@ a word. The audit looks at everything; this looks at the devices of one claim.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -27,10 +28,69 @@ from drawbridge.ledger.ledger import ClaimRecord, Ledger
 
 FindPool = Callable[[PoolID], PublishedPool | None]
 _PATH = "status.allocation"
+# Thousands of claims can have shares of one device.
+MAX_HOLDERS: Final = 32
 
 
-def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Iterator[Finding]:
-    """Yield one finding for each conflict of a claim with other claims or with its pools.
+class Conflict(NamedTuple):
+    """What is wrong with an allocation, and the claims that take part in it, by UID.
+
+    The claims of other allocators come first. Without claims, the allocation contradicts its pool.
+    `part` is what of the object of the finding is contested: a share, or a counter set.
+    """
+
+    finding: Finding
+    pool: PoolID
+    part: str = ""
+    holders: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What is contested."""
+        return (self.finding.code, self.finding.object, self.part)
+
+
+class ConflictLine(NamedTuple):
+    """A conflict and two of the claims that take part; the first one is ours if one of them is."""
+
+    code: str
+    object: str
+    holder: str
+    other: str
+
+
+def describe_conflict(conflict: Conflict, ledger: Ledger) -> ConflictLine:
+    """Name the claims of a conflict, if they still exist."""
+    claims = [ledger.claims[uid] for uid in conflict.holders if uid in ledger.claims]
+    ours = [each for each in claims if each.ours]
+    # The claims of others come first.
+    holder, *_ = names = [each.name for each in (*ours[-1:], *claims)] or [""]
+    other = next((each for each in names if each != holder), "")
+    return ConflictLine(conflict.finding.code, conflict.finding.object, holder, other)
+
+
+def find_rival(
+    conflict: Conflict, ledger: Ledger, uid: str, is_in_use: Callable[[str], bool]
+) -> str:
+    """Return the claim for which one that our allocator allocated gives its devices back, or "".
+
+    Only an allocation of ours yields, only to one of another allocator, whichever was written
+    first, and not while a pod uses it: its node may have prepared the devices.
+    """
+    record = ledger.claims.get(uid)
+    if record is None or not record.ours or uid not in conflict.holders:
+        return ""
+    rivals = (each for each in conflict.holders if _is_of_others(ledger, each))
+    rival = next(rivals, "")
+    return "" if rival and is_in_use(uid) else rival
+
+
+def _is_of_others(ledger: Ledger, uid: str) -> bool:
+    return is_allocated(ledger, uid) and not ledger.claims[uid].ours
+
+
+def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Iterator[Conflict]:
+    """Yield each conflict of a claim with other claims or with its pools.
 
     `find_pool` returns a pool as it is published, None while it is incomplete.
     """
@@ -41,15 +101,24 @@ def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Itera
     for hold in record.holds:
         held.setdefault(hold.device_id, []).append(hold)
     for device, own in held.items():
-        yield from _held_by_others(ledger, device, own)
+        yield from _held_by_others(ledger, claim_uid, device, own)
     for pool in dict.fromkeys(hold.pool for hold in record.holds):
         current = find_pool(pool)
         if current is not None:
             yield from _elsewhere(record, pool, current)
-            yield from _overcommitted(ledger, record, pool, current)
+            yield from _overcommitted(ledger, claim_uid, pool, current)
 
 
-def _held_by_others(ledger: Ledger, device: DeviceID, own: Sequence[Hold]) -> Iterator[Finding]:
+def _list_holders(ledger: Ledger, own: str, uids: Iterable[str]) -> tuple[str, ...]:
+    """Return claims with an allocation: those of others first, then the one that changed."""
+    held = [uid for uid in dict.fromkeys((own, *uids)) if is_allocated(ledger, uid)]
+    held.sort(key=lambda uid: ledger.claims[uid].ours)
+    return tuple(held[:MAX_HOLDERS])
+
+
+def _held_by_others(
+    ledger: Ledger, uid: str, device: DeviceID, own: Sequence[Hold]
+) -> Iterator[Conflict]:
     """Compare with the other claims on a device: the whole device, or the claim's own shares of it.
 
     A device can have thousands of holders, of which the first few are looked at.
@@ -59,7 +128,8 @@ def _held_by_others(ledger: Ledger, device: DeviceID, own: Sequence[Hold]) -> It
         users = [*islice((uid for uid in uids if is_allocated(ledger, uid)), MAX_NAMES + 1)]
         if len(users) > 1:
             message = f"{what}held by {name_claims(ledger, users)}"
-            yield codes.DEVICE_HELD_TWICE.at(_PATH, message, object=about)
+            finding = codes.DEVICE_HELD_TWICE.at(_PATH, message, object=about)
+            yield Conflict(finding, device.pool, what, _list_holders(ledger, uid, uids))
 
 
 def _competing(
@@ -82,7 +152,7 @@ def _is_held_whole(ledger: Ledger, device: DeviceID, holders: Mapping[str, Seque
     )
 
 
-def _elsewhere(record: ClaimRecord, pool: PoolID, current: PublishedPool) -> Iterator[Finding]:
+def _elsewhere(record: ClaimRecord, pool: PoolID, current: PublishedPool) -> Iterator[Conflict]:
     """Compare the nodes of the allocation with the node of the pool."""
     selector = record.allocation.node_selector if record.allocation else None
     chosen = named_nodes(selector) if selector else None
@@ -92,20 +162,22 @@ def _elsewhere(record: ClaimRecord, pool: PoolID, current: PublishedPool) -> Ite
             f"the claim is allocated for node {', '.join(sorted(chosen))}, but pool {pool.name} is "
             f"of node {', '.join(sorted(filter(None, nodes)))}"
         )
-        yield codes.DEVICE_OF_OTHER_NODE.at(
-            _PATH, message, object=f"Pool/{pool.driver}/{pool.name}"
-        )
+        about = f"Pool/{pool.driver}/{pool.name}"
+        yield Conflict(codes.DEVICE_OF_OTHER_NODE.at(_PATH, message, object=about), pool)
 
 
 def _overcommitted(
-    ledger: Ledger, record: ClaimRecord, pool: PoolID, current: PublishedPool
-) -> Iterator[Finding]:
+    ledger: Ledger, uid: str, pool: PoolID, current: PublishedPool
+) -> Iterator[Conflict]:
     """Compare what is allocated with the capacities and counters of the claim's own devices."""
-    names = {hold.device for hold in record.holds if hold.pool == pool}
+    holds = ledger.claims[uid].holds
+    names = {hold.device for hold in holds if hold.pool == pool}
     mine = [current.devices[name] for name in sorted(names) if name in current.devices]
-    shared = {hold.device for hold in record.holds if hold.shared}
+    shared = {hold.device for hold in holds if hold.shared}
     for device in (each for each in mine if each.name in shared):
-        yield from find_exceeded_capacity(ledger, pool, device)
+        for finding in find_exceeded_capacity(ledger, pool, device):
+            holders = ledger.holders_in(pool).get(device.name, {})
+            yield Conflict(finding, pool, holders=_list_holders(ledger, uid, holders))
     drawn = {use.counter_set for device in mine for use in device.consumes_counters}
     if drawn:
         # Only what the claim's own devices draw on: a node has a counter set for each of its GPUs.
@@ -116,8 +188,25 @@ def _overcommitted(
                 name: each for name, each in current.counter_sets.items() if name in drawn
             },
         )
-        # A GPU under its partition overdraws a dozen counters, which is one event.
-        yield from islice(find_overdrawn_counters(pool, own, own.devices), 1)
+        if any(find_overdrawn_counters(pool, own, own.devices)):
+            yield from _overdrawn(ledger, uid, pool, own)
+
+
+def _overdrawn(ledger: Ledger, uid: str, pool: PoolID, own: PublishedPool) -> Iterator[Conflict]:
+    """Yield one conflict for each counter set that is overdrawn.
+
+    A GPU under its partition overdraws a dozen counters of a set, which is one event.
+    """
+    for name, counter_set in own.counter_sets.items():
+        only = replace(own, counter_sets={name: counter_set})
+        for finding in islice(find_overdrawn_counters(pool, only, own.devices), 1):
+            consumers = (
+                holder
+                for device in own.devices.values()
+                if any(use.counter_set == name for use in device.consumes_counters)
+                for holder in ledger.holders_in(pool)[device.name]
+            )
+            yield Conflict(finding, pool, name, _list_holders(ledger, uid, consumers))
 
 
 def _allocated_devices(ledger: Ledger, pool: PoolID, current: PublishedPool) -> Iterator[Device]:

@@ -18,7 +18,7 @@ from drawbridge.dra.claim import Claim, ClaimSpec, Template
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.finding import Finding
-from drawbridge.ledger.allocation_mark import UNMARKED, Mark, read_mark
+from drawbridge.ledger.allocation_mark import UNMARKED, Mark, is_mark_of, read_mark
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds, read_marked_holds
 from drawbridge.ledger.pool_use import replace_uses, updated_use
 from drawbridge.ledger.quota_use import QuotaUse
@@ -64,6 +64,8 @@ class ClaimRecord(NamedTuple):
     holds: tuple[Hold, ...]
     unreadable: Finding | None
     spec: ClaimSpec = ClaimSpec()
+    # Whether our allocator wrote the allocation.
+    ours: bool = False
 
     @property
     def namespace(self) -> str:
@@ -124,7 +126,10 @@ class Ledger:
         if reserved is not None:
             self._remove_holds(uid, reserved.holds)
         name = name_of(claim)
-        self._records[uid] = ClaimRecord(name, version, allocation, held, unreadable, claim.spec)
+        ours = is_mark_of(trusted, allocation)
+        self._records[uid] = ClaimRecord(
+            name, version, allocation, held, unreadable, claim.spec, ours
+        )
         self._add_holds(uid, held)
         self._charge(uid)
         return True

@@ -269,6 +269,11 @@ ALLOCATOR_DOUBLES: Final = Counter(
     "Devices that were found allocated to several claims although only one can have them.",
     registry=REGISTRY,
 )
+ALLOCATOR_TAKEN_BACK: Final = Counter(
+    "drawbridge_allocator_allocations_taken_back",
+    "Allocations of claims that were taken back because another allocator wrote one against them.",
+    registry=REGISTRY,
+)
 ALLOCATOR_MARKS_REMOVED: Final = Counter(
     "drawbridge_allocator_marks_removed",
     "Marks without an allocation that were removed, because no process continued the write.",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from allocator.state.conflicts import ContestedClaim
 from allocator.state.reserved_pods import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import PodName, PodPlace
 from drawbridge.api_error import ApiError
@@ -158,6 +159,8 @@ class FakeReservations:
         self.ended: list[tuple[str, bool]] = []
         self.observed: list[Claim] = []
         self.held: list[str] = []
+        # The claims that have to yield, with the conflict; none of them has its devices afterwards.
+        self.contested: dict[str, ContestedClaim] = {}
 
     def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
         """Reserve a device for each claim of a pod; an allocated claim keeps its allocation."""
@@ -200,6 +203,20 @@ class FakeReservations:
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod."""
         return tuple(self._cluster.claims["n", each.name] for each in self.pods[pod_uid].claims)
+
+    def find_contest(self, claim_uid: str) -> ContestedClaim | None:
+        """Return the conflict of a claim that is allocated."""
+        claim = self.find_claim(claim_uid)
+        is_allocated = claim is not None and claim.status.allocation is not None
+        return self.contested.get(claim_uid) if is_allocated else None
+
+    def list_contests(self) -> list[ContestedClaim]:
+        """Return the conflicts of claims that are allocated."""
+        return [each for each in map(self.find_contest, self.contested) if each is not None]
+
+    def find_claim(self, claim_uid: str) -> Claim | None:
+        """Return a claim as stored."""
+        return self._cluster.claims.get(("n", claim_uid.removeprefix("uid-")))
 
     def users_of(self, claim: Claim) -> tuple[PodName, ...]:
         """Return the pods that a reservation of a claim was ever made for."""

@@ -78,17 +78,23 @@ class SimulatedPair:
         self._connect()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def _connect(self) -> None:
-        writes = SimulatedWrites(self.api, self.host, self.runs)
-        time = asyncio.get_running_loop().time
-        written: Any = SimpleNamespace(
+    def _written_state(self) -> Any:  # noqa: ANN401  # parts of the real state
+        return SimpleNamespace(
             reservations=self.decisions.reservations,
             claims_of=self.decisions.requests.claims_of,
             find_pod=lambda _, name: self._pods.get(name),
+            find_contest=self.state.conflicts.find_contest,
+            list_contests=self.state.conflicts.list_contests,
+            find_claim=self.state.claims.get,
             observe_claim=self.state.observe_claim,
             hold_marked=self.state.ledger.hold_marked,
             begin_term=self.decisions.begin_term,
         )
+
+    def _connect(self) -> None:
+        writes = SimulatedWrites(self.api, self.host, self.runs)
+        time = asyncio.get_running_loop().time
+        written = self._written_state()
         self.binder = PodBinder(
             written,
             writes,
@@ -113,6 +119,7 @@ class SimulatedPair:
             self.recovery,
             self,
             claims=lambda: tuple(self._cache.values()),
+            take_back=self.binder.take_back,
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.synced,
             on_leading=lambda: self._activate(tuple(each.uid for each in self._pods_to_bind())),

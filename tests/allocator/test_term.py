@@ -27,6 +27,7 @@ class Rig:
         self.story: list[str] = []
         self.failures: list[Exception] = []
         self.unfinished = False
+        self.turns = 0
         self.pauses: list[float] = []
         self.time, self.settled_at = 100.0, 0.0
         self.keeper = TermKeeper(
@@ -34,6 +35,7 @@ class Rig:
             self,  # type: ignore[arg-type]  # has the methods of a recovery
             self,
             claims=lambda: (),
+            take_back=self.take_back,
             finish_failed_writes=self.finish,
             is_ready=lambda: self.synced,
             on_leading=lambda: self.story.append("lead"),
@@ -69,6 +71,10 @@ class Rig:
         """Clean up."""
         self.story.append(f"clean up {len(list(claims))}")
         return self.unfinished
+
+    async def take_back(self) -> None:
+        """Count the turns."""
+        self.turns += 1
 
     async def finish(self) -> bool:
         """Finish failed writes."""
@@ -111,6 +117,15 @@ async def test_a_term_recovers_once_and_then_leads(rig: Rig) -> None:
     rig.term = FIRST
     assert await rig.run(5) == ["recover", "lead"]
     assert rig.keeper.leading
+
+
+async def test_what_has_to_yield_is_taken_back_at_each_step_while_leading(rig: Rig) -> None:
+    await rig.run(5)
+    assert rig.turns == 0
+    rig.term = FIRST
+    await rig.run(5)
+    assert rig.turns == 5
+    assert max(rig.pauses) < 1
 
 
 async def test_a_lease_that_is_uncertain_for_a_moment_needs_no_second_recovery(rig: Rig) -> None:

@@ -20,6 +20,7 @@ from drawbridge.config import load as reading
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import PLACES, ROWS
 from drawbridge.process import metrics
+from drawbridge.process.conflict_metrics import ConflictCollector
 from drawbridge.process.quota_metrics import QuotaCollector
 from drawbridge.process.usage_metrics import Usage, UsageCollector
 from drawbridge.translate.targets.codes import GUARDED
@@ -83,6 +84,7 @@ def registered() -> set[str]:
         metrics.ReachabilityCollector(Nothing()),
         metrics.EventCollector(Nothing()),
         UsageCollector(Nothing()),
+        ConflictCollector(tuple),
         QuotaCollector(tuple),
     )
     for collector in kept:

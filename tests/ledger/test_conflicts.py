@@ -9,8 +9,10 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement
 from drawbridge.dra.inventory import build_inventory, find_published_pool
 from drawbridge.dra.slices import Slice, read_slice
-from drawbridge.ledger.conflicts import find_conflicts
+from drawbridge.ledger.allocation_mark import format_mark, make_mark
+from drawbridge.ledger.conflicts import MAX_HOLDERS, describe_conflict, find_conflicts, find_rival
 from drawbridge.ledger.ledger import Ledger
+from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.ledger.claims import DRIVER, allocation, claim
 from tests.tables import every_row
 
@@ -58,7 +60,7 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
     for number, results in enumerate(held):
         ledger.observe(on_node(node, f"{number}", *results.split()))
     conflicts = find_conflicts(ledger, find_pool, f"{len(held) - 1}")
-    return [(each.code, each.message) for each in conflicts]
+    return [(each.finding.code, each.finding.message) for each in conflicts]
 
 
 @every_row(
@@ -112,10 +114,119 @@ def test_the_last_user_of_a_share_has_no_conflict_when_the_others_are_gone() -> 
     for number in range(3):
         ledger.observe(on_node("a", f"{number}", "a/shared:1=1G"))
     ledger.observe_deletion("0")
-    assert [each.code for each in find_conflicts(ledger, find_pool, "2")] == ["DeviceHeldTwice"]
+    (twice,) = find_conflicts(ledger, find_pool, "2")
+    assert twice.finding.code == "DeviceHeldTwice"
     ledger.observe_deletion("1")
     assert not [*find_conflicts(ledger, find_pool, "2")]
 
 
 def test_a_message_about_many_claims_stays_equal_while_further_ones_come() -> None:
     assert conflicts(*["a/plain"] * 6) == conflicts(*["a/plain"] * 9)
+
+
+# --- who yields ---
+
+
+def observe(ledger: Ledger, uid: str, text: str) -> None:
+    """Add a claim: `ours ...` has the mark of our allocator, `forged ...` one of other devices."""
+    who, *results = text.split()
+    held = on_node("a", uid, *results)
+    of = {"ours": results, "forged": ["a/other"], "theirs": []}[who]
+    if of:
+        mark = format_mark(make_mark(allocation(*of), lambda _pool, _device: ()))
+        metadata = replace(held.metadata, annotations={ALLOCATION_ANNOTATION: mark})
+        held = replace(held, metadata=metadata)
+    ledger.observe(held)
+
+
+def yielding(held: list[str], changed: str, in_use: str = "") -> dict[str, str]:
+    """Return which claims yield to which after the change of one."""
+    ledger = Ledger()
+    for number, text in enumerate(held):
+        observe(ledger, f"{number}", text)
+    return {
+        uid: rival
+        for conflict in find_conflicts(ledger, find_pool, changed)
+        for uid in ledger.claims
+        if (rival := find_rival(conflict, ledger, uid, lambda each: each in in_use))
+    }
+
+
+@every_row(
+    ("held", "expected"),
+    [
+        # one whole device: ours yields, whichever was written first
+        (["ours a/plain", "theirs a/plain"], {"0": "1"}),
+        (["theirs a/plain", "ours a/plain"], {"1": "0"}),
+        (["ours a/plain", "theirs a/part-0"], {}),
+        # not an allocation of ours: nobody wrote a mark, or it is of other devices
+        (["theirs a/plain", "theirs a/plain"], {}),
+        (["forged a/plain", "theirs a/plain"], {}),
+        # two of ours are a bug or a driver's change, for which nothing is undone
+        (["ours a/plain", "ours a/plain"], {}),
+        # admin access holds nothing
+        (["ours a/plain", "theirs a/plain!"], {}),
+        (["ours a/plain!", "theirs a/plain"], {}),
+        # several of ours and of theirs
+        (["ours a/plain", "ours a/plain", "theirs a/plain"], {"0": "2", "1": "2"}),
+        (["ours a/plain", "theirs a/plain", "theirs a/plain"], {"0": "1"}),
+        # shares: of one identity, of more than there is, and under a whole device
+        (["ours a/shared:1=4G", "theirs a/shared:2=4G"], {}),
+        (["ours a/shared:1=4G", "theirs a/shared:1=4G"], {"0": "1"}),
+        (["ours a/shared:1=6G", "theirs a/shared:2=6G"], {"0": "1"}),
+        (
+            ["ours a/shared:1=3G", "ours a/shared:2=3G", "theirs a/shared:3=6G"],
+            {"0": "2", "1": "2"},
+        ),
+        (["ours a/shared", "theirs a/shared:1=1G"], {"0": "1"}),
+        (["ours a/shared:1=1G", "theirs a/shared"], {"0": "1"}),
+        # counters: a partition under the whole GPU
+        (["ours a/part-0", "theirs a/gpu"], {"0": "1"}),
+        (["ours a/gpu", "theirs a/part-1"], {"0": "1"}),
+        (["ours a/part-0", "theirs a/part-1"], {}),
+        (["ours a/part-0", "ours b/part-0", "theirs a/gpu"], {"0": "2"}),
+        # one of two devices is enough
+        (["ours a/part-0 a/plain", "theirs a/plain"], {"0": "1"}),
+        # an allocation for another node contradicts no claim
+        (["ours b/plain", "theirs a/plain"], {}),
+    ],
+)
+def test_only_ours_yields_to_what_another_allocator_wrote(
+    held: list[str], expected: dict[str, str]
+) -> None:
+    taking_part = expected.keys() | expected.values() or {"0", "1"}
+    for changed in sorted(taking_part):
+        assert yielding(held, changed) == expected, changed
+
+
+def test_nothing_yields_while_a_pod_uses_it() -> None:
+    assert not yielding(["ours a/plain", "theirs a/plain"], "1", in_use="0")
+    three = ["ours a/plain", "ours a/plain", "theirs a/plain"]
+    assert yielding(three, "2", in_use="0") == {"1": "2"}
+
+
+def test_ours_is_named_first_and_another_claim_beside_it() -> None:
+    ledger = Ledger()
+    for uid, text in {"0": "theirs a/plain", "1": "ours a/plain", "2": "theirs a/plain"}.items():
+        observe(ledger, uid, text)
+    (conflict,) = find_conflicts(ledger, find_pool, "2")
+    line = describe_conflict(conflict, ledger)
+    assert line == (
+        "DeviceHeldTwice",
+        f"Device/{DRIVER}/a/plain",
+        "default/claim-1",
+        "default/claim-2",
+    )
+    for uid in "012":
+        ledger.observe_deletion(uid)
+    assert describe_conflict(conflict, ledger)[2:] == ("", "")
+
+
+def test_a_claim_of_others_takes_part_beside_thousands_of_ours() -> None:
+    ledger = Ledger()
+    for number in range(100):
+        observe(ledger, f"{number}", "ours a/plain")
+    observe(ledger, "rival", "theirs a/plain")
+    (conflict,) = find_conflicts(ledger, find_pool, "50")
+    assert conflict.holders[:2] == ("rival", "50")
+    assert len(conflict.holders) == MAX_HOLDERS

@@ -1,0 +1,160 @@
+"""The conflicts between allocations that exist now: after each change, and after a restart."""
+
+from typing import Any
+
+from allocator.state.conflicts import MAX_CONFLICTS, MAX_SEARCHES
+from drawbridge.ledger.allocation_mark import format_mark, make_mark
+from drawbridge.ledger.pods import Pod
+from drawbridge.names import ALLOCATION_ANNOTATION
+from tests.allocator.clusters import Cluster, allocation_on, as_claim, claim, gpu_slice, pod
+from tests.tables import every_row
+
+
+def written(uid: str, *devices: int, ours: bool = True, version: int = 2, **more: Any) -> Any:  # noqa: ANN401  # those of `claim`
+    """A claim with devices of node n1, with our mark or without."""
+    plain = claim(uid, allocation=allocation_on("n1", *devices), version=version, **more)
+    allocation = as_claim(plain).status.allocation
+    if ours and allocation is not None:
+        mark = format_mark(make_mark(allocation, lambda _pool, _device: ()))
+        plain["metadata"]["annotations"] = {ALLOCATION_ANNOTATION: mark}
+    return as_claim(plain)
+
+
+def started(*objects: object) -> Cluster:
+    cluster = Cluster(n1=8)
+    for each in objects:
+        cluster.state.apply(None, each)  # type: ignore[arg-type]  # claims and pods
+    return cluster
+
+
+def yielding(cluster: Cluster) -> dict[str, str]:
+    """Search the changes, and return which claims yield to which."""
+    conflicts = cluster.state.conflicts
+    while conflicts.take_changed():
+        pass
+    return {each.ours: each.theirs for each in conflicts.list_contests()}
+
+
+def names(cluster: Cluster) -> list[tuple[str, str]]:
+    return [(line.holder, line.other) for line in cluster.state.conflicts.list_lines()]
+
+
+@every_row("first", ["ours", "theirs"])
+def test_a_conflict_is_found_whoever_writes_last(first: str) -> None:
+    both = {"ours": written("ours", 0), "theirs": written("theirs", 0, ours=False)}
+    cluster = started(both.pop(first))
+    assert yielding(cluster) == {}
+    cluster.state.apply(None, *both.values())
+    assert yielding(cluster) == {"ours": "theirs"}
+    assert names(cluster) == [("default/ours", "default/theirs")]
+
+
+@every_row("gone", ["ours", "theirs"])
+def test_a_conflict_ends_with_one_of_its_claims(gone: str) -> None:
+    both = {"ours": written("ours", 0), "theirs": written("theirs", 0, ours=False)}
+    cluster = started(*both.values())
+    assert names(cluster) == []  # not searched yet
+    assert yielding(cluster)
+    cluster.state.apply(both[gone], None)
+    assert yielding(cluster) == {}
+    assert names(cluster) == []
+
+
+def test_a_conflict_of_three_continues_between_two() -> None:
+    first, second = written("first", 0, ours=False), written("second", 0, ours=False)
+    cluster = started(written("ours", 0), first, second)
+    assert yielding(cluster) == {"ours": "first"}
+    cluster.state.apply(first, None)
+    assert yielding(cluster) == {"ours": "second"}
+    cluster.state.apply(written("ours", 0), None)
+    assert yielding(cluster) == {}
+    cluster.state.apply(None, first)
+    assert names(cluster) == []
+
+
+def test_an_allocation_of_ours_that_was_deallocated_yields_no_more() -> None:
+    cluster = started(written("ours", 0), written("theirs", 0, ours=False))
+    assert yielding(cluster)
+    cluster.state.apply(None, as_claim(claim("ours", version=3)))
+    assert yielding(cluster) == {}
+
+
+OURS, DEFAULT = {"schedulerName": "drawbridge"}, {"schedulerName": "default-scheduler"}
+USERS: dict[str, tuple[list[Pod], list[str]]] = {
+    "no pod is known": ([], ["ours"]),
+    "it waits": ([pod("p", "ours", spec=OURS)], ["ours"]),
+    "it is bound": ([pod("p", "ours", node="n1", spec=OURS)], []),
+    "it has ended": ([pod("p", "ours", node="n1", phase="Succeeded", spec=OURS)], ["ours"]),
+    # A tenant forged the mark of a claim that another scheduler allocates.
+    "another scheduler binds it": ([pod("p", "ours", spec=DEFAULT)], []),
+    "one of two is bound": (
+        [pod("p", "ours", spec=OURS), pod("q", "ours", node="n1", spec=OURS)],
+        [],
+    ),
+}
+
+
+@every_row("case", USERS)
+def test_ours_yields_only_while_no_pod_can_have_its_devices(case: str) -> None:
+    users, expected = USERS[case]
+    cluster = started(*users, written("ours", 0), written("theirs", 0, ours=False))
+    assert list(yielding(cluster)) == expected
+    assert names(cluster) == [("default/ours", "default/theirs")]
+
+
+def test_after_a_restart_conflicts_are_found_without_a_search_for_each_claim() -> None:
+    beside = [written(f"c{number}", number) for number in range(2, 8)]
+    cluster = started(written("ours", 0), written("theirs", 0, ours=False), *beside)
+    conflicts = cluster.state.conflicts
+    conflicts.start()
+    assert [uid for uid, _ in conflicts.take_changed()] == ["theirs"]
+    assert yielding(cluster) == {"ours": "theirs"}
+
+
+def test_a_few_claims_are_searched_at_a_time() -> None:
+    cluster = started(*(written(f"c{number}", 0, ours=False) for number in range(20)))
+    assert len(cluster.state.conflicts.take_changed()) == MAX_SEARCHES
+
+
+def test_a_claim_that_was_not_searched_yet_is_searched_before_its_pod_is_bound() -> None:
+    cluster = started(written("theirs", 0, ours=False), written("ours", 0))
+    assert cluster.state.conflicts.find_contest("ours") is not None
+    # Its change is still reported.
+    changed = dict(cluster.state.conflicts.take_changed())
+    assert [each.finding.code for each in changed["ours"]] == ["DeviceHeldTwice"]
+
+
+def test_a_driver_that_publishes_more_ends_a_conflict() -> None:
+    cluster = started(written("ours", 0), written("theirs", 0, ours=False))
+    assert yielding(cluster)
+    shared = gpu_slice("n1", 8, generation=2, allowMultipleAllocations=True)
+    cluster.state.apply(gpu_slice("n1", 8), shared)
+    # Whole devices stay in conflict: neither claim has a share.
+    assert yielding(cluster)
+
+
+def test_the_number_of_conflicts_is_bounded() -> None:
+    cluster = Cluster(n1=1)
+    for number in range(MAX_CONFLICTS + 5):
+        for uid in (f"a{number}", f"b{number}"):
+            held = {
+                "devices": {
+                    "results": [
+                        {
+                            "request": "r",
+                            "driver": "d.io",
+                            "pool": "elsewhere",
+                            "device": f"d{number}",
+                        }
+                    ]
+                }
+            }
+            cluster.state.apply(None, as_claim(claim(uid, allocation=held)))
+    yielding(cluster)
+    assert len(names(cluster)) == MAX_CONFLICTS
+    for number in range(MAX_CONFLICTS + 5):
+        for uid in (f"a{number}", f"b{number}"):
+            cluster.state.apply(cluster.state.claims[uid], None)
+    yielding(cluster)
+    assert names(cluster) == []
+    assert not cluster.state.conflicts._of_claim  # noqa: SLF001  # what is kept of claims that are gone
