@@ -4,6 +4,7 @@ package framework
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -13,7 +14,10 @@ import (
 	"k8s.io/kubernetes/pkg/features"
 )
 
-const quorumKey fwk.StateKey = "DrawbridgeQuorum"
+const (
+	quorumKey  fwk.StateKey = "DrawbridgeQuorum"
+	membersKey fwk.StateKey = "DrawbridgeMembers"
+)
 
 // quorum says whether enough members of a group fit in the cycle for the group.
 type quorum bool
@@ -21,6 +25,19 @@ type quorum bool
 // Clone returns the value itself.
 func (q quorum) Clone() fwk.StateData {
 	return q
+}
+
+// Member is a member of a group that was tried, and the state of the attempt.
+type Member struct {
+	Pod   *v1.Pod
+	State fwk.CycleState
+}
+
+type members []Member
+
+// Clone returns the value itself, because nothing changes it.
+func (m members) Clone() fwk.StateData {
+	return m
 }
 
 // Groups reads the groups that the scheduler itself schedules as gangs.
@@ -68,8 +85,37 @@ func InGroupCycle(state fwk.CycleState) bool {
 	return state.IsPodGroupSchedulingCycle()
 }
 
+// NoteMember is called when a pod is tried. It notes a member that is tried in a cycle for its group, with
+// the state of the attempt, because the end of such a cycle is told neither.
+func NoteMember(state fwk.CycleState, pod *v1.Pod) {
+	if !InGroupCycle(state) {
+		return
+	}
+	forgetMember(state, pod)
+	cycle := state.GetPodGroupSchedulingCycle()
+	cycle.Write(membersKey, members(append(UnplacedMembers(cycle), Member{Pod: pod, State: state})))
+}
+
+// UnplacedMembers returns the members that were tried in the cycle for their group and not reserved, in the
+// order of the attempts.
+func UnplacedMembers(cycle fwk.PodGroupCycleState) []Member {
+	data, err := cycle.Read(membersKey)
+	if err != nil {
+		return nil
+	}
+	found, _ := data.(members)
+	return found
+}
+
+func forgetMember(state fwk.CycleState, pod *v1.Pod) {
+	cycle := state.GetPodGroupSchedulingCycle()
+	others := slices.DeleteFunc(slices.Clone(UnplacedMembers(cycle)), func(member Member) bool { return member.Pod.UID == pod.UID })
+	cycle.Write(membersKey, members(others))
+}
+
 // ReserveMember is called when a member is reserved in a cycle for its group.
-func ReserveMember(state fwk.CycleState) {
+func ReserveMember(state fwk.CycleState, pod *v1.Pod) {
+	forgetMember(state, pod)
 	state.GetPodGroupSchedulingCycle().Delete(quorumKey)
 }
 

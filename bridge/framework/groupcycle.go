@@ -25,8 +25,11 @@ func (g *Groups) ClaimsOfGroup(*v1.Pod) (*ClaimsOfGroup, error) {
 	return nil, nil
 }
 
+// NoteMember is called when a pod is tried.
+func NoteMember(fwk.CycleState, *v1.Pod) {}
+
 // ReserveMember is called when a member is reserved in a cycle for its group.
-func ReserveMember(fwk.CycleState) {}
+func ReserveMember(fwk.CycleState, *v1.Pod) {}
 
 // HasQuorum returns whether enough members fit in the cycle for the group.
 func (g *Groups) HasQuorum(fwk.CycleState, *v1.Pod) bool {

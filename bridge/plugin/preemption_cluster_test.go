@@ -110,16 +110,16 @@ func (a *preemptionCluster) open(t *testing.T) {
 		testingframework.RegisterPluginAsExtensions(nodeunschedulable.Name,
 			schedulerruntime.FactoryAdapter(feature.Features{}, nodeunschedulable.New), "Filter"),
 	}
-	opened, err := testingframework.NewFramework(t.Context(), plugins, "",
+	opened, err := testingframework.NewFramework(t.Context(), plugins, "", append(
+		withSnapshot(schedulercache.NewSnapshot(a.pods, a.nodes)),
 		schedulerruntime.WithClientSet(a.client),
 		schedulerruntime.WithEventRecorder(a.events),
 		schedulerruntime.WithInformerFactory(factory),
 		schedulerruntime.WithPodNominator(schedulerqueue.NewSchedulingQueue(nil, factory)),
-		schedulerruntime.WithSnapshotSharedLister(schedulercache.NewSnapshot(a.pods, a.nodes)),
 		schedulerruntime.WithLogger(klog.FromContext(t.Context())),
 		schedulerruntime.WithWaitingPods(schedulerruntime.NewWaitingPodsMap()),
 		schedulerruntime.WithPodsInPreBind(schedulerruntime.NewPodsInPreBindMap()),
-	)
+	)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -60,6 +60,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		}
 		return &framework.PreFilterResult{NodeNames: served}, nil
 	}
+	framework.NoteMember(state, pod)
 	group, err := p.groupReference(pod)
 	if err != nil {
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())

@@ -18,7 +18,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		return nil
 	}
 	if framework.InGroupCycle(state) {
-		framework.ReserveMember(state)
+		framework.ReserveMember(state, pod)
 	}
 	reply, err := p.allocator.reserve(ctx, protocol.PodOnNode{PodUID: string(pod.UID), Node: node})
 	if err != nil {

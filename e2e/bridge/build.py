@@ -1,7 +1,7 @@
 """Builds the kube-scheduler with Drawbridge's plugin, once for each version, source and pin.
 
     python -m e2e.bridge.build [1.37|1.36|1.35|1.34]
-    python -m e2e.bridge.build test
+    python -m e2e.bridge.build test [1.37|1.36|1.35|1.34]
 
 The second form runs the tests of the plugin. What is built lies in `.cache/`, in a file named after
 sources, pin and Go version, like the control plane.
@@ -79,20 +79,23 @@ def _digest(package: str, pin: str, architecture: str) -> str:
     return digest.hexdigest()[:12]
 
 
-def run_tests() -> int:
+def run_tests(version: str = DEFAULT) -> int:
     """Check and test the plugin with the flags of the builds, which share their cache."""
     go_version()  # raises NoGoError
+    pin, tags = PINS[version]
+    chosen = [*([] if pin == "go.mod" else [f"-modfile={pin}"]), f"-tags={tags}"]
     # With the race detector where C can be compiled: DRAWBRIDGE_RACE=1.
     race = os.environ.get("DRAWBRIDGE_RACE") == "1"
     environment = os.environ | {"CGO_ENABLED": str(int(race)), "GOFLAGS": "-mod=readonly -trimpath"}
-    for command in (["go", "vet", "./..."], ["go", "test", *["-race"] * race, "./..."]):
-        code = subprocess.run(command, check=False, cwd=MODULE, env=environment).returncode
+    for command in (["vet"], ["test", *["-race"] * race]):
+        words = ["go", *command, *chosen, "./..."]
+        code = subprocess.run(words, check=False, cwd=MODULE, env=environment).returncode
         if code:
             return code
     return 0
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["test"]:
-        sys.exit(run_tests())
+    if sys.argv[1:2] == ["test"]:
+        sys.exit(run_tests(*sys.argv[2:3]))
     print(scheduler(*sys.argv[1:2]))  # noqa: T201  # the answer of the command

@@ -1,6 +1,6 @@
 """Scenarios: the members of gangs get devices together or not at all, in bridge placement.
 
-On 1.36 the scheduler has a cycle for a PodGroup, on 1.35 its members wait at Permit for each other.
+Since 1.36 the scheduler has a cycle for a PodGroup, on 1.35 its members wait at Permit for each other.
 1.34 has no gangs: the kube-scheduler of the rig has a Permit plugin for groups of Coscheduling.
 """
 
@@ -19,7 +19,9 @@ from e2e.scenarios.stage import Stage
 
 GPU = "gpu.nvidia.com"
 RIG = "gangs"
-VERSIONS = {"1.36": "v1alpha2", "1.35": "v1alpha1"}
+VERSIONS = {"1.37": "v1beta1", "1.36": "v1alpha2", "1.35": "v1alpha1"}
+# Those with PodGroups, and not groups in a Workload.
+POD_GROUPS = ("1.37", "1.36")
 # The labels of the plugin Coscheduling.
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 MINIMUM_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
@@ -29,11 +31,13 @@ PATIENCE_SECONDS = 90.0
 
 
 def gang_options(version: str) -> Options:
-    """Return a control plane with the gates for gangs, which are alpha, or the plugin Quorum."""
+    """Return a control plane with the gates for gangs, which are off, or the plugin Quorum."""
     if version not in VERSIONS:
         return Options(version=version, quorum=True)
-    gates = {"GenericWorkload": True, "GangScheduling": True}
-    if version == "1.36":
+    gates = {"GenericWorkload": True}
+    if version != "1.37":
+        gates |= {"GangScheduling": True}
+    if version in POD_GROUPS:
         gates |= {"DRADeviceTaintRules": True, "DRAWorkloadResourceClaims": True}
     return Options(
         version=version,
@@ -44,7 +48,7 @@ def gang_options(version: str) -> Options:
         },
         controllers=(
             *CONTROLLERS,
-            *(["podgroup-protection-controller"] if version == "1.36" else []),
+            *(["podgroup-protection-controller"] if version in POD_GROUPS else []),
         ),
     )
 
@@ -52,15 +56,20 @@ def gang_options(version: str) -> Options:
 RIGS[RIG] = gang_options
 
 
-def create_group(stage: Stage, name: str, minimum: int) -> JSON:
-    """Create a gang, and return the fields that make a pod its member."""
+def create_group(stage: Stage, name: str, minimum: int, priority: str = "") -> JSON:
+    """Create a gang, and return the fields that make a pod its member.
+
+    Since 1.37 the members must have the priority of the group.
+    """
     if stage.version not in VERSIONS:
         return {"metadata": {"labels": {GROUP_LABEL: name, MINIMUM_LABEL: f"{minimum}"}}}
     version = VERSIONS[stage.version]
     api = f"/apis/scheduling.k8s.io/{version}"
     policy = {"gang": {"minCount": minimum}}
-    if stage.version == "1.36":
+    if stage.version in POD_GROUPS:
         body: JSON = {"kind": "PodGroup", "spec": {"schedulingPolicy": policy}}
+        if stage.version == "1.37" and priority:
+            body["spec"]["priorityClassName"] = priority
         kind, member = "podgroups", {"schedulingGroup": {"podGroupName": name}}
     else:
         body = {"kind": "Workload", "spec": {"podGroups": [{"name": "all", "policy": policy}]}}
@@ -79,7 +88,8 @@ def create_member(stage: Stage, body: JSON, member: JSON) -> JSON:
 
 def create_gang(stage: Stage, name: str, size: int, minimum: int = 0, **spec: object) -> list[str]:
     """Create a gang whose members have one GPU each, and return their names."""
-    member = create_group(stage, name, minimum or size)
+    priority = spec.get("priorityClassName", "")
+    member = create_group(stage, name, minimum or size, f"{priority}")
     names = [f"{name}-{number}" for number in range(size)]
     for each in names:
         create_member(stage, stage.pod_object(each, templates={"gpu": "gpu"}, **spec), member)
@@ -105,9 +115,10 @@ def play_claim_of_group(stage: Stage) -> None:
     """Let members share the claim of their PodGroup, which is released with the group."""
     stage.node("a", "dgx-a100", {GPU: "full"})
     stage.template("all", claim_spec(request("gpu", GPU, count=8)))
-    path = stage.path("podgroups", "", f"/apis/scheduling.k8s.io/{VERSIONS['1.36']}")
+    api = f"scheduling.k8s.io/{VERSIONS[stage.version]}"
+    path = stage.path("podgroups", "", f"/apis/{api}")
     group: JSON = {
-        "apiVersion": f"scheduling.k8s.io/{VERSIONS['1.36']}",
+        "apiVersion": api,
         "kind": "PodGroup",
         "metadata": {"name": "g"},
         "spec": {
@@ -141,7 +152,7 @@ def _any_bound(stage: Stage, gangs: Mapping[str, Collection[str]]) -> bool:
 
 def group_condition(stage: Stage, name: str) -> tuple[str, str]:
     """Return the status of the condition of a PodGroup, and its message."""
-    path = stage.path("podgroups", name, f"/apis/scheduling.k8s.io/{VERSIONS['1.36']}")
+    path = stage.path("podgroups", name, f"/apis/scheduling.k8s.io/{VERSIONS[stage.version]}")
     conditions = stage.client.get(path).get("status", {}).get("conditions", [])
     return next(((each["status"], each.get("message", "")) for each in conditions), ("", ""))
 

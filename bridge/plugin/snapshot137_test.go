@@ -1,0 +1,16 @@
+//go:build kubernetes137
+
+package plugin
+
+import (
+	schedulercache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	schedulerruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+)
+
+// withSnapshot gives the framework the nodes and pods of the cluster, as preemption changes them, too.
+func withSnapshot(snapshot *schedulercache.Snapshot) []schedulerruntime.Option {
+	return []schedulerruntime.Option{
+		schedulerruntime.WithSnapshotSharedLister(snapshot),
+		schedulerruntime.WithMutableSnapshotLister(snapshot),
+	}
+}
