@@ -43,6 +43,7 @@ from allocator.api.planning import (
     plan_for_pod,
     read_growth,
 )
+from allocator.api.pool_status import PoolQuery, PoolStatusList, list_pools
 from allocator.api.reading import (
     PageRequest,
     describe_node,
@@ -123,6 +124,17 @@ class ApiCalls:
         page = _parse_page(query)
         await self._access.require(caller, _list_claims(page.namespace))
         return list_quotas(self._current(), page, leading=self._leadership.leading)
+
+    async def list_pools(self, caller: Caller, query: Mapping[str, str]) -> PoolStatusList:
+        """Return how many devices of pools are free."""
+        await self._access.require(caller, Action("list", "resourceslices", _GROUP))
+        asked = PoolQuery(
+            query.get("driver", ""),
+            query.get("poolName", ""),
+            _parse_limit(query),
+            parse_position(query.get("continue", "")),
+        )
+        return list_pools(self._current(), asked, leading=self._leadership.leading)
 
     async def get_node(self, caller: Caller, name: str) -> DescribedNode:
         """Return the devices of the allocator on a node."""
@@ -313,8 +325,13 @@ def _parse_page(query: Mapping[str, str]) -> PageRequest:
     namespace = query.get("namespace", "")
     if namespace:
         check_name(namespace, "namespace", 63)
+    limit = _parse_limit(query)
+    return PageRequest(namespace, limit, parse_position(query.get("continue", "")))
+
+
+def _parse_limit(query: Mapping[str, str]) -> int:
     text = query.get("limit", f"{DEFAULT_ITEMS}")
     if not _LIMIT.fullmatch(text) or not 1 <= int(text) <= MAX_ITEMS:
         message = f"{text[:16]!r} is not a number from 1 to {MAX_ITEMS}"
         raise ApiFailureError(FailureCode.BAD_REQUEST, message, "limit")
-    return PageRequest(namespace, int(text), parse_position(query.get("continue", "")))
+    return int(text)

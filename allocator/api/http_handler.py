@@ -32,6 +32,7 @@ from allocator.api.messages import (
 )
 from allocator.api.openapi import render_openapi
 from allocator.api.plan_messages import ADJUST, DEFRAG
+from allocator.api.pool_status import LIST_POOLS
 from allocator.api.reviews import Caller
 from allocator.api.tenants import Places, Rate, SharedRates, too_many
 from drawbridge.process import metrics
@@ -99,6 +100,7 @@ class ApiHandler:
         self._routes = (
             _Route(LIST_ALLOCATIONS, lambda r: calls.list_allocations(r.caller, r.query)),
             _Route(LIST_QUOTAS, lambda r: calls.list_quotas(r.caller, r.query)),
+            _Route(LIST_POOLS, lambda r: calls.list_pools(r.caller, r.query)),
             _Route(GET_NODE, lambda r: calls.get_node(r.caller, r.name)),
             _Route(EXPLAIN, lambda r: calls.explain(r.caller, r.body), _SEARCH_COST),
             _Route(GET_OPENAPI, _get_openapi),

@@ -22,6 +22,7 @@ from allocator.api.messages import (
     ObjectName,
 )
 from allocator.api.plan_messages import ADJUST, DEFRAG
+from allocator.api.pool_status import LIST_POOLS
 from allocator.schemas import describe_types
 
 Json = dict[str, Any]
@@ -34,6 +35,10 @@ _CALLS: Final[Mapping[ApiCall, tuple[str, str]]] = {
     LIST_QUOTAS: (
         "List what is used and left of device quotas.",
         "Requires `list resourceclaims` in the namespace; without one, at the cluster scope.",
+    ),
+    LIST_POOLS: (
+        "Count the devices of owned pools: allocated, reserved, unavailable and available.",
+        "Requires `list resourceslices` at the cluster scope.",
     ),
     GET_NODE: (
         "Describe the devices of the allocator on a node.",
@@ -59,6 +64,8 @@ _CALLS: Final[Mapping[ApiCall, tuple[str, str]]] = {
 }
 _PARAMETERS: Final[Mapping[str, Json]] = {
     "namespace": {"description": "Only this namespace.", "type": NamespaceName},
+    "driver": {"description": "Only pools of this driver.", "schema": {"type": "string"}},
+    "poolName": {"description": "Only pools with this name.", "schema": {"type": "string"}},
     "limit": {
         "description": "The number of items on a page.",
         "schema": {
