@@ -1,6 +1,7 @@
 """Scenarios: the members of gangs get devices together or not at all, in bridge placement.
 
-Since 1.36 the scheduler has a cycle for a PodGroup, on 1.35 its members wait at Permit for each other.
+Since 1.36 the scheduler has a cycle for a PodGroup. On 1.35 its members wait at Permit for each
+other.
 1.34 has no gangs: the kube-scheduler of the rig has a Permit plugin for groups of Coscheduling.
 """
 
