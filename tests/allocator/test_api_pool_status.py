@@ -73,15 +73,15 @@ def count(held: dict[str, bool], *rules: DeviceTaintRule, **fields: object) -> t
 
 async def test_a_taint_makes_free_devices_unavailable() -> None:
     everything = DeviceTaintRule("r", Taint("k", "NoExecute"), TaintSelector(pool="n1"))
-    one = DeviceTaintRule("r", Taint("k", "NoSchedule"), TaintSelector(device="gpu-3"))
+    single = DeviceTaintRule("r", Taint("k", "NoSchedule"), TaintSelector(device="gpu-3"))
     told = DeviceTaintRule("r", Taint("k", "None"), TaintSelector(pool="n1"))
     nothing = DeviceTaintRule("r", Taint("k", "NoSchedule"))
     assert count({}) == (4, 0, 0, 4, 0)
     assert count({"gpu-0": True, "gpu-1": False}) == (4, 1, 1, 2, 0)
     assert count({"gpu-0": True}, taints=[TAINT]) == (4, 1, 0, 0, 3)
     assert count({"gpu-0": True}, everything) == (4, 1, 0, 0, 3)
-    assert count({"gpu-0": True}, one) == (4, 1, 0, 2, 1)
-    assert count({"gpu-3": True}, one) == (4, 1, 0, 3, 0)
+    assert count({"gpu-0": True}, single) == (4, 1, 0, 2, 1)
+    assert count({"gpu-3": True}, single) == (4, 1, 0, 3, 0)
     assert count({}, told) == count({}, nothing) == (4, 0, 0, 4, 0)
 
 
