@@ -45,7 +45,7 @@ def byte_length(text: str) -> int:
 
 def check_length(text: str, most: int) -> str | None:
     """Check that a string has at most `most` bytes."""
-    if len(text) * _MOST_BYTES <= most:
+    if len(text) * _MOST_BYTES <= most or (text.isascii() and len(text) <= most):
         return None
     size = byte_length(text)
     return f"has {size} bytes, at most {most} are allowed" if size > most else None

@@ -9,38 +9,43 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import astuple
 
 from drawbridge.dra import attributes as standard
-from drawbridge.dra.device import Attribute, Device
+from drawbridge.dra.device import Attribute
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
+from drawbridge.judge.slices.ordinary_devices import AttributeShape, OrdinaryDevices
 
 _NAMES = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
 _FORMS = {
-    standard.PCIE_ROOT: ("pci0000:3a", re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")),
-    standard.PCI_BUS_ID: (
-        "0000:3b:00.0",
-        re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
-    ),
+    standard.PCIE_ROOT: re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}"),
+    standard.PCI_BUS_ID: re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"),
+}
+_EXAMPLES = {
+    standard.PCIE_ROOT: "a string such as pci0000:3a",
+    standard.PCI_BUS_ID: "a string such as 0000:3b:00.0",
+    standard.NUMA_NODE: "an int of 0 or more; omit the attribute if there is no NUMA node",
 }
 
 _Location = tuple[str, str]
 
 
-def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_types(slices: Iterable[Slice], ordinary: OrdinaryDevices) -> Iterator[Finding]:
     """Report attributes with different types on devices of one driver."""
     seen: dict[tuple[str, tuple[str, str]], dict[str, _Location]] = {}
-    # Drivers publish the same names for all their devices.
-    by_name: dict[tuple[str, str], dict[str, _Location]] = {}
+    shapes: set[tuple[str, AttributeShape]] = set()
     for slice_ in slices:
         for i, device in enumerate(slice_.devices):
+            shape = ordinary.find_shape(device)
+            if shape is not None:
+                if (slice_.driver, shape) in shapes:
+                    continue
+                shapes.add((slice_.driver, shape))
             for name, attribute in device.attributes.items():
-                locations = by_name.get((slice_.driver, name))
-                if locations is None:
-                    key = (slice_.driver, standard.split_name(name, slice_.driver))
-                    locations = by_name[slice_.driver, name] = seen.setdefault(key, {})
+                key = (slice_.driver, standard.split_name(name, slice_.driver))
+                locations = seen.setdefault(key, {})
                 for kind in _value_types(attribute):
-                    if kind not in locations:
-                        locations[kind] = slice_.name, f"spec.devices[{i}].attributes[{name}]"
+                    place = (slice_.name, f"spec.devices[{i}].attributes[{name}]")
+                    locations.setdefault(kind, place)
     for (driver, (domain, identifier)), locations in seen.items():
         (first, (where, _)), *others = locations.items() if locations else [("", ("", ""))]
         for kind, (name, path) in others:
@@ -53,21 +58,29 @@ def check_types(slices: Iterable[Slice]) -> Iterator[Finding]:
 
 def check_names(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report names that are ambiguous or that no expression can read."""
+    clear: set[tuple[str, tuple[str, ...]]] = set()
     for slice_ in slices:
         for i, device in enumerate(slice_.devices):
-            about, path = f"{KIND}/{slice_.name}", f"spec.devices[{i}]"
             for field in ("attributes", "capacity"):
-                at = f"{path}.{field}"
                 published: Mapping[str, object] = getattr(device, field)
-                yield from _duplicate_names(slice_.driver, published, about, at)
-                yield from _extra_slashes(published, about, at)
+                names = (slice_.driver, tuple(published))
+                if names in clear:
+                    continue
+                about, at = f"{KIND}/{slice_.name}", f"spec.devices[{i}].{field}"
+                findings = [
+                    *_duplicate_names(slice_.driver, published, about, at),
+                    *_extra_slashes(published, about, at),
+                ]
+                if not findings:
+                    clear.add(names)
+                yield from findings
 
 
 def _duplicate_names(
     driver: str, published: Mapping[str, object], about: str, path: str
 ) -> Iterator[Finding]:
     for name in published:
-        domain, slash, identifier = name.partition("/") if "/" in name else (name, "", "")
+        domain, slash, identifier = name.partition("/")
         if slash and domain == driver and identifier in published:
             message = f"{identifier} has the same meaning; expressions see either of the two values"
             yield codes.NAME_TWICE.at(f"{path}[{name}]", message, object=about)
@@ -83,28 +96,27 @@ def _extra_slashes(published: Mapping[str, object], about: str, path: str) -> It
 
 def check_standard_forms(slices: Iterable[Slice]) -> Iterator[Finding]:
     """Report standard attributes that do not have their standard form."""
+    standard_ones: dict[str, set[Attribute]] = {name: set() for name in _EXAMPLES}
     for slice_ in slices:
         for i, device in enumerate(slice_.devices):
-            for name, problem in _nonstandard(device):
+            for name, accepted in standard_ones.items():
+                attribute = device.attributes.get(name)
+                if attribute is None or attribute in accepted:
+                    continue
+                if _is_standard(name, attribute):
+                    accepted.add(attribute)
+                    continue
                 path = f"spec.devices[{i}].attributes[{name}]"
-                message = f"{name} of device {device.name} {problem}"
+                message = f"{name} of device {device.name} must be {_EXAMPLES[name]}"
                 yield codes.STANDARD_ATTRIBUTE.at(path, message, object=f"{KIND}/{slice_.name}")
 
 
-def _nonstandard(device: Device) -> Iterator[tuple[str, str]]:
-    for name, (example, form) in _FORMS.items():
-        if (attribute := device.attributes.get(name)) is not None:
-            values = (attribute.string,) if attribute.strings is None else attribute.strings
-            if not all(text is not None and form.fullmatch(text) for text in values):
-                yield name, f"must be a string such as {example}"
-    attribute = device.attributes.get(standard.NUMA_NODE)
-    if attribute is not None:
+def _is_standard(name: str, attribute: Attribute) -> bool:
+    if name == standard.NUMA_NODE:
         numbers = (attribute.integer,) if attribute.integers is None else attribute.integers
-        if not all(number is not None and number >= 0 for number in numbers):
-            yield (
-                standard.NUMA_NODE,
-                "must be an int of 0 or more; omit the attribute if there is no NUMA node",
-            )
+        return all(number is not None and number >= 0 for number in numbers)
+    texts = (attribute.string,) if attribute.strings is None else attribute.strings
+    return all(text is not None and _FORMS[name].fullmatch(text) for text in texts)
 
 
 def _value_types(attribute: Attribute) -> list[str]:

@@ -22,6 +22,7 @@ from drawbridge.judge.slices.expressions import (
     published_devices,
 )
 from drawbridge.judge.slices.groups import check_declarations, check_groups
+from drawbridge.judge.slices.ordinary_devices import OrdinaryDevices
 from drawbridge.judge.slices.partitions import check_partition_types
 from drawbridge.judge.slices.policies import check_request_policies
 from drawbridge.judge.slices.validation import check_api_limits
@@ -43,6 +44,7 @@ def judge_slices(
     last = pools.latest_slices(slices)
     newest = pools.current_pools(last)
     current = tuple(each for members in newest.values() for each in members)
+    ordinary = OrdinaryDevices()
     answers = chain(
         pools.find_repeated(slices),
         pools.find_outdated(last),
@@ -53,7 +55,7 @@ def judge_slices(
         check_groups(newest, unset_groups),
         check_declarations(last),
         _check_rules(current, declarations, selectors) if selectors else (),
-        attributes.check_types(current),
+        attributes.check_types(current, ordinary),
         attributes.check_names(last),
         attributes.check_standard_forms(last),
         check_partition_types(last),
@@ -61,7 +63,7 @@ def judge_slices(
     )
     # API limits are truncated in their own check, over all codes.
     return (
-        *(finding for each in last for finding in check_api_limits(each)),
+        *(finding for each in last for finding in check_api_limits(each, ordinary)),
         *_limit_equal_findings(answers),
     )
 
@@ -70,8 +72,8 @@ def _check_rules(
     current: Sequence[Slice], declarations: Sequence[Declaration], selectors: Selectors
 ) -> Iterator[Finding]:
     ask = make_evaluator(selectors.stored, list_attributes=selectors.lists)
-    yield from check_exclusions(current, declarations, ask)
     if declarations or any(map(declares_compatibility, current)):
+        yield from check_exclusions(current, declarations, ask)
         yield from check_compatible_only_with(
             current, declarations, published_devices(current, selectors), selectors
         )

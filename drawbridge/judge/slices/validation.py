@@ -6,8 +6,6 @@ because their server drops the fields. `drawbridge.judge.slices.policies` checks
 
 from collections.abc import Mapping, Sequence
 
-from msgspec.structs import astuple
-
 from drawbridge.dra import codes, formats, validation_checks
 from drawbridge.dra.decode_errors import describe_value
 from drawbridge.dra.device import (
@@ -25,9 +23,10 @@ from drawbridge.dra.slices import KIND, Slice
 from drawbridge.dra.validation_checks import ObjectValidator
 from drawbridge.finding import Finding
 from drawbridge.judge.slices.codes import NODE_SELECTOR_TERMS
+from drawbridge.judge.slices.ordinary_devices import OrdinaryDevices, check_device_names
 
 DEVICES, DEVICES_ADVANCED, COUNTER_SETS, COUNTERS, USES, GROUPS = 128, 64, 8, 32, 2, 2
-NAMES, VALUES, TAINTS = 32, 48, 16
+VALUES, TAINTS = 48, 16
 OPERATIONS = ("NodePrepareResources", "NodeUnprepareResources", "*")
 
 _FIELDS = Attribute.__struct_fields__
@@ -35,11 +34,9 @@ _FIELDS = Attribute.__struct_fields__
 _WIRE = tuple(zip(_FIELDS, ("string", "int", "bool", "version"), strict=False)) + tuple(
     zip(_FIELDS[4:], ("strings", "ints", "bools", "versions"), strict=True)
 )
-_NO_LISTS = (None,) * len(_FIELDS[4:])
-_NOT_PLAIN = (None, *_NO_LISTS)  # no version and no lists
 
 
-def check_api_limits(slice_: Slice) -> tuple[Finding, ...]:
+def check_api_limits(slice_: Slice, ordinary: OrdinaryDevices | None = None) -> tuple[Finding, ...]:
     """Return all errors for which the API server rejects the slice."""
     validator = ObjectValidator(f"{KIND}/{slice_.name}")
     validator.check_form("metadata.name", slice_.name, formats.check_subdomain)
@@ -55,7 +52,7 @@ def check_api_limits(slice_: Slice) -> tuple[Finding, ...]:
             path, slice_.partition_type_attribute, formats.check_fully_qualified_name
         )
     _counter_sets(validator, slice_.shared_counters)
-    _devices(validator, slice_)
+    _devices(validator, slice_, ordinary or OrdinaryDevices())
     return validator.result()
 
 
@@ -125,8 +122,13 @@ def _counters(validator: ObjectValidator, path: str, counters: Mapping[str, Coun
         validator.check_keys(path, counters, formats.check_label)
 
 
-def _devices(validator: ObjectValidator, slice_: Slice) -> None:
-    why = next((reason for device in slice_.devices if (reason := _advanced(device))), None)
+def _devices(validator: ObjectValidator, slice_: Slice, ordinary: OrdinaryDevices) -> None:
+    others = [
+        (i, device)
+        for i, device in enumerate(slice_.devices)
+        if slice_.per_device_node_selection or not ordinary.has(device)
+    ]
+    why = next((reason for _, device in others if (reason := _advanced(device))), None)
     most = DEVICES_ADVANCED if why else DEVICES
     if len(slice_.devices) > most:
         because = f", because a device has {why}" if why else ""
@@ -134,7 +136,7 @@ def _devices(validator: ObjectValidator, slice_: Slice) -> None:
         validator.add(codes.TOO_MANY, "spec.devices", message)
         return
     validator.check_unique("spec.devices", (device.name for device in slice_.devices))
-    for i, device in enumerate(slice_.devices):
+    for i, device in others:
         _device(validator, f"spec.devices[{i}]", device)
         _device_nodes(validator, f"spec.devices[{i}]", device, slice_)
 
@@ -145,25 +147,17 @@ def _advanced(device: Device) -> str | None:
         return "taints"
     if device.consumes_counters:
         return "consumesCounters"
-    has_list = any(astuple(each)[4:] != _NO_LISTS for each in device.attributes.values())
-    return "a list-valued attribute" if has_list else None
+    lists = (getattr(a, field) for a in device.attributes.values() for field in _FIELDS[4:])
+    return "a list-valued attribute" if any(each is not None for each in lists) else None
 
 
 def _device(validator: ObjectValidator, path: str, device: Device) -> None:
-    validator.check_form(f"{path}.name", device.name, formats.check_label)
-    number = len(device.attributes) + len(device.capacity)
-    if number > NAMES:
-        message = f"has {number} attributes and capacities, at most {NAMES} are allowed"
-        validator.add(codes.TOO_MANY, path, message)
-    special = {name: each for name, each in device.attributes.items() if not _is_plain(each)}
-    plain = len(device.attributes) - len(special)
-    values = plain + sum(max(1, _listed(attribute)) for attribute in special.values())
+    check_device_names(validator, path, device)
+    values = sum(max(1, _listed(attribute)) for attribute in device.attributes.values())
     if values > VALUES:
         message = f"has {values} attribute values with list items, at most {VALUES} are allowed"
         validator.add(codes.TOO_MANY, path, message)
-    validator.check_keys(f"{path}.attributes", device.attributes, formats.check_qualified_name)
-    validator.check_keys(f"{path}.capacity", device.capacity, formats.check_qualified_name)
-    for name, attribute in special.items():
+    for name, attribute in device.attributes.items():
         _attribute(validator, f"{path}.attributes[{name}]", attribute)
     if validator.check_count(f"{path}.taints", device.taints, TAINTS):
         for i, taint in enumerate(device.taints):
@@ -174,17 +168,6 @@ def _device(validator: ObjectValidator, path: str, device: Device) -> None:
     )
     for name, resource in device.node_allocatable_resources.items():
         _allocatable(validator, f"{path}.nodeAllocatableResources[{name}]", name, resource, device)
-
-
-def _is_plain(attribute: Attribute) -> bool:
-    """Return whether an attribute has one value with nothing to check, as most have."""
-    values = astuple(attribute)
-    text = attribute.string
-    return (
-        values[3:] == _NOT_PLAIN
-        and values.count(None) == len(values) - 1
-        and (text is None or formats.check_length(text, formats.VALUE_LENGTH) is None)
-    )
 
 
 def _listed(attribute: Attribute) -> int:

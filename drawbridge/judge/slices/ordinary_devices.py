@@ -1,0 +1,97 @@
+"""Recognizes ordinary devices: a name, attributes with one value each, and capacities, all valid.
+
+Most devices are ordinary, and their parts are those of other devices. Equal parts are checked once.
+"""
+
+from operator import attrgetter
+from typing import Final, TypeAlias
+
+from msgspec.structs import astuple
+
+from drawbridge.dra import codes, formats
+from drawbridge.dra.device import Attribute, Device
+from drawbridge.dra.validation_checks import ObjectValidator
+
+MAX_NAMES: Final = 32
+
+_FIELDS: Final = Attribute.__struct_fields__
+# What a device may have in addition, and the API server checks.
+_get_others: Final = attrgetter(
+    "consumes_counters",
+    "node_name",
+    "node_selector",
+    "all_nodes",
+    "taints",
+    "binding_conditions",
+    "binding_failure_conditions",
+    "node_allocatable_resources",
+)
+_NO_OTHERS: Final = _get_others(Device(""))
+# Of the device, its attributes and its capacities.
+_Names: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
+# The names of attributes, and the field of the value of each.
+AttributeShape: TypeAlias = tuple[tuple[str, ...], tuple[str | None, ...]]
+
+
+class OrdinaryDevices:
+    """Recognizes the ordinary devices of some slices, and remembers their parts meanwhile."""
+
+    def __init__(self) -> None:
+        self._fields: dict[Attribute, str] = {}
+        self._names: set[_Names] = set()
+
+    def has(self, device: Device) -> bool:
+        """Return whether a device is ordinary and valid. Others may be valid, too."""
+        return (
+            _get_others(device) == _NO_OTHERS
+            and self._has_valid_names(device)
+            and self.find_shape(device) is not None
+        )
+
+    def find_shape(self, device: Device) -> AttributeShape | None:
+        """Return the shape of the attributes; None if one has no value, several, or a wrong one."""
+        attributes = device.attributes
+        fields = tuple(map(self._fields.get, attributes.values()))
+        if None in fields:
+            for attribute in attributes.values():
+                if attribute not in self._fields:
+                    field = _find_only_field(attribute)
+                    if field is None:
+                        return None
+                    self._fields[attribute] = field
+            fields = tuple(map(self._fields.get, attributes.values()))
+        return tuple(attributes), fields
+
+    def _has_valid_names(self, device: Device) -> bool:
+        names = (device.name, tuple(device.attributes), tuple(device.capacity))
+        if names not in self._names:
+            validator = ObjectValidator("")
+            check_device_names(validator, "", device)
+            if validator.findings:
+                return False
+            self._names.add(names)
+        return True
+
+
+def check_device_names(validator: ObjectValidator, path: str, device: Device) -> None:
+    """Check the name of a device, and the names and number of its attributes and capacities."""
+    validator.check_form(f"{path}.name", device.name, formats.check_label)
+    number = len(device.attributes) + len(device.capacity)
+    if number > MAX_NAMES:
+        message = f"has {number} attributes and capacities, at most {MAX_NAMES} are allowed"
+        validator.add(codes.TOO_MANY, path, message)
+    validator.check_keys(f"{path}.attributes", device.attributes, formats.check_qualified_name)
+    validator.check_keys(f"{path}.capacity", device.capacity, formats.check_qualified_name)
+
+
+def _find_only_field(attribute: Attribute) -> str | None:
+    """Return the field of an attribute that has one valid value; None for any other."""
+    values = astuple(attribute)
+    text, _, _, version, *lists = values
+    if values.count(None) != len(values) - 1 or lists.count(None) != len(lists):
+        return None
+    if text is not None and formats.check_length(text, formats.VALUE_LENGTH):
+        return None
+    if version is not None and (not version or formats.check_version(version)):
+        return None
+    return next(name for name, value in zip(_FIELDS, values, strict=True) if value is not None)
