@@ -39,11 +39,12 @@ class Program:
 
     __slots__ = (
         "_blank",
+        "_max_cost",
         "_names",
         "_run",
+        "_sizes",
         "boolean",
         "checked",
-        "max_cost",
         "source",
         "type",
         "work",
@@ -57,14 +58,15 @@ class Program:
         names: tuple[str, ...],
         slots: int,
         work: int,
-        max_cost: int,
+        sizes: Sizes,
         *,
         boolean: bool,
     ) -> None:
         self.source = source
         self.checked = checked
         self.type = checked.types[checked.node.id]
-        self.max_cost = max_cost
+        self._sizes = sizes
+        self._max_cost: int | None = None
         # Of an evaluation without its loops and the calls that pay by their arguments.
         self.work = work
         self.boolean = boolean
@@ -72,6 +74,13 @@ class Program:
         # In the order of their slots, which follow the cost, the stop function and the work.
         self._names = names
         self._blank = (MISSING,) * slots
+
+    @property
+    def max_cost(self) -> int:
+        """The estimate of the cost, which decides about new expressions only."""
+        if self._max_cost is None:
+            self._max_cost = Estimator(self.checked, self._sizes).cost(self.checked.node).max
+        return self._max_cost
 
     def evaluate(
         self,
@@ -174,7 +183,6 @@ class Environment:
             compiled = compile_tree(checked, self._names, self.limit, strict=self._strict)
         except EvaluationError as error:
             raise CompileError((_constant(error),)) from None
-        cost = Estimator(checked, self._sizes).cost(node)
         return Program(
             source,
             checked,
@@ -182,7 +190,7 @@ class Environment:
             self._names,
             compiled.slots,
             compiled.work,
-            cost.max,
+            self._sizes,
             boolean=self._boolean,
         )
 

@@ -16,6 +16,7 @@ from drawbridge.cel.types import Type, describe
 from drawbridge.cel.unify import TooComplexError, Unifier
 
 _FORMAT = "format"
+_LITERALS = (ListLiteral, MapLiteral)  # a union would be made anew for each node
 
 
 class ValidatedNodes:
@@ -34,7 +35,7 @@ class ValidatedNodes:
             if isinstance(node, Call):
                 self.calls.append(node)
                 formatted = formatted or node.function == _FORMAT
-            elif isinstance(node, ListLiteral | MapLiteral) and not formatted:
+            elif isinstance(node, _LITERALS) and not formatted:
                 self.literals.append(node)
             todo.extend((child, formatted) for child in children(node))
 
@@ -160,7 +161,7 @@ def format_literals(nodes: ValidatedNodes) -> Iterator[Complaint]:
 def _argument(checked: Checked, node: CelNode, offsets: dict[int, int]) -> Argument:
     """Return the format argument of `node`; only nested literals have parts."""
     offsets[node.id] = node.offset
-    literal = isinstance(node, ListLiteral | MapLiteral)
+    literal = isinstance(node, _LITERALS)
     parts = children(node) if literal else ()
     return Argument(
         node.id,
