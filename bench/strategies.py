@@ -21,7 +21,7 @@ from drawbridge.process.collection import RebuildPause
 from tests.allocator.clusters import Cluster, Plain, claim, gpu_slice, pod_fields
 
 SIZES: Final = scaled((500, 5_000), (40,))
-STRATEGIES: Final = (None, "packed", "fgd", "usable")
+STRATEGIES: Final = (None, "packed", "topology-aware", "fgd", "usable")
 DECISIONS: Final = scaled(200, 12)
 MAX_NODES: Final = 20
 # In hundredths of the memory of a GPU, as the tasks of the published trace.
@@ -103,8 +103,8 @@ def measure(nodes: int, strategy: str | None) -> str:
 
 def run() -> None:
     """Print a row for each strategy and size."""
-    print("nodes  strategy       first    median   slowest    change   ms of CPU")
+    print("nodes  strategy           first    median   slowest    change   ms of CPU")
     for nodes in SIZES:
         for strategy in STRATEGIES:
             row = measure(nodes, strategy)
-            print(f"{nodes:5}  {strategy or 'first-fit':10}  {row}", flush=True)
+            print(f"{nodes:5}  {strategy or 'first-fit':14}  {row}", flush=True)
