@@ -12,7 +12,7 @@ from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.installed.installation import set_mode, wait_for_facts
 from e2e.nodes.machine import Machine
 from e2e.scenarios.bridge_strategies import configured
-from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, request
+from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, claim_spec, device_class, request
 
 GPU: Final = "gpu.nvidia.com"
 OWN: Final = "drawbridge.dev/strategy"
@@ -81,6 +81,32 @@ def the_strategy_numa_takes_gpus_of_one_numa_node(stage: BridgeStage) -> None:
 @bridge_scenario("full", since="1.36")
 def the_weights_of_a_claim_decide_what_is_packed(stage: BridgeStage) -> None:
     """One GPU has most of its memory in use and the other most of its shares."""
+    _use_unequally(stage)
+    for name, expected in (("memory", "gpu-0"), ("shares", "gpu-1")):
+        _template_with_weights(stage, name, {name: 1})
+        stage.pod(f"by-{name}", templates={"gpu": name})
+        held = _gpus_of(stage, f"by-{name}")
+        assert held == [expected], f"{held} by {name}"
+
+
+@bridge_scenario("full", since="1.36")
+def the_weights_of_a_class_come_before_those_of_the_configuration(stage: BridgeStage) -> None:
+    """One GPU has most of its memory in use and the other most of its shares."""
+    by_shares, small = "e2e-packed-by-shares", {"requests": {"shares": "1", "memory": "1Gi"}}
+    stage.cluster_object(f"{RESOURCE}/deviceclasses", device_class(by_shares, CLASSES[GPU]))
+    _use_unequally(stage)
+    weights = {"weights": {"memory": 1}, "classWeights": {by_shares: {"shares": 1}}}
+    with configured(stage, {"strategy": {"default": "packed", **weights}}):
+        stage.leader()
+        for name, cls, expected in (("memory", GPU, "gpu-0"), ("shares", by_shares, "gpu-1")):
+            stage.template(name, claim_spec(request("gpu", cls, capacity=small)))
+            stage.pod(f"by-{name}", templates={"gpu": name})
+            held = _gpus_of(stage, f"by-{name}")
+            assert held == [expected], f"{held} by {name}"
+
+
+def _use_unequally(stage: BridgeStage) -> None:
+    """Let pods have most of the memory of one GPU, and most of the shares of the other."""
     machine = stage.node("a", "lab-2g2n", {GPU: "shares-8"})
     stage.leader()
     for number, amounts in enumerate(((1, "30Gi"), (4, "4Gi"))):
@@ -90,11 +116,6 @@ def the_weights_of_a_claim_decide_what_is_packed(stage: BridgeStage) -> None:
         stage.template(f"of-{number}", claim_spec(request("gpu", GPU, only, capacity=capacity)))
         stage.pod(f"first-{number}", templates={"gpu": f"of-{number}"})
         stage.wait_running(f"first-{number}")
-    for name, expected in (("memory", "gpu-0"), ("shares", "gpu-1")):
-        _template_with_weights(stage, name, {name: 1})
-        stage.pod(f"by-{name}", templates={"gpu": name})
-        held = _gpus_of(stage, f"by-{name}")
-        assert held == [expected], f"{held} by {name}"
 
 
 def _template_with_weights(stage: BridgeStage, name: str, weights: Mapping[str, int]) -> None:
