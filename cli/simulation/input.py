@@ -18,6 +18,7 @@ from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import read_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
+from cli.simulation.planned_holds import read_planned_holds
 from cli.simulation.pod_allocators import find_cluster_nodes
 from cli.terminal.cluster_options import (
     add_config_option,
@@ -41,6 +42,7 @@ from drawbridge.ledger import codes
 from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.ignored_rules import find_ignored_rules
 from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.planned_holds import PlannedHold
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import PodCount, count_pods
@@ -82,6 +84,7 @@ class SimulatedCluster(NamedTuple):
     findings: tuple[LocatedFinding, ...] = ()
     has_pods: bool = True
     serves_taint_rules: bool = False
+    holds: tuple[PlannedHold, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,8 @@ class SimulationInput:
     # The pods that have a node; None if they are not known, so that CPU and memory do not count.
     running: tuple[Pod, ...] | None = ()
     is_live: bool = False
+    # What nodes of a live cluster hold for pods that wait.
+    holds: tuple[PlannedHold, ...] = ()
 
 
 def add_input_options(parser: argparse.ArgumentParser) -> None:
@@ -139,9 +144,17 @@ def read_input(
     nodes = () if options.allocator_url else _select_nodes(options.node, objects, findings)
     cluster = find_cluster_nodes(nodes, objects, enabled, configuration.legacy)
     running = tuple(_running_pods(details)) if live.has_pods else None
-    is_live = bool(live.documents)
     return SimulationInput(
-        objects, details, enabled, configuration, pods, cluster, tuple(findings), running, is_live
+        objects,
+        details,
+        enabled,
+        configuration,
+        pods,
+        cluster,
+        tuple(findings),
+        running,
+        is_live=bool(live.documents),
+        holds=live.holds,
     )
 
 
@@ -295,6 +308,7 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
         pods = None
         if options.pods:
             pods = await live_cluster.read_if_allowed(_list_bound_pods(session), findings)
+        holds = await live_cluster.read_if_allowed(read_planned_holds(session, values), findings)
         documents = live_cluster.as_documents([*values, *(rules or ()), *(pods or ())])
         return SimulatedCluster(
             tuple(documents),
@@ -302,6 +316,7 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
             findings=tuple(findings),
             has_pods=pods is not None,
             serves_taint_rules=rules is not None,
+            holds=tuple(holds or ()),
         )
 
     try:

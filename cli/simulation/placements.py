@@ -14,6 +14,7 @@ from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.placing import NodeRating, PodPlacement
+from drawbridge.ledger.planned_holds import HELD_FOR
 from drawbridge.ledger.replicas import ReplicaPlacement
 from drawbridge.report import placement as drawing
 from drawbridge.report.placement import DeviceHolder
@@ -147,7 +148,10 @@ def _devices(ledger: Ledger) -> Iterator[JSON]:
 
 def _holder(ledger: Ledger, uid: str, hold: Hold) -> JSON:
     state = "reserved" if uid in ledger.reservations else "allocated"
-    data: JSON = {"claim": ledger.claims[uid].name, "state": state}
+    if uid in ledger.kept:
+        data: JSON = {"pod": uid.removeprefix(HELD_FOR), "state": "held"}
+    else:
+        data = {"claim": ledger.claims[uid].name, "state": state}
     if hold.consumed:
         data["consumedCapacity"] = {k: f"{v}" for k, v in sorted(hold.consumed.items())}
     return data
@@ -304,7 +308,7 @@ def _holders(ledger: Ledger) -> dict[PoolID, dict[str, tuple[DeviceHolder, ...]]
     for device in ledger.devices():
         holders.setdefault(device.pool, {})[device.name] = tuple(
             DeviceHolder(
-                ledger.claims[uid].name,
+                uid if uid in ledger.kept else ledger.claims[uid].name,
                 ", ".join(f"{k.rpartition('/')[2]} {v}" for k, v in sorted(hold.consumed.items())),
                 uid in ledger.reservations,
             )

@@ -19,6 +19,7 @@ from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.node_resources import NodeResources, count_running
 from drawbridge.ledger.placing import Placer, hold_claims
+from drawbridge.ledger.planned_holds import keep_planned
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.preemption import PreemptingPlacer
@@ -62,6 +63,9 @@ class SimulatedSchedulers:
         planner, nodes = self.world_of(self.used[0])
         ledger = Ledger(sharing=inputs.gates.consumable_capacity, quotas=self._new_quotas())
         held = hold_claims(ledger, claims.values(), inputs.objects.templates)
+        if inputs.holds and Allocator.DRAWBRIDGE in self.planners:
+            asking = {f"{each.pod.namespace}/{each.pod.metadata.name}" for each in inputs.pods}
+            keep_planned(self.planners[Allocator.DRAWBRIDGE], held, inputs.holds, asking)
         return Placer(planner, nodes, held, resources=_count_resources(inputs))
 
     def _new_quotas(self) -> QuotaUse:

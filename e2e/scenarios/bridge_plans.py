@@ -5,11 +5,13 @@ The allocator is killed between the eviction and the start of the pod.
 
 import json
 from functools import partial
+from http.client import OK
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.controlplane.client import JSON
 from e2e.runner import print_line
 from e2e.scenarios.bridge import told
+from e2e.scenarios.bridge_api import Asked
 from e2e.scenarios.objects import claim_spec, request
 from e2e.scenarios.workload_makers import replica_set
 
@@ -37,7 +39,10 @@ def nodes_of(stage: BridgeStage, app: str) -> list[str]:
 
 @bridge_scenario("full")
 def a_plan_holds_what_it_frees_for_the_pod_that_asked(stage: BridgeStage) -> None:
-    """A pod that has waited for longer does not get it, also not from another process."""
+    """A pod that has waited for longer does not get it, also not from another process.
+
+    The API of the allocator plans the same.
+    """
     try:
         _play(stage)
     finally:
@@ -66,7 +71,9 @@ def _play(stage: BridgeStage) -> None:
     ).check()
     plan = json.loads(printed.out)
     assert len(plan["moves"]) == 1, plan
+    _ask_allocator(stage, plan)
     kubectl, leader = cluster.kubectl.inside(""), stage.leader()
+    assert None not in _simulate_two(stage)
     for command in plan["commands"]:
         if "uncordon" in command:
             # What was evicted runs elsewhere. Another process decides from here on.
@@ -76,6 +83,10 @@ def _play(stage: BridgeStage) -> None:
         if command.endswith(f"{HOLD}-"):
             stage.wait("the pod is told", partial(told, stage, "rival", "0/"))
         kubectl.shell(command).check()
+        if HOLD in command and not command.endswith("-"):
+            nodes = _simulate_two(stage)
+            assert plan["node"] not in nodes, nodes
+            assert None in nodes, nodes
     assert stage.wait_running("train")["spec"]["nodeName"] == plan["node"]
     assert stage.client.get(stage.pod_path("rival"))["status"]["phase"] == "Pending"
     node = stage.client.get(f"/api/v1/nodes/{plan['node']}")
@@ -83,6 +94,35 @@ def _play(stage: BridgeStage) -> None:
     stage.delete_pod("train")
     stage.wait_running("rival")
     print_line("      1 pod moved, the allocator was killed, and the pod that asked runs")
+
+
+def _simulate_two(stage: BridgeStage) -> set[str | None]:
+    """Return the nodes of two further pods of one GPU, as the command predicts them."""
+    pods = [stage.pod_object(name, templates={"gpu": "one"}) for name in ("more-0", "more-1")]
+    for pod in pods:
+        pod["metadata"]["namespace"] = stage.namespace
+    listed = json.dumps({"apiVersion": "v1", "kind": "List", "items": pods})
+    printed = stage.placement.cluster.drawbridge(
+        "simulate", "-f", "-", "--context", "-o", "json", stdin=listed
+    )
+    return {each["node"] for each in json.loads(printed.out)["pods"]}
+
+
+def _ask_allocator(stage: BridgeStage, plan: JSON) -> None:
+    """Ask the API the same, and how far the claim of the pod to move could grow."""
+    asked, admin = Asked(stage), stage.processes.tokens["admin"]
+    named = {"namespace": stage.namespace, "name": "train"}
+    told = asked("POST /v1/defrag", admin, {**named, "holdSeconds": 600})
+    assert told.status == OK, told
+    assert (told.body["node"], told.body["proven"]) == (plan["node"], True), told
+    (move,), (planned,) = told.body["moves"], plan["moves"]
+    assert f"{move['namespace']}/{move['pod']}" == planned["pod"]
+    assert len(told.body["commands"]) == len(plan["commands"])
+    named = {"namespace": stage.namespace, "name": stage.generated_claim(move["pod"])}
+    for count, fits in ((2, True), (3, False)):
+        told = asked("POST /v1/adjust", admin, {**named, "count": count})
+        answer = told.body["fits"], told.body["most"], told.body["node"]
+        assert answer == (fits, "2", plan["node"]), told
 
 
 @bridge_scenario("full")
