@@ -29,6 +29,11 @@ class ChosenStrategy(NamedTuple):
     weights: ChosenWeights = ()
 
     @property
+    def is_by_levels(self) -> bool:
+        """Whether it only compares what is in use, whatever is typical and exists elsewhere."""
+        return self.name in LEVELS
+
+    @property
     def near(self) -> Near | None:
         """What makes devices near for the strategy; None if it does not ask."""
         levels = LEVELS.get(self.name)

@@ -19,8 +19,10 @@ from drawbridge.choice.strategy import ChoiceStrategy, JudgedNode
 # kind goes.
 _MAX_KINDS: Final = 256
 _MAX_JUDGEMENTS: Final = 262_144
+# The last kinds are judged before they are asked for again.
+_MAX_RECENT: Final = 8
 # One kind counts as no more than this, so that the nodes of the largest clusters are remembered.
-_MAX_COST: Final = _MAX_JUDGEMENTS // 8 - 1
+_MAX_COST: Final = _MAX_JUDGEMENTS // _MAX_RECENT - 1
 # So many new states are remembered beside one for each that exists.
 _MAX_ENTERED: Final = 1024
 # So many states that no node has are kept beside those that nodes have.
@@ -111,7 +113,10 @@ class NodeChooser:
     def use(self, strategy: ChoiceStrategy) -> None:
         """Judge all nodes anew with another strategy."""
         self._strategy = strategy
+        recent = self._recent_tasks()
         self._judged.clear()
+        for task in recent:
+            self._judged.put(task, _Judged())
 
     def choose(self, task: Task, key: str) -> Chosen | None:
         """Return the best node for a task; of equal ones the first, or one drawn by the key."""
@@ -145,6 +150,16 @@ class NodeChooser:
                     judged.add(state, choice)
         self._judged.put(task, judged, cost=min(len(judged.answers), _MAX_COST))
         return count
+
+    def catch_up(self, limit: int) -> int:
+        """Judge so many new states at most for the tasks of the last kinds, and return how many."""
+        left = limit
+        for task in self._recent_tasks():
+            left -= self.judge_new(task, left)
+        return limit - left
+
+    def _recent_tasks(self) -> list[Task]:
+        return [task for task, _ in self._judged.items()][-_MAX_RECENT:]
 
     def levels(self, task: Task) -> Iterator[Level]:
         """Yield the equally good nodes of those that are judged for a task, the best first."""

@@ -34,6 +34,9 @@ _score_of: Final = itemgetter(0)  # of a level
 _SAME_MEMORY: Final = 1 << 30
 # What a node has of a resource that it does not report.
 _UNKNOWN: Final = 1 << 60
+# So many states are judged in a turn between decisions, so that decisions that follow each other
+# closely are hardly delayed.
+_MAX_JUDGED: Final = 16
 # So many strategies with weights of pods are followed for each driver.
 _MAX_OF_PODS: Final = 4
 
@@ -148,7 +151,7 @@ class NodeChoice:
             return
         of_driver = self._prepare(asked, pod.strategy, view, amounts)
         self.learn(pod)
-        if of_driver.recent.is_outdated:
+        if of_driver.recent.is_outdated and not pod.strategy.is_by_levels:
             self._use_strategy(of_driver)
         yield from self._merged(of_driver, asked, pod, limit)
 
@@ -189,7 +192,10 @@ class NodeChoice:
             of_driver.recent.note(pod.key, AskedTask(pod.namespace, task))
 
     def catch_up(self, view: View, amounts: NodeAmounts) -> bool:
-        """Look at some of the nodes that were not looked at; return whether others are left."""
+        """Look at some of the nodes that were not looked at, then judge some for recent tasks.
+
+        Return whether others are left.
+        """
         self._follow(view, amounts)
         left = self._looks
         followed = {
@@ -197,7 +203,13 @@ class NodeChoice:
         }
         for (driver, _), of_driver in followed.items():
             left -= self._look_at_pending(driver, of_driver, view, amounts, left)
-        return any(each.pending for each in followed.values())
+        if any(each.pending for each in followed.values()):
+            return True
+        left = min(left, _MAX_JUDGED)
+        for of_driver in followed.values():
+            for chooser in of_driver.choosers.values():
+                left -= chooser.catch_up(left)
+        return not left
 
     @property
     def is_used(self) -> bool:

@@ -136,6 +136,20 @@ def test_nodes_that_no_decision_has_looked_at_are_prepared_in_turns() -> None:
     assert _schedule(cluster, "q", claim("d"), limit=5) == ("n290", ["gpu-2"])
 
 
+def test_nodes_are_judged_between_decisions() -> None:
+    cluster = Cluster(strategy="packed")
+    for number in range(300):
+        name, cpu = f"n{number:03}", parse(f"{64_000 + number}m")
+        cluster.add(Node(name, allocatable={"cpu": cpu}), gpu_slice(name, 4))
+    for place in range(3):
+        held = claim(f"held-{place}", allocation=allocation_on("n150", place), pods=["x"])
+        cluster.add_claim(held)
+    # No two nodes are equal. Two decisions judge fewer than there are.
+    assert _schedule(cluster, "p", claim("c"), limit=5)[0] != "n150"
+    _catch_up(cluster)
+    assert _schedule(cluster, "q", claim("d"), limit=5)[0] == "n150"
+
+
 def test_new_devices_of_a_node_count_at_once() -> None:
     cluster = Cluster(strategy="spread", **{f"n{number:03}": 1 for number in range(100)})
     cluster.add(_node("new"))
