@@ -15,6 +15,7 @@ import random
 import statistics
 import time
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bench._scale import scaled
@@ -33,6 +34,7 @@ SEEDS: Final = scaled(5, 1)
 COMPARED: Final = ("first-fit", "upstream", "fgd")
 NAMES: Final = (*COMPARED, "packed", "best-fit", "usable")
 SHORTEST, LONGEST = 6, 144  # steps of ten minutes
+_MAX_STATES: Final = 4096
 
 
 class _Running(NamedTuple):
@@ -75,7 +77,9 @@ def play(trace: Trace, name: str, load: int, seed: int) -> Week:
     """Play a week with a strategy."""
     typical = typical_tasks(trace.tasks.items())
     chooser = NodeChooser(trace.nodes, strategies(trace.shapes, typical)[name])
-    measure, running = FragmentationDescent(typical), list[_Running]()
+    # Most nodes do not change from one step to the next.
+    fragments = lru_cache(_MAX_STATES)(FragmentationDescent(typical).fragments)
+    running = list[_Running]()
     waiting: list[tuple[int, int, Task, int]] = []
     waited: list[tuple[Task, int]] = []
     allocated, stranded, number = list[float](), list[float](), 0
@@ -100,7 +104,7 @@ def play(trace: Trace, name: str, load: int, seed: int) -> Week:
             waited.append((task, step - since))
         waiting = still
         free = sum(sum(each.free) for each in chooser.nodes.values())
-        lost = sum(map(measure.fragments, chooser.nodes.values())) / typical.total
+        lost = sum(map(fragments, chooser.nodes.values())) / typical.total
         allocated.append(100 - 100 * free / trace.capacity)
         stranded.append(100 * lost / trace.capacity)
     waited += [(task, STEPS - since) for since, _, task, _ in waiting]

@@ -11,8 +11,8 @@ remainder, and what few nodes can serve is worth most. For the last, the weight 
 divided by the part of the cluster that it could use if all nodes were idle.
 
 A task for several devices waits for a node where enough of what runs ends. It counts as often as it
-asks for devices, and a node where some of them are in use is still worth something to it: three
-quarters for each device that it lacks, or whose CPU or memory it lacks. So large tasks keep nodes
+asks for devices, and a node where some of them are in use is still worth something to it: nine
+tenths for each device that it lacks, or whose CPU or memory it lacks. So large tasks keep nodes
 that are nearly idle, and others fill the nodes that are in use most.
 
 That nobody has asked lately for a whole device, or for all devices of a node, does not mean that
@@ -49,7 +49,7 @@ _SCARCEST: Final = 1000
 # Each number of whole devices that nodes have counts as if one task of so many had asked for it.
 _WHOLE_EVERY: Final = 300
 # What a node is worth to a task for several devices, in thousandths, by how many of them it lacks.
-_LACKING: Final = tuple(WHOLE * 3**number // 4**number for number in range(25))
+_LACKING: Final = tuple(WHOLE * 9**number // 10**number for number in range(66))
 
 
 class _Kind(NamedTuple):
