@@ -180,9 +180,8 @@ func serve(tCtx ktesting.TContext, name string, options ...string) error {
 			tCtx.Logf("the %s ended: %v", name, err)
 		}
 		used := process.ProcessState.UserTime() + process.ProcessState.SystemTime()
-		if b, benchmarking := tCtx.TB().(*testing.B); benchmarking {
-			b.ReportMetric(used.Seconds(), name+"_seconds")
-		}
+		// Metrics of a benchmark that misses its threshold are not printed.
+		fmt.Printf("%.2f %s_seconds\n", used.Seconds(), name)
 	})
 	return nil
 }
