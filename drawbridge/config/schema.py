@@ -224,6 +224,7 @@ unsetGroups: alone
 partitions: []
 quotas: []
 strategy:
+  default: usable
   classes: {}
   weights: {}
   classWeights: {}
