@@ -12,7 +12,7 @@ well, but on a clock of its own: it never misses free devices because of them.
 
 A search that needs an evaluation that takes long is set aside. These evaluations are done one after
 the other beside the turns, in turns by namespace, so that they delay only other pods that are set
-aside. So is the search for a group that has not ended: each turn continues one of these.
+aside. So is the search for a group that was cut: each turn continues one, the next one at first.
 
 The members of a group are one question, which is asked once for all of them.
 
@@ -134,6 +134,7 @@ class WaitingPods:
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = SearchesAside()
         self._cut = SearchesAside()
+        self._is_cut_anew = False  # whether the last pass has cut a search that it began
         self._victims = SearchesAside()
         self._can_retry = False  # whether a pod that asks again may have no pause any more
         # A pass visits all pods; it takes as many turns as needed.
@@ -279,6 +280,10 @@ class WaitingPods:
         work = _Work(now, out_of_time)
         work.woken += self._end_searches()
         work.woken += self._retry_preemption(now)
+        if self._is_cut_anew:
+            # Pods behind the group must not get its devices because a turn was too short for it.
+            self._is_cut_anew = False
+            self._continue(self._cut, work)
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
@@ -408,6 +413,7 @@ class WaitingPods:
             promise = self._promise(uid, work)
         if promise.postponed or (promise.unfinished and not is_alone):
             self._set_aside(uid, promise)
+            self._is_cut_anew |= not promise.postponed
         else:
             # An unfinished search goes on in the next pass, so that others have their turn before.
             self._again |= promise.unfinished

@@ -6,7 +6,14 @@ import pytest
 
 from allocator.decisions.waiting import WaitingPods
 from drawbridge.agreement import allocator_codes
-from tests.allocator.clusters import Cluster, codes, gpu_slice, members_of
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    claim,
+    codes,
+    gpu_slice,
+    members_of,
+)
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -55,3 +62,22 @@ def test_the_search_continues_in_the_turns_of_waking() -> None:
     waiting.note_answer("m0", [], 0.0, complete=reply.complete)
     turns = [waiting.wake(2.0 + turn, out_of_time=lambda: True) for turn in range(40)]
     assert {tuple(sorted(turn.woken)) for turn in turns} == {(), FOUR}
+
+
+@pytest.mark.parametrize("asked", [FOUR, FOUR[:1]], ids=["all members ask", "one member asks"])
+def test_a_group_whose_search_was_cut_comes_before_pods_behind_it(asked: tuple[str, ...]) -> None:
+    """On Kubernetes 1.37 only the first member asks while the group does not fit."""
+    cluster = Cluster(n1=4)
+    held = allocation_on("n1", 0, 1, 2, 3)
+    cluster.add_claim(claim("held", allocation=held, pods=["holder"], version=2))
+    waiting = WaitingPods(cluster.decisions)
+    for uid in asked:
+        cluster.ask_group("default/g", *FOUR, min_count=4, asking=uid)
+        waiting.note_answer(uid, [], 0.0)
+    for number in range(4):
+        cluster.prefilter(f"single-{number}", claim(f"d{number}"))
+        waiting.note_answer(f"single-{number}", [], 1.0)
+    assert waiting.wake(2.0).woken == ()
+    cluster.add_claim(claim("held", version=3))
+    assert waiting.wake(4.0, out_of_time=lambda: True).woken == ()
+    assert set(waiting.wake(4.1).woken) == set(FOUR)
