@@ -8,6 +8,7 @@ they are as many as the others.
 import bisect
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
@@ -28,6 +29,8 @@ _MAX_ENTERED: Final = 1024
 # So many states that no node has are kept beside those that nodes have.
 _MAX_GONE: Final = 64
 UNLIMITED: Final = 1 << 62
+# So many equally good nodes are found without sorting all.
+_FEW: Final = 32
 
 
 class Chosen(NamedTuple):
@@ -38,10 +41,10 @@ class Chosen(NamedTuple):
 
 
 class Level(NamedTuple):
-    """All nodes with one score, ascending."""
+    """All nodes with one score; those of each state ascending."""
 
     score: int
-    nodes: Sequence[str]
+    by_state: Sequence[Sequence[str]]
 
 
 class _State:
@@ -124,7 +127,7 @@ class NodeChooser:
         level = next(self.levels(task), None)
         if level is None:
             return None
-        node = next(iter(in_turn(self._strategy, level.nodes, key)))
+        node = next(in_turn(self._strategy, level.by_state, key))
         return Chosen(node, self.judged(task, node))
 
     def judge_new(self, task: Task, limit: int = UNLIMITED) -> int:
@@ -169,7 +172,7 @@ class NodeChooser:
             if judged is not None and len(names) < len(states):
                 judged.drop([state for state in states if not state.nodes])
             if names:
-                yield Level(score, names[0] if len(names) == 1 else sorted(chain(*names)))
+                yield Level(score, names)
 
     def judged(self, task: Task, node: str) -> JudgedNode:
         """Return the judgement about a node that is in a level."""
@@ -210,12 +213,20 @@ class NodeChooser:
             self._forgotten += half
 
 
-def in_turn(strategy: ChoiceStrategy, nodes: Sequence[str], key: str) -> Iterable[str]:
-    """Return equally good nodes in the order in which a task with this key tries them."""
-    if not strategy.draws:
-        return nodes
-    first = draw(key, len(nodes))
-    return chain(islice(nodes, first, None), islice(nodes, first))
+def in_turn(strategy: ChoiceStrategy, by_state: Sequence[Sequence[str]], key: str) -> Iterator[str]:
+    """Yield equally good nodes in the order in which a task with this key tries them."""
+    if strategy.draws:
+        nodes = sorted(chain(*by_state))
+        first = draw(key, len(nodes))
+        yield from chain(islice(nodes, first, None), islice(nodes, first))
+    elif len(by_state) == 1:
+        yield from by_state[0]
+    else:
+        # Most callers need few of thousands.
+        few = nsmallest(_FEW, chain(*by_state))
+        yield from few
+        if len(few) == _FEW:
+            yield from islice(sorted(chain(*by_state)), _FEW, None)
 
 
 def draw(key: str, number: int) -> int:

@@ -260,7 +260,7 @@ class NodeChoice:
             reverse=True,
         )
         names = chain.from_iterable(
-            in_turn(strategy, sorted(chain(*(each.nodes for each in equal))), pod.key)
+            in_turn(strategy, [*chain(*(each.by_state for each in equal))], pod.key)
             for _, equal in groupby(levels, _score_of)
         )
         for name in islice(names, limit):

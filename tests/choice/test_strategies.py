@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.choice.amounts import NodeRoom, Shape, Task, give_back, idle, options, take
 from drawbridge.choice.catalog import OTHER_NAMES, strategies
-from drawbridge.choice.cluster import NodeChooser
+from drawbridge.choice.cluster import NodeChooser, in_turn
 from drawbridge.choice.strategy import ChoiceStrategy
 from drawbridge.choice.typical import typical_tasks
 from tests.tables import every_row, load_cases
@@ -69,8 +69,8 @@ def test_a_call_judges_no_more_new_states_than_its_limit() -> None:
     cluster = NodeChooser(nodes, strategy)
     judged = [cluster.judge_new(task, 2) for _ in range(4)]
     assert judged == [2, 2, 1, 0]
-    assert [name for level in cluster.levels(task) for name in level.nodes] == [
-        f"n{number}" for number in (4, 3, 2, 1, 0)
+    assert [level.by_state for level in cluster.levels(task)] == [
+        [[f"n{number}"]] for number in (4, 3, 2, 1, 0)
     ]
 
 
@@ -83,7 +83,20 @@ def test_states_that_no_node_has_any_more_are_dropped() -> None:
         assert chosen is not None
         cluster.place(task, chosen.node, chosen.judged.taken)
         assert cluster.judge_new(task) == 1, number
-    assert [level.nodes for level in cluster.levels(task)] == [["n"]]
+    assert [level.by_state for level in cluster.levels(task)] == [[["n"]]]
+
+
+@pytest.mark.parametrize("states", [1, 3, 100])
+def test_equally_good_nodes_come_by_name(states: int) -> None:
+    shape, task = Shape("a", 4000, 8, 1), Task(1, 500, 0, 0)
+    names = [f"n{number:03}" for number in range(200)]
+    nodes = {name: NodeRoom(shape, 4000 - at % states, 8, (1000,)) for at, name in enumerate(names)}
+    strategy = strategies({shape: 200}, typical_tasks([(task, 1)]))["packed"]
+    cluster = NodeChooser(nodes, strategy)
+    cluster.judge_new(task)
+    (level,) = cluster.levels(task)
+    assert len(level.by_state) == states
+    assert [*in_turn(strategy, level.by_state, "key")] == names
 
 
 # --- what holds for all strategies ---
