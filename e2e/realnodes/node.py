@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,7 @@ class NodePlaces:
     """What a node is made of: its number, its folder by a short path, and its cgroup.
 
     `seed` is a root of containerd that has the images. The node's own `root` is on the same mount,
-    else there are no hard links.
+    else there are no hard links. The kubelet has the feature `gates` of the control plane.
     """
 
     name: str
@@ -38,6 +38,7 @@ class NodePlaces:
     proxy_access: Path
     seed: Path
     root: Path
+    gates: Mapping[str, bool]
 
 
 class RealNode:
@@ -67,7 +68,7 @@ class RealNode:
         lists = settings.network(network.pods(self.places.number))
         contents = {
             "network/rig.conflist": lists,
-            "kubelet.json": settings.kubelet(folder, self.places.cgroup),
+            "kubelet.json": settings.kubelet(folder, self.places.cgroup, self.places.gates),
             "proxy.json": settings.proxy(self.places.proxy_access, self.name),
         }
         for name, content in contents.items():

@@ -70,13 +70,18 @@ class NodeRig:
     """Real nodes and their control plane, from start to end."""
 
     def __init__(
-        self, version: str, names: tuple[str, ...], programs: Programs, seed: Path
+        self,
+        version: str,
+        names: tuple[str, ...],
+        programs: Programs,
+        seed: Path,
+        control: Options | None = None,
     ) -> None:
         self.names = names
         self.programs = programs
         self.seed = seed
         self.run = Path(os.environ[RUN])
-        self.plane = ControlPlane(options(version, names))
+        self.plane = ControlPlane(control or options(version, names))
         self.nodes: dict[str, RealNode] = {}
         self.timings: dict[str, float] = {}
         self._proxy: Process | None = None
@@ -105,7 +110,9 @@ class NodeRig:
         self.plane.start()
         self.timings["control plane"] = time.monotonic() - began
         self.nodes = {name: self._node(number, name) for number, name in enumerate(self.names)}
-        self.start_proxy()
+        # Without a range, Services have addresses of the loopback range, and a relay answers.
+        if self.plane.options.service_range:
+            self.start_proxy()
         for step in (RealNode.start_namespaces, RealNode.start_runtime, RealNode.start_programs):
             for node in self.nodes.values():
                 step(node)
@@ -122,6 +129,7 @@ class NodeRig:
             self.plane.user_config(PROXY_USER),
             self.seed,
             self.run / name / "containerd",
+            self.plane.options.gates,
         )
         return RealNode(places, self.programs)
 

@@ -3,6 +3,7 @@
 kubelet, kube-proxy and CNI read JSON, which is YAML too.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def network(pods: str) -> JSON:
     return {"cniVersion": "1.0.0", "name": "rig", "plugins": [plugin]}
 
 
-def kubelet(folder: Path, cgroup: str) -> JSON:
+def kubelet(folder: Path, cgroup: str, gates: Mapping[str, bool]) -> JSON:
     """Return the KubeletConfiguration of a node.
 
     Only the rig's namespace reaches the kubelet, so it asks nobody for credentials. Nodes share one
@@ -79,6 +80,7 @@ def kubelet(folder: Path, cgroup: str) -> JSON:
         "nodeStatusUpdateFrequency": "2s",
         "nodeLeaseDurationSeconds": 4,
         "syncFrequency": "10s",
+        "featureGates": dict(gates),
     }
 
 

@@ -14,6 +14,12 @@ from e2e.controlplane.build import cache_name, compile_program
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache" / "upstream"
 SUITES = ("scheduler", "dra")
+# `ginkgo` runs tests in parallel; the others run in pods of the tests.
+PACKAGES = {
+    "ginkgo": "github.com/onsi/ginkgo/v2/ginkgo",
+    "hostpathplugin": "./hostpathplugin",
+    "sample-device-plugin": "k8s.io/kubernetes/test/images/sample-device-plugin",
+}
 
 
 def suite(name: str) -> Path:
@@ -26,6 +32,15 @@ def suite(name: str) -> Path:
         CACHE.mkdir(parents=True, exist_ok=True)
         compile_program(HERE, f"./{name}", program, test=True)
     return program
+
+
+def program(name: str) -> Path:
+    """Return a program of `PACKAGES`, building it if need be; NoGoError without Go."""
+    built = CACHE / cache_name(name, HERE, *sorted((HERE / name).glob("*.go")))
+    if not built.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        compile_program(HERE, PACKAGES[name], built)
+    return built
 
 
 def kubernetes() -> Path:
@@ -43,3 +58,5 @@ def kubernetes() -> Path:
 if __name__ == "__main__":
     for each in SUITES:
         print(suite(each))  # noqa: T201
+    for each in PACKAGES:
+        print(program(each))  # noqa: T201

@@ -2,9 +2,10 @@
 
     python -m e2e.upstream.dra                      # all kinds
     python -m e2e.upstream.dra bridge -k 'reusing|deallocate'    # only tests with such a name
+    python -m e2e.upstream.dra --nodes real         # with real kubelets, as root
 
 The kind `in-tree` has the stock scheduler, `bridge` Drawbridge's scheduler in its place, and
-`admission` the stock scheduler with webhook and judge for all namespaces. Nodes are simulated.
+`admission` the stock scheduler with webhook and judge for all namespaces.
 `skipped.yaml` says which tests are left out, `differences.yaml` which ones fail by design.
 """
 
@@ -13,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -33,12 +35,15 @@ from e2e.installed.configuring import configure_and_wait
 from e2e.installed.installation import Installation, Setup
 from e2e.installed.judge import judged
 from e2e.nodes.fleet import Fleet, NodePlan
+from e2e.realnodes.enter import RUN, run_inside
+from e2e.realnodes.fleet import RealFleet
 from e2e.runner import print_line
 from e2e.scenarios.objects import RESOURCE
 from e2e.scenarios.registry import default_options
 from e2e.scenarios.stage import Stage
 from e2e.timings import until
-from e2e.upstream.build import suite
+from e2e.upstream.build import program, suite
+from e2e.upstream.real import lacks, real_nodes
 
 JSON = dict[str, Any]
 HERE = Path(__file__).parent
@@ -46,8 +51,13 @@ IN_TREE, BRIDGE, ADMISSION = KINDS = ("in-tree", "bridge", "admission")
 STOCK = "default-scheduler"
 NODES = ("a", "b", "c")
 SHAPE = "lab-2g2n"
+SIMULATED, REAL = "simulated", "real"
 # Tests that need no feature, or one that is behind a gate which is on here.
-FILTER = "DRA && Feature: isSubsetOf OffByDefault"
+FILTERS = {SIMULATED: "DRA && Feature: isSubsetOf OffByDefault", REAL: "DRA"}
+# Each driver that ends keeps its slices for 30 s, for which a test waits.
+PROCESSES = {SIMULATED: 1, REAL: 6}
+LIMIT = "3h"
+REPORT = "upstream"
 GATES = {"DRAResourcePoolStatus": True}
 CONTROLLER = "resourcepoolstatusrequest-controller"
 VERSIONS = ("v1alpha3", "v1beta1", "v1beta2")
@@ -79,17 +89,38 @@ def options(kind: str) -> Options:
     )
 
 
-def play(kind: str, part: str) -> list[Result]:
-    """Run the tests on a control plane of their own."""
-    with (
-        ControlPlane(options(kind)) as plane,
-        Fleet(plane.admin) as fleet,
-        contextlib.ExitStack() as stack,
-    ):
-        fleet.add_all(NodePlan(name, SHAPE, labels=OWNED) for name in NODES)
+def play(kind: str, nodes: str, part: str, into: Path | None) -> list[Result]:
+    """Run the tests on a control plane of their own; report and log go to a folder."""
+    with contextlib.ExitStack() as stack:
+        plane, fleet = stack.enter_context(CLUSTERS[nodes](kind))
         if kind != IN_TREE:
             stack.enter_context(installed(kind, plane, fleet))
-        return run(plane, part)
+        try:
+            return run(plane, nodes, part)
+        finally:
+            if into:
+                for made in plane.folder.glob(f"{REPORT}.*"):
+                    shutil.copyfile(made, into / f"{kind}-{nodes}{made.suffix}")
+
+
+@contextlib.contextmanager
+def simulated_nodes(kind: str) -> Iterator[tuple[ControlPlane, Fleet]]:
+    """Start a control plane with simulated nodes."""
+    with ControlPlane(options(kind)) as plane, Fleet(plane.admin) as fleet:
+        fleet.add_all(NodePlan(name, SHAPE, labels=OWNED) for name in NODES)
+        yield plane, fleet
+
+
+@contextlib.contextmanager
+def kubelets(kind: str) -> Iterator[tuple[ControlPlane, Fleet]]:
+    """Start a control plane with real nodes."""
+    with real_nodes(NODES, options(kind)) as rig, RealFleet(rig) as fleet:
+        for name in NODES:
+            rig.plane.admin.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": OWNED}})
+        yield rig.plane, fleet
+
+
+CLUSTERS = {SIMULATED: simulated_nodes, REAL: kubelets}
 
 
 @contextlib.contextmanager
@@ -150,12 +181,15 @@ def owning(drivers: Sequence[str]) -> str:
     return f"{HEADER}{yaml.safe_dump({'placement': 'bridge', 'ownedPools': owned})}"
 
 
-def run(plane: ControlPlane, part: str) -> list[Result]:
+def run(plane: ControlPlane, nodes: str, part: str) -> list[Result]:
     """Run the program of the tests and return their results."""
-    report, log = plane.folder / "upstream.json", plane.folder / "upstream.log"
-    words = [str(suite("dra")), f"--kubeconfig={plane.user_config()}", "--provider=skeleton"]
-    words += [f"--ginkgo.label-filter={FILTER}", f"--ginkgo.focus={part}"]
-    words += [f"--ginkgo.json-report={report}", "--ginkgo.no-color", "--ginkgo.v"]
+    report, log = plane.folder / f"{REPORT}.json", plane.folder / f"{REPORT}.log"
+    tests = plane.folder / "dra.test"  # ginkgo runs programs with such a name only
+    tests.symlink_to(suite("dra"))
+    words = [str(program("ginkgo")), f"--procs={PROCESSES[nodes]}", f"--timeout={LIMIT}"]
+    words += [f"--label-filter={FILTERS[nodes]}", f"--focus={part}", "--no-color", "-v"]
+    words += [f"--output-dir={plane.folder}", f"--json-report={report.name}", str(tests)]
+    words += ["--", f"--kubeconfig={plane.user_config()}", "--provider=skeleton"]
     path = f"{plane.bin}{os.pathsep}{os.environ['PATH']}"
     with log.open("w") as out:
         subprocess.run(
@@ -228,12 +262,25 @@ def main(words: Sequence[str]) -> int:
     """Run the kinds; 1 if a test failed that no difference explains."""
     parser = argparse.ArgumentParser(prog="python -m e2e.upstream.dra")
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], metavar="KIND")
+    parser.add_argument("--nodes", choices=list(CLUSTERS), default=SIMULATED)
     parser.add_argument(
         "-k", default="", metavar="NAME", help="only tests with such a name, a regular expression"
     )
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="keep reports and logs there")
     given = parser.parse_args(words)
-    codes = [judge(kind, play(kind, given.k), print_line) for kind in given.kinds or KINDS]
-    return int(any(codes))
+    kinds = given.kinds or KINDS
+    if given.nodes == SIMULATED or RUN in os.environ:
+        codes = [
+            judge(kind, play(kind, given.nodes, given.k, given.into), print_line) for kind in kinds
+        ]
+        return int(any(codes))
+    if reason := lacks():
+        print_line(f"SKIP  {', '.join(kinds)}: {reason}")
+        return 0
+    # Each rig has namespaces of its own.
+    command = [sys.executable, "-m", "e2e.upstream.dra", f"--nodes={REAL}", f"-k={given.k}"]
+    command += [f"--into={given.into}"] if given.into else []
+    return max([run_inside([*command, kind], print_line) for kind in kinds])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ import pytest
 
 from drawbridge.agreement.configuration_in_use import parse_configuration
 from drawbridge.config.model import Configuration
-from e2e.upstream import dra
+from e2e.upstream import dra, real
+from e2e.upstream.build import PACKAGES
 from e2e.upstream.dra import BRIDGE, IN_TREE, JSON, KINDS, Result, judge, owning, read, results
 
 REASONS = [{"part": "Feature:Kubelet", "reason": "there is no kubelet"}]
@@ -73,6 +74,20 @@ def test_tables_have_reasons_and_kinds_that_exist() -> None:
         assert difference["part"]
         assert difference["reason"]
         assert set(difference["kinds"]) <= set(KINDS)
+
+
+def test_each_image_has_programs_that_are_built() -> None:
+    needed = {program for programs in real.PROGRAMS.values() for program in programs.values()}
+    assert needed == PACKAGES.keys() - {"ginkgo"}
+    assert real.short("example.test/e2e/busybox:1.0-1") == "busybox"
+
+
+def test_where_no_nodes_can_run_the_reason_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dra, "lacks", lambda: "root is needed")
+    assert dra.main(["bridge", "--nodes=real"]) == 0
+    assert capsys.readouterr().out == "SKIP  bridge: root is needed\n"
 
 
 def test_the_configuration_owns_each_driver_that_publishes() -> None:
