@@ -144,6 +144,8 @@ def _resolve_root(owner: PodOwner, labels: Mapping[str, str]) -> tuple[str, str]
 
 def _find_labelled(labels: Mapping[str, str], kinds: Mapping[str, str]) -> tuple[str, str] | None:
     """Return kind and name of an object that a label names."""
+    if kinds.keys().isdisjoint(labels):  # as of most pods
+        return None
     named = ((kind, labels.get(label)) for label, kind in kinds.items())
     return next(((kind, name) for kind, name in named if name), None)
 

@@ -6,8 +6,9 @@ the other. The essence has the values of the fields that dialects and the other 
 translation declare to read, and null for any other field.
 """
 
+import contextlib
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -139,15 +140,19 @@ def _reduce_container(container: Value) -> Value:
     return kept
 
 
-def _reduce_environment(listed: list[Value]) -> Value:
+def _reduce_environment(listed: list[Any]) -> Value:
     """Keep the variables about devices; of every other variable only the name stays."""
+    with contextlib.suppress(KeyError, TypeError):
+        names = [variable["name"] for variable in listed]  # containers have dozens
+        if DEVICE_VARIABLES.isdisjoint(names) and set(map(type, names)) <= {str}:
+            return [{"name": name} for name in names]
     return [
         {"name": name}
-        if isinstance(container, dict)
-        and isinstance(name := container.get("name"), str)
+        if isinstance(variable, dict)
+        and isinstance(name := variable.get("name"), str)
         and name not in DEVICE_VARIABLES
-        else container
-        for container in listed
+        else variable
+        for variable in listed
     ]
 
 
