@@ -12,7 +12,7 @@ from typing import Final
 
 from cli import config
 from cli.checking.checked_cluster import CheckedCluster
-from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.cluster_objects import ClusterObjects, recognize_slices, sort_documents
 from cli.input.files import read_documents
 from cli.simulation.schedulers import default_allocator
 from cli.terminal import output
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not isinstance(configuration, Configuration):
         output.print_found(configuration, options, streams)
         return exit_code(configuration, strict=options.strict)
-    documents = list(read_documents(options.filename, streams.stdin))
+    documents = list(read_documents(options.filename, streams.stdin, recognize_slices()))
     findings = lint_documents(documents, configuration)
     output.print_found(findings, options, streams)
     if options.output == "text" and not options.quiet:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
+from drawbridge.documents.read import Recognize, Recognized
+from drawbridge.documents.values import Value
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.decode import Reader
 from drawbridge.dra.nodes import Node, node_reader
-from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.dra.slices import Slice, WholeSliceReader, slice_reader
 from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules, taint_rule_reader
 from drawbridge.finding import Finding
 
@@ -78,7 +80,9 @@ def sort_documents(documents: Iterable[Document | LocatedFinding]) -> ClusterObj
             places.setdefault(document.name, document.without_value())
             version, kind = (f"{document.value.get(key)}" for key in ("apiVersion", "kind"))
             group = version.rpartition("/")[0]
-            if decode := decoders.get((group, kind)):
+            if isinstance(document.decoded, Slice):
+                slices.append(document.decoded)
+            elif decode := decoders.get((group, kind)):
                 problems = decode(document.value, document.index)
                 findings += [document.locate_finding(each, layouts) for each in problems]
             else:
@@ -94,6 +98,25 @@ def sort_documents(documents: Iterable[Document | LocatedFinding]) -> ClusterObj
         findings=tuple(findings),
         places=places,
     )
+
+
+def recognize_slices() -> Recognize:
+    """Return the function that decodes the slices of Lists whose fields are all known."""
+    reader = WholeSliceReader()
+
+    def recognize(raw: bytes, version: str, kind: str) -> Recognized | None:
+        whole = reader.read(raw, version=version, kind=kind)
+        decoded = whole and whole.reduce()
+        if whole is None or decoded is None:
+            return None
+        header: Value = {
+            "apiVersion": whole.api_version or version,
+            "kind": whole.kind or kind,
+            "metadata": whole.metadata,
+        }
+        return Recognized(header, decoded, whole)
+
+    return recognize
 
 
 def _decode_into(objects: list[T], reader: Reader[T]) -> _Decode:

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final
 
 from drawbridge.documents.codes import FILE_UNREADABLE
 from drawbridge.documents.document import Document, LocatedFinding, Source
-from drawbridge.documents.read import read_objects
+from drawbridge.documents.read import Recognize, read_objects
 from drawbridge.documents.values import Value
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -26,13 +26,15 @@ CHART: Final = "Chart.yaml"
 KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 
-def read_documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | LocatedFinding]:
+def read_documents(
+    paths: Iterable[str], stdin: BinaryIO, recognize: Recognize | None = None
+) -> Iterator[Document | LocatedFinding]:
     """Read the objects in `paths`, file by file."""
     for source in read_sources(paths, stdin):
         if isinstance(source, LocatedFinding):
             yield source
         else:
-            yield from read_objects(source)
+            yield from read_objects(source, recognize)
 
 
 def read_values(

@@ -57,7 +57,8 @@ class Document:
     readable or not. A document with findings has no value; `refused` is the value of one that could
     be parsed. `index` counts documents with content
     from 1. For an object of a List, `item` is its path in the document of the List, and `within`
-    its path in the bytes from `start` to `end`; in JSON these bytes are only the object.
+    its path in the bytes from `start` to `end`; in JSON these bytes are only the object. If the
+    reader recognized an object, `decoded` is what it made of it, and the value has no spec.
     """
 
     source: Source
@@ -72,6 +73,7 @@ class Document:
     within: Path = ()
     envelope: ListEnvelope | None = None
     refused: Value = field(default=None, repr=False)
+    decoded: object = field(default=None, repr=False)
 
     @property
     def raw(self) -> bytes:

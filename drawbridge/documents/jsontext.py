@@ -106,6 +106,11 @@ def _item_ranges(raw: bytes, start: int, items: list[msgspec.Raw]) -> Iterator[B
         start += memoryview(item).nbytes
 
 
+def is_all_of(raw: bytes, value: object) -> bool:
+    """Return whether a decoded value has all fields of a text, each of which occurs once there."""
+    return not _may_be_too_deep(raw) and not _may_have_duplicates(raw, value)
+
+
 def _may_be_too_deep(raw: bytes) -> bool:
     """Whether brackets nest beyond the limit; brackets in strings count as well."""
     brackets = raw.translate(_BRACKETS, _NOT_BRACKETS)
@@ -129,14 +134,15 @@ def _depth(value: Value) -> int:
     return depth
 
 
-def _may_have_duplicates(raw: bytes, value: Value) -> bool:
+def _may_have_duplicates(raw: bytes, value: object) -> bool:
     """Whether a duplicate key may have been dropped: then the value has fewer colons than the text.
 
-    The encoder never escapes a colon. If the text has an escaped colon, the count proves nothing.
+    So has one without a key that its struct does not know. The encoder never escapes a colon. If
+    the text has an escaped colon, the count proves nothing.
     """
     if b"\\u003a" in raw or b"\\u003A" in raw:
         return True
-    return msgspec.json.encode(value).count(b":") != raw.count(b":")
+    return msgspec.json.encode(value, enc_hook=str).count(b":") != raw.count(b":")
 
 
 def _find_duplicates(

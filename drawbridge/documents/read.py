@@ -4,8 +4,9 @@
 document is a Kubernetes object. Any bytes give documents, each with a value or with findings.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 from drawbridge.documents import codes, jsontext
 from drawbridge.documents.construct import construct
@@ -23,6 +24,19 @@ from drawbridge.documents.problems import DocumentProblem, UnreadableError
 from drawbridge.documents.split import BOM, Chunk, split_documents
 from drawbridge.documents.values import Value
 
+
+class Recognized(NamedTuple):
+    """An object of a List that was decoded to a struct: its type and metadata, and the results."""
+
+    value: Value
+    decoded: object
+    whole: object  # the struct whose JSON has all fields of the object, if they are known
+
+
+# Decodes the JSON of an item of a List with this apiVersion and kind of items; None if it is not
+# an object that the caller recognizes.
+Recognize: TypeAlias = Callable[[bytes, str, str], Recognized | None]
+
 MAX_BYTES = 16 * 1024 * 1024
 MAX_UNREADABLE = 1000
 
@@ -39,21 +53,24 @@ def read_documents(source: Source) -> Iterator[Document]:
     return _limit_unreadable(_read(document) for document in _iterate_chunks(source))
 
 
-def read_objects(source: Source) -> Iterator[Document]:
+def read_objects(source: Source, recognize: Recognize | None = None) -> Iterator[Document]:
     """Read the Kubernetes objects of a file; splits Lists, and reports all other documents.
 
-    A List in JSON is read item by item, whatever its size.
+    A List in JSON is read item by item, whatever its size. `recognize` may decode its items: a
+    third of the time, without a value of what it decodes.
     """
-    return _limit_unreadable(_iterate_objects(source))
+    return _limit_unreadable(_iterate_objects(source, recognize))
 
 
-def _iterate_objects(source: Source) -> Iterator[Document]:
+def _iterate_objects(source: Source, recognize: Recognize | None) -> Iterator[Document]:
     for document in _iterate_chunks(source):
         raw = document.raw.removeprefix(BOM)
         shell = jsontext.open_list(raw) if document.format == "json" else None
         if shell is not None:
             for item in _split_json_list(document, shell):
-                yield _checked_object(item, unfinished=may_have_placeholders(item.raw))
+                unfinished = may_have_placeholders(item.raw)
+                recognized = None if unfinished else _recognize(item, shell, recognize)
+                yield recognized or _checked_object(_typed(item, shell), unfinished=unfinished)
         else:
             unfinished = may_have_placeholders(raw)
             for item in split_list(_read(document)):
@@ -188,7 +205,7 @@ def _check_size(raw: bytes, noun: str) -> None:
 
 
 def _split_json_list(document: Document, shell: jsontext.ListShell) -> Iterator[Document]:
-    """Yield the items of a List in JSON, each read from its own bytes."""
+    """Yield the unread items of a List in JSON, each with its own bytes."""
     data = document.source.data
     base = document.end - len(document.raw.removeprefix(BOM))
     line, counted = document.line, document.start
@@ -198,9 +215,26 @@ def _split_json_list(document: Document, shell: jsontext.ListShell) -> Iterator[
         line += data.count(b"\n", counted, start)
         counted = start
         item = replace(document, index=at + 1, start=start, end=end, line=line, item=("items", at))
-        item = _read(replace(item, envelope=envelope))
-        typed = _add_type(item.value, shell.kind, shell.api_version)
-        yield item if item.findings else replace(item, value=typed)
+        yield replace(item, envelope=envelope)
+
+
+def _typed(item: Document, shell: jsontext.ListShell) -> Document:
+    """Read an item, and add its type."""
+    item = _read(item)
+    typed = _add_type(item.value, shell.kind, shell.api_version)
+    return item if item.findings else replace(item, value=typed)
+
+
+def _recognize(
+    item: Document, shell: jsontext.ListShell, recognize: Recognize | None
+) -> Document | None:
+    if recognize is None:
+        return None
+    raw, kind = item.raw, shell.kind.removesuffix("List")
+    recognized = recognize(raw, shell.api_version if kind else "", kind)
+    if recognized is None or len(raw) > MAX_BYTES or not jsontext.is_all_of(raw, recognized.whole):
+        return None
+    return replace(item, value=recognized.value, decoded=recognized.decoded)
 
 
 def _checked_object(document: Document, *, unfinished: bool) -> Document:

@@ -18,7 +18,7 @@ from drawbridge.finding import Finding
 T = TypeVar("T")
 
 # Errors of msgspec for bytes that are not JSON or UTF-8, are too deeply nested or mistyped.
-_UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError)
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, TypeError)
 
 # Bounds the memory and time for a list of invalid objects.
 MAX_LIST_FINDINGS = 5000
@@ -133,7 +133,7 @@ class Reader(Generic[T]):
                 return self.convert_object(decoded)
             try:
                 raw = msgspec.json.decode(raw)
-            except _UNDECODABLE as error:
+            except UNDECODABLE as error:
                 about = self._object_name(None, ordinal)
                 return (codes.UNREADABLE_JSON.at("", f"{error}", object=about),)
         return self._convert(raw, version, ordinal)
@@ -172,7 +172,7 @@ class Reader(Generic[T]):
                     return None
                 if own_shape is not shape:
                     decoded = self._decoders[own_shape].decode(raw)
-        except _UNDECODABLE:
+        except UNDECODABLE:
             return None
         return decoded if decoded.kind in ("", self.kind) else None
 
@@ -220,7 +220,7 @@ def _decode_list(raw: object) -> _List | None:
             listed.items = raw.get("items")
         else:
             return None
-    except _UNDECODABLE:
+    except UNDECODABLE:
         return None
     return listed if listed.items is not None or listed.kind.endswith("List") else None
 
@@ -232,7 +232,7 @@ def _kind(item: object) -> str:
         return kind if isinstance(kind, str) else ""
     try:
         return msgspec.json.decode(item, type=_Kind).kind if isinstance(item, msgspec.Raw) else ""
-    except _UNDECODABLE:
+    except UNDECODABLE:
         return ""
 
 

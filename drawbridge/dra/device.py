@@ -15,7 +15,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Scalar = str | int | bool
 
 
-class Attribute(msgspec.Struct, frozen=True, gc=False):
+class Attribute(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One attribute. The API server requires exactly one of the fields."""
 
     string: str | None = None
@@ -28,7 +28,7 @@ class Attribute(msgspec.Struct, frozen=True, gc=False):
     versions: tuple[str, ...] | None = None
 
 
-class ValidRange(msgspec.Struct, frozen=True, gc=False):
+class ValidRange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The amounts that a request can consume: from `min`, in steps, up to `max`."""
 
     min: Quantity
@@ -36,7 +36,7 @@ class ValidRange(msgspec.Struct, frozen=True, gc=False):
     step: Quantity | None = None
 
 
-class RequestPolicy(msgspec.Struct, frozen=True, rename="camel"):
+class RequestPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The default and the rounding of requested amounts of a shared device."""
 
     default: Quantity | None = None
@@ -44,27 +44,27 @@ class RequestPolicy(msgspec.Struct, frozen=True, rename="camel"):
     valid_range: ValidRange | None = None
 
 
-class Capacity(msgspec.Struct, frozen=True, rename="camel"):
+class Capacity(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One capacity of a device."""
 
     value: Quantity
     request_policy: RequestPolicy | None = None
 
 
-class Counter(msgspec.Struct, frozen=True, gc=False):
+class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An amount in a counter set, published or consumed."""
 
     value: Quantity
 
 
-class CounterSet(msgspec.Struct, frozen=True):
+class CounterSet(msgspec.Struct, frozen=True, omit_defaults=True):
     """Counters that several devices of a pool consume."""
 
     name: str
     counters: Mapping[str, Counter] = {}
 
 
-class CounterUse(msgspec.Struct, frozen=True, rename="camel"):
+class CounterUse(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The counters that a device consumes, and its compatibility groups on the counter set."""
 
     counter_set: str
@@ -72,7 +72,7 @@ class CounterUse(msgspec.Struct, frozen=True, rename="camel"):
     compatibility_groups: tuple[str, ...] = ()
 
 
-class Taint(msgspec.Struct, frozen=True, rename="camel"):
+class Taint(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A taint that repels claims without a matching toleration."""
 
     key: str
@@ -96,13 +96,13 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_default
     match_fields: tuple[Requirement, ...] = ()
 
 
-class NodeSelector(msgspec.Struct, frozen=True, rename="camel"):
+class NodeSelector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A node selector: at least one term must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class AllocatableMapping(msgspec.Struct, frozen=True, rename="camel"):
+class AllocatableMapping(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The amount of a node resource that a device represents."""
 
     capacity_key: str | None = None
@@ -110,27 +110,27 @@ class AllocatableMapping(msgspec.Struct, frozen=True, rename="camel"):
     device_multiplier: Quantity | None = None
 
 
-class AllocatableOverhead(msgspec.Struct, frozen=True, rename="camel"):
+class AllocatableOverhead(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The additional amount of a node resource that a device consumes."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
 
 
-class NodeAllocatable(msgspec.Struct, frozen=True):
+class NodeAllocatable(msgspec.Struct, frozen=True, omit_defaults=True):
     """The amount of one allocatable resource of the node that a device consumes."""
 
     mapping: AllocatableMapping | None = None
     overhead: AllocatableOverhead | None = None
 
 
-class CELExpression(msgspec.Struct, frozen=True):
+class CELExpression(msgspec.Struct, frozen=True, omit_defaults=True):
     """A CEL expression."""
 
     expression: str
 
 
-class Device(msgspec.Struct, frozen=True, rename="camel"):
+class Device(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """A device. Names of attributes and capacities are as published, qualified or not.
 
     `compatible_only_with` is not a field of the Kubernetes API. It is read from files. In a live

@@ -8,11 +8,19 @@ from typing import Any
 
 import msgspec
 
-from drawbridge.dra.decode import Object, Reader, ReadResult
+from drawbridge.dra.decode import (
+    UNDECODABLE,
+    Metadata,
+    Object,
+    QuantityDecoder,
+    Reader,
+    ReadResult,
+)
 from drawbridge.dra.device import CounterSet, Device, Int64, NodeSelector
 from drawbridge.finding import Finding
 
 KIND = "ResourceSlice"
+_WHOLE_VERSIONS = frozenset({"resource.k8s.io/v1", "resource.k8s.io/v1beta2"})
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -40,7 +48,7 @@ class _Pool(msgspec.Struct, frozen=True, rename="camel"):
     resource_slice_count: Int64
 
 
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+class _Spec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     driver: str
     pool: _Pool
     node_name: str | None = None
@@ -55,6 +63,23 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Slice(Object, frozen=True, rename="camel", kw_only=True):
     spec: _Spec
+
+
+class WholeSlice(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """A slice of v1 with all of its metadata. Its JSON has all fields of a valid slice."""
+
+    metadata: dict[str, Any]
+    spec: _Spec
+    api_version: str = ""
+    kind: str = ""
+
+    def reduce(self) -> Slice | None:
+        """Return the slice, if its metadata is valid."""
+        try:
+            metadata = msgspec.convert(self.metadata, Metadata)
+        except msgspec.ValidationError:
+            return None
+        return _convert(_Slice(metadata=metadata, spec=self.spec))
 
 
 class _Basic(Device, frozen=True, rename="camel"):
@@ -84,6 +109,22 @@ def slice_reader() -> Reader[Slice]:
         "resource.k8s.io/v1beta1": _WrappedSlice,
     }
     return Reader(KIND, shapes, _convert)
+
+
+class WholeSliceReader:
+    """Reads slices in JSON of the versions that have the form of v1. Caches parsed quantities."""
+
+    def __init__(self) -> None:
+        self._decoder = msgspec.json.Decoder(WholeSlice, dec_hook=QuantityDecoder())
+
+    def read(self, raw: bytes, *, version: str, kind: str) -> WholeSlice | None:
+        """Read a slice of a list with this version and kind of items; None for what is not one."""
+        try:
+            whole = self._decoder.decode(raw)
+        except UNDECODABLE:
+            return None
+        is_slice = (whole.kind or kind) == KIND
+        return whole if is_slice and (whole.api_version or version) in _WHOLE_VERSIONS else None
 
 
 def read_slice(raw: object, reader: Reader[Slice] | None = None) -> Slice | tuple[Finding, ...]:

@@ -1,10 +1,14 @@
 """Documents are sorted by kind."""
 
+import json
+
 import pytest
 
-from cli.input.cluster_objects import sort_documents
+from cli.input.cluster_objects import recognize_slices, sort_documents
+from cli.lint import find_ignored_fields
 from drawbridge.documents.document import Source
 from drawbridge.documents.read import read_objects
+from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding, Severity
 
 FILE = """\
@@ -116,3 +120,55 @@ def test_later_findings_get_the_file_and_line_of_their_object(
     )
     (located,) = made.located([finding])
     assert (located.source, located.line, located.column) == place
+
+
+def slice_text(**spec: object) -> str:
+    body = {
+        "driver": "d.io",
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "nodeName": "n",
+        "devices": [{"name": "a", "attributes": {"x": {"string": "b:c"}}}],
+    }
+    return json.dumps({"metadata": {"name": "s", "uid": "u"}, "spec": body | spec})
+
+
+PLAIN = slice_text()
+RECOGNIZED = {
+    "all fields are known": PLAIN,
+    "a quantity is a number": slice_text(devices=[{"name": "a", "capacity": {"m": {"value": 1}}}]),
+}
+NOT_RECOGNIZED = {
+    "an unknown field": slice_text(colour="red"),
+    "an unknown field of an attribute": slice_text(
+        devices=[{"name": "a", "attributes": {"x": {"string": "b", "colour": "red"}}}]
+    ),
+    "a field twice": PLAIN.replace('"nodeName"', '"nodeName": "m", "nodeName"'),
+    "a field twice, with an escaped colon": PLAIN.replace(
+        '"nodeName"', '"nodeName": "m", "nodeName"'
+    ).replace("b:c", "b\\u003ac"),
+    "null": slice_text(allNodes=None),
+    "nested too deep": PLAIN.replace('"u"', "[" * 200 + "]" * 200),
+    "a status": PLAIN.replace('"spec"', '"status": {}, "spec"'),
+    "a placeholder": PLAIN.replace("b:c", "${b}"),
+    "a wrong type": slice_text(nodeName=1),
+    "a wrong name": PLAIN.replace('"s"', "1"),
+    "another version": PLAIN.replace('{"metadata"', '{"apiVersion": "v2", "metadata"'),
+    "another kind": PLAIN.replace('{"metadata"', '{"kind": "Node", "metadata"'),
+}
+
+
+@pytest.mark.parametrize("name", [*RECOGNIZED, *NOT_RECOGNIZED])
+def test_slices_whose_fields_are_known_are_decoded_without_a_value(name: str) -> None:
+    item = (RECOGNIZED | NOT_RECOGNIZED)[name]
+    head = '{"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSliceList", "items": ['
+    source = Source("slices.json", f"{head}{item}]}}".encode())
+    recognized = list(read_objects(source, recognize_slices()))
+    plain = list(read_objects(source))
+    assert [isinstance(each.decoded, Slice) for each in recognized] == [name in RECOGNIZED]
+    read = sort_documents(recognized)
+    assert (read.slices, read.findings) == (
+        sort_documents(plain).slices,
+        sort_documents(plain).findings,
+    )
+    assert [each.name for each in recognized] == [each.name for each in plain]
+    assert [*find_ignored_fields(recognized)] == [*find_ignored_fields(plain)]
