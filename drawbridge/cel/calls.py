@@ -23,6 +23,7 @@ from drawbridge.cel.values import Map, Optional, actual_size, equal, extent
 
 NO_OVERLOAD = "no such overload"
 MOST = 256
+_SHORT = 64
 _NESTED = frozenset({list, tuple, dict, Map, Optional})
 
 
@@ -214,27 +215,37 @@ def search(  # noqa: PLR0913, PLR0917  # the parts of a call
 ) -> Run:
     """Plan a search for a constant pattern; a loop searches a text once in an evaluation.
 
-    `slot` keeps the last text and what was found. As in `variadic`, a text that fails ends the call
+    `slot` keeps the last text, and the program the last short one with what the search has found
+    and costs, because many devices have the same. As in `variadic`, a text that fails ends the call
     without a charge.
     """
+    last: tuple[object, int, object, int] = (None, 0, None, 0)
 
     def run(frame: Frame) -> object:
+        nonlocal last
         try:
             value = text(frame)
         except EvaluationError as error:
             raise with_offset(error, offset) from None
+        before, work, result, amount = last
+        is_same = type(value) is str and value == before
         searched = frame[slot]
-        if type(searched) is tuple and searched[0] == value:
-            result = searched[1]
-        else:
+        if type(searched) is not tuple or searched[0] != value:
             try:
-                spend_call(frame, price(value, pattern))
-                result = implementation(value, pattern)
+                spend_call(frame, work if is_same else (work := price(value, pattern)))
+                if not is_same:
+                    result = implementation(value, pattern)
             except EvaluationError as error:
                 _charge_call(frame, limit, cost, (value, pattern), error)
                 raise with_offset(error, offset) from None
             frame[slot] = value, result
-        charge(frame, limit, 1 if cost is None else cost((value, pattern), result))
+        else:
+            result = searched[1]
+        if not is_same:
+            amount = 1 if cost is None else cost((value, pattern), result)
+            if type(value) is str and len(value) <= _SHORT and frame[slot] is not searched:
+                last = value, work, result, amount
+        charge(frame, limit, amount)
         return result
 
     return run

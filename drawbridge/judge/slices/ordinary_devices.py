@@ -14,7 +14,6 @@ from drawbridge.dra.validation_checks import ObjectValidator
 
 MAX_NAMES: Final = 32
 
-_FIELDS: Final = Attribute.__struct_fields__
 # What a device may have in addition, and the API server checks.
 _get_others: Final = attrgetter(
     "consumes_counters",
@@ -51,16 +50,15 @@ class OrdinaryDevices:
     def find_shape(self, device: Device) -> AttributeShape | None:
         """Return the shape of the attributes; None if one has no value, several, or a wrong one."""
         attributes = device.attributes
-        fields = tuple(map(self._fields.get, attributes.values()))
+        fields = [*map(self._fields.get, attributes.values())]
         if None in fields:
-            for attribute in attributes.values():
-                if attribute not in self._fields:
+            for place, attribute in enumerate(attributes.values()):
+                if fields[place] is None:
                     field = _find_only_field(attribute)
                     if field is None:
                         return None
-                    self._fields[attribute] = field
-            fields = tuple(map(self._fields.get, attributes.values()))
-        return tuple(attributes), fields
+                    fields[place] = self._fields[attribute] = field
+        return tuple(attributes), tuple(fields)
 
     def _has_valid_names(self, device: Device) -> bool:
         names = (device.name, tuple(device.attributes), tuple(device.capacity))
@@ -87,11 +85,13 @@ def check_device_names(validator: ObjectValidator, path: str, device: Device) ->
 def _find_only_field(attribute: Attribute) -> str | None:
     """Return the field of an attribute that has one valid value; None for any other."""
     values = astuple(attribute)
-    text, _, _, version, *lists = values
-    if values.count(None) != len(values) - 1 or lists.count(None) != len(lists):
+    if values.count(None) != len(values) - 1:
         return None
-    if text is not None and formats.check_length(text, formats.VALUE_LENGTH):
-        return None
-    if version is not None and (not version or formats.check_version(version)):
-        return None
-    return next(name for name, value in zip(_FIELDS, values, strict=True) if value is not None)
+    text, integer, boolean, version, *_ = values
+    if text is not None:
+        return None if formats.check_length(text, formats.VALUE_LENGTH) else "string"
+    if version is not None:
+        return None if not version or formats.check_version(version) else "version"
+    if integer is not None:
+        return "integer"
+    return None if boolean is None else "boolean"
