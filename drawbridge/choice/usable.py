@@ -128,10 +128,14 @@ class Usable:
     def _of_kinds(self, node: NodeRoom) -> list[int]:
         """Return what each kind of typical tasks could use of a node, times its weight."""
         label = self._of_label(node.shape.label)
-        return [
-            _value_of(kind, parts, node)
-            for kind, parts in zip(label.kinds, self._parts_for(label, node), strict=True)
-        ]
+        values = []
+        for kind, parts in zip(label.kinds, self._parts_for(label, node), strict=True):
+            if kind.devices > 1:
+                values.append(_value_of_several(kind, parts, node))
+            else:
+                worth = parts.worth
+                values.append(_value_now(kind, worth, node.cpu, node.memory) if worth else 0)
+        return values
 
     def _parts_for(self, label: _Label, node: NodeRoom) -> Sequence[_Parts]:
         """Return what the free parts are for each kind, if CPU and memory did not matter."""
@@ -141,7 +145,7 @@ class Usable:
             worths = [label.worth[left] for left in free] or [label.worth[0]]
             sums = map(sum, zip(*worths, strict=True))
             parts = [
-                _Parts(worth if kind.devices <= len(free) else 0, _lacking_devices(kind, free))
+                _Parts(worth, _lacking_devices(kind, free))
                 for kind, worth in zip(label.kinds, sums, strict=True)
             ]
             self._parts.put((node.shape.label, free), parts)
@@ -214,17 +218,11 @@ def _with_totals(kinds: Sequence[TaskKind]) -> tuple[_Kind, ...]:
     )
 
 
-def _value_of(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
-    """Return what tasks of a kind could use of a node times their weights."""
-    if kind.devices > 1 and kind.devices <= len(node.free):
-        fits_all = kind.cpus[-1] <= node.cpu and kind.memory <= node.memory
-        if parts.lacking or not fits_all:
-            return _value_of_several(kind, parts, node)
-    return _value_now(kind, parts.worth, node.cpu, node.memory) if parts.worth else 0
-
-
 def _value_now(kind: _Kind, most: int, cpu: int, memory: int) -> int:
-    """Return the value of parts that are worth `most` with enough CPU and memory."""
+    """Return what tasks of a kind could use of a node times their weights.
+
+    The free parts are worth `most` to them, with enough CPU and memory.
+    """
     of_cpu, of_memory = cpu * kind.amount, memory * kind.amount
     able = bisect_right(kind.cpus, cpu)
     first = value = 0
@@ -242,16 +240,25 @@ def _value_now(kind: _Kind, most: int, cpu: int, memory: int) -> int:
 
 def _value_of_several(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
     """Return the value for tasks for several devices, some of which lack something now."""
-    value, left = 0, (node.cpu, node.memory)
+    (_, all_cpu, all_memory, all_devices, _), left_cpu, left_memory, *_ = node
+    value, devices = 0, kind.devices
+    if devices > all_devices:
+        return 0
+    if not parts.lacking and kind.cpus[-1] <= left_cpu and kind.memory <= left_memory:
+        return _value_now(kind, parts.worth, left_cpu, left_memory)
     for cpu, memory, weight in kind.members:
-        if cpu > node.shape.cpu or memory > node.shape.memory:
+        if cpu > all_cpu:
+            break
+        if memory > all_memory:
             continue
-        lacking = max(
-            parts.lacking,
-            _lacking(kind.devices, cpu, node.cpu),
-            _lacking(kind.devices, memory, node.memory),
-        )
+        lacking = parts.lacking
+        # What lacks of CPU and memory counts in devices, rounded up.
+        if cpu > left_cpu:
+            lacking = max(lacking, -((left_cpu - cpu) * devices // cpu))
+        if memory > left_memory:
+            lacking = max(lacking, -((left_memory - memory) * devices // memory))
         if not lacking:
+            left = (left_cpu, left_memory)
             value += weight * _usable(parts.worth, kind.amount, left, (cpu, memory))
         elif lacking < len(_LACKING):
             value += weight * kind.amount * _LACKING[lacking] // WHOLE
@@ -261,11 +268,6 @@ def _value_of_several(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
 def _lacking_devices(kind: _Kind, free: Sequence[int]) -> int:
     """Return how many of the devices of a task lack a free part that is large enough."""
     return max(0, kind.devices - len(free) + bisect_left(free, kind.share))
-
-
-def _lacking(devices: int, asked: int, left: int) -> int:
-    """Return for how many of the devices of a task CPU or memory lacks."""
-    return -((left - asked) * devices // asked) if left < asked else 0
 
 
 def _usable(most: int, amount: int, left: tuple[int, int], asked: tuple[int, int]) -> int:
