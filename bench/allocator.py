@@ -92,10 +92,10 @@ def make_server(nodes: int) -> FakeApi:
     server = FakeApi()
     published = [slices(number) for number in range(nodes)]
     names = [gpus["spec"]["nodeName"] for gpus, _ in published]
-    typed = (
-        {"apiVersion": DRA, "kind": "ResourceSlice", **each} for both in published for each in both
-    )
-    server.load(typed)
+    for both in published:
+        for resource_slice in both:
+            resource_slice["metadata"]["uid"] = resource_slice["metadata"]["name"]
+            server.load([{"apiVersion": DRA, "kind": "ResourceSlice", **resource_slice}])
     server.load(map(make_node, names))
     server.load(map(make_class, (GPU, NIC)))
     server.load([make_facts()])
@@ -131,6 +131,11 @@ class Process:
     def pid(self) -> int:
         """The PID of the process."""
         return self._running.pid
+
+    @property
+    def socket(self) -> str:
+        """The socket of the scheduler's calls."""
+        return str(self._socket)
 
     async def connect(self) -> "Connection":
         """Open a connection to the socket."""
