@@ -51,6 +51,21 @@ async def test_a_pod_whose_device_is_contested_is_not_bound(rig: Rig) -> None:
     assert rig.cluster.nodes_of_pods["uid-pod"] == ""
 
 
+async def test_a_conflict_that_begins_after_the_devices_are_ready_is_seen(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    find, asked = rig.reservations.find_contest, []
+
+    def find_later(uid: str) -> ContestedClaim | None:
+        asked.append(uid)
+        if len(asked) > 1:
+            contest(rig)
+        return find(uid)
+
+    rig.reservations.find_contest = find_later  # type: ignore[method-assign]  # from the second on
+    assert await rig.bind() == f"{MESSAGE}; the pod is tried again"
+    assert rig.cluster.nodes_of_pods["uid-pod"] == ""
+
+
 async def test_an_allocation_that_yields_is_reported_and_its_pod_is_tried_again(rig: Rig) -> None:
     await allocate(rig, "pod")
     theirs = rig.claim("b")
