@@ -239,7 +239,8 @@ def test_rules_count_in_bridge_placement(
 ) -> None:
     in_zone_a = pod("before", "{name: g, resourceClaimTemplateName: plain}", ZONE_A)
     pods = in_zone_a + pod("a", spec="schedulerName: drawbridge")
-    _, printed, err = run(pods + BRIDGE, cluster=ruled(rules) + PLAIN)
+    first_fit = "strategy: {default: first-fit}\n"  # unless the rules name another strategy
+    _, printed, err = run(pods + BRIDGE + first_fit, cluster=ruled(rules) + PLAIN)
     assert nodes(printed) == ["n1", node]
     assert words in json.dumps(printed)
     assert "RulesNotEnforced" not in err
