@@ -249,7 +249,7 @@ def _open_socket(file: Path) -> socket.socket:
         opened.listen(_BACKLOG)
     except OSError as error:
         opened.close()
-        raise OSError(error.errno, f"cannot listen on {file}: {error.strerror}") from None
+        raise OSError(error.errno, f"cannot listen on {file}: {error.strerror or error}") from None
     opened.setblocking(False)  # noqa: FBT003  # the signature of the socket module
     return opened
 

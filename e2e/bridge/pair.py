@@ -54,7 +54,7 @@ class Pair:
         self.files = files
         self.folder = plane.folder / "bridge" / host
         self.folder.mkdir(parents=True)
-        self.socket = self.folder / "allocator.sock"
+        self.socket = plane.sockets / host / "allocator.sock"
         self.configuration = self._write_configuration()
         words: list[str | Path] = [
             COMMANDS / "drawbridge",

@@ -92,6 +92,8 @@ class ControlPlane:
         self.options = options or Options()
         self.bin = build.binaries(self.options.version)
         self.folder = Path(tempfile.mkdtemp(prefix="drawbridge-rig-"))
+        # The path of a unix socket has at most 107 bytes, and TMPDIR can be long.
+        self.sockets = Path(tempfile.mkdtemp(prefix="rig-sockets-", dir="/tmp"))
         self.processes: dict[str, Process] = {}
         self.port = free_port()
         self.etcd_port = free_port()
@@ -171,6 +173,7 @@ class ControlPlane:
         for name in reversed(list(self.processes)):
             self.processes.pop(name).stop()
         self._keep_audit_log()
+        shutil.rmtree(self.sockets, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def start_etcd(self) -> None:

@@ -70,6 +70,10 @@ async def test_the_socket_of_a_killed_process_is_replaced_and_no_other_file(tmp_
         async with serve_calls(str(file), first.calls, first.streams):
             pass
     assert file.read_text() == "important"
+    long = tmp_path / ("folder" * 20) / "allocator.sock"
+    with pytest.raises(OSError, match=r"cannot listen on .*allocator\.sock: .*too long"):
+        async with serve_calls(str(long), first.calls, first.streams):
+            pass
 
 
 async def test_a_large_request_is_refused_and_the_connection_goes_on(tmp_path: Path) -> None:
