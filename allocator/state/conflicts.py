@@ -23,7 +23,7 @@ from drawbridge.ledger.ledger import Ledger
 MAX_CONFLICTS: Final = 1024
 MAX_CONTESTS: Final = 256
 # Of a claim with one GPU a search takes 0.1 ms, and with the worst claims 8 ms.
-MAX_SEARCHES: Final = 8
+MAX_SEARCHES: Final = 4
 _Key = tuple[str, str, str]
 
 
@@ -48,6 +48,11 @@ class Conflicts:
         self._conflicts: dict[_Key, Conflict] = {}
         self._of_claim: dict[str, set[_Key]] = {}
         self._changed: dict[str, None] = {}
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether claims have changed whose conflicts are not searched yet."""
+        return bool(self._changed)
 
     def note_change(self, uid: str) -> None:
         """Have the conflicts of a claim that changed searched."""
@@ -90,23 +95,26 @@ class Conflicts:
 
     def find_contest(self, uid: str) -> ContestedClaim | None:
         """Return why an allocation of ours has to yield, as everything is now."""
-        record = self._ledger.claims.get(uid)
-        if not (uid in self._of_claim or uid in self._changed):
-            return None
-        if record is None or not record.ours or self._is_in_use(uid):
+        if uid not in self._of_claim and not self._changed:
             return None
         self.follow(uid)  # the driver can have published other devices meanwhile
+        return self._contest(uid)
+
+    def list_contests(self) -> list[ContestedClaim]:
+        """Return the allocations of ours that have to yield by the last searches, up to a number.
+
+        Nothing is searched: this is asked several times a second.
+        """
+        contests = (self._contest(uid) for uid in self._of_claim)
+        return list(islice(filter(None, contests), MAX_CONTESTS))
+
+    def _contest(self, uid: str) -> ContestedClaim | None:
         for key in self._of_claim.get(uid, ()):
             conflict = self._conflicts[key]
             rival = find_rival(conflict, self._ledger, uid, self._is_in_use)
             if rival:
                 return ContestedClaim(uid, rival, conflict)
         return None
-
-    def list_contests(self) -> list[ContestedClaim]:
-        """Return the allocations of ours that have to yield, up to a number of them."""
-        contests = (self.find_contest(uid) for uid in tuple(self._of_claim))
-        return list(islice(filter(None, contests), MAX_CONTESTS))
 
     def list_lines(self) -> Iterator[ConflictLine]:
         """Yield each conflict with the names of two of its claims, ours first."""

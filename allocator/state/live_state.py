@@ -20,6 +20,7 @@ from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.conflicts import ContestedClaim
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
+from allocator.state.turns import Turns
 from allocator.writes.claims import WrittenState
 from allocator.writes.cluster_writes import PodName
 from drawbridge.agreement.owned_pools import (
@@ -149,7 +150,8 @@ class LiveState:
         self._observed_version = 0
         self._fences: tuple[int, Configuration, list[str]] | None = None
         self._was_fenced = False
-        self._is_catching_up = False
+        self._strategy_turns = Turns(self._catch_up)
+        self._conflict_turns = Turns(self._search_conflicts)
         # No allocation is decided before the recovery, which looks at all claims.
         self._settling = SettlingNodes(server_time())
         for cache in (*caches.devices, caches.claims, caches.pods):
@@ -239,7 +241,7 @@ class LiveState:
                 self._waiting = WaitingPods(
                     self._decisions, eviction_delay=delay, server_time=self._server_time
                 )
-            self._catch_up_later()
+            self._begin_turns()
             self._on_rebuild()
         elif effect is Effect.OWNERS:
             owns_pool = make_pool_filter(
@@ -286,8 +288,7 @@ class LiveState:
         state.apply(before.value if before else None, after.value if after else None)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
-            self._follow_claims()
-        self._catch_up_later()
+        self._begin_turns()
         self._on_change()
 
     def _apply_namespace(
@@ -299,16 +300,35 @@ class LiveState:
             self._decisions.state.ledger.quotas.set_labels(changed.name, labels)
             self._on_change()
 
-    def _catch_up_later(self) -> None:
-        """Prepare the strategy in turns with everything else on the loop."""
-        if self._decisions and self._decisions.strategy.orders and not self._is_catching_up:
-            self._is_catching_up = True
-            asyncio.get_running_loop().call_soon(self._catch_up)
+    def _begin_turns(self) -> None:
+        """Do what a change leaves to do, in turns with everything else on the loop."""
+        if self.decisions.strategy.orders:
+            self._strategy_turns.begin()
+        if self.decisions.state.conflicts.has_changed:
+            self._conflict_turns.begin()
 
-    def _catch_up(self) -> None:
-        self._is_catching_up = False
-        if self._decisions is not None and self._decisions.strategy.catch_up():
-            self._catch_up_later()
+    def _catch_up(self) -> bool:
+        """Prepare the strategy."""
+        return self.decisions.strategy.catch_up()
+
+    def _search_conflicts(self) -> bool:
+        """Find and report what is wrong with the allocations of a few claims that changed."""
+        state = self.decisions.state
+        for uid, conflicts in state.conflicts.take_changed():
+            for conflict in conflicts:
+                self._report_conflict(conflict, uid)
+            record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
+            if record is not None and claim is not None:
+                for finding in find_excessive_marks(record, state.planner.world().inventory):
+                    self._report(finding, claim)
+        return state.conflicts.has_changed
+
+    def _report_conflict(self, conflict: Conflict, uid: str) -> None:
+        """Report a conflict on the claim that changed, and on those of ours that take part."""
+        state = self.decisions.state
+        ours = [each for each in conflict.holders if state.ledger.claims[each].ours]
+        for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
+            self._report(conflict.finding, state.claims[each])
 
     # --- nodes whose fence is new ---
 
@@ -334,26 +354,6 @@ class LiveState:
         if self._decisions is not None:
             self._decisions.state.ledger.observe_bookmark(f"{version}")
 
-    def _follow_claims(self) -> None:
-        """Find and report what is wrong with the allocations of the claims that changed."""
-        state = self.decisions.state
-        if changed := state.conflicts.take_changed():
-            asyncio.get_running_loop().call_soon(self._follow_claims)
-        for uid, conflicts in changed:
-            for conflict in conflicts:
-                self._report_conflict(conflict, uid)
-            record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
-            if record is not None and claim is not None:
-                for finding in find_excessive_marks(record, state.planner.world().inventory):
-                    self._report(finding, claim)
-
-    def _report_conflict(self, conflict: Conflict, uid: str) -> None:
-        """Report a conflict on the claim that changed, and on those of ours that take part."""
-        state = self.decisions.state
-        ours = [each for each in conflict.holders if state.ledger.claims[each].ours]
-        for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
-            self._report(conflict.finding, state.claims[each])
-
     # --- the current decisions, for the writes ---
 
     @property
@@ -367,8 +367,8 @@ class LiveState:
 
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
-        if self.decisions.state.observe_claim(claim):
-            self._follow_claims()
+        self.decisions.state.observe_claim(claim)
+        self._begin_turns()
         self._on_change()
 
     def find_contest(self, claim_uid: str) -> ContestedClaim | None:

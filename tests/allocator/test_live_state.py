@@ -1,12 +1,17 @@
 """Which changes of the configuration and of the facts have the decisions built anew."""
 
-from typing import cast
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from allocator.state.caches import AllocatorCaches
-from allocator.state.live_state import Effect, Inputs, compare_inputs, make_state
+from allocator.state.conflicts import MAX_SEARCHES
+from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
+from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration, LabelSelector, Placement, Quota
 from drawbridge.config.string_formats import (
@@ -16,12 +21,14 @@ from drawbridge.config.string_formats import (
     LabelValue,
     ObjectName,
 )
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import Taint
 from drawbridge.dra.gates import Gates, gates_of_version
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from drawbridge.facts.gather import describe_cluster
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
+from tests.allocator.test_current_conflicts import written
 from tests.tables import every_row
 
 CLASS = ClassFacts(name="gpu", drivers=("d.io",))
@@ -94,3 +101,98 @@ def test_a_state_has_the_quotas_of_the_configuration(
     state = make_state(inputs, lambda _: True, serves_taint_rules=False)
     state.ledger.quotas.set_labels("team", labels)
     assert [f"{each.used}" for each in state.ledger.quotas.lines("team")] == used
+
+
+class StoredObjects:
+    """A cache that a test fills."""
+
+    def __init__(self, *values: Any) -> None:  # noqa: ANN401  # the values of any kind
+        self.revision = 0
+        self._stored = [_stored(each) for each in values]
+        self._followers: list[Callable[..., None]] = []
+
+    def all(self) -> list[CachedObject[Any]]:
+        """Return what is stored."""
+        return list(self._stored)
+
+    def subscribe(self, follower: Callable[..., None]) -> None:
+        """Have a function called with each change."""
+        self._followers.append(follower)
+
+    def add(self, value: Any) -> None:  # noqa: ANN401  # as above
+        """Store a value."""
+        self._stored.append(_stored(value))
+        for each in self._followers:
+            each(None, self._stored[-1])
+
+
+def _stored(value: Any) -> CachedObject[Any]:  # noqa: ANN401  # as above
+    metadata = value.metadata
+    version = metadata.resource_version
+    return CachedObject("default", metadata.name, metadata.uid, version, b"", value)
+
+
+def live_state(*claims: Claim) -> tuple[LiveState, StoredObjects, list[str]]:
+    """The state after a start with these claims, their cache, and what is reported."""
+    none, stored, reported = StoredObjects(), StoredObjects(*claims), list[str]()
+    facts = SimpleNamespace(facts=Facts(), subscribe=none.subscribe)
+    kinds = dict.fromkeys(("nodes", "classes", "slices", "pods", "namespaces"), none)
+    caches = SimpleNamespace(
+        **kinds,
+        claims=stored,
+        taint_rules=None,
+        devices=(none,),
+        facts=facts,
+        synced=True,
+        min_member=lambda *_: 0,
+    )
+    live = LiveState(
+        cast("AllocatorCaches", caches),
+        Configuration,
+        on_rebuild=lambda: None,
+        on_change=lambda: None,
+        report=lambda finding, claim: reported.append(f"{finding.code} {claim.metadata.name}"),
+        server_time=lambda: 0.0,
+    )
+    live.update()
+    return live, stored, reported
+
+
+OURS, THEIRS = written("ours", 0), written("theirs", 0, ours=False)
+
+
+@pytest.mark.asyncio
+async def test_a_conflict_that_exists_at_a_start_is_found_and_reported_without_a_change() -> None:
+    live, _, reported = live_state(OURS, THEIRS)
+    await asyncio.sleep(0)
+    assert [(each.ours, each.theirs) for each in live.list_contests()] == [("ours", "theirs")]
+    assert sorted(reported) == ["DeviceHeldTwice ours", "DeviceHeldTwice theirs"]
+
+
+@pytest.mark.asyncio
+async def test_after_many_changes_a_turn_of_the_loop_searches_a_few_claims() -> None:
+    live, claims, reported = live_state(OURS)
+    others = 3 * MAX_SEARCHES
+    for number in range(others):
+        claims.add(written(f"theirs{number}", 0, ours=False))
+    assert reported == []
+    searched = []
+    while live.decisions.state.conflicts.has_changed:
+        await asyncio.sleep(0)
+        searched.append(len({each for each in reported if "theirs" in each}))
+    assert searched == [MAX_SEARCHES, 2 * MAX_SEARCHES, others]
+
+
+@pytest.mark.asyncio
+async def test_the_claim_of_a_pod_is_compared_with_changes_that_are_not_searched_yet() -> None:
+    live, claims, _ = live_state(OURS)
+    claims.add(THEIRS)
+    contest = live.find_contest("ours")
+    assert contest is not None
+    assert contest.theirs == "theirs"
+
+
+@pytest.mark.asyncio
+async def test_the_contests_are_listed_without_a_search() -> None:
+    live, _, _ = live_state(OURS, THEIRS)
+    assert live.list_contests() == []
