@@ -60,7 +60,6 @@ class _Kind(NamedTuple):
     members: tuple[tuple[int, int, int], ...]
     cpus: tuple[int, ...]  # of the members
     weights: tuple[int, ...]  # of all members before each one, and of all
-    cpu: int  # the most that a member asks for
     memory: int  # the most that a member asks for
     amount: int  # the thousandths of devices that each of the tasks takes
 
@@ -210,7 +209,6 @@ def _with_totals(kinds: Sequence[TaskKind]) -> tuple[_Kind, ...]:
             *kind,
             cpus=tuple(cpu for cpu, _, _ in kind.members),
             weights=(0, *accumulate(weight for _, _, weight in kind.members)),
-            cpu=max(cpu for cpu, _, _ in kind.members),
             memory=max(memory for _, memory, _ in kind.members),
             amount=kind.devices * kind.share,
         )
