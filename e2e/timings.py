@@ -74,6 +74,7 @@ def measure(
     question: str,
     processes: Iterable[str] = STOCK,
     scheduler: str = "default-scheduler",
+    pods: int = PODS,
 ) -> Run:
     """Create the pods at once and time until each is bound; everything is deleted afterwards."""
     bound: dict[str, float] = {}
@@ -88,15 +89,15 @@ def measure(
     before = {name: cpu_seconds(pid) for name, pid in pids.items()}
     started = time.monotonic()
     with ThreadPoolExecutor(WRITERS) as pool:
-        list(pool.map(lambda number: _create(plane, question, number, scheduler), range(PODS)))
-    until(lambda: len(bound) == PODS)
+        list(pool.map(lambda number: _create(plane, question, number, scheduler), range(pods)))
+    until(lambda: len(bound) == pods)
     used = {name: cpu_seconds(pid) - before[name] for name, pid in pids.items()}
     watch.stop()
     _clear(plane)
     times = sorted(bound.values())
-    low, high = PODS // 10, PODS - PODS // 10 - 1
+    low, high = pods // 10, pods - pods // 10 - 1
     middle = (high - low) / (times[high] - times[low])
-    return Run(PODS / (times[-1] - started), middle, used)
+    return Run(pods / (times[-1] - started), middle, used)
 
 
 def _create(plane: ControlPlane, question: str, number: int, scheduler: str) -> None:

@@ -1,4 +1,4 @@
-"""Compares a pair with the stock scheduler: `python -m e2e.bridge.timings [NODES] [ROUNDS]`.
+"""Compares a pair with the stock scheduler: `python -m e2e.bridge.timings [NODES] [ROUNDS] [PODS]`.
 
 Both schedule the same pods on the same nodes of one control plane, in turns with alternating order,
 so that other load of the machine affects both. The nodes have no fence, and no pod of the other
@@ -44,13 +44,13 @@ def install(plane: ControlPlane) -> Kind:
     return Kind("pair", SCHEDULER, processes)
 
 
-def compare(nodes: int, rounds: int, say: Callable[[str], None]) -> None:
+def compare(nodes: int, rounds: int, pods: int, say: Callable[[str], None]) -> None:
     """Measure everything and say it as Markdown."""
     with ControlPlane(RIGS["bridge"]("1.36")) as plane, Fleet(plane.admin, asleep=True) as fleet:
         prepare(plane)
         populate(fleet, range(nodes), OWNED)
         kinds = [Kind("in-tree", "default-scheduler", STOCK[:1]), install(plane)]
-        say(f"{PODS} pods, {nodes} nodes; load before: {os.getloadavg()[0]:.1f}\n")
+        say(f"{pods} pods, {nodes} nodes; load before: {os.getloadavg()[0]:.1f}\n")
         say("| devices | scheduler | pods/s, each run | ratio, each run | CPU s | API CPU s |")
         say("|---|---|---|---|---|---|")
         for question in QUESTIONS:
@@ -58,7 +58,7 @@ def compare(nodes: int, rounds: int, say: Callable[[str], None]) -> None:
             for number in range(rounds + 1):
                 for kind in kinds if number % 2 else reversed(kinds):
                     processes = (*kind.processes, "kube-apiserver")
-                    run = measure(plane, question, processes, kind.scheduler)
+                    run = measure(plane, question, processes, kind.scheduler, pods)
                     runs[kind.name] += [run] if number else []  # the first warms up
             for kind in kinds:
                 say(row(question, kind, runs[kind.name], runs[kinds[0].name]))
@@ -79,4 +79,4 @@ def row(question: str, kind: Kind, runs: list[Run], beside: list[Run]) -> str:
 
 if __name__ == "__main__":
     given = dict(enumerate(map(int, sys.argv[1:])))
-    compare(given.get(0, NODES), given.get(1, ROUNDS), print_line)
+    compare(given.get(0, NODES), given.get(1, ROUNDS), given.get(2, PODS), print_line)
