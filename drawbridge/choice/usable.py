@@ -132,8 +132,7 @@ class Usable:
             if kind.devices > 1:
                 values.append(_value_of_several(kind, parts, node))
             else:
-                worth = parts.worth
-                values.append(_value_now(kind, worth, node.cpu, node.memory) if worth else 0)
+                values.append(_value_now(kind, parts.worth, node.cpu, node.memory))
         return values
 
     def _parts_for(self, label: _Label, node: NodeRoom) -> Sequence[_Parts]:
@@ -221,6 +220,8 @@ def _value_now(kind: _Kind, most: int, cpu: int, memory: int) -> int:
 
     The free parts are worth `most` to them, with enough CPU and memory.
     """
+    if not most:
+        return 0
     of_cpu, of_memory = cpu * kind.amount, memory * kind.amount
     able = bisect_right(kind.cpus, cpu)
     first = value = 0

@@ -158,18 +158,23 @@ def _free_of_device(device: Candidate, use: PoolUse) -> int:
     return max(0, WHOLE - _largest_part({n: each.nanos() for n, each in consumed.items()}, device))
 
 
+# The API server accepts amounts below zero, also of capacities and counters that slices publish.
+
+
 def _largest_part(consumed: Mapping[str, int], device: Candidate) -> int:
+    """Return the thousandths that are consumed, rounded up; more than all of it is possible."""
     capacity = device.device.capacity
-    return max(
-        (
-            -(-amount * WHOLE // total)
-            for name, amount in consumed.items()
-            if name in capacity and (total := capacity[name].value.nanos())
-        ),
-        default=0,
+    parts = (
+        -(-amount * WHOLE // total)
+        for name, amount in consumed.items()
+        if name in capacity and (total := capacity[name].value.nanos()) > 0
     )
+    return max((0, *parts))
 
 
 def _mean_part(left: Mapping[CounterKey, int], totals: Mapping[CounterKey, int]) -> int:
-    parts = [max(0, left[key]) * WHOLE // total for key, total in totals.items() if total]
+    """Return the thousandths that are left, rounded down; all of it at most."""
+    parts = [
+        min(WHOLE, max(0, left[key]) * WHOLE // total) for key, total in totals.items() if total > 0
+    ]
     return sum(parts) // len(parts) if parts else WHOLE

@@ -77,6 +77,64 @@ def test_parts_of_devices_are_packed_or_spread(strategy: str | None, expected: l
     assert [each for devices in parts for each in devices] == expected
 
 
+def _shared(node: str, count: int, memory: str) -> Slice:
+    capacity = {"memory": {"value": memory}}
+    return gpu_slice(node, count, allowMultipleAllocations=True, capacity=capacity)
+
+
+@pytest.mark.parametrize("strategy", ["usable", "fgd", "best-fit", "packed"])
+def test_devices_that_are_asked_for_nothing_do_not_stop_other_pods(strategy: str) -> None:
+    cluster = Cluster(strategy=strategy)
+    cluster.add(_node("n1"), _shared("n1", 2, "80Gi"), _node("n2"), _shared("n2", 2, "80Gi"))
+    exactly = {"deviceClassName": "gpu", "count": 2, "capacity": {"requests": {"memory": "0"}}}
+    _schedule(cluster, "p", claim("c", requests=[{"name": "r", "exactly": exactly}]))
+    for number in range(4):
+        _schedule(cluster, f"p{number}", _part(f"c{number}", "80Gi"))
+        _catch_up(cluster)
+
+
+@pytest.mark.parametrize("strategy", ["usable", "fgd", "best-fit", "packed"])
+@pytest.mark.parametrize("memory", ["0", "-1Gi", "1m", "9E"])
+def test_a_node_that_lies_about_a_capacity_does_not_stop_other_nodes(
+    strategy: str, memory: str
+) -> None:
+    cluster = Cluster(strategy=strategy)
+    cluster.add(_node("n1"), _shared("n1", 1, "80Gi"))
+    assert _schedule(cluster, "p", _part("c", "40Gi")) == ("n1", ["gpu-0"])
+    cluster.add(_shared("n1", 1, memory), _node("n2"), _shared("n2", 1, "80Gi"))
+    _catch_up(cluster)
+    assert "n2" in {each.node for each in cluster.prefilter("q", _part("d", "40Gi")).fit}
+    _catch_up(cluster)
+
+
+@pytest.mark.parametrize("strategy", ["usable", "fgd", "best-fit", "packed"])
+@pytest.mark.parametrize(("total", "drawn"), [(-8, 1), (8, -8), (0, 0), (8, 1 << 62)])
+def test_a_node_that_lies_about_counters_does_not_stop_other_nodes(
+    strategy: str, total: int, drawn: int
+) -> None:
+    cluster = Cluster(strategy=strategy)
+    cluster.add(_node("n1"), *_partitioned("n1", 8, 1), _node("n2"), *_partitioned("n2", 8, 1))
+    on = [_schedule(cluster, f"p{number}", claim(f"c{number}"))[0] for number in range(2)]
+    lying, other = (on[0], "n2") if on[0] == "n1" else (on[0], "n1")
+    cluster.add(*_partitioned(lying, total, drawn))
+    _catch_up(cluster)
+    assert other in {each.node for each in cluster.prefilter("q", claim("d")).fit}
+    _catch_up(cluster)
+
+
+def _partitioned(node: str, total: int, drawn: int) -> list[Slice]:
+    """The slices of a GPU with four partitions, with what it has and what each one draws."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 2}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool}
+    counters = [{"name": "gpu", "counters": {"slices": {"value": f"{total}"}}}]
+    consumes = [{"counterSet": "gpu", "counters": {"slices": {"value": f"{drawn}"}}}]
+    devices = [{"name": f"gpu-{i}", "consumesCounters": consumes} for i in range(4)]
+    return [
+        as_slice({"metadata": {"name": f"{node}-{kind}"}, "spec": {**spec, kind: content}})
+        for kind, content in (("sharedCounters", counters), ("devices", devices))
+    ]
+
+
 def test_a_claim_that_the_devices_of_the_strategy_do_not_suit_gets_others() -> None:
     cluster = Cluster(strategy="spread")
     cluster.add(_node("n1"), gpu_slice("n1", 2))

@@ -109,7 +109,7 @@ def _draw(random: Random) -> tuple[dict[str, NodeRoom], list[Task], Mapping[str,
     kinds = [
         Task(
             devices,
-            random.choice((1000, 500, 300)) if devices == 1 else 1000 * (devices > 0),
+            random.choice((1000, 500, 300, 0)) if devices == 1 else 1000 * (devices == 4),
             random.randrange(0, 6000, 500),
             random.randrange(0, 24, 4),
             random.choice((None, None, frozenset({"a"}))),
@@ -173,3 +173,12 @@ def test_no_strategy_chooses_a_node_that_is_too_small(name: str) -> None:
     assert catalog[name].judge(state, Task(3, 1000, 4000, 8)) is None
     assert catalog[name].judge(state, Task(1, 1000, 4000, 8, frozenset({"b"}))) is None
     assert catalog[name].judge(state, Task(2, 1000, 4000, 8)) is not None
+
+
+@every_row("name", _NAMES)
+def test_tasks_that_take_nothing_of_their_devices_fit_on_a_full_node(name: str) -> None:
+    full = NodeRoom(Shape("a", 4000, 8, 2), 4000, 8, (0, 0))
+    nothing = [Task(devices, 0, 100, 1) for devices in (1, 2)]
+    strategy = strategies({full.shape: 1}, typical_tasks((each, 1) for each in nothing))[name]
+    judged = [strategy.judge(full, each) for each in nothing]
+    assert [each and each.taken for each in judged] == [(0,), (0, 1)]
