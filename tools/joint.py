@@ -71,9 +71,12 @@ class JointResult(NamedTuple):
         return tuple((len(gpus), len(nics)) for gpus, nics in self.devices)
 
 
-def empty_machine(shape: str, *, numa: bool = False) -> OccupiedMachine:
-    """Return a machine; with `numa`, NICs publish their NUMA node as GPUs do."""
-    return OccupiedMachine(machine("node-1", shape), numa=numa)
+def empty_machine(shape: str, *, numa: bool = False, derives: bool = False) -> OccupiedMachine:
+    """Return a machine; with `numa`, NICs publish their NUMA node as GPUs do.
+
+    With `derives`, the API server stores derived attributes.
+    """
+    return OccupiedMachine(machine("node-1", shape), numa=numa, derives=derives)
 
 
 def _request(gpus: int, rdma: int) -> DeviceRequest:
@@ -81,9 +84,11 @@ def _request(gpus: int, rdma: int) -> DeviceRequest:
 
 
 @cache
-def translate_joint(shape: str, gpus: int, rdma: int, *, numa: bool = False) -> JointResult:
+def translate_joint(
+    shape: str, gpus: int, rdma: int, *, numa: bool = False, derives: bool = False
+) -> JointResult:
     """Translate the pod for a machine with native placement, and place it there."""
-    empty = empty_machine(shape, numa=numa)
+    empty = empty_machine(shape, numa=numa, derives=derives)
     ours = answer(empty, _request(gpus, rdma), Placement.NATIVE)
     findings = tuple(
         f"{finding.message} [{finding.code}]"
@@ -127,6 +132,14 @@ def find_differences() -> Iterator[str]:
         ours = translate_joint(shape, gpus, rdma).groups
         theirs = koordinator_groups(shape, gpus, rdma) or ()
         if _numbers(shape, ours) != _numbers(shape, theirs):
+            yield f"{shape} with {gpus} GPUs and rdma {rdma}"
+
+
+def find_derived_differences() -> Iterator[str]:
+    """Yield the pods that derived attributes give other devices than a common attribute does."""
+    for shape, gpus, rdma in _pods(UNRELATED):
+        common = translate_joint(shape, gpus, rdma, numa=True)
+        if translate_joint(shape, gpus, rdma, derives=True) != common:
             yield f"{shape} with {gpus} GPUs and rdma {rdma}"
 
 

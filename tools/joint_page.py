@@ -23,6 +23,7 @@ from tools.joint import (
     bridge_answer,
     count_devices,
     find_bridge_differences,
+    find_derived_differences,
     find_differences,
     groups_by_root,
     koordinator_groups,
@@ -41,6 +42,7 @@ def build_page() -> str:
         "given": _devices_of_groups("aws-p4d"),
         "refused": translate_joint(UNRELATED[0], 1, 100).findings[0],
         "numa": _table(UNRELATED, lambda shape, gpus: _native(shape, gpus, 100, numa=True)),
+        "derived": compare_derived(),
         "changed": translate_joint(UNRELATED[0], 1, 100, numa=True).findings[0],
         "small": translate_joint("hgx-h100", 4, 200).findings[0],
         "same": compare(),
@@ -59,6 +61,13 @@ def compare() -> str:
         "On an empty machine the results are equal: every line of the first two tables has the\n"
         "same GPUs and NICs on each root, and the same machines refuse the pod."
     )
+
+
+def compare_derived() -> str:
+    """Describe how derived attributes differ from a common attribute."""
+    if differences := list(find_derived_differences()):
+        return "The devices differ for " + "; ".join(differences) + "."
+    return "Each pod of the table above then has the same groups, and the same devices."
 
 
 def compare_bridge() -> str:

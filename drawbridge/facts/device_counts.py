@@ -44,12 +44,16 @@ class ProductKey(NamedTuple):
 
 
 class DeviceLocation(NamedTuple):
-    """PCIe root and NUMA node of a GPU or NIC; None if the driver does not publish them."""
+    """PCIe root and NUMA node of a GPU or NIC; None if the driver does not publish them.
+
+    `own_numa` is the NUMA node by the driver's own attribute.
+    """
 
     kind: str
     driver: str
     root: str | None
     numa: str | None
+    own_numa: str | None = None
 
 
 @dataclass
@@ -220,7 +224,9 @@ def device_location(driver: str, device: Device, family: Family) -> DeviceLocati
     ):
         return None
     root, numa = (_standard(device, driver, name) for name in (PCIE_ROOT, NUMA_NODE))
-    return DeviceLocation(family.kind, driver, root, numa)
+    own = attribute_text(device, driver, family.numa) if numa is None else ""
+    # Negative numbers stand for no NUMA node.
+    return DeviceLocation(family.kind, driver, root, numa, own if own.isdecimal() else None)
 
 
 def _standard(device: Device, driver: str, name: str) -> str | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from drawbridge.config.model import Configuration
 from drawbridge.config.target import Target
+from drawbridge.dra.attributes import NUMA_NODE, split_name
 
 GPU: Final = "gpu"
 NIC: Final = "nic"
@@ -38,6 +39,7 @@ class Family(msgspec.Struct, frozen=True):
     architecture: str = ""
     legacy_names: tuple[str, ...] = ()  # device-plugin resources that count the same devices
     required_attribute: str = ""  # only devices with this attribute set to true count
+    numa: str = ""  # the driver's own attribute with the NUMA node
 
 
 _NOS: Final = "nvidia.com/gpu-*gb"
@@ -84,6 +86,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         profile="partitionProfile",
         architecture="family",
         legacy_names=("amd.com/gpu", "amd.com/?px_nps*"),
+        numa="numaNode",
     ),
     Family(
         GPU,
@@ -105,6 +108,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         type="type",
         name="pciDevice",
         required_attribute="rdma",
+        numa="numaNode",
     ),
     Family(
         NIC,
@@ -112,6 +116,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         ("sriovnetwork.k8snetworkplumbingwg.io",),
         short_name="sriov",
         name="resourceName",
+        numa="dra.net/numaNode",
     ),
 )
 # The names that a scheduler reads although no node advertises them, by what shows that it applies
@@ -164,6 +169,17 @@ def _declared_family(target: Target) -> Family:
         profile=attributes.get("profile", ""),
         architecture=attributes.get("architecture", ""),
     )
+
+
+def find_own_numa(family: Family, attributes: Mapping[str, str]) -> str:
+    """Return the full name of the driver's own attribute with the NUMA node as a number.
+
+    Empty if the driver publishes the attribute that drivers share, or none. `attributes` maps the
+    full names of what it publishes to their types.
+    """
+    full = "/".join(split_name(family.numa, family.driver))
+    is_own = family.numa and NUMA_NODE not in attributes and attributes.get(full) == "int"
+    return full if is_own else ""
 
 
 def serves_name(family: Family, name: str) -> bool:

@@ -21,8 +21,9 @@ from drawbridge.dra.slices import Slice
 from drawbridge.facts import codes
 from drawbridge.facts.closed_classes import mark_closed_classes
 from drawbridge.facts.device_counts import ClusterDevices, DriverCounts, ProductKey, count_devices
-from drawbridge.facts.families import GPU, Family, known_families
+from drawbridge.facts.families import GPU, Family, find_own_numa, known_families
 from drawbridge.facts.model import (
+    DERIVED_FIELD,
     ClassFacts,
     Cluster,
     Driver,
@@ -67,7 +68,7 @@ GATE_OF_FIELD: Final = {
     "exactly.tolerations": "device_taints",
     "exactly.capacity": "consumable_capacity",
     "constraints.distinctAttribute": "consumable_capacity",
-    "exactly.derivedAttributes": "derived_attributes",
+    DERIVED_FIELD: "derived_attributes",
 }
 
 R = TypeVar("R", bound=FactsPart)
@@ -116,13 +117,15 @@ def gather_facts(
     rows = class_table(classes, counted, _count_owned(cluster, configuration))
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
     omitted: dict[str, int] = {}
+    server = describe_cluster(gates, keeps)
+    shapes = shape_table(cluster.nodes, _list_own_numa(cluster, families, server))
     facts = Facts(
-        cluster=describe_cluster(gates, keeps),
+        cluster=server,
         classes=_fit(rows, "classes", _class_weight, omitted),
         names=_fit(names, "names", _resource_weight, omitted),
         products=_fit(_products(cluster, counted), "products", _product_weight, omitted),
         drivers=_fit(_drivers(cluster, families, omitted), "drivers", _driver_weight, omitted),
-        shapes=_fit(shape_table(cluster.nodes), "shapes", _shape_weight, omitted),
+        shapes=_fit(shapes, "shapes", _shape_weight, omitted),
         offers=_fit(offers, "offers", _offer_weight, omitted),
         networks=_fit(networks, "networks", lambda row: -networks[row], omitted),
     )
@@ -146,6 +149,16 @@ def describe_cluster(gates: Gates, keeps: Iterable[str] | None = None) -> Cluste
     on = tuple(sorted(field for field in fields if getattr(gates, field) is True))
     kept = (field for field, gate in GATE_OF_FIELD.items() if getattr(gates, gate))
     return Cluster(gates.version, gates=on, keeps=tuple(sorted(kept if keeps is None else keeps)))
+
+
+def _list_own_numa(
+    cluster: ClusterDevices, families: Mapping[str, Family], server: Cluster
+) -> tuple[str, ...]:
+    """Return the drivers whose NUMA nodes only a derived attribute can compare."""
+    if DERIVED_FIELD not in server.keeps:
+        return ()
+    published = ((name, counts.attributes) for name, counts in cluster.drivers.items())
+    return tuple(n for n, found in published if n in families and find_own_numa(families[n], found))
 
 
 def _count_owned(cluster: ClusterDevices, configuration: Configuration) -> Counter[ProductKey]:

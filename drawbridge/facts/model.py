@@ -16,6 +16,8 @@ from drawbridge.dra.gates import NEWEST, Gates
 from drawbridge.names import API_VERSION
 
 KIND: Final = "Facts"
+# The path of derived attributes in a request (KEP-6080).
+DERIVED_FIELD: Final = "exactly.derivedAttributes"
 
 
 class FactsPart(
@@ -138,7 +140,9 @@ class Neighbourhood(FactsPart, frozen=True):
 class NodeShape(FactsPart, frozen=True):
     """The topology of the GPUs of one driver and the NICs of another, equal on `nodes` nodes.
 
-    Only devices that publish the standard attribute belong to a neighbourhood.
+    Only devices that publish the standard attribute belong to a neighbourhood. In `derived`, the
+    NUMA node of a driver without it is that of the driver's own attribute, which a claim can
+    compare only where the API server stores derived attributes.
     """
 
     gpu: str
@@ -147,6 +151,7 @@ class NodeShape(FactsPart, frozen=True):
     nics: int = 0
     pcie: tuple[Neighbourhood, ...] = ()
     numa: tuple[Neighbourhood, ...] = ()
+    derived: tuple[Neighbourhood, ...] = ()
     nodes: int = 1
 
     @property
@@ -158,6 +163,11 @@ class NodeShape(FactsPart, frozen=True):
     def numa_relates(self) -> bool:
         """Tell whether any GPU shares its NUMA node with a NIC."""
         return any(each.gpus and each.nics for each in self.numa)
+
+    @property
+    def derived_relates(self) -> bool:
+        """Tell whether any GPU shares its NUMA node with a NIC by a derived attribute."""
+        return any(each.gpus and each.nics for each in self.derived)
 
 
 class NodeOffer(FactsPart, frozen=True):

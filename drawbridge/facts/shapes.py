@@ -1,7 +1,7 @@
 """Compute node shapes: which GPUs and NICs share a PCIe root or NUMA node."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -10,25 +10,33 @@ from drawbridge.facts.families import GPU, NIC
 from drawbridge.facts.model import Neighbourhood, NodeShape
 
 
-def shape_table(nodes: Iterable[NodeDevices]) -> list[NodeShape]:
-    """Count the shapes of all nodes, for each pair of a GPU driver and a NIC driver."""
+def shape_table(nodes: Iterable[NodeDevices], own_numa: Collection[str] = ()) -> list[NodeShape]:
+    """Count the shapes of all nodes, for each pair of a GPU driver and a NIC driver.
+
+    `own_numa` are the drivers whose NUMA nodes a claim can compare by their own attributes.
+    """
     counts: Counter[NodeShape] = Counter()
     for node in nodes:
-        counts.update(_shapes(node.locations))
+        counts.update(_shapes(node.locations, own_numa))
     return [msgspec.structs.replace(shape, nodes=count) for shape, count in counts.items()]
 
 
-def _shapes(locations: tuple[DeviceLocation, ...]) -> list[NodeShape]:
+def _shapes(locations: tuple[DeviceLocation, ...], own_numa: Collection[str]) -> list[NodeShape]:
     gpus = sorted({location.driver for location in locations if location.kind == GPU})
     nics = sorted({location.driver for location in locations if location.kind == NIC})
-    return [_shape(locations, gpu, nic) for gpu in gpus for nic in nics or [""]]
+    return [_shape(locations, gpu, nic, own_numa) for gpu in gpus for nic in nics or [""]]
 
 
-def _shape(locations: tuple[DeviceLocation, ...], gpu: str, nic: str) -> NodeShape:
+def _shape(
+    locations: tuple[DeviceLocation, ...], gpu: str, nic: str, own_numa: Collection[str]
+) -> NodeShape:
     pair = [
         location
         for location in locations
         if (location.kind, location.driver) in ((GPU, gpu), (NIC, nic))
+    ]
+    derived = [
+        (each.own_numa if each.driver in own_numa else each.numa, each.kind) for each in pair
     ]
     return NodeShape(
         gpu,
@@ -37,6 +45,7 @@ def _shape(locations: tuple[DeviceLocation, ...], gpu: str, nic: str) -> NodeSha
         nics=sum(location.kind == NIC for location in pair),
         pcie=_neighbourhoods((location.root, location.kind) for location in pair),
         numa=_neighbourhoods((location.numa, location.kind) for location in pair),
+        derived=_neighbourhoods(derived if {gpu, nic} & {*own_numa} else ()),
     )
 
 

@@ -26,7 +26,8 @@ class OccupiedMachine:
     `used_functions` are numbers of NICs, once for each of their functions in use. With `functions`
     the NICs are offered as virtual functions. `numa` tells whether NICs publish their NUMA node,
     `configured_partitions` whether the configuration declares the partitions instead of the driver,
-    and `old_api` whether the API server drops `distinctAttribute` and `capacity` from claims.
+    `old_api` whether the API server drops `distinctAttribute` and `capacity` from claims, and
+    `derives` whether it stores derived attributes.
     """
 
     hardware: Machine
@@ -39,6 +40,7 @@ class OccupiedMachine:
     functions: bool = False
     numa: bool = False
     old_api: bool = False
+    derives: bool = False
 
     def empty(self) -> "OccupiedMachine":
         """Return the machine with nothing in use."""

@@ -62,7 +62,9 @@ def answer(
 ) -> Answer:
     """Translate the pod for a placement, and allocate its claims."""
     configuration = _configuration(machine, placement)
-    gates = Gates(VERSION, consumable_capacity=not machine.old_api)
+    gates = Gates(
+        VERSION, consumable_capacity=not machine.old_api, derived_attributes=machine.derives
+    )
     labels = {POLICY: "Honor"} if machine.honors_partitions else {}
     node = Node(machine.hardware.name, labels=labels)
     slices = tuple(_read(each, read_slice) for each in published.slices(machine))

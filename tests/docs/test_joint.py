@@ -16,6 +16,7 @@ from tools.joint import (
     MachineInUse,
     bridge_answer,
     find_bridge_differences,
+    find_derived_differences,
     find_differences,
     koordinator_groups,
     translate_joint,
@@ -48,6 +49,10 @@ def test_without_common_pcie_roots_a_group_is_on_one_numa_node(shape: str, gpus:
         nodes = {hardware.gpus[number].numa for number in numbers}
         assert nodes == {numa_of[name] for name in names}
         assert len(nodes) == 1
+
+
+def test_derived_attributes_give_the_devices_of_a_common_attribute() -> None:
+    assert list(find_derived_differences()) == []
 
 
 # From the description of Koordinator's steps: as many NICs as roots at least, none from elsewhere,

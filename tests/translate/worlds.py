@@ -90,10 +90,13 @@ def _wire(layout: Layout) -> Iterator[dict[str, Any]]:
 
 @functools.cache
 def facts(
-    words: tuple[str, ...], classes: tuple[str, ...] = tuple(CLASSES), version: str = "1.36"
+    words: tuple[str, ...],
+    classes: tuple[str, ...] = tuple(CLASSES),
+    version: str = "1.36",
+    gates: tuple[str, ...] = (),
 ) -> Facts:
-    """The facts of a world."""
-    turned = gates_of_version(version)
+    """The facts of a world, with these feature gates beside the defaults of the version."""
+    turned = gates_of_version(version, dict.fromkeys(gates, True))
     assert not isinstance(turned, tuple)
     offered = tuple(device_class(name, cel=CLASSES[name]) for name in classes)
     gathered: GatheredFacts = gather_facts(FactsInput(slices(words), offered, ()), gates=turned)

@@ -16,6 +16,7 @@ from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind
 from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.available import get_printer, list_targets
+from drawbridge.translate.targets.derived import derive_numa
 from drawbridge.translate.targets.joint import Grouping, find_primary, group_asks
 from drawbridge.translate.targets.linked import LinkedCounts, count_linked
 from drawbridge.translate.targets.nearness import colocate
@@ -347,6 +348,8 @@ def _compose_groups(
     requests: list[UnnamedRequest] = []
     configs: list[RequestConfig] = []
     constraints: list[RequestConstraint] = []
+    if grouping.derived and grouping.attribute:
+        leading, others = derive_numa(leading), [derive_numa(each) for each in others]
     members: dict[int, list[int]] = {id(each): [] for each in (leading, *others)}
     counts = dict.fromkeys(members, 0)
     rows: list[tuple[int | None, ...]] = [(each.primary, *each.others) for each in grouping.groups]

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT
 from drawbridge.dra.counted import count_noun
-from drawbridge.facts.model import Facts, Neighbourhood, NodeShape
+from drawbridge.facts.model import DERIVED_FIELD, Facts, Neighbourhood, NodeShape
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, JointAllocation, Kind, TopologyScope
 from drawbridge.translate.targets import codes
@@ -38,6 +39,16 @@ class Grouping(msgspec.Struct, frozen=True):
     attribute: str = ""
     separate: bool = False  # two groups could share one location
     findings: tuple[Finding, ...] = ()
+    derived: bool = False  # requests derive the attribute
+
+
+class Relation(msgspec.Struct, frozen=True):
+    """The attribute that relates devices, and the shapes in which it does."""
+
+    attribute: str
+    shapes: tuple[NodeShape, ...]
+    findings: tuple[Finding, ...] = ()
+    derived: bool = False  # from the attributes of each driver
 
 
 OTHER_ALIGNMENT: Final = (
@@ -94,7 +105,8 @@ def _group_by_shapes(
     count = primary.count or 1
     if facts is None or not (shapes := find_shapes(facts, drivers)):
         return _group_without_shapes(primary, others, joint)
-    attribute, related, findings = choose_attribute(primary, joint, shapes)
+    relation = choose_attribute(primary, joint, shapes)
+    attribute, related, findings = relation.attribute, relation.shapes, relation.findings
     holding = _shapes_with_room(count, joint, related, attribute)
     shape = holding[0]  # of most nodes
     packed = _pack(count, _locations(shape, attribute)) or []
@@ -107,7 +119,8 @@ def _group_by_shapes(
     if _takes_all_devices(shape, groups):
         return _single_group(*_with_counts(primary, others, groups), findings)
     mergeable = any(each.nics > 1 for one in related for each in _locations(one, attribute))
-    return Grouping(groups, attribute, mergeable and len(groups) > 1, findings)
+    separate = mergeable and len(groups) > 1
+    return Grouping(groups, attribute, separate, findings, relation.derived)
 
 
 def _shapes_with_room(
@@ -132,7 +145,9 @@ def _shapes_with_room(
 def find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
     """Return the shapes with devices of both drivers, those of most nodes first."""
     shapes = []
-    for shape in facts.shapes_by_frequency:
+    derives = facts.keeps_field(DERIVED_FIELD)
+    for published in facts.shapes_by_frequency:
+        shape = published if derives else replace(published, derived=())
         if (shape.gpu, shape.nic) == drivers:
             shapes.append(shape)
         elif (shape.nic, shape.gpu) == drivers:
@@ -153,6 +168,7 @@ def _swap(shape: NodeShape) -> NodeShape:
         nics=shape.gpus,
         pcie=swap_rows(shape.pcie),
         numa=swap_rows(shape.numa),
+        derived=swap_rows(shape.derived),
         nodes=shape.nodes,
     )
 
@@ -168,24 +184,21 @@ def _group_without_shapes(primary: Ask, others: Sequence[Ask], joint: JointAlloc
     return Grouping((DeviceGroup(1, tuple(1 for _ in others)),), attribute)
 
 
-def choose_attribute(
-    primary: Ask, joint: JointAllocation, shapes: Sequence[NodeShape]
-) -> tuple[str, list[NodeShape], tuple[Finding, ...]]:
+def choose_attribute(primary: Ask, joint: JointAllocation, shapes: Sequence[NodeShape]) -> Relation:
     """Choose the attribute that relates the devices, and the shapes in which it does."""
-    if joint.scope is not TopologyScope.NUMA and (by_root := [s for s in shapes if s.pcie_relates]):
-        return PCIE_ROOT, by_root, ()
-    by_numa = [each for each in shapes if each.numa_relates]
-    if not by_numa:
+    by_root = tuple(each for each in shapes if each.pcie_relates)
+    if by_root and joint.scope is not TopologyScope.NUMA:
+        return Relation(PCIE_ROOT, by_root)
+    by_numa = tuple(each for each in shapes if each.numa_relates)
+    derived = tuple(replace(each, numa=each.derived) for each in shapes if each.derived_relates)
+    if not by_numa and not derived:
         raise CannotRequireError("no published attribute relates these devices on any node")
-    if joint.scope is TopologyScope.NUMA:
-        return NUMA_NODE, by_numa, ()
-    message = "no PCIe root has both kinds of devices, so they share a NUMA node instead"
-    changed = codes.NEIGHBOURHOOD_CHANGED
-    return (
-        NUMA_NODE,
-        by_numa,
-        (make_finding(changed, primary, message, annotation=joint.annotation),),
-    )
+    findings: tuple[Finding, ...] = ()
+    if joint.scope is not TopologyScope.NUMA:
+        message = "no PCIe root has both kinds of devices, so they share a NUMA node instead"
+        changed = codes.NEIGHBOURHOOD_CHANGED
+        findings = (make_finding(changed, primary, message, annotation=joint.annotation),)
+    return Relation(NUMA_NODE, by_numa or derived, findings, derived=not by_numa)
 
 
 def _locations(shape: NodeShape, attribute: str) -> list[Neighbourhood]:
@@ -260,9 +273,7 @@ def _with_counts(
     primary: Ask, others: Sequence[Ask], groups: Sequence[DeviceGroup]
 ) -> tuple[Ask, list[Ask]]:
     totals = [sum(column) for column in zip(*(each.others for each in groups), strict=True)]
-    return primary, [
-        msgspec.structs.replace(ask, count=total) for ask, total in zip(others, totals, strict=True)
-    ]
+    return primary, [replace(ask, count=total) for ask, total in zip(others, totals, strict=True)]
 
 
 def _plural(kind: Kind) -> str:

@@ -44,7 +44,10 @@ class LinkedCounts(msgspec.Struct, frozen=True):
 def count_linked(
     primary: Ask, others: Sequence[Ask], drivers: tuple[str, str], facts: Facts | None
 ) -> LinkedCounts | None:
-    """Count joint asks and choose the attribute of their locations; None if no rule applies."""
+    """Count joint asks and choose the attribute of their locations; None if no rule applies.
+
+    No rule applies to derived attributes: the API server refuses one that no constraint names.
+    """
     joint = primary.joint or JointAllocation("", primary.kind)
     takes_all = primary.count is None or any(each.count is None for each in others)
     if joint.scope is TopologyScope.NODE or (takes_all and not joint.required):
@@ -53,7 +56,10 @@ def count_linked(
         raise NotExpressibleError(ALL_DEVICES, "Request a number of devices.")
     count = primary.count or 1
     shapes = find_shapes(facts, drivers) if facts else []
-    attribute, rooms, findings = _find_rooms(primary, joint, shapes)
+    counted_rooms = _find_rooms(primary, joint, shapes)
+    if counted_rooms is None:
+        return None
+    attribute, rooms, findings = counted_rooms
     counted = []
     for other in others:
         numbers, more = _limit(other, _find_counts(primary, other, rooms, joint), count, facts)
@@ -64,18 +70,24 @@ def count_linked(
 
 def _find_rooms(
     primary: Ask, joint: JointAllocation, shapes: Sequence[NodeShape]
-) -> tuple[str, list[_Room], tuple[Finding, ...]]:
-    """Return the attribute, and the room of each shape that it relates devices in."""
+) -> tuple[str, list[_Room], tuple[Finding, ...]] | None:
+    """Return the attribute, and the room of each shape that it relates devices in.
+
+    None if only derived attributes relate devices that must be near each other.
+    """
     count = min(primary.count or 1, MAX_RESULTS)
     standard = NUMA_NODE if joint.scope is TopologyScope.NUMA else PCIE_ROOT
     if not shapes:
         return standard, [dict.fromkeys(range(1, count + 1), MAX_RESULTS)], ()
     try:
-        attribute, related, findings = choose_attribute(primary, joint, shapes)
+        relation = choose_attribute(primary, joint, shapes)
     except CannotRequireError as reason:
         if joint.required:
             raise NotExpressibleError(f"{reason}", OTHER_ALIGNMENT) from None
         return standard, [], ()
+    if relation.derived:
+        return None if joint.required else (standard, [], ())
+    attribute, related = relation.attribute, relation.shapes
     layouts = [each.pcie if attribute == PCIE_ROOT else each.numa for each in related]
     rooms = [_count_room(count, each) for each in dict.fromkeys(layouts)]
     if joint.required and not any(rooms):
@@ -85,7 +97,7 @@ def _find_rooms(
             f"{most} near the other requested devices",
             OTHER_ALIGNMENT,
         )
-    return attribute, rooms, findings
+    return attribute, rooms, relation.findings
 
 
 @functools.lru_cache(maxsize=256)

@@ -12,6 +12,7 @@ import msgspec
 
 from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
+from drawbridge.facts.families import BY_DRIVER, find_own_numa
 from drawbridge.facts.model import Facts, Product
 from drawbridge.finding import Code, Finding
 from drawbridge.translate.legacy.asks import Ask, DeviceUser, Percent, StrategyPreference
@@ -58,6 +59,14 @@ class DriverTarget(msgspec.Struct, frozen=True):
         """Map each published attribute to its type."""
         driver = self.facts.find_driver(self.driver) if self.facts else None
         return driver.attributes if driver else {}
+
+    @property
+    def own_numa(self) -> str:
+        """The driver's own attribute with the NUMA node, if it publishes only that one."""
+        family = BY_DRIVER.get(self.family)
+        if family is None:
+            return ""
+        return find_own_numa(msgspec.structs.replace(family, driver=self.driver), self.types)
 
     def require_class(self, name: str) -> str:
         """Return the class name; raise NotExpressibleError if the driver has no such class."""

@@ -38,11 +38,12 @@ _NOT_LABEL = re.compile(r"[^a-z0-9]+")
 
 
 class DeviceAlternative(msgspec.Struct, frozen=True):
-    """One alternative for a device: selectors, capacity, and the product name."""
+    """One alternative for a device: selectors, capacity, the product name, derived attributes."""
 
     selectors: tuple[str, ...] = ()
     capacity: Mapping[str, str] = {}
     name: str = ""
+    derived: Mapping[str, str] = {}  # the expression of each attribute
 
 
 class ExpandedPlan(msgspec.Struct, frozen=True):
@@ -354,6 +355,11 @@ def _compose_subrequest(
         subrequest["count"] = count
     if alternative.capacity:
         subrequest["capacity"] = {"requests": dict(sorted(alternative.capacity.items()))}
+    if alternative.derived:
+        subrequest["derivedAttributes"] = [
+            {"name": name, "expression": expression}
+            for name, expression in alternative.derived.items()
+        ]
     return subrequest
 
 

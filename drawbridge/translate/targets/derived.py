@@ -1,0 +1,41 @@
+"""Lets a constraint compare NUMA nodes that a driver publishes under a name of its own.
+
+The request derives the attribute that drivers share (KEP-6080). If a server drops the field, the
+constraint stays, and no device of the driver satisfies it.
+"""
+
+from msgspec.structs import replace
+
+from drawbridge.dra.attributes import NUMA_NODE
+from drawbridge.translate.targets.requests import (
+    MAX_SELECTORS,
+    ChosenTarget,
+    DeviceAlternative,
+)
+from drawbridge.translate.targets.vocabulary import (
+    attribute_access,
+    check_length,
+    guard_presence,
+)
+
+
+def derive_numa(chosen: ChosenTarget) -> ChosenTarget:
+    """Let requests derive the shared attribute, if the driver publishes only one of its own."""
+    own, expanded = chosen.target.own_numa, chosen.expanded
+    if not own:
+        return chosen
+    alternatives = tuple(_derive(each, own) for each in expanded.alternatives)
+    return chosen._replace(expanded=replace(expanded, alternatives=alternatives))
+
+
+def _derive(alternative: DeviceAlternative, own: str) -> DeviceAlternative:
+    """Derive the attribute, and keep devices away that have none.
+
+    An expression that fails on a device ends the scheduling of the pod. A negative number stands
+    for no NUMA node.
+    """
+    read = attribute_access(own)
+    texts = (*alternative.selectors, guard_presence(own, f"{read} >= 0", frozenset()))
+    if len(texts) > MAX_SELECTORS:
+        texts = (check_length(" && ".join(f"({text})" for text in texts)),)
+    return replace(alternative, selectors=texts, derived={NUMA_NODE: read})
