@@ -8,7 +8,7 @@ they are as many as the others.
 import bisect
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import nsmallest
+from heapq import merge, nsmallest
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
@@ -29,7 +29,7 @@ _MAX_ENTERED: Final = 1024
 # So many states that no node has are kept beside those that nodes have.
 _MAX_GONE: Final = 64
 UNLIMITED: Final = 1 << 62
-# So many equally good nodes are found without sorting all.
+# So many states are merged; of more, so many equally good nodes are found without sorting all.
 _FEW: Final = 32
 
 
@@ -105,6 +105,8 @@ class NodeChooser:
         self._entered: list[_State] = []
         self._forgotten = 0
         self._judged: BoundedCache[Task, _Judged] = BoundedCache(_MAX_KINDS, _MAX_JUDGEMENTS)
+        # Whether all states are judged for the last kinds.
+        self._is_judged = False
         for name, state in nodes.items():
             self.change(name, state)
 
@@ -117,6 +119,7 @@ class NodeChooser:
         """Judge all nodes anew with another strategy."""
         self._strategy = strategy
         recent = self._recent_tasks()
+        self._is_judged = False
         self._judged.clear()
         for task in recent:
             self._judged.put(task, _Judged())
@@ -136,13 +139,15 @@ class NodeChooser:
         The next calls judge the states that are left.
         """
         judged = self._judged.get(task) or _Judged()
+        if judged.seen == self._came and not judged.left:
+            return 0
         if len(judged.answers) > 2 * len(self._states) + _MAX_GONE:
             judged.drop([each for each in judged.answers if not each.nodes])
         if judged.seen < self._forgotten:
             judged.left = [each for each in self._states.values() if each not in judged.answers]
         else:
             judged.left += self._entered[judged.seen - self._forgotten :]
-        judged.seen = self._forgotten + len(self._entered)
+        judged.seen = self._came
         count = 0
         while judged.left and count < limit:
             state = judged.left.pop()
@@ -152,13 +157,22 @@ class NodeChooser:
                 if choice is not None:
                     judged.add(state, choice)
         self._judged.put(task, judged, cost=min(len(judged.answers), _MAX_COST))
+        self._is_judged &= not judged.left
         return count
+
+    @property
+    def _came(self) -> int:
+        """How many states came into being."""
+        return self._forgotten + len(self._entered)
 
     def catch_up(self, limit: int) -> int:
         """Judge so many new states at most for the tasks of the last kinds, and return how many."""
+        if self._is_judged:
+            return 0
         left = limit
         for task in self._recent_tasks():
             left -= self.judge_new(task, left)
+        self._is_judged = left > 0
         return limit - left
 
     def _recent_tasks(self) -> list[Task]:
@@ -207,6 +221,7 @@ class NodeChooser:
         state = self._states[room] = self._gone.pop(room) or _State(room)
         state.nodes.append(node)
         self._entered.append(state)
+        self._is_judged = False
         if len(self._entered) > _MAX_ENTERED + len(self._states):
             half = len(self._entered) // 2
             del self._entered[:half]
@@ -219,8 +234,8 @@ def in_turn(strategy: ChoiceStrategy, by_state: Sequence[Sequence[str]], key: st
         nodes = sorted(chain(*by_state))
         first = draw(key, len(nodes))
         yield from chain(islice(nodes, first, None), islice(nodes, first))
-    elif len(by_state) == 1:
-        yield from by_state[0]
+    elif len(by_state) <= _FEW:
+        yield from merge(*by_state)
     else:
         # Most callers need few of thousands, and those are among the first of each state.
         few = nsmallest(_FEW, chain.from_iterable(nodes[:_FEW] for nodes in by_state))
