@@ -135,7 +135,8 @@ class NodeSearches:
             shortlist.excludes_devices = True
         if not shortlist.fitting:
             shortlist = find_nodes(search, self._state, self._state.ledger.view(), self._ids)
-        self._start += shortlist.examined
+        if search.only is None:
+            self._start += shortlist.examined - (search.stays and bool(shortlist.fitting))
         return shortlist
 
 

@@ -49,6 +49,7 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
 
     `limit` is the number of nodes to find (0 for all), `visits` the number of nodes to examine.
     `first` is examined first. The nodes in `without` are not, and with `only` no others are.
+    If it `stays`, the next one begins with the node that is found last, whose answer is remembered.
     `out_of_time` is asked between batches of nodes and ends the search. So does an evaluation that
     takes long, which `postpone` gets; without it, every evaluation is done in the search.
     """
@@ -58,6 +59,7 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 0
     visits: int = 1 << 62
     start: int = 0
+    stays: bool = False
     first: str = ""
     without: Collection[str] = frozenset()
     only: frozenset[str] | None = None

@@ -5,7 +5,7 @@ nodes by that, and the best ones are examined. When the pod is reserved, its dev
 those of the strategy, if they suit the claims.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import islice
 from operator import neg
 from typing import Final, NamedTuple
@@ -23,10 +23,12 @@ from allocator.decisions.shortlist import (
 )
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.choice.catalog import ChosenStrategy
+from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import OutOfTimeError
+from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import View
 
 # So many nodes are examined in the order of the strategy.
@@ -107,7 +109,7 @@ class ConfiguredStrategy:
         these are too few.
         """
         few = search.limit > 1 and not search.first and self._names.of(search.claims) != _FIRST_FIT
-        shortlist = run(replace(search, limit=1) if few else search, now)
+        shortlist = run(replace(search, limit=1, stays=True) if few else search, now)
         places = self.examine(search, shortlist, now)
         missing = search.limit - len(shortlist.fitting)
         if few and shortlist.fitting and missing > 0 and not shortlist.complete:
@@ -161,7 +163,7 @@ class ConfiguredStrategy:
         view = self._state.ledger.view()
         pod = self._decided(search, fit.name, fit.solution)
         first = self._choice.devices_on(pod, view, self._state.amounts)
-        if not first:
+        if not first or _takes_only(fit.solution, first):
             return fit
         try:
             solved = self._state.planner.solve_nodes(
@@ -186,3 +188,12 @@ class ConfiguredStrategy:
         requested = self._state.pods.requested(pod.uid)
         strategy = self._names.of(search.claims)
         return DecidedPod(pod.uid, strategy, pod.namespace, requested, node, solution.allocations)
+
+
+def _takes_only(solution: Solution, devices: Collection[PooledDevice]) -> bool:
+    """Whether a solution takes no others than these devices."""
+    return all(
+        (PoolID(each.driver, each.pool), each.device) in devices
+        for allocation in solution.allocations
+        for each in allocation.devices.results
+    )

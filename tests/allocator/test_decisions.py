@@ -4,8 +4,10 @@ from collections.abc import Collection
 from itertools import chain
 
 import pytest
+from msgspec.structs import replace
 
-from allocator.decisions.shortlist import MAX_FAILING_NODES
+from allocator.decisions.node_searches import NodeSearches
+from allocator.decisions.shortlist import MAX_FAILING_NODES, NodeSearch
 from allocator.scheduler.protocol import ProtocolError
 from allocator.state.releases import NODES_PER_SEARCH
 from drawbridge.dra.device import Taint
@@ -16,6 +18,7 @@ from drawbridge.solver.world import View
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,
+    as_claim,
     claim,
     codes,
     device,
@@ -53,6 +56,19 @@ def test_the_search_starts_at_another_node_each_time() -> None:
     cluster = Cluster(n1=1, n2=1, n3=1)
     chosen = [cluster.nodes(f"p{i}", claim(f"c{i}"), limit=1) for i in range(3)]
     assert sorted(chosen) == [["n1"], ["n2"], ["n3"]]
+
+
+def test_a_search_that_stays_begins_with_the_node_of_the_last_one() -> None:
+    cluster = Cluster(n1=1, n2=1, n3=1)
+    cluster.add_claim(plain := claim("c"))
+    search = NodeSearch(pod=cluster.pod("p"), claims=(as_claim(plain),), limit=1)
+    searches = NodeSearches(cluster.state, lambda: "id")
+
+    def choose(*, stays: bool) -> list[str]:
+        return [each.name for each in searches.run(replace(search, stays=stays), 0.0).fitting]
+
+    chosen = [choose(stays=stays) for stays in (True, True, False, False)]
+    assert chosen == [["n1"], ["n1"], ["n1"], ["n2"]]
 
 
 @pytest.mark.parametrize(
