@@ -5,8 +5,8 @@ nodes by that, and the best ones are examined. When the pod is reserved, its dev
 those of the strategy, if they suit the claims.
 """
 
-from collections.abc import Callable, Collection, Mapping
-from itertools import islice
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import chain, islice, zip_longest
 from operator import neg
 from typing import Final, NamedTuple
 
@@ -63,8 +63,7 @@ class ConfiguredStrategy:
         self._to_learn: list[str] = []
         self._names = names
         if names.order:
-            allocated = islice(state.allocated_claims(""), _MAX_LEARNED)
-            self._to_learn = [uid for _, uid in allocated]
+            self._to_learn = [*islice(_in_turns(state.allocated_claims("")), _MAX_LEARNED)]
 
     @property
     def orders(self) -> bool:
@@ -197,3 +196,11 @@ def _takes_only(solution: Solution, devices: Collection[PooledDevice]) -> bool:
         for allocation in solution.allocations
         for each in allocation.devices.results
     )
+
+
+def _in_turns(claims: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield the UIDs of claims, by `namespace/name`; their namespaces take turns."""
+    by_namespace: dict[str, list[str]] = {}
+    for name, uid in claims:
+        by_namespace.setdefault(name.partition("/")[0], []).append(uid)
+    return filter(None, chain.from_iterable(zip_longest(*by_namespace.values())))
