@@ -23,7 +23,7 @@ the one counts that leaves the most whole.
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import (
@@ -71,12 +71,15 @@ class _Parts(NamedTuple):
     lacking: int  # devices with too little, of those that a task takes
 
 
+# What a free part is worth to each kind of tasks, by the thousandths that are free.
+_Worths: TypeAlias = tuple[tuple[int, ...], ...]
+
+
 class _Label(NamedTuple):
     """What can run on the nodes with one label."""
 
     kinds: tuple[_Kind, ...]
-    # What a free part is worth to each kind, by the thousandths that are free.
-    worth: tuple[tuple[int, ...], ...]
+    worth: _Worths
 
 
 class Usable:
@@ -89,10 +92,13 @@ class Usable:
         """Look ahead with typical tasks on so many nodes of each shape."""
         self._asked = typical
         self._typical = _with_whole_devices(typical, {each.devices for each in shapes})
-        self._worths: dict[tuple[TaskKind, ...], tuple[tuple[int, ...], ...]] = {}
-        self._labels = {shape.label: self._read_label(shape.label) for shape in shapes}
+        self._worths: dict[tuple[TaskKind, ...], _Worths] = {}
         common = sorted(shapes, key=lambda each: (-shapes[each], each))[:_MAX_SHAPES]
-        self._labels = self._by_scarcity({each: shapes[each] for each in common})
+        self._weighted = self._by_scarcity({each: shapes[each] for each in common})
+        # By their typical tasks, before and after the weights are divided.
+        self._alike: dict[tuple[tuple[TaskKind, ...], ...], _Label] = {}
+        # Nodes can get other labels than those of the shapes.
+        self._labels: BoundedCache[str, _Label] = BoundedCache(MAX_REMEMBERED)
         self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
         # What free parts are for each kind, by label and parts.
         self._parts: BoundedCache[tuple[str, Taken], Sequence[_Parts]]
@@ -150,44 +156,53 @@ class Usable:
         return parts
 
     def _of_label(self, label: str) -> _Label:
-        if label not in self._labels:
-            self._labels[label] = self._read_label(label)
-        return self._labels[label]
+        read = self._labels.get(label)
+        if read is None:
+            kinds = self._typical.kinds(label), self._weighted.kinds(label)
+            read = self._alike.get(kinds)
+            if read is None:
+                worths = self._worths_of(label, kinds[0])
+                read = self._alike[kinds] = _Label(_with_totals(kinds[1]), worths)
+            self._labels.put(label, read)
+        return read
 
-    def _by_scarcity(self, shapes: Mapping[Shape, int]) -> dict[str, _Label]:
+    def _by_scarcity(self, shapes: Mapping[Shape, int]) -> TypicalTasks:
         """Divide the weight of each task by what it could use of an idle cluster."""
         total = sum(WHOLE * shape.devices * count for shape, count in shapes.items())
+        worths = {shape.label: self._worths_of_whole(shape.label) for shape in shapes}
         usable = {
-            task: sum(count * self._usable_by(task, shape) for shape, count in shapes.items())
+            task: sum(
+                count * _usable_by(task, shape, worths[shape.label])
+                for shape, count in shapes.items()
+            )
             for task in self._typical.weights
         }
         weights = {
             task: weight * total // max(usable[task], total // _SCARCEST, 1)
             for task, weight in self._typical.weights.items()
         }
-        weighted = TypicalTasks(weights, self._typical.total)
-        return {
-            name: _Label(_with_totals(weighted.kinds(name)), label.worth)
-            for name, label in self._labels.items()
-        }
+        return TypicalTasks(weights, self._typical.total)
 
-    def _usable_by(self, task: Task, shape: Shape) -> int:
-        """Return what copies of a task could use of an idle node."""
-        if not task.devices or task.devices > shape.devices or not suits(idle(shape), task):
-            return 0
-        label = self._labels[shape.label]
-        shares = [(each.devices, each.share) for each in label.kinds]
-        worth = label.worth[WHOLE][shares.index((task.devices, task.share))]
-        most = shape.devices * worth
-        return _usable(most, task.amount, (shape.cpu, shape.memory), (task.cpu, task.memory))
-
-    def _read_label(self, label: str) -> _Label:
+    def _worths_of_whole(self, label: str) -> Mapping[tuple[int, int], int]:
+        """Return what a whole device is worth to each kind, by devices and share."""
         kinds = self._typical.kinds(label)
+        worths = self._worths_of(label, kinds)[WHOLE]
+        return {(kind.devices, kind.share): w for kind, w in zip(kinds, worths, strict=True)}
+
+    def _worths_of(self, label: str, kinds: tuple[TaskKind, ...]) -> _Worths:
         if kinds not in self._worths:
             further = _further(self._asked.kinds(label))
             of_kinds = [_worth(kind, further) for kind in kinds]
             self._worths[kinds] = tuple(zip(*of_kinds, strict=True)) or ((),) * (WHOLE + 1)
-        return _Label(_with_totals(kinds), self._worths[kinds])
+        return self._worths[kinds]
+
+
+def _usable_by(task: Task, shape: Shape, worths: Mapping[tuple[int, int], int]) -> int:
+    """Return what copies of a task could use of an idle node."""
+    if not task.devices or task.devices > shape.devices or not suits(idle(shape), task):
+        return 0
+    most = shape.devices * worths[task.devices, task.share]
+    return _usable(most, task.amount, (shape.cpu, shape.memory), (task.cpu, task.memory))
 
 
 def _with_whole_devices(typical: TypicalTasks, numbers: Iterable[int]) -> TypicalTasks:

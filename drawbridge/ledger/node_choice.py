@@ -101,9 +101,14 @@ class _DriverNodes:
         self.pending: dict[str, None] = {}  # nodes to look at, in order
         self.is_complete = False  # whether each node was looked at once
 
-    def put(self, name: str, static: _Static | None) -> _Static | None:
-        """Set what a node has, or remove it; return what it had."""
+    def put(self, name: str, static: _Static | None) -> None:
+        """Set what a node has, or remove it. Nothing stays of a product that no node has."""
         before = self.static.pop(name, None)
+        if before is not None and (static is None or static.shape.label != before.shape.label):
+            chooser = self.choosers[before.shape.label]
+            chooser.change(name, None)
+            if not chooser.nodes:
+                del self.choosers[before.shape.label]
         for read, more in ((before, -1), (static, 1)):
             if read is not None and before is not static:
                 shape = read.shape._replace(memory=read.shape.memory & -_SAME_MEMORY)
@@ -112,7 +117,6 @@ class _DriverNodes:
                     del self.shapes[shape]
         if static is not None:
             self.static[name] = static
-        return before
 
 
 class NodeChoice:
@@ -316,14 +320,10 @@ class NodeChoice:
     ) -> None:
         before = of_driver.static.get(name)
         static = self._read_static(driver, name, before, of_driver.chosen)
-        if before is not None and (static is None or static.shape.label != before.shape.label):
-            of_driver.choosers[before.shape.label].change(name, None)
-        if static is None:
-            self._forget(of_driver, name)
-            return
-        for card in static.cards:
-            self._nodes_of.setdefault(card.pool, set()).add(name)
         of_driver.put(name, static)
+        self._follow_pools(name, before, static)
+        if static is None:
+            return
         label = static.shape.label
         chooser = of_driver.choosers.get(label)
         if chooser is None:
@@ -331,13 +331,21 @@ class NodeChoice:
             chooser = of_driver.choosers[label] = NodeChooser({}, strategy)
         chooser.change(name, self._room(static, name, view, amounts, of_driver.chosen))
 
-    def _forget(self, of_driver: _DriverNodes, name: str) -> None:
-        static = of_driver.put(name, None)
-        for card in static.cards if static else ():
-            names = self._nodes_of.get(card.pool, set())
+    def _follow_pools(self, name: str, before: _Static | None, static: _Static | None) -> None:
+        """Note which pools a node has."""
+        if static is before:
+            return
+        had, has = (
+            {card.pool for card in each.cards} if each is not None else set[PoolID]()
+            for each in (before, static)
+        )
+        for pool in has:
+            self._nodes_of.setdefault(pool, set()).add(name)
+        for pool in had - has:
+            names = self._nodes_of.get(pool, set())
             names.discard(name)
             if not names:
-                self._nodes_of.pop(card.pool, None)
+                self._nodes_of.pop(pool, None)
 
     def _read_static(
         self, driver: str, name: str, before: _Static | None, chosen: ChosenStrategy

@@ -1,17 +1,21 @@
 """The allocator follows the strategy of the configuration: nodes, devices, and CPU beside them."""
 
+import gc
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.state.caches import without_unused_parts
+from drawbridge.choice.cluster import NodeChooser
 from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger.chosen_strategies import StrategyNames
+from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.pods import Pod, pod_reader
 from tests.allocator.clusters import (
     DRIVER,
@@ -120,6 +124,21 @@ def test_a_node_that_lies_about_counters_does_not_stop_other_nodes(
     _catch_up(cluster)
     assert other in {each.node for each in cluster.prefilter("q", claim("d")).fit}
     _catch_up(cluster)
+
+
+@pytest.mark.parametrize("strategy", ["usable", "packed"])
+def test_nothing_stays_of_products_that_no_node_has_any_more(strategy: str) -> None:
+    before, cluster = _count_choosers(), Cluster(strategy=strategy, other=1)
+    for number in range(20):
+        attributes = {"productName": {"string": f"product-{number}"}}
+        cluster.add(_node("n1"), gpu_slice("n1", 1, attributes=attributes))
+        assert len(cluster.prefilter(f"p{number}", claim(f"c{number}")).fit) == 2
+    assert _count_choosers() == before + 2
+
+
+def _count_choosers() -> int:
+    gc.collect()
+    return sum(isinstance(each, NodeChooser) for each in gc.get_objects())
 
 
 def _partitioned(node: str, total: int, drawn: int) -> list[Slice]:
@@ -269,6 +288,22 @@ def test_tasks_are_learned_from_claims_that_exist_at_the_start() -> None:
     strategy = ConfiguredStrategy(again.state, lambda: "share", StrategyNames("usable"))
     assert not strategy.catch_up()
     assert strategy.orders
+
+
+def test_at_the_start_no_namespace_keeps_the_claims_of_others_from_being_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, learned = Cluster(n1=2), Counter[str]()
+    for number in range(1100):
+        held = claim(f"held-{number}", allocation=allocation_on("n1", 0), pods=["x"])
+        cluster.add_claim(held)
+    other = claim("other", allocation=allocation_on("n1", 1), pods=["y"], namespace="later")
+    cluster.add_claim(other)
+    monkeypatch.setattr(NodeChoice, "learn", lambda _, pod: learned.update([pod.namespace]))
+    strategy = ConfiguredStrategy(cluster.state, lambda: "share", StrategyNames("usable"))
+    while strategy.catch_up():
+        pass
+    assert learned == {"default": 1023, "later": 1}
 
 
 def test_the_class_of_the_devices_decides_the_strategy() -> None:

@@ -182,3 +182,12 @@ def test_tasks_that_take_nothing_of_their_devices_fit_on_a_full_node(name: str) 
     strategy = strategies({full.shape: 1}, typical_tasks((each, 1) for each in nothing))[name]
     judged = [strategy.judge(full, each) for each in nothing]
     assert [each and each.taken for each in judged] == [(0,), (0, 1)]
+
+
+@every_row("name", _NAMES)
+def test_nodes_with_a_label_that_came_later_are_judged_as_others(name: str) -> None:
+    shapes = [Shape(label, 4000, 8, 2) for label in ("a", "b")]
+    typical = typical_tasks([(Task(2, 1000, 4000, 8), 1), (Task(1, 500, 4000, 1), 3)])
+    strategy = strategies({shapes[0]: 1}, typical)[name]
+    first, second = (strategy.judge(idle(each), Task(1, 500, 1000, 1)) for each in shapes)
+    assert first == second
