@@ -8,7 +8,7 @@ import argparse
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -48,6 +48,13 @@ if TYPE_CHECKING:
 _DEFAULT = "default"
 
 
+class UsedPools(NamedTuple):
+    """The pools that the allocator of a pod uses, and which those are; all without a text."""
+
+    context: JudgeContext
+    which: str = ""
+
+
 @dataclass(frozen=True)
 class CheckedCluster:
     """The objects of the cluster and of the input, and what is derived from them."""
@@ -84,17 +91,24 @@ class CheckedCluster:
 
     def contexts_of_pods(
         self, context: JudgeContext, generated: Sequence[Template], facts: Facts | None
-    ) -> Callable[[Pod], JudgeContext]:
-        """Return the context for each pod: those of the own scheduler have only the owned pools.
+    ) -> Callable[[Pod], UsedPools]:
+        """Return the pools for each pod: those of the own scheduler have only the owned pools.
 
-        `context` is that of all other objects.
+        Other pods have only those without a fence. `context` is that of all other objects.
         """
+        all_pools = UsedPools(context)
         if facts is None or self.allocator is Allocator.UPSTREAM:
-            return lambda _: context
-        allocators = find_pod_allocators(self._objects(), self.gates, self.configuration, facts)
+            return lambda _: all_pools
+        objects = self._objects()
+        allocators = find_pod_allocators(objects, self.gates, self.configuration, facts)
         owned = frozenset(each.name for each in allocators.owned)
-        narrow = self.judge_context(generated, slices=owned)
-        return lambda pod: narrow if allocators.choose(pod) is Allocator.DRAWBRIDGE else context
+        ours = UsedPools(self.judge_context(generated, slices=owned), "in the pools of ownedPools")
+        others = all_pools
+        if allocators.kept_off:
+            left = frozenset(each.name for each in objects.slices) - allocators.kept_off
+            unfenced = self.judge_context(generated, slices=left)
+            others = UsedPools(unfenced, "outside the pools of ownedPools")
+        return lambda pod: ours if allocators.choose(pod) is Allocator.DRAWBRIDGE else others
 
     def judge_context(
         self, generated: Iterable[Template] = (), *, slices: Container[str] | None = None

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from cli.checking.checked_cluster import CheckedCluster
+from cli.checking.checked_cluster import CheckedCluster, UsedPools
 from cli.input.cluster_objects import ClusterObjects
 from cli.simulation.schedulers import default_allocator
 from drawbridge.config.model import Legacy
@@ -153,13 +153,13 @@ def judge_translations(
     contexts = cluster.contexts_of_pods(all_pools, (), translation.facts)
     layouts = LayoutCache()
     # The name of a template is a hash of its content, so pods with the same names share a verdict.
-    verdicts: dict[tuple[bool, tuple[str, ...]], tuple[Finding, ...]] = {}
+    verdicts: dict[tuple[str, ...], tuple[Finding, ...]] = {}
     for pod in pods:
         if not pod.templates:
             continue
         used = contexts(pod.pod)
         names = tuple(format_object_name(TEMPLATE, one.metadata) for one in pod.templates)
-        key = used is all_pools, names
+        key = used.which, *names
         if key not in verdicts:
             verdicts[key] = tuple(judge_in_pools(_judge_templates(pod), all_pools, used))
         for finding in verdicts[key]:
@@ -173,15 +173,15 @@ def _judge_templates(translated: TranslatedPod) -> Callable[[JudgeContext], Iter
 
 
 def judge_in_pools(
-    judge: Callable[[JudgeContext], Iterable[Finding]], all_pools: JudgeContext, used: JudgeContext
+    judge: Callable[[JudgeContext], Iterable[Finding]], all_pools: JudgeContext, used: UsedPools
 ) -> Iterator[Finding]:
     """Judge with the pools that the allocator of a pod uses; say what only that limit causes."""
-    reported = frozenset(judge(all_pools)) if used is not all_pools else ()
-    for finding in judge(used):
-        if used is all_pools or finding in reported:
+    reported = frozenset(judge(all_pools)) if used.which else ()
+    for finding in judge(used.context):
+        if not used.which or finding in reported:
             yield finding
         else:
-            yield replace(finding, message=f"in the pools of ownedPools: {finding.message}")
+            yield replace(finding, message=f"{used.which}: {finding.message}")
 
 
 def _move_to_pod(finding: Finding, translated: TranslatedPod) -> Finding:

@@ -59,6 +59,11 @@ class PodAllocators:
         """Return the slices of the pools that an allocator uses."""
         return tuple(self.objects.slices) if allocator is Allocator.UPSTREAM else self.owned
 
+    @property
+    def kept_off(self) -> frozenset[str]:
+        """The names of the owned slices that the fence of their nodes keeps kube-scheduler from."""
+        return frozenset(each.name for each in self.owned if each.node_name in self.fenced)
+
     def planner(self, allocator: Allocator) -> Planner:
         """Return a planner with the pools of an allocator."""
         planner = Planner(

@@ -25,7 +25,12 @@ EIGHT_IN_OWNED_POOLS = [
     ("drawbridge", "a", []),
     ("drawbridge", "b", ["CountNeverFits"]),  # one device, where others have eight
     ("volcano", "b", []),
+    ("volcano", "a", ["CountNeverFits"]),  # eight devices, which the fence keeps from it
 ]
+JUDGED_POOLS = {
+    "drawbridge": "in the pools of ownedPools: ",
+    "volcano": "outside the pools of ownedPools: ",
+}
 
 
 class Printed(NamedTuple):

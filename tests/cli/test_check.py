@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.running import (
     EIGHT_IN_OWNED_POOLS,
+    JUDGED_POOLS,
     command,
     on_api,
     own_zone,
@@ -360,7 +361,18 @@ def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
     text = TEMPLATE.replace("gpu.nvidia.com}", "gpu.nvidia.com, count: 8}") + f"---\n{pod}"
     reported = findings(text, "--cluster", INVENTORY, "--config", str(configuration))[1]
     assert [each["code"] for each in reported] == expected
-    assert all(each["message"].startswith("in the pools of ownedPools: ") for each in reported)
+    assert all(each["message"].startswith(JUDGED_POOLS[scheduler]) for each in reported)
+
+
+def test_pools_without_a_fence_count_for_pods_of_every_scheduler(tmp_path: Path) -> None:
+    configuration = own_zone(tmp_path, "a")
+    fenced = configuration.read_text("utf-8")
+    configuration.write_text(f"{fenced.rstrip()}\n  unfenced: true\n", "utf-8")
+    pod = DEPLOYMENT.replace("gpus", "gpu").replace(
+        "spec:\n      res", "spec:\n      schedulerName: volcano\n      res"
+    )
+    text = TEMPLATE.replace("gpu.nvidia.com}", "gpu.nvidia.com, count: 8}") + f"---\n{pod}"
+    assert findings(text, "--cluster", INVENTORY, "--config", str(configuration))[1] == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from cli.main import dispatch
 from cli.terminal.streams import Streams
-from tests.cli.running import EIGHT_IN_OWNED_POOLS, command, own_zone, read_findings
+from tests.cli.running import EIGHT_IN_OWNED_POOLS, JUDGED_POOLS, command, own_zone, read_findings
 from tests.tables import YamlValue, every_row, read_yaml, read_yaml_documents
 
 ROOT = Path(__file__).parents[2]
@@ -346,7 +346,7 @@ def test_claims_of_the_translation_are_judged_on_the_pools_of_the_allocator(
     assert len(read["templates"]) == 1
     errors = [each for each in read["findings"] if each["severity"] == "error"]
     assert [each["code"] for each in errors] == codes
-    assert all("in the pools of ownedPools: " in each["message"] for each in errors)
+    assert all(JUDGED_POOLS[scheduler] in each["message"] for each in errors)
 
 
 JSON_POD = json.dumps(read_yaml(POD))
