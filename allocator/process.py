@@ -92,7 +92,10 @@ class _Parts:
         self.recorder = EventRecorder(events, "drawbridge.dev/allocator", host)
         self.changed = asyncio.Event()
         self.streams = ActivationStreams()
-        self.report = ClaimReporter(self.recorder, lambda: settings.current).report
+        self.reporter = ClaimReporter(
+            self.recorder, lambda: settings.current, leads=lambda: self.lease.term is not None
+        )
+        self.report = self.reporter.report
         self.state = self._make_state(settings, session.clock.now, options.holding)
         writes = ApiServerWrites(session, self.lease)
         self.binder = self._make_binder(writes, session.clock.now, options.binding)
@@ -154,10 +157,15 @@ class _Parts:
             take_back=self.binder.take_back,
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.state.ready and not self.state.find_problems(),
-            # The pods that waited in an earlier term, or before new decisions, are not known.
-            on_leading=self.streams.publish_all,
+            on_leading=self._start_leading,
             server_time=server_time,
         )
+
+    def _start_leading(self) -> None:
+        """Look again at what others had to report, and at all pods that wait."""
+        self.state.search_again(self.reporter.take_left())
+        # The pods that waited in an earlier term, or before new decisions, are not known.
+        self.streams.publish_all()
 
     def _start_again(self) -> None:
         """Recover again, because the reservations are lost."""

@@ -3,7 +3,7 @@
 Also sets failurePolicy Fail on the guard once that can deny no pod by mistake.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from controller.field_ownership import release_fields
@@ -47,6 +47,7 @@ class MatchConditionReconciler:
         self._live = live
         self._configuration = configuration
         self._reporter = reporter
+        self._reported: tuple[Finding, ...] = ()
 
     async def reconcile(self) -> None:
         """Report the conditions that are inactive now, then apply the required conditions."""
@@ -65,8 +66,11 @@ class MatchConditionReconciler:
             for kind, live in ((KIND, mutating), (GUARD_KIND, validating)):
                 await release_fields(self._stores[kind], live, FIELD_MANAGER)
 
-    def _report(self, findings: Iterable[Finding], live: Unstructured | None) -> None:
+    def _report(self, findings: tuple[Finding, ...], live: Unstructured | None) -> None:
+        """Report what was not found before; a failed apply is tried again every few seconds."""
         uid = ((live or {}).get("metadata") or {}).get("uid", "")
         reference = ObjectReference(KIND, WEBHOOK_CONFIGURATION, uid=uid, api_version=API_VERSION)
         for finding in findings:
-            self._reporter.report(finding, reference, "MatchConditions")
+            if finding not in self._reported:
+                self._reporter.report(finding, reference, "MatchConditions")
+        self._reported = findings

@@ -323,6 +323,12 @@ class LiveState:
                     self._report(finding, claim)
         return state.conflicts.has_changed
 
+    def search_again(self, uids: Iterable[str]) -> None:
+        """Find and report what is wrong with the allocations of these claims now."""
+        for uid in uids:
+            self.decisions.state.conflicts.note_change(uid)
+        self._begin_turns()
+
     def _report_conflict(self, conflict: Conflict, uid: str) -> None:
         """Report a conflict on the claim that changed, and on those of ours that take part."""
         state = self.decisions.state

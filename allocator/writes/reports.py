@@ -28,15 +28,34 @@ _MAX_REPORTED: Final = 4096
 
 
 class ClaimReporter:
-    """Reports each finding about a claim once: a device that another claim holds, for example."""
+    """Reports each finding about a claim once: a device that another claim holds, for example.
 
-    def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
+    Every replica finds the same. Only the one whose kube-scheduler `leads` reports it.
+    """
+
+    def __init__(
+        self,
+        recorder: EventRecorder,
+        configuration: Callable[[], Configuration],
+        leads: Callable[[], bool],
+    ) -> None:
         self._recorder = recorder
         self._configuration = configuration
+        self._leads = leads
         self._reported: BoundedCache[tuple[str, Finding], None] = BoundedCache(_MAX_REPORTED)
+        self._left: BoundedCache[str, None] = BoundedCache(_MAX_REPORTED)
+
+    def take_left(self) -> list[str]:
+        """Return the UIDs of the claims about which another replica had to report."""
+        left = [uid for uid, _ in self._left.items()]
+        self._left.clear()
+        return left
 
     def report(self, finding: Finding, claim: Claim) -> None:
         """Report a finding about a claim."""
+        if not self._leads():
+            self._left.put(claim.metadata.uid, None)
+            return
         key = (claim.metadata.uid, finding)
         if key in self._reported:
             return

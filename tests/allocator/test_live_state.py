@@ -125,6 +125,13 @@ class StoredObjects:
         for each in self._followers:
             each(None, self._stored[-1])
 
+    def remove(self, value: Any) -> None:  # noqa: ANN401  # as above
+        """Delete a value."""
+        gone = _stored(value)
+        self._stored = [each for each in self._stored if each.uid != gone.uid]
+        for each in self._followers:
+            each(gone, None)
+
 
 def _stored(value: Any) -> CachedObject[Any]:  # noqa: ANN401  # as above
     metadata = value.metadata
@@ -167,6 +174,22 @@ async def test_a_conflict_that_exists_at_a_start_is_found_and_reported_without_a
     await asyncio.sleep(0)
     assert [(each.ours, each.theirs) for each in live.list_contests()] == [("ours", "theirs")]
     assert sorted(reported) == ["DeviceHeldTwice ours", "DeviceHeldTwice theirs"]
+
+
+@pytest.mark.asyncio
+async def test_a_conflict_is_reported_again_while_it_lasts() -> None:
+    live, claims, reported = live_state(OURS, THEIRS)
+    await asyncio.sleep(0)
+    before = sorted(reported)
+    live.search_again(["theirs", "deleted"])
+    await asyncio.sleep(0)
+    assert sorted(reported) == sorted(before * 2)
+    claims.remove(THEIRS)
+    await asyncio.sleep(0)
+    reported.clear()
+    live.search_again(["ours", "theirs"])
+    await asyncio.sleep(0)
+    assert reported == []
 
 
 @pytest.mark.asyncio

@@ -319,6 +319,18 @@ def test_an_inactive_condition_is_reported_and_applied_once() -> None:
     assert scene.reporter.gauges == {Gauge.MATCH_CONDITIONS_INACTIVE: 0}
 
 
+def test_a_missing_configuration_is_reported_once_until_it_is_there_again() -> None:
+    scene = Scene()
+    (stored,) = scene.stores[KIND].objects.values()
+    for _ in range(2):
+        scene.stores[KIND].objects.clear()
+        for _ in range(3):
+            assert scene.reconcile() == []
+        scene.stores[KIND].put(stored)
+        scene.reconcile()
+    assert scene.reporter.codes == ["NameNotActive"] * 2
+
+
 def test_the_changes_are_applied_in_the_order_of_the_plan() -> None:
     scene = Scene(asks("false"))
     scene.put_guard("Q0E=")

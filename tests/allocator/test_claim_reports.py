@@ -1,0 +1,51 @@
+"""Findings about claims are reported once, by the replica that leads."""
+
+from types import SimpleNamespace
+from typing import cast
+
+from allocator.writes.reports import ClaimReporter
+from drawbridge.cluster.events import EventRecorder
+from drawbridge.config.model import Configuration
+from drawbridge.finding import Finding
+from drawbridge.ledger.codes import DEVICE_HELD_TWICE
+from tests.allocator.test_live_state import OURS, THEIRS
+
+
+class Replica:
+    """A reporter, what it records, and whether its kube-scheduler leads."""
+
+    def __init__(self, *, leads: bool) -> None:
+        self.leads = leads
+        self.recorded: list[str] = []
+        recorder = SimpleNamespace(record=self._record)
+        self.reporter = ClaimReporter(
+            cast("EventRecorder", recorder), Configuration, lambda: self.leads
+        )
+
+    def _record(self, finding: Finding, involved: object, _action: str) -> None:
+        self.recorded.append(f"{finding.code} {getattr(involved, 'name', '')}")
+
+
+HELD_TWICE = DEVICE_HELD_TWICE.at("status", "two claims have one device")
+TOLD = ["DeviceHeldTwice ours", "DeviceHeldTwice theirs"]
+
+
+def test_a_finding_is_reported_once_for_each_claim() -> None:
+    replica = Replica(leads=True)
+    for claim in (OURS, THEIRS, OURS):
+        replica.reporter.report(HELD_TWICE, claim)
+    assert replica.recorded == TOLD
+    assert replica.reporter.take_left() == []
+
+
+def test_a_replica_that_does_not_lead_leaves_findings_until_it_leads() -> None:
+    replica = Replica(leads=False)
+    for claim in (OURS, THEIRS, OURS):
+        replica.reporter.report(HELD_TWICE, claim)
+    assert replica.recorded == []
+    replica.leads = True
+    assert sorted(replica.reporter.take_left()) == ["ours", "theirs"]
+    assert replica.reporter.take_left() == []
+    for claim in (OURS, THEIRS):
+        replica.reporter.report(HELD_TWICE, claim)
+    assert replica.recorded == TOLD
