@@ -6,9 +6,8 @@ the other. The essence has the values of the fields that dialects and the other 
 translation declare to read, and null for any other field.
 """
 
-import contextlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -140,12 +139,8 @@ def _reduce_container(container: Value) -> Value:
     return kept
 
 
-def _reduce_environment(listed: list[Any]) -> Value:
+def _reduce_environment(listed: list[Value]) -> Value:
     """Keep the variables about devices; of every other variable only the name stays."""
-    with contextlib.suppress(KeyError, TypeError):
-        names = [variable["name"] for variable in listed]  # containers have dozens
-        if DEVICE_VARIABLES.isdisjoint(names) and set(map(type, names)) <= {str}:
-            return [{"name": name} for name in names]
     return [
         {"name": name}
         if isinstance(variable, dict)

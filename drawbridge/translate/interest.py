@@ -4,6 +4,7 @@ The webhook's match conditions are derived from this. They keep all other pods a
 so the selection is coarse but never too narrow: it covers every pod that would be translated.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -100,6 +101,9 @@ RESOURCES: Final = ("limits", "requests")
 
 
 def _requests_device(container: Value, interest: Interest) -> bool:
-    resources = as_mapping(as_mapping(container).get("resources"))
-    names = {name for part in RESOURCES for name in as_mapping(resources.get(part)) if "/" in name}
-    return any(may_be_device(name, interest) for name in names)
+    resources: Mapping[str, Value] = as_mapping(as_mapping(container).get("resources"))
+    return any(
+        may_be_device(name, interest)
+        for part in RESOURCES
+        for name in as_mapping(resources.get(part))
+    )
