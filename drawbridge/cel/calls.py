@@ -5,6 +5,7 @@ As in cel-go, a call of two arguments evaluates both even if the first fails, an
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from drawbridge.cel.declare import Cost, Implementation
 from drawbridge.cel.errors import EvaluationError
@@ -18,12 +19,14 @@ from drawbridge.cel.frame import (
     charge,
     with_offset,
 )
-from drawbridge.cel.meter import Price, absorb, spend_call
+from drawbridge.cel.meter import Price, absorb, check_call, spend_call
 from drawbridge.cel.values import Map, Optional, actual_size, equal, extent
 
 NO_OVERLOAD = "no such overload"
 MOST = 256
+# The most characters of a text and of a pattern whose search is kept, and how many are kept.
 _SHORT = 64
+_KEPT = 4096
 _NESTED = frozenset({list, tuple, dict, Map, Optional})
 
 
@@ -215,40 +218,48 @@ def search(  # noqa: PLR0913, PLR0917  # the parts of a call
 ) -> Run:
     """Plan a search for a constant pattern; a loop searches a text once in an evaluation.
 
-    `slot` keeps the last text, and the program the last short one with what the search has found
-    and costs, because many devices have the same. As in `variadic`, a text that fails ends the call
-    without a charge.
+    `slot` keeps the last text. As in `variadic`, a text that fails ends the call without a charge.
     """
-    last: tuple[object, int, object, int] = (None, 0, None, 0)
+    is_short = type(pattern) is str and len(pattern) <= _SHORT
 
     def run(frame: Frame) -> object:
-        nonlocal last
         try:
             value = text(frame)
         except EvaluationError as error:
             raise with_offset(error, offset) from None
-        before, work, result, amount = last
-        is_same = type(value) is str and value == before
-        searched = frame[slot]
-        if type(searched) is not tuple or searched[0] != value:
+        last = frame[slot]
+        if type(last) is tuple and last[0] == value:
+            _, result, amount = last
+        else:
             try:
-                spend_call(frame, work if is_same else (work := price(value, pattern)))
-                if not is_same:
+                if is_short and type(value) is str and len(value) <= _SHORT:
+                    work, result, amount = _search_short(
+                        implementation, value, pattern, cost, price
+                    )
+                    spend_call(frame, work)
+                else:
+                    spend_call(frame, price(value, pattern))
                     result = implementation(value, pattern)
+                    amount = 1 if cost is None else cost((value, pattern), result)
             except EvaluationError as error:
                 _charge_call(frame, limit, cost, (value, pattern), error)
                 raise with_offset(error, offset) from None
-            frame[slot] = value, result
-        else:
-            result = searched[1]
-        if not is_same:
-            amount = 1 if cost is None else cost((value, pattern), result)
-            if type(value) is str and len(value) <= _SHORT and frame[slot] is not searched:
-                last = value, work, result, amount
+            frame[slot] = value, result, amount
         charge(frame, limit, amount)
         return result
 
     return run
+
+
+@lru_cache(maxsize=_KEPT)
+def _search_short(
+    implementation: Implementation, text: str, pattern: str, cost: Cost | None, price: Price
+) -> tuple[int, object, int]:
+    """Search a short text, of which many devices have the same; returns work, result and cost."""
+    work = price(text, pattern)
+    check_call(work)
+    result = implementation(text, pattern)
+    return work, result, 1 if cost is None else cost((text, pattern), result)
 
 
 def _charge_call(

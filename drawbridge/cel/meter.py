@@ -75,9 +75,14 @@ def spend(frame: Frame, amount: int) -> None:
 
 def spend_call(frame: Frame, amount: int) -> None:
     """Pay for one call before it starts."""
+    check_call(amount)
+    spend(frame, amount)
+
+
+def check_call(amount: int) -> None:
+    """End an evaluation in which one call takes too much work."""
     if amount > MOST_WORK_OF_CALL:
         raise exceeded()
-    spend(frame, amount)
 
 
 def absorb(frame: Frame, error: EvaluationError) -> None:

@@ -33,9 +33,6 @@ _MOST_INSTRUCTIONS: Final = 10_000
 # The smallest limit that lets RE2 build such a program; it also holds the states of a search.
 _MEMORY: Final = 1 << 20
 _KEPT: Final = 64
-# Searches of short texts whose result is kept, and the most characters of a text and a pattern.
-_KEPT_SEARCHES: Final = 4096
-_SHORT: Final = 64
 # The work of building a pattern and of using it, in the unit of `drawbridge.cel.meter`.
 _BUILD: Final = 600
 _BUILD_INSTRUCTION: Final = 10
@@ -223,17 +220,7 @@ def _program_size(pattern: str) -> int:
 
 def matches(text: str, pattern: str) -> bool:
     """Tell whether the pattern matches anywhere in the text."""
-    if len(text) <= _SHORT and len(pattern) <= _SHORT:
-        return _matches_short(text, pattern)
-    return _matches(text, pattern)
-
-
-def _matches(text: str, pattern: str) -> bool:
     return compile_pattern(pattern).search(text.encode(errors="replace")) is not None
-
-
-# The attributes of the devices of a cluster have few different texts.
-_matches_short: Final = lru_cache(maxsize=_KEPT_SEARCHES)(_matches)
 
 
 def prepare(args: tuple[CelValue, ...]) -> None:
