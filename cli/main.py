@@ -17,6 +17,7 @@ from cli.__main__ import INTERRUPTED
 from cli.terminal.command_parser import CommandParser, UsageError
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, ExitCodes
 from cli.terminal.streams import Streams, process_streams
+from drawbridge.process.collection import rare_collections
 
 # The module and the summary of each command. The help needs the summaries without the modules.
 COMMANDS = {
@@ -73,6 +74,7 @@ COMMANDS = {
     "who": ("cli.who", "show the claims and pods that hold devices, also of device plugins"),
 }
 
+_UNTIL_A_SIGNAL = frozenset({"page", "serve"})  # the commands that do not end by themselves
 BUG, BROKEN_PIPE = 3, 141
 EXIT_CODES: ExitCodes = {
     DONE: "success",
@@ -191,7 +193,8 @@ def parser_for(names: Iterable[str], called: str, *, loads: bool = True) -> Comm
             for inner in subparser.subparsers().values():
                 _add_debug_option(inner)
             subparser.add_exit_codes(command.EXIT_CODES)
-            subparser.set_defaults(run=command.run)
+            ends = name not in _UNTIL_A_SIGNAL
+            subparser.set_defaults(run=rare_collections()(command.run) if ends else command.run)
     return parser
 
 

@@ -4,8 +4,6 @@ Evaluates a small input in this process. Distributes a larger one over worker pr
 CPU, and bounds the number of lines that it reads ahead.
 """
 
-import contextlib
-import gc
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +15,7 @@ import msgspec
 
 from drawbridge.cel.dra.questions import QuestionError, read_question
 from drawbridge.cel.dra.selectors import SelectorResult, Selectors
+from drawbridge.process.collection import rare_collections
 
 CHUNK = 64
 # Chunks in flight per process: enough that no process waits for the slowest one.
@@ -42,8 +41,7 @@ class LineEvaluator:
 
     def evaluate(self, lines: Iterable[bytes]) -> list[EncodedResult]:
         """Evaluate these lines; the result of a malformed line is its error."""
-        with _rare_garbage_collection():
-            return [self._evaluate_line(line) for line in lines]
+        return [self._evaluate_line(line) for line in lines]
 
     def _evaluate_line(self, line: bytes) -> EncodedResult:
         result = self._evaluate(line)
@@ -110,17 +108,5 @@ def _start_worker(version: str) -> None:
 
 
 def _evaluate_chunk(chunk: list[bytes]) -> list[EncodedResult]:
-    return _EVALUATORS[0].evaluate(chunk)
-
-
-@contextlib.contextmanager
-def _rare_garbage_collection() -> Iterator[None]:
-    """Collect garbage less often: evaluation allocates many objects and few cycles."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(200_000, 20, 50)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
+    with rare_collections():
+        return _EVALUATORS[0].evaluate(chunk)

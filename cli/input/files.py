@@ -5,7 +5,6 @@ hidden folders. A folder with a kustomization is built instead (cli.input.builds
 is refused. Yields a finding for each file that cannot be read.
 """
 
-import gc
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -52,7 +51,6 @@ def read_values(
 
 def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | LocatedFinding]:
     """Read the files in `paths`, each one once."""
-    _collect_rarely()
     seen: set[str] = set()
     for path in paths:
         if path == INPUT:
@@ -68,11 +66,6 @@ def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Loc
             if real not in seen:
                 seen.add(real)
                 yield _read_file(file) if isinstance(file, str) else file
-
-
-def _collect_rarely() -> None:
-    """Look for garbage less often: what is read stays until the command ends."""
-    gc.set_threshold(200_000, 20, 50)
 
 
 def _files(path: str) -> Iterator[str | Source | LocatedFinding]:

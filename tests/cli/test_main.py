@@ -1,6 +1,7 @@
 """Every outcome of a command has an exit code and at most one line on stderr."""
 
 import fcntl
+import gc
 import io
 import os
 import re
@@ -103,6 +104,23 @@ def test_a_command_gets_its_options(boom: Callable[..., None]) -> None:
     options = main.parse(["boom", "--loud"], streams, "drawbridge")
     assert isinstance(options, Namespace)
     assert options.loud
+
+
+def test_a_command_that_ends_collects_garbage_rarely(boom: Callable[..., None]) -> None:
+    usual = gc.get_threshold()
+    boom(lambda: int(gc.get_threshold() > usual))
+    assert command("boom").code == 1
+    assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize("arguments", [("serve", "webhook"), ("page",)])
+def test_a_command_that_lasts_collects_garbage_as_usual(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    usual = gc.get_threshold()
+    module = main.load(arguments[0])
+    monkeypatch.setattr(module, "run", lambda *_: int(gc.get_threshold() == usual))
+    assert command(*arguments).code == 1
 
 
 @every_row(
