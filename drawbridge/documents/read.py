@@ -228,11 +228,11 @@ def _typed(item: Document, shell: jsontext.ListShell) -> Document:
 def _recognize(
     item: Document, shell: jsontext.ListShell, recognize: Recognize | None
 ) -> Document | None:
-    if recognize is None:
+    if recognize is None or item.end - item.start > MAX_BYTES:
         return None
     raw, kind = item.raw, shell.kind.removesuffix("List")
     recognized = recognize(raw, shell.api_version if kind else "", kind)
-    if recognized is None or len(raw) > MAX_BYTES or not jsontext.is_all_of(raw, recognized.whole):
+    if recognized is None or not jsontext.is_all_of(raw, recognized.whole):
         return None
     return replace(item, value=recognized.value, decoded=recognized.decoded)
 

@@ -103,6 +103,17 @@ def test_a_json_list_may_have_any_size_but_its_items_may_not() -> None:
     assert [told(document) for document in read(text)] == [[], ["DocumentTooLarge"], [], []]
 
 
+def test_an_item_that_is_too_large_is_not_decoded() -> None:
+    items = '{"text": "a"}', f'{{"text": "{"x" * MAX_BYTES}"}}'
+    text = f'{{"apiVersion": "v1", "kind": "XList", "items": [{items[0]}, {items[1]}]}}'
+    asked: list[bytes] = []
+    _, large = read_objects(
+        Source("x.json", text.encode()), lambda raw, _version, _kind: asked.append(raw)
+    )
+    assert asked == [items[0].encode()]
+    assert told(large) == ["DocumentTooLarge"]
+
+
 @pytest.mark.parametrize("levels", [100, 101])
 @pytest.mark.parametrize("form", ["yaml", "json"])
 def test_values_nest_a_hundred_deep(form: str, levels: int) -> None:
