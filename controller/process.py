@@ -31,6 +31,7 @@ from controller.certificates import (
 from controller.configuration import NAME as CONFIGURATION
 from controller.configuration import ConfigurationReconciler
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
+from controller.ended_holds import EndedHoldReconciler
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import FieldProbeReconciler
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
@@ -114,6 +115,8 @@ SCHEDULES: Final = {
     "dual": Schedule(min_interval=1, resync=15, max_retry=60),
     # An owned node is unprotected until it has the taint. A write that conflicts is repeated soon.
     "owned": Schedule(min_interval=1, resync=5, max_retry=30),
+    # Only time ends a hold, and what has ended does no harm.
+    "holds": Schedule(min_interval=1, resync=60, max_retry=300),
     "others": Schedule(min_interval=1, resync=3600),
     # A book is a large object, and what happened since the last one is not lost.
     USAGE: Schedule(min_interval=15, resync=60, max_retry=300),
@@ -308,6 +311,12 @@ class Reconcilers:
             configuration=lambda: self._context.settings.current,
             reporter=self._reporter,
             reference=reference,
+            now=self._context.session.clock.now,
+        )
+        yield EndedHoldReconciler(
+            self._caches.nodes,
+            nodes,
+            reporter=self._reporter,
             now=self._context.session.clock.now,
         )
 

@@ -1,0 +1,69 @@
+"""Removes the holds of nodes that have ended.
+
+An administrator holds devices of a node for a pod by an annotation with the time of its end. It has
+no effect after that. Text that is no hold stays, because nobody knows what it means.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from controller.protocols import ObjectCache, ObjectStore, Reporter, WatchedObject
+from controller.reconcile import process_each
+from controller.watched_objects import PartialObject
+from drawbridge.api_error import ApiError
+from drawbridge.ledger.node_holds import NodeHold, read_node_hold
+from drawbridge.names import HOLD_ANNOTATION
+
+NAME: Final = "holds"
+# The devices of pods that are evicted for a hold can be kept for longer than the hold. Whoever
+# executes the plan may look at what it held.
+KEPT_SECONDS: Final = 600.0
+MAX_CHANGES: Final = 100
+
+
+def find_ended(nodes: Iterable[WatchedObject[PartialObject]], now: float) -> Iterator[str]:
+    """Yield the names of the nodes with a hold that ended some time ago."""
+    for node in nodes:
+        text = (node.value.metadata.annotations or {}).get(HOLD_ANNOTATION)
+        hold = read_node_hold(text) if text else None
+        if isinstance(hold, NodeHold) and now - hold.until.timestamp() >= KEPT_SECONDS:
+            yield node.name
+
+
+class EndedHoldReconciler:
+    """Removes the annotation; `now` is the Unix time of the API server."""
+
+    name = NAME
+
+    def __init__(
+        self,
+        nodes: ObjectCache[PartialObject],
+        store: ObjectStore,
+        *,
+        reporter: Reporter,
+        now: Callable[[], float],
+    ) -> None:
+        self._nodes = nodes
+        self._store = store
+        self._reporter = reporter
+        self._now = now
+
+    async def reconcile(self) -> None:
+        """Remove the ended holds of a bounded number of nodes."""
+        ended = islice(find_ended(self._nodes.all(), self._now()), MAX_CHANGES)
+        await process_each([*ended], self._remove)
+
+    async def _remove(self, name: str) -> None:
+        cached = self._nodes.get(name)
+        if cached is None:
+            return
+        version, annotations = cached.version, {HOLD_ANNOTATION: None}
+        change = {"metadata": {"resourceVersion": version, "annotations": annotations}}
+        try:
+            await self._store.merge(name, change)
+        except ApiError as error:
+            if error.code not in (404, 409):  # the node was deleted, or has changed
+                raise
+            return
+        self._reporter.count(NAME, "removed")
