@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.counted import count_noun
-from drawbridge.ledger.disruption_budgets import DisruptionBudget, split_by_budgets
+from drawbridge.ledger.disruption_budgets import DisruptionBudget, can_evict_all, has_several
 from drawbridge.ledger.node_fit import ClusterNodes, selected_nodes
 from drawbridge.ledger.placing import PlacedPod, Placer, PodPlacement
 from drawbridge.ledger.planner import Planner
@@ -177,8 +177,10 @@ class _Planning:
             return "has no owner that recreates it elsewhere"
         if pod.group is not None and pod.group.is_gang:
             return "is a member of a gang"
-        violating, _ = split_by_budgets((running,), self._movable.budgets)
-        return "is protected by a PodDisruptionBudget" if violating else ""
+        if has_several(running, self._movable.budgets):
+            return "has several PodDisruptionBudgets, with which the API server evicts no pod"
+        can_go = can_evict_all((running,), self._movable.budgets)
+        return "" if can_go else "is protected by a PodDisruptionBudget"
 
     def _search_node(self, node: str, candidates: Sequence[RunningPod]) -> None:
         """Search a node for a plan that is better than the best one."""
@@ -225,8 +227,7 @@ class _Planning:
         """
         if self._best is not None and self._cost(node, removed) >= self._best_cost:
             return True
-        violating, _ = split_by_budgets(removed, self._movable.budgets)
-        if violating:
+        if not can_evict_all(removed, self._movable.budgets):
             self._fixed["would violate a PodDisruptionBudget together with others"] += 1
             return False
         plan = self._try_plan(node, removed)

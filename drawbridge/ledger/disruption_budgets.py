@@ -1,4 +1,8 @@
-"""PodDisruptionBudgets, as the preemption of kube-scheduler respects them."""
+"""PodDisruptionBudgets, as the preemption of kube-scheduler and the API server respect them.
+
+Preemption deletes pods. It ignores a budget that selects every pod, and violates budgets as a last
+resort. The API server refuses an eviction that violates a budget, or of a pod with several.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
@@ -36,10 +40,13 @@ class BudgetSelector(msgspec.Struct, frozen=True, rename="camel"):
     match_labels: Mapping[str, str] = {}
     match_expressions: tuple[Requirement, ...] = ()
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it selects every pod."""
+        return not self.match_labels and not self.match_expressions
+
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether the selector has requirements and `labels` meet all of them."""
-        if not self.match_labels and not self.match_expressions:
-            return False  # the scheduler ignores a budget that selects every pod
+        """Tell whether `labels` meet all requirements."""
         return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
             match_expression.operator in _OPERATORS and meets_requirement(match_expression, labels)
             for match_expression in self.match_expressions
@@ -66,13 +73,22 @@ class DisruptionBudget(Object, frozen=True, rename="camel", kw_only=True):
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
 
-    def counts(self, pod: LabelledPod) -> bool:
-        """Tell whether an eviction of a pod is charged to the budget."""
+    def selects(self, pod: LabelledPod) -> bool:
+        """Tell whether the budget is about a pod."""
         selector = self.spec.selector
         return (
             selector is not None
             and (self.metadata.namespace or "default") == pod.namespace
             and selector.matches(pod.labels)
+        )
+
+    def counts(self, pod: LabelledPod) -> bool:
+        """Tell whether the preemption of a pod is charged to the budget."""
+        selector = self.spec.selector
+        return (
+            selector is not None
+            and not selector.is_empty
+            and self.selects(pod)
             and pod.pod_name not in self.status.disrupted_pods
         )
 
@@ -80,9 +96,9 @@ class DisruptionBudget(Object, frozen=True, rename="camel", kw_only=True):
 def split_by_budgets(
     pods: Iterable[P], budgets: Sequence[DisruptionBudget]
 ) -> tuple[list[P], list[P]]:
-    """Return the pods whose eviction violates a budget, and the others.
+    """Return the pods whose preemption violates a budget, and the others.
 
-    The evictions are charged in the order of `pods`, also those that violate a budget.
+    The preemptions are charged in the order of `pods`, also those that violate a budget.
     """
     allowed = [each.status.disruptions_allowed for each in budgets]
     violating: list[P] = []
@@ -93,6 +109,18 @@ def split_by_budgets(
             allowed[i] -= 1
         (violating if any(allowed[i] < 0 for i in charged) else others).append(pod)
     return violating, others
+
+
+def has_several(pod: LabelledPod, budgets: Iterable[DisruptionBudget]) -> bool:
+    """Tell whether several budgets select a pod, so that the API server does not evict it."""
+    return sum(each.selects(pod) for each in budgets) > 1
+
+
+def can_evict_all(pods: Sequence[LabelledPod], budgets: Iterable[DisruptionBudget]) -> bool:
+    """Tell whether the API server evicts all of these pods, of which none has several budgets."""
+    return all(
+        sum(map(each.selects, pods)) <= max(0, each.status.disruptions_allowed) for each in budgets
+    )
 
 
 def disruption_budget_reader() -> Reader[DisruptionBudget]:

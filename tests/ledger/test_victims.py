@@ -13,6 +13,8 @@ from drawbridge.ledger.disruption_budgets import (
     DisruptionBudget,
     DisruptionBudgetSpec,
     DisruptionBudgetStatus,
+    can_evict_all,
+    has_several,
     split_by_budgets,
 )
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
@@ -113,6 +115,35 @@ def test_a_pod_that_is_being_evicted_is_not_charged_twice() -> None:
     pods = [running("a", app="db"), running("b", app="db")]
     violating, others = split_by_budgets(pods, [budget])
     assert ([x.pod_name for x in violating], [x.pod_name for x in others]) == (["b"], ["a"])
+
+
+def budget_with(
+    allowed: int, selector: BudgetSelector | None, namespace: str = ""
+) -> DisruptionBudget:
+    spec, status = DisruptionBudgetSpec(selector), DisruptionBudgetStatus(allowed)
+    return DisruptionBudget(metadata=Metadata("b", namespace), spec=spec, status=status)
+
+
+@every_row(
+    ("budgets", "number"),
+    [
+        pytest.param([], 2, id="none"),
+        pytest.param([budget_with(0, None)], 2, id="without a selector"),
+        pytest.param([budget_with(0, BudgetSelector())], 0, id="of all pods of the namespace"),
+        pytest.param([budget_with(1, BudgetSelector())], 1, id="of all pods, of which one may go"),
+        pytest.param([budget_with(0, BudgetSelector(), "other")], 2, id="of another namespace"),
+        pytest.param([budget_with(0, BudgetSelector({"app": "web"}))], 2, id="of other pods"),
+        pytest.param([budget_with(-1, BudgetSelector({"app": "db"}))], 0, id="violated already"),
+        pytest.param([budget_with(9, BudgetSelector({"app": "db"}))], 2, id="with enough pods"),
+    ],
+)
+def test_the_api_server_evicts_as_many_pods_as_budgets_allow(
+    budgets: list[DisruptionBudget], number: int
+) -> None:
+    pods = [running("a", app="db"), running("b", app="db")]
+    assert [can_evict_all(pods[:n], budgets) for n in (1, 2)] == [n <= number for n in (1, 2)]
+    assert not has_several(pods[0], budgets)
+    assert has_several(pods[0], [*budgets, *[budget_with(9, BudgetSelector())] * 2])
 
 
 def victims(node: str, *pods: RunningPod, violations: int = 0) -> NodeVictims:
