@@ -62,12 +62,17 @@ def print_found(
     if options.output == "text":
         shown = select_findings(findings, quiet=options.quiet, verbose=options.verbose)
         print_findings(shown, streams.out, color=streams.color)
-        if (hidden := len(findings) - len(shown)) and not options.quiet:
-            pronoun = "it" if hidden == 1 else "them"
-            hint = f"{count_noun(hidden, 'info finding')} not shown; -v prints {pronoun}"
-            streams.out.write(f"{hint}\n")
+        if not options.quiet:
+            print_hidden(len(findings) - len(shown), streams.out)
     else:
         print_value(findings_as_data(findings), options.output, streams.out)
+
+
+def print_hidden(count: int, stream: TextIO) -> None:
+    """Say that this many info findings are not shown, and how to see them."""
+    if count:
+        pronoun = "it" if count == 1 else "them"
+        stream.write(f"{count_noun(count, 'info finding')} not shown; -v prints {pronoun}\n")
 
 
 def select_findings(

@@ -69,6 +69,8 @@ def print_result(
         findings = _sort(shown, result)
         findings = findings if options.verbose else _join_equal(findings)
         output.print_findings(findings, streams.out, color=streams.color)
+        if not options.quiet:
+            output.print_hidden(len(result.findings) - len(shown), streams.out)
         streams.out.writelines(f"{line}\n" for line in summary)
     else:
         if form == "yaml":

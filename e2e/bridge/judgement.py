@@ -1,6 +1,7 @@
 """Checks the allocations of a running cluster by the specification (`e2e.checker`)."""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from e2e.checker import check
@@ -10,11 +11,18 @@ from e2e.oracle.build import binary
 from e2e.scenarios.objects import JSON, RESOURCE, taint_rules_path
 
 
-def broken_rules(client: Client, version: str, claims: list[JSON]) -> list[str]:
-    """List what is wrong with the allocations of claims, each on its node."""
+def broken_rules(
+    client: Client, version: str, claims: list[JSON], gates: Mapping[str, bool] | None = None
+) -> list[str]:
+    """List what is wrong with the allocations of claims, each on its node.
+
+    `gates` are those of the control plane, if they are not the usual ones.
+    """
     if not claims:
         return []
     world = read_world(client, version)
+    if gates is not None:
+        world["gates"] = dict(gates)
     by_node = defaultdict(list)
     for claim in claims:
         by_node[node_of(claim)].append(claim)

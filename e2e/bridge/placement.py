@@ -204,7 +204,9 @@ class BridgeStage(Stage):
     def check_allocations(self) -> int:
         """Check all allocations by the specification, and return how many there are."""
         claims = self.allocated_claims()
-        problems = broken_rules(self.client, self.version, claims)
+        problems = broken_rules(
+            self.client, self.version, claims, self.placement.plane.options.gates
+        )
         assert not problems, "\n".join(problems)
         return len(claims)
 

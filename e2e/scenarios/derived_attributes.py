@@ -62,6 +62,8 @@ def _play(stage: Stage, cluster: Installation) -> None:
     stage.wait_running("first")
     assert _numa_nodes(stage, "first", machine) == [1, 1]
     assert _derives(stage, "first")
+    if isinstance(stage, BridgeStage):
+        assert stage.check_allocations() == 1
     _drop_the_field(stage)
     cluster.start_all()
     cluster.ignore_denials()
@@ -74,6 +76,9 @@ def _play(stage: Stage, cluster: Installation) -> None:
     assert NUMA in written, claim
     assert "allocation" not in claim.get("status", {}), claim
     stage.wait("admission refuses the pod", lambda: _is_refused(stage, machine), KNOWN_SECONDS)
+    stage.delete_pod("first")
+    held = stage.generated_claim("second")
+    stage.wait("its claim is gone", lambda: _names_claims(stage) == [held])
 
 
 def _pod(name: str, machine: Machine) -> JSON:
@@ -102,6 +107,10 @@ def _derives(stage: Stage, pod: str) -> bool:
     return any(
         "derivedAttributes" in each["exactly"] for each in claim["spec"]["devices"]["requests"]
     )
+
+
+def _names_claims(stage: Stage) -> list[str]:
+    return [each["metadata"]["name"] for each in stage.client.get(stage.claim_path())["items"]]
 
 
 def _drop_the_field(stage: Stage) -> None:
