@@ -19,6 +19,7 @@ from allocator.decisions.shortlist import (
     Shortlist,
     find_nodes,
     fit_solution,
+    never,
     open_nodes,
 )
 from allocator.state.cluster_state import AllocatorState
@@ -33,7 +34,8 @@ from drawbridge.solver.world import View
 
 # So many nodes are examined in the order of the strategy.
 MAX_EXAMINED: Final = 20
-# So many nodes, and so many states of nodes, are looked at in one decision: some 10 ms.
+# So many nodes, and so many states of nodes, are looked at in one decision: some 10 ms. With many
+# devices on a node it is more, and ends with the time of the decision.
 _LOOKS: Final = 64
 # So many nodes are compared with what the pod says of nodes; some 2 ms.
 _MAX_RANKED: Final = 1024
@@ -70,7 +72,7 @@ class ConfiguredStrategy:
         """Whether nodes are in another order than they were found."""
         return self._names.order or self._choice.is_used
 
-    def catch_up(self) -> bool:
+    def catch_up(self, out_of_time: Callable[[], bool] = never) -> bool:
         """Learn from claims of the start and look at nodes that changed, a few of each.
 
         Return whether others are left. Decisions wait for neither.
@@ -78,7 +80,8 @@ class ConfiguredStrategy:
         for uid in self._to_learn[-_LOOKS:]:
             self._learn(uid)
         del self._to_learn[-_LOOKS:]
-        is_behind = self._choice.catch_up(self._state.ledger.view(), self._state.amounts)
+        view, amounts = self._state.ledger.view(), self._state.amounts
+        is_behind = self._choice.catch_up(view, amounts, out_of_time)
         return is_behind or bool(self._to_learn)
 
     def _learn(self, uid: str) -> None:
@@ -135,7 +138,8 @@ class ConfiguredStrategy:
 
     def _best_open(self, search: NodeSearch, pod: DecidedPod, view: View) -> list[str]:
         """Return the best nodes that the scheduler can select for a pod."""
-        ranked = self._choice.rank(pod, view, self._state.amounts, _MAX_RANKED)
+        amounts, out_of_time = self._state.amounts, search.out_of_time
+        ranked = self._choice.rank(pod, view, amounts, _MAX_RANKED, out_of_time)
         names = (each.name for each in ranked)
         best: list[str] = []
         while len(best) < MAX_EXAMINED and (batch := [*islice(names, MAX_EXAMINED)]):

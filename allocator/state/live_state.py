@@ -58,6 +58,8 @@ from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
 from drawbridge.process.logs import log_event
 
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
+# So long the strategy is prepared in one turn of the loop.
+_CATCH_UP_SECONDS: Final = 0.005
 
 
 def make_pool_filter(

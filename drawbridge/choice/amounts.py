@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 WHOLE: Final = 1000
+# Of more devices that differ, the first ones are compared.
+_MAX_OPTIONS: Final = 32
 
 # The numbers of devices of a node, from 0, ascending.
 Taken: TypeAlias = tuple[int, ...]
@@ -86,6 +88,8 @@ def options(node: NodeRoom, task: Task) -> Iterator[Taken]:
             if left >= task.share and left not in seen:
                 seen.add(left)
                 yield (number,)
+                if len(seen) == _MAX_OPTIONS:
+                    return
     else:
         able = [number for number, left in enumerate(node.free) if left >= task.share]
         if len(able) < task.devices:

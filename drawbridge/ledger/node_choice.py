@@ -6,6 +6,7 @@ decided, and the strategy is made anew from time to time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from heapq import merge
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -42,6 +43,11 @@ _MAX_OF_PODS: Final = 4
 
 
 _FIRST_FIT: Final = ChosenStrategy()
+
+
+def _never() -> bool:
+    """Set no time limit."""
+    return False
 
 
 class NodeAmounts(Protocol):
@@ -145,19 +151,29 @@ class NodeChoice:
         self._nodes_of: dict[PoolID, set[str]] = {}
 
     def rank(
-        self, pod: DecidedPod, view: View, amounts: NodeAmounts, limit: int = UNLIMITED
+        self,
+        pod: DecidedPod,
+        view: View,
+        amounts: NodeAmounts,
+        limit: int = UNLIMITED,
+        out_of_time: Callable[[], bool] = _never,
     ) -> Iterator[RatedNode]:
-        """Yield nodes for a pod, the best first; none for a pod without devices."""
+        """Yield nodes for a pod, the best first; none for a pod without devices.
+
+        What there is no time to look at comes with the next calls.
+        """
         if pod.strategy == _FIRST_FIT:
             return
         asked = asked_cards(pod.allocations, self._cards_of(pod))
         if asked is None:
             return
-        of_driver = self._prepare(asked, pod.strategy, view, amounts)
+        of_driver = self._nodes_with(asked.driver, pod.strategy)
+        self._follow(view, amounts)
+        self._look_at_pending(asked.driver, of_driver, view, amounts, self._looks, out_of_time)
         self.learn(pod)
         if of_driver.recent.is_outdated and not pod.strategy.is_by_levels:
             self._use_strategy(of_driver)
-        yield from self._merged(of_driver, asked, pod, limit)
+        yield from self._merged(of_driver, asked, pod, limit, out_of_time)
 
     def devices_on(
         self, pod: DecidedPod, view: View, amounts: NodeAmounts
@@ -195,7 +211,9 @@ class NodeChoice:
             of_driver = self._nodes_with(asked.driver, chosen)
             of_driver.recent.note(pod.key, AskedTask(pod.namespace, task))
 
-    def catch_up(self, view: View, amounts: NodeAmounts) -> bool:
+    def catch_up(
+        self, view: View, amounts: NodeAmounts, out_of_time: Callable[[], bool] = _never
+    ) -> bool:
         """Look at some of the nodes that were not looked at, then judge some for recent tasks.
 
         Return whether others are left.
@@ -206,13 +224,13 @@ class NodeChoice:
             key: each for key, each in self._drivers.items() if self.names.knows(each.chosen)
         }
         for (driver, _), of_driver in followed.items():
-            left -= self._look_at_pending(driver, of_driver, view, amounts, left)
+            left -= self._look_at_pending(driver, of_driver, view, amounts, left, out_of_time)
         if any(each.pending for each in followed.values()):
             return True
         left = min(left, _MAX_JUDGED)
         for of_driver in followed.values():
             for chooser in of_driver.choosers.values():
-                left -= chooser.catch_up(left)
+                left -= _judge(chooser.catch_up, left, out_of_time)
         return not left
 
     @property
@@ -237,17 +255,13 @@ class NodeChoice:
             del self._drivers[key]
         return of_driver
 
-    def _prepare(
-        self, asked: AskedCards, chosen: ChosenStrategy, view: View, amounts: NodeAmounts
-    ) -> _DriverNodes:
-        """Look at nodes that have changed, and return those of a driver."""
-        of_driver = self._nodes_with(asked.driver, chosen)
-        self._follow(view, amounts)
-        self._look_at_pending(asked.driver, of_driver, view, amounts, self._looks)
-        return of_driver
-
     def _merged(
-        self, of_driver: _DriverNodes, asked: AskedCards, pod: DecidedPod, limit: int
+        self,
+        of_driver: _DriverNodes,
+        asked: AskedCards,
+        pod: DecidedPod,
+        limit: int,
+        out_of_time: Callable[[], bool],
     ) -> Iterator[RatedNode]:
         """Yield the nodes of all products, the best first."""
         strategy = of_driver.strategy
@@ -257,7 +271,7 @@ class NodeChoice:
         judgements = self._looks
         for label, chooser in of_driver.choosers.items():
             tasks[label] = task = asked.task(self._a_card(of_driver, chooser), cpu, memory)
-            judgements -= chooser.judge_new(task, judgements)
+            judgements -= _judge(partial(chooser.judge_new, task), judgements, out_of_time)
         levels = merge(
             *(chooser.levels(tasks[label]) for label, chooser in of_driver.choosers.items()),
             key=_score_of,
@@ -301,12 +315,20 @@ class NodeChoice:
         for of_driver in self._drivers.values():
             of_driver.pending |= dict.fromkeys(changed)
 
-    def _look_at_pending(
-        self, driver: str, of_driver: _DriverNodes, view: View, amounts: NodeAmounts, limit: int
+    def _look_at_pending(  # noqa: PLR0913, PLR0917  # a turn
+        self,
+        driver: str,
+        of_driver: _DriverNodes,
+        view: View,
+        amounts: NodeAmounts,
+        limit: int,
+        out_of_time: Callable[[], bool],
     ) -> int:
         """Look at so many nodes at most, and return how many."""
         names = [*islice(of_driver.pending, limit)]
-        for name in names:
+        for number, name in enumerate(names):
+            if number and out_of_time():
+                break
             del of_driver.pending[name]
             self._look_at(driver, of_driver, name, view, amounts)
         is_complete = not of_driver.pending
@@ -412,6 +434,18 @@ class NodeChoice:
         of_driver.strategy = make_strategy(of_driver.chosen, of_driver.shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)
+
+
+def _judge(judge: Callable[[int], int], limit: int, out_of_time: Callable[[], bool]) -> int:
+    """Judge so many states at most, one at least, and return how many; `limit` without time."""
+    if out_of_time is _never:
+        return judge(limit)
+    for number in range(limit):
+        if number and out_of_time():
+            return limit
+        if not judge(1):
+            return number
+    return limit
 
 
 def _beside(pod: DecidedPod) -> tuple[int, int]:

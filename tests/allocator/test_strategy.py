@@ -8,7 +8,10 @@ import pytest
 
 from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.state.caches import without_unused_parts
+from drawbridge.choice.amounts import NodeRoom, Task
 from drawbridge.choice.cluster import NodeChooser
+from drawbridge.choice.levels import ByLevels
+from drawbridge.choice.strategy import JudgedNode
 from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
@@ -211,6 +214,32 @@ def test_nodes_that_no_decision_has_looked_at_are_prepared_in_turns() -> None:
     assert _catch_up(cluster) > 2
     cluster.add_claim(claim("more", allocation=allocation_on("n290", 1), pods=["z"]))
     assert _schedule(cluster, "q", claim("d"), limit=5) == ("n290", ["gpu-2"])
+
+
+def test_a_decision_ends_with_its_time_and_the_next_ones_continue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, judged = Cluster(strategy="packed"), Counter[str]()
+    for number in range(40):
+        name, cpu = f"n{number:03}", parse(f"{64_000 + number}m")
+        cluster.add(Node(name, allocatable={"cpu": cpu}), gpu_slice(name, 4))
+    cluster.add_claim(claim("held", allocation=allocation_on("n020", 0), pods=["x"]))
+    judge = ByLevels.judge
+
+    def counted(self: ByLevels, node: NodeRoom, task: Task) -> JudgedNode | None:
+        judged.update(["judged"])
+        return judge(self, node, task)
+
+    monkeypatch.setattr(ByLevels, "judge", counted)
+    request = cluster.request("p", claim("c"), limit=5)
+    cluster.decisions.prefilter(request, 0.0, lambda: judged.total() > 0)
+    assert judged.total() == 1
+    # The others are judged one in each turn.
+    turns = 1
+    while cluster.decisions.strategy.catch_up(lambda: True):
+        turns += 1
+    assert turns > 35
+    assert _schedule(cluster, "q", claim("d"), limit=5)[0] == "n020"
 
 
 def test_nodes_are_judged_between_decisions() -> None:

@@ -191,3 +191,11 @@ def test_nodes_with_a_label_that_came_later_are_judged_as_others(name: str) -> N
     strategy = strategies({shapes[0]: 1}, typical)[name]
     first, second = (strategy.judge(idle(each), Task(1, 500, 1000, 1)) for each in shapes)
     assert first == second
+
+
+@every_row("name", _NAMES)
+def test_of_many_devices_that_all_differ_few_are_compared(name: str) -> None:
+    shape, task = Shape("a", 4000, 8, 1000), Task(1, 1, 1000, 1)
+    node = NodeRoom(shape, 4000, 8, tuple(range(1, 1001)))
+    assert len([*options(node, task)]) == 32
+    assert strategies({shape: 1}, typical_tasks([(task, 1)]))[name].judge(node, task) is not None
