@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from drawbridge.documents import jsontext
 from drawbridge.documents.nodes import SyntaxNode, compose
@@ -49,8 +52,7 @@ class ListEnvelope:
     fields: Mapping[str, Value] = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Document:
+class Document(msgspec.Struct, frozen=True, eq=False):
     """One document of a file, or one object of a List in it.
 
     The document consists of the bytes from `start` to `end`, which begin on `line`, whether it is
@@ -67,13 +69,13 @@ class Document:
     end: int
     line: int
     format: DocumentFormat
-    value: Value = field(default=None, repr=False)
+    value: Value = None
     findings: tuple[LocatedFinding, ...] = ()
     item: Path = ()
     within: Path = ()
     envelope: ListEnvelope | None = None
-    refused: Value = field(default=None, repr=False)
-    decoded: object = field(default=None, repr=False)
+    refused: Value = None
+    decoded: object = None
 
     @property
     def raw(self) -> bytes:

@@ -5,8 +5,9 @@ document is a Kubernetes object. Any bytes give documents, each with a value or 
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from drawbridge.documents import codes, jsontext
 from drawbridge.documents.construct import construct
@@ -214,8 +215,10 @@ def _split_json_list(document: Document, shell: jsontext.ListShell) -> Iterator[
         start, end = base + piece.start, base + piece.end
         line += data.count(b"\n", counted, start)
         counted = start
-        item = replace(document, index=at + 1, start=start, end=end, line=line, item=("items", at))
-        yield replace(item, envelope=envelope)
+        yield replace(
+            document, index=at + 1, start=start, end=end, line=line, item=("items", at),
+            envelope=envelope,
+        )  # fmt: skip
 
 
 def _typed(item: Document, shell: jsontext.ListShell) -> Document:

@@ -6,7 +6,8 @@ refused with a finding.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from drawbridge.documents import codes, jsontext
 from drawbridge.documents.construct import construct
