@@ -59,7 +59,8 @@ _OPERATIONS = frozenset({"add", "remove", "replace", "move", "copy", "test"})
 
 def may_have_placeholders(raw: bytes) -> bool:
     """Whether a text contains characters of placeholders or patches; most texts do not."""
-    return any(sign in raw for sign in _MARKERS)
+    # A single character is found much faster than two.
+    return any(marker[:1] in raw and marker in raw for marker in _MARKERS)
 
 
 def describe_placeholder(text: str) -> str:
