@@ -5,11 +5,11 @@ with its path. Any input results in objects or findings, never in an exception.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra import codes
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
 from drawbridge.dra.quantity import Quantity, from_json
@@ -86,21 +86,16 @@ class QuantityDecoder:
     """A decoding hook for quantities. Caches a bounded number of short ones by their string."""
 
     def __init__(self) -> None:
-        self._cached: BoundedCache[str, Quantity] = BoundedCache(MAX_CACHED_QUANTITIES)
+        self._parse = lru_cache(MAX_CACHED_QUANTITIES)(from_json)
 
     def __len__(self) -> int:
-        return len(self._cached)
+        return self._parse.cache_info().currsize
 
     def __call__(self, expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
         """Decode a quantity; raises an error of `drawbridge.dra.quantity` if it is not valid."""
-        if not isinstance(value, str):
-            return decode_quantity(expected, value)
-        quantity = self._cached.get(value)
-        if quantity is None:
-            quantity = decode_quantity(expected, value)
-            if len(value) <= _MAX_CACHED_LENGTH:
-                self._cached.put(value, quantity)
-        return quantity
+        if expected is Quantity and isinstance(value, str) and len(value) <= _MAX_CACHED_LENGTH:
+            return self._parse(value)
+        return decode_quantity(expected, value)
 
 
 class Reader(Generic[T]):
