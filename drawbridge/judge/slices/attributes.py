@@ -32,14 +32,14 @@ _Location = tuple[str, str]
 def check_types(slices: Iterable[Slice], ordinary: OrdinaryDevices) -> Iterator[Finding]:
     """Report attributes with different types on devices of one driver."""
     seen: dict[tuple[str, tuple[str, str]], dict[str, _Location]] = {}
-    shapes: set[tuple[str, AttributeShape]] = set()
+    checked: set[tuple[str, AttributeShape]] = set()
     for slice_ in slices:
-        for i, device in enumerate(slice_.devices):
-            shape = ordinary.find_shape(device)
+        shapes = ordinary.find_shapes(slice_)
+        for i, (device, shape) in enumerate(zip(slice_.devices, shapes, strict=True)):
             if shape is not None:
-                if (slice_.driver, shape) in shapes:
+                if (slice_.driver, shape) in checked:
                     continue
-                shapes.add((slice_.driver, shape))
+                checked.add((slice_.driver, shape))
             for name, attribute in device.attributes.items():
                 key = (slice_.driver, standard.split_name(name, slice_.driver))
                 locations = seen.setdefault(key, {})

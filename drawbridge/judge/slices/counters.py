@@ -17,6 +17,8 @@ def check_counters(pools: Pools) -> Iterator[Finding]:
         for member in members:
             yield from _check_totals(member)
             for i, device in enumerate(member.devices):
+                if not device.consumes_counters:
+                    continue
                 about, path = f"{KIND}/{member.name}", f"spec.devices[{i}].consumesCounters"
                 yield from _check_references(device, sets, about, path)
                 for j, use in enumerate(device.consumes_counters):

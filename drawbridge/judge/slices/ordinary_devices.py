@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 
 from drawbridge.dra import codes, formats
 from drawbridge.dra.device import Attribute, Device
+from drawbridge.dra.slices import Slice
 from drawbridge.dra.validation_checks import ObjectValidator
 
 MAX_NAMES: Final = 32
@@ -33,22 +34,34 @@ AttributeShape: TypeAlias = tuple[tuple[str, ...], tuple[str | None, ...]]
 
 
 class OrdinaryDevices:
-    """Recognizes the ordinary devices of some slices, and remembers their parts meanwhile."""
+    """Recognizes the ordinary devices of slices of different names, and remembers their parts."""
 
     def __init__(self) -> None:
         self._fields: dict[Attribute, str] = {}
         self._names: set[_Names] = set()
+        self._distinct: dict[AttributeShape, AttributeShape] = {}
+        self._shapes: dict[str, list[AttributeShape | None]] = {}
 
-    def has(self, device: Device) -> bool:
-        """Return whether a device is ordinary and valid. Others may be valid, too."""
-        return (
-            _get_others(device) == _NO_OTHERS
-            and self._has_valid_names(device)
-            and self.find_shape(device) is not None
-        )
+    def find_others(self, slice_: Slice) -> list[tuple[int, Device]]:
+        """Return the devices that are not ordinary, or not valid, with their places."""
+        return [
+            (place, device)
+            for place, (device, shape) in enumerate(
+                zip(slice_.devices, self.find_shapes(slice_), strict=True)
+            )
+            if shape is None
+            or _get_others(device) != _NO_OTHERS
+            or not self._has_valid_names(device)
+        ]
 
-    def find_shape(self, device: Device) -> AttributeShape | None:
-        """Return the shape of the attributes; None if one has no value, several, or a wrong one."""
+    def find_shapes(self, slice_: Slice) -> list[AttributeShape | None]:
+        """Return the shape of each device; None if an attribute lacks a value, or is not valid."""
+        shapes = self._shapes.get(slice_.name)
+        if shapes is None:
+            shapes = self._shapes[slice_.name] = [*map(self._find_shape, slice_.devices)]
+        return shapes
+
+    def _find_shape(self, device: Device) -> AttributeShape | None:
         attributes = device.attributes
         fields = [*map(self._fields.get, attributes.values())]
         if None in fields:
@@ -58,7 +71,8 @@ class OrdinaryDevices:
                     if field is None:
                         return None
                     fields[place] = self._fields[attribute] = field
-        return tuple(attributes), tuple(fields)
+        shape = tuple(attributes), tuple(fields)
+        return self._distinct.setdefault(shape, shape)
 
     def _has_valid_names(self, device: Device) -> bool:
         names = (device.name, tuple(device.attributes), tuple(device.capacity))

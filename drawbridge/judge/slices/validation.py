@@ -123,11 +123,11 @@ def _counters(validator: ObjectValidator, path: str, counters: Mapping[str, Coun
 
 
 def _devices(validator: ObjectValidator, slice_: Slice, ordinary: OrdinaryDevices) -> None:
-    others = [
-        (i, device)
-        for i, device in enumerate(slice_.devices)
-        if slice_.per_device_node_selection or not ordinary.has(device)
-    ]
+    others = (
+        [*enumerate(slice_.devices)]
+        if slice_.per_device_node_selection
+        else ordinary.find_others(slice_)
+    )
     why = next((reason for _, device in others if (reason := _advanced(device))), None)
     most = DEVICES_ADVANCED if why else DEVICES
     if len(slice_.devices) > most:
