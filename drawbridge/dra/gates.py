@@ -59,6 +59,8 @@ class Gates(msgspec.Struct, frozen=True):
     device_compatibility_groups: bool = False
     optional_node_operations: bool = False
     partitionable_devices_type: bool = False
+    # No gate of Kubernetes: the allocator enforces groups by itself, whatever the scheduler reads.
+    enforces_groups: bool = False
 
     @property
     def supports_binding_conditions(self) -> bool:
@@ -67,11 +69,13 @@ class Gates(msgspec.Struct, frozen=True):
 
     @property
     def ignores_grouped_slices(self) -> bool:
-        """Whether the scheduler ignores slices with compatibility groups.
+        """Whether the allocator ignores slices with compatibility groups.
 
-        Kubernetes 1.37 ignores them if the gate is disabled. Older versions do not have the field.
+        The scheduler of 1.37 ignores them if the gate is disabled. Older versions do not have the
+        field.
         """
-        return self.version >= "1.37" and not self.device_compatibility_groups
+        reads_groups = self.device_compatibility_groups or self.enforces_groups
+        return self.version >= "1.37" and not reads_groups
 
     def with_taint_rules(self) -> "Gates":
         """Return the gates of a cluster whose API server serves DeviceTaintRules.

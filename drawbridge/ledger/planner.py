@@ -7,6 +7,8 @@ equal object changes nothing. The caches never change a result. The ledger track
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
+from msgspec.structs import replace
+
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
@@ -47,6 +49,9 @@ class Planner:
         partitions: Sequence[PartitionTable] = (),
         allocator: Allocator = Allocator.DRAWBRIDGE,
     ) -> None:
+        if allocator is Allocator.DRAWBRIDGE:
+            # Nothing tells whether the gate is enabled, and a server that has groups stored them.
+            gates = replace(gates, enforces_groups=True)
         self.selectors = Selectors.of_gates(gates)
         self._compatibility = tuple(compatibility)
         self._unset_groups = unset_groups

@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.gates import Gates, gates_of_version
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules
@@ -20,7 +21,9 @@ from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.solver import solve as module
 from drawbridge.solver.answers import Solution, SolverResult
+from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.solve import solve
+from drawbridge.solver.world import View
 from tests.ledger.claims import claim
 from tests.thorough import drawn
 
@@ -354,3 +357,45 @@ def test_shares_get_new_ids_in_each_call_for_all_nodes() -> None:
         for _ in range(2)
     ]
     assert ids == [["id-0"], ["id-1"]]
+
+
+@pytest.mark.parametrize(
+    ("allocator", "enabled", "placed"),
+    [
+        (Allocator.DRAWBRIDGE, False, [True, False]),
+        (Allocator.DRAWBRIDGE, True, [True, False]),
+        (Allocator.UPSTREAM, True, [True, False]),
+        (Allocator.UPSTREAM, False, [False, False]),  # the scheduler ignores the slice
+    ],
+)
+def test_published_groups_are_enforced_whatever_the_gate(
+    allocator: Allocator, placed: list[bool], *, enabled: bool
+) -> None:
+    gates = gates_of_version("1.37", {"DRADeviceCompatibilityGroups": enabled})
+    assert isinstance(gates, Gates)
+    planner = Planner(gates, allocator=allocator)
+    counters = [{"name": "c", "counters": {"slots": {"value": "2"}}}]
+    devices = [
+        {
+            "name": f"d{group}",
+            "consumesCounters": [
+                {
+                    "counterSet": "c",
+                    "counters": {"slots": {"value": "1"}},
+                    "compatibilityGroups": [group],
+                }
+            ],
+        }
+        for group in ("mig", "vgpu")
+    ]
+    for number, spec in enumerate(({"sharedCounters": counters}, {"devices": devices})):
+        where = {"nodeName": "n0", **spec}
+        planner.update(slice_of_several("p", 2, where, name=f"s{number}"))
+    planner.update(Node("n0"))
+    planner.update(device_class("true"))
+    answers = [
+        answer
+        for count in (1, 2)
+        for answer in planner.solve_nodes(View(), [make_claim(exactly("r", count=count))]).values()
+    ]
+    assert [isinstance(answer, Solution) for answer in answers] == placed
