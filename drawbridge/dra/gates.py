@@ -10,6 +10,8 @@ from drawbridge.finding import Finding
 
 VERSIONS = ("1.34", "1.35", "1.36", "1.37")
 NEWEST = VERSIONS[-1]
+# The first version whose slices have compatibility groups.
+GROUPS_VERSION = "1.37"
 
 # One column per version: `+` enabled, `-` disabled, `!` locked to enabled, blank unknown.
 _TABLE = """\
@@ -59,8 +61,9 @@ class Gates(msgspec.Struct, frozen=True):
     device_compatibility_groups: bool = False
     optional_node_operations: bool = False
     partitionable_devices_type: bool = False
-    # No gate of Kubernetes: the allocator enforces groups by itself, whatever the scheduler reads.
-    enforces_groups: bool = False
+    # No gate of Kubernetes: slices with groups count although nothing tells the gate. A server that
+    # has such a slice served groups when it stored the slice.
+    counts_groups: bool = False
 
     @property
     def supports_binding_conditions(self) -> bool:
@@ -74,8 +77,8 @@ class Gates(msgspec.Struct, frozen=True):
         The scheduler of 1.37 ignores them if the gate is disabled. Older versions do not have the
         field.
         """
-        reads_groups = self.device_compatibility_groups or self.enforces_groups
-        return self.version >= "1.37" and not reads_groups
+        reads_groups = self.device_compatibility_groups or self.counts_groups
+        return self.version >= GROUPS_VERSION and not reads_groups
 
     def with_taint_rules(self) -> "Gates":
         """Return the gates of a cluster whose API server serves DeviceTaintRules.

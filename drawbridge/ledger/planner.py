@@ -51,7 +51,7 @@ class Planner:
     ) -> None:
         if allocator is Allocator.DRAWBRIDGE:
             # Nothing tells whether the gate is enabled, and a server that has groups stored them.
-            gates = replace(gates, enforces_groups=True)
+            gates = replace(gates, counts_groups=True)
         self.selectors = Selectors.of_gates(gates)
         self._compatibility = tuple(compatibility)
         self._unset_groups = unset_groups

@@ -66,7 +66,7 @@ def a_pod_bound_beyond_the_capacity_of_a_plugin_fails(stage: Stage) -> None:
 
 
 @scenario("smoke", since="1.36")
-def the_driver_enforces_groups_that_the_scheduler_ignores(stage: Stage) -> None:
+def the_driver_counts_groups_that_the_scheduler_ignores(stage: Stage) -> None:
     """1.36 drops compatibility groups and allocates incompatible devices. The driver refuses."""
     machine = stage.node("a", "lab-2g2n", {GPU: "groups"})
     for name, profile in (("small", "1g.5gb"), ("large", "2g.10gb")):

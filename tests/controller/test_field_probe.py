@@ -10,7 +10,7 @@ from controller.field_probe import FIELD_PROBES, FieldProbeReconciler, ServerSup
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
-from drawbridge.facts.gather import GATE_OF_FIELD
+from drawbridge.facts.gather import GATE_OF_FIELD, describe_cluster
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.tables import every_row
@@ -172,3 +172,11 @@ def test_waiting_returns_the_first_result() -> None:
         return await waiting
 
     assert asyncio.run(play()).stored_fields == ALL
+
+
+@every_row("version", ["1.36", "1.37", "1.39"])
+def test_slices_with_groups_count_on_a_cluster_whose_gate_nobody_tells(version: str) -> None:
+    gates, _ = infer_gates(version, ())
+    assert not gates.ignores_grouped_slices
+    assert describe_cluster(gates).feature_gates == gates
+    assert ("counts_groups" in describe_cluster(gates).gates) is (version >= "1.37")
