@@ -31,8 +31,10 @@ from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from cli.who import format_holders
+from drawbridge.agreement.owned_pools import decide_node
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.config.model import Configuration, Scope
+from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.documents.paths import get_value
@@ -102,12 +104,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Explain the pod or workload; the exit code shows whether all pods have their devices."""
     findings: list[LocatedFinding] = []
-    if node := parse_node(options.pod):
-        return _explain_node(node, options, streams)
     # Where the cluster is asked, the simulation of a pod reads the configuration of the cluster.
     configuration, unread = read_effective_configuration(options, streams, asks_cluster=False)
     if configuration is None:
         return output.print_unreadable([*unread], options.output, streams)
+    if node := parse_node(options.pod):
+        return _explain_node(node, configuration, options, streams)
     try:
         objects = read_subject(options, streams, findings)
     except ClusterReadError as error:
@@ -153,7 +155,9 @@ def _decide_mode(namespace: Value, scope: Scope) -> str | None:
     return None if mode is Mode.OFF and name not in scope.exclude_namespaces else mode.value
 
 
-def _explain_node(node: str, options: argparse.Namespace, streams: Streams) -> int:
+def _explain_node(
+    node: str, configuration: Configuration, options: argparse.Namespace, streams: Streams
+) -> int:
     findings: list[LocatedFinding] = []
     options.cluster = [*options.filename, *options.cluster]
     try:
@@ -161,7 +165,16 @@ def _explain_node(node: str, options: argparse.Namespace, streams: Streams) -> i
     except ClusterReadError as error:
         return output.print_unreadable([*findings, error.located], options.output, streams)
     held = [each for each in find_holders(objects.held) if each.node == node]
-    done = explain_node(node, objects.node, objects.held.slices, held, objects.events)
+    labels = as_mapping(get_value(objects.node, ("metadata", "labels")))
+    ownership = decide_node(owned_pools(configuration), {k: f"{v}" for k, v in labels.items()})
+    done = explain_node(
+        node,
+        objects.node,
+        objects.held.slices,
+        held,
+        objects.events,
+        owned=ownership.drivers,
+    )
     output.print_findings(findings, streams.err)
     if options.output != "text":
         output.print_value(msgspec.to_builtins(done), options.output, streams.out)

@@ -30,7 +30,10 @@ class PoolOnNode(msgspec.Struct, frozen=True):
 
 
 class NodeExplanation(msgspec.Struct, frozen=True):
-    """A node with its pools, the resources of device plugins, and who holds devices."""
+    """A node with its pools, the resources of device plugins, and who holds devices.
+
+    `owned` are the drivers whose pools of the node the configuration gives to Drawbridge.
+    """
 
     node: str
     ready: bool | None
@@ -42,14 +45,17 @@ class NodeExplanation(msgspec.Struct, frozen=True):
     held: tuple[DeviceUse, ...]
     events: tuple[SeenEvent, ...]
     hold: str = ""
+    owned: tuple[str, ...] = ()
 
 
-def explain_node(
+def explain_node(  # noqa: PLR0913  # all but five by name
     name: str,
     node: Value,
     slices: Iterable[Value],
     held: Sequence[DeviceUse],
     events: Iterable[Value],
+    *,
+    owned: Iterable[str] = (),
 ) -> NodeExplanation:
     """Explain a node; without the right to read it, `node` is None."""
     spec = as_mapping(get_value(node, ("spec",)))
@@ -69,6 +75,7 @@ def explain_node(
         held=tuple(held),
         events=tuple(describe_events(about)),
         hold=describe_node_hold(hold) if isinstance(hold, str) and hold else "",
+        owned=tuple(sorted(owned)),
     )
 
 
@@ -117,6 +124,8 @@ def format_node(explained: NodeExplanation) -> Iterator[str]:
     if explained.plugins:
         offers = ", ".join(f"{key} {amount}" for key, amount in explained.plugins.items())
         yield f"  device plugins: {offers}"
+    if explained.owned:
+        yield f"  owned pools of: {', '.join(explained.owned)}"
     for pool in explained.pools:
         yield f"  {pool.driver}, pool {pool.pool}: {_describe_pool(pool)}"
     if not explained.pools:

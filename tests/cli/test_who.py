@@ -166,6 +166,28 @@ def test_explain_shows_a_node_with_its_pools_and_holders(tmp_path: Path) -> None
     assert (data["node"], data["held"][0]["pods"]) == ("n9", ["team-b/old"])
 
 
+OWNING = """\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools:
+- driver: gpu.nvidia.com
+  nodeSelector: {matchLabels: {drawbridge.dev/dual: "%s"}}
+"""
+
+
+def test_explain_of_a_node_follows_the_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "configuration.yaml"
+    words = ("explain", "node/n7", "--config", str(path))
+    owned = "owned pools of: gpu.nvidia.com"
+    for selected in (True, False):
+        path.write_text(OWNING % f"{selected}".lower())
+        assert (owned in rows(asked(tmp_path, *words))) is selected
+    path.write_text("kind: Other")
+    printed = asked(tmp_path, *words)
+    assert (printed.code, printed.out) == (2, "")
+
+
 def test_explain_of_an_unknown_node_exits_with_2(tmp_path: Path) -> None:
     printed = asked(tmp_path, "explain", "node/n1")
     assert (printed.code, printed.out) == (2, "")
