@@ -206,12 +206,16 @@ def read_growth(request: AdjustRequest) -> Growth | InvalidGrowth:
         return InvalidGrowth(
             "the request needs a count, or else a capacity with its amount", "count"
         )
+    if request.amount and not request.capacity:
+        return InvalidGrowth("the amount needs the name of its capacity", "capacity")
     if request.count:
         return Growth(request.request, count=request.count)
     try:
         amount = parse(request.amount)
     except QuantityError as error:
         return InvalidGrowth(f"{error}", "amount")
+    if amount.sign() < 0:
+        return InvalidGrowth(f"the amount {amount} is negative", "amount")
     return Growth(request.request, capacity=request.capacity, amount=amount)
 
 

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
@@ -115,7 +116,9 @@ def _with_more_nodes(inputs: SimulationInput, text: str) -> SimulationInput:
         )
     own = [each for each in inputs.objects.slices if each.node_name == name]
     nodes, slices = [*inputs.objects.nodes], [*inputs.objects.slices]
-    for suffix in (f"-more-{i}" for i in range(1, int(number) + 1)):
+    exist = {each.name for each in nodes}
+    free = (f"-more-{i}" for i in count(1) if f"{name}-more-{i}" not in exist)
+    for suffix in islice(free, int(number)):
         labels = like.labels
         if _HOST in labels:
             labels = {**labels, _HOST: f"{name}{suffix}"}

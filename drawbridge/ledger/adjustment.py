@@ -31,8 +31,13 @@ from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
 from drawbridge.solver.world import View
 
-_NANOS: Final = 10**9
-_MIB: Final = 1 << 20
+_ZERO: Final = Quantity.of(0)
+# The steps of the search for the largest amount, in billionths: the first that the amounts have.
+_UNITS: Final = {
+    Format.BINARY_SI: (10**9 << 20, 10**9, 1),
+    Format.DECIMAL_SI: (10**6, 1),
+    Format.DECIMAL_EXPONENT: (10**6, 1),
+}
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -94,6 +99,8 @@ def adjust(
     near, _ = reachable_nodes([claim], cluster.nodes)
     if not near:
         raise NotAdjustableError(f"ResourceClaim {name} is allocated on no node of the input")
+    if problem := _find_problem(growth):
+        raise NotAdjustableError(problem)
     growth = replace(growth, request=growth.request or _only_request(claim))
     question = _Question(claim, growth, near[0].name, cluster, tries or Tries())
     solution, reasons = question.solve(growth)
@@ -184,18 +191,19 @@ class _Question:
             fits = lambda count: self._fits(replace(self._growth, count=count))  # noqa: E731
             most = _largest(self._request.count, self._growth.count, fits)
             return f"{most}" if most is not None else ""
-        unit = _MIB if self._growth.amount.format is Format.BINARY_SI else 1
-        wanted = self._growth.amount.nanos() // (_NANOS * unit)
         requested = self._request.capacity.requests if self._request.capacity else {}
-        held = requested.get(self._growth.capacity)
-        least = held.nanos() // (_NANOS * unit) if held is not None else 0
+        held = requested.get(self._growth.capacity, _ZERO)
+        form = self._growth.amount.format
+        wanted, least = self._growth.amount.nanos(), held.nanos()
+        unit = next(each for each in _UNITS[form] if not (wanted % each or least % each))
 
         def amount_of(number: int) -> Quantity:
-            form = Format.BINARY_SI if unit == _MIB else Format.DECIMAL_SI
-            return Quantity.of(number * unit, form)
+            return Quantity(number * unit, -9, form, decimal=False)
 
         number = _largest(
-            least, wanted, lambda each: self._fits(replace(self._growth, amount=amount_of(each)))
+            least // unit,
+            wanted // unit,
+            lambda each: self._fits(replace(self._growth, amount=amount_of(each))),
         )
         return amount_of(number).canonical() if number is not None else ""
 
@@ -232,6 +240,14 @@ class _Question:
             if self.solve(self._growth, (), [name])[0]:
                 names.append(name)
         return tuple(names)
+
+
+def _find_problem(growth: Growth) -> str:
+    """Return why no request can have so much."""
+    if growth.amount is None:
+        return "" if growth.count > 0 else f"a request has 1 device at least, not {growth.count}"
+    negative = growth.amount.sign() < 0
+    return f"the amount {growth.amount} of {growth.capacity} is negative" if negative else ""
 
 
 def _only_request(claim: Claim) -> str:

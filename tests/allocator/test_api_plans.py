@@ -246,6 +246,8 @@ async def test_more_of_a_capacity_is_looked_for_on_the_device() -> None:
         ({"count": 1, "capacity": "memory", "amount": "1"}, "count"),
         ({"capacity": "memory", "amount": "much"}, "amount"),
         ({"capacity": "memory"}, "amount"),
+        ({"amount": "1"}, "capacity"),
+        ({"capacity": "memory", "amount": "-1"}, "amount"),
         ({"count": 2, "request": "other"}, "name"),
         ({"count": -1}, "count"),
     ],

@@ -103,12 +103,31 @@ def test_how_far_a_share_can_grow_to_the_mebibyte(answer: Any) -> None:  # noqa:
 
 
 @pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ("memory=8", "3400m"),
+        ("memory=3500m", "3400m"),
+        ("memory=3400000001n", "3400m"),
+        ("memory=3500001u", "3400m"),
+        ("memory=1e9", "3400e-3"),
+    ],
+)
+def test_how_far_a_fraction_can_grow(answer: Any, asked: str, most: str) -> None:  # noqa: ANN401
+    cluster = CLUSTER + SHARED.replace("10Gi", "4") + share("a", "300m") + share("b", "600m")
+    code, told, _ = answer(cluster, "a", "--capacity", asked)
+    assert (code, told["most"]) == (1, most)
+
+
+@pytest.mark.parametrize(
     ("words", "text"),
     [
         (("gone", "--count", "2"), "ResourceClaim default/gone does not exist"),
         (("free", "--count", "2"), "ResourceClaim default/free has no allocation"),
         (("a", "--count", "2", "--request", "q"), "has no request q; it has r"),
         (("a", "--capacity", "memory=much"), "much"),
+        (("a", "--capacity", "memory=-1Gi"), "the amount -1Gi of memory is negative"),
+        (("a", "--count", "0"), "a request has 1 device at least, not 0"),
+        (("a", "--count", "-3"), "a request has 1 device at least, not -3"),
     ],
 )
 def test_what_cannot_be_answered_is_an_error(

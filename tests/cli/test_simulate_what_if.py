@@ -69,6 +69,14 @@ def test_more_nodes_have_the_devices_of_the_node_that_they_are_like(run: Run) ->
     assert (code, nodes(printed)) == (1, ["n1-more-1", "n1-more-2", None])
 
 
+def test_more_nodes_of_two_options_are_different_nodes(run: Run) -> None:
+    two = ASK + ASK.replace("name: ask", "name: ask1")
+    code, printed, _ = run(
+        two, "--more-nodes", "n1=1", "--more-nodes", "n1=1", cluster=WITHOUT_FREE
+    )
+    assert (code, nodes(printed)) == (0, ["n1-more-1", "n1-more-2"])
+
+
 def test_the_pods_of_a_drained_node_are_placed_elsewhere_first(run: Run) -> None:
     small = pod("late", "{name: g, resourceClaimName: late}") + LATE
     code, printed, _ = run(small, "--drain", "n1", cluster=TWO_NODES + running("a"))
