@@ -1,11 +1,12 @@
 """Nodes and tasks of a trace, as counts in a file, and the order in which tasks arrive."""
 
-import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
 
 from drawbridge.choice.amounts import WHOLE, NodeRoom, Shape, Task, idle
 
@@ -45,15 +46,54 @@ class Trace(NamedTuple):
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace: `nodes` and `pods` with counts; a pod can name the `models` of its nodes."""
-    content: dict[str, Sequence[Mapping[str, Any]]] = json.loads(path.read_text(encoding="utf-8"))
+    """Read a trace: `nodes` and `pods` with counts; a pod can name the `models` of its nodes.
+
+    Ends the process if nothing can be measured with the file.
+    """
+    try:
+        content = msgspec.json.decode(path.read_bytes(), type=_Content)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SystemExit(f"{path}: {error}") from None
     shapes: Counter[Shape] = Counter()
-    for node in content["nodes"]:
-        shape = Shape(node["model"], node["cpu_milli"], node["memory_mib"], node["gpus"])
-        shapes[shape] += node["count"]
+    for node in content.nodes:
+        shapes[Shape(node.model, node.cpu_milli, node.memory_mib, node.gpus)] += node.count
     tasks: Counter[Task] = Counter()
-    for pod in content["pods"]:
-        models = frozenset(pod["models"]) if pod.get("models") else None
-        amounts = (pod["gpus"], pod["gpu_milli"], pod["cpu_milli"], pod["memory_mib"])
-        tasks[Task(*amounts, models)] += pod["count"]
-    return Trace(dict(shapes), dict(tasks))
+    for pod in content.pods:
+        models = frozenset(pod.models) if pod.models else None
+        share = pod.gpu_milli if pod.gpus else 0
+        tasks[Task(pod.gpus, share, pod.cpu_milli, pod.memory_mib, models)] += pod.count
+    trace = Trace(dict(shapes), dict(tasks))
+    if not trace.capacity or not any(each.amount * count for each, count in tasks.items()):
+        raise SystemExit(f"{path}: no node has GPUs, or no pod asks for any")
+    return trace
+
+
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Nodes(msgspec.Struct):
+    """Nodes that are alike."""
+
+    model: str
+    gpus: _Number
+    cpu_milli: _Number
+    memory_mib: _Number
+    count: _Number
+
+
+class _Pods(msgspec.Struct):
+    """Pods that ask for the same; `gpu_milli` of each of their GPUs."""
+
+    gpus: _Number
+    gpu_milli: Annotated[int, msgspec.Meta(ge=0, le=WHOLE)]
+    cpu_milli: _Number
+    memory_mib: _Number
+    count: _Number
+    models: tuple[str, ...] | None = None
+
+
+class _Content(msgspec.Struct):
+    """What a file has."""
+
+    nodes: tuple[_Nodes, ...]
+    pods: tuple[_Pods, ...]
