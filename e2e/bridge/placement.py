@@ -30,11 +30,13 @@ from e2e.installed.manifest import BASE, JSON, find
 from e2e.nodes.fleet import NodePlan
 from e2e.nodes.machine import Machine
 from e2e.nodes.record import Record, Violation
+from e2e.scenarios.objects import claim_spec, request
 from e2e.scenarios.registry import RIGS, default_options, scenario
 from e2e.scenarios.stage import LABEL, Stage
 
 NAME = "drawbridge-scheduler"
 SCHEDULER = "drawbridge"
+GPU = "gpu.nvidia.com"
 OWNED = {"rig.drawbridge.dev/owned": "true"}
 COMPONENT = BASE.parent / "components" / "bridge"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}"
@@ -182,6 +184,14 @@ class BridgeStage(Stage):
     def legacy_pod(self, name: str, count: int) -> JSON:
         """Return a pod that requests GPUs of a device plugin, which only admission can help."""
         return super().pod_object(name, limits={"nvidia.com/gpu": f"{count}"})
+
+    def run_on_new_node(self, pod: str) -> str:
+        """Run a pod with one of the two GPUs of a new node; return the name of the node."""
+        node = self.node("a", "lab-2g2n", {GPU: "full"}).name
+        self.template("gpu", claim_spec(request("gpu", GPU)))
+        self.pod(pod, templates={"gpu": "gpu"})
+        self.wait_running(pod)
+        return node
 
     def leader(self) -> Pair:
         """Wait until a pair leads, and return it."""

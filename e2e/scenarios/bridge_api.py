@@ -93,10 +93,7 @@ class Asked:
 @bridge_scenario("full")
 def tenants_are_told_of_their_own_devices_only(stage: BridgeStage) -> None:
     """The API server decides who they are and what they may read."""
-    node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    stage.wait_running("worker")
+    node = stage.run_on_new_node("worker")
     claim = stage.generated_claim("worker")
     claims = {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": ["list"]}
     owner, stranger = tenant(stage, "owner", [PODS, claims]), tenant(stage, "stranger", [])

@@ -50,10 +50,7 @@ def a_rival_schedules_as_many_pods_at_the_same_time(stage: BridgeStage) -> None:
 @bridge_scenario("full")
 def a_fence_that_somebody_removes_stops_allocations_until_it_is_back(stage: BridgeStage) -> None:
     """Without its controller the node has no devices for the allocator."""
-    node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("before", templates={"gpu": "gpu"})
-    stage.wait_running("before")
+    node = stage.run_on_new_node("before")
     controller = stage.placement.cluster.leader.started_process()
     controller.child.send_signal(signal.SIGSTOP)
     try:

@@ -91,10 +91,7 @@ def an_unbound_pod_gives_back_what_another_allocator_takes(stage: BridgeStage) -
 @bridge_scenario("full")
 def a_bound_pod_keeps_what_another_allocator_takes(stage: BridgeStage) -> None:
     """The conflict is reported on both claims and in the metric, until the rival is deleted."""
-    node = stage.node("a", "lab-2g2n", {GPU: "full"}).name
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
-    stage.pod("worker", templates={"gpu": "gpu"})
-    stage.wait_running("worker")
+    node = stage.run_on_new_node("worker")
     name = stage.generated_claim("worker")
     ours = stage.get_claim(name)
     leader = stage.leader().allocator
