@@ -35,9 +35,11 @@ def _shape(
         for location in locations
         if (location.kind, location.driver) in ((GPU, gpu), (NIC, nic))
     ]
-    derived = [
-        (each.own_numa if each.driver in own_numa else each.numa, each.kind) for each in pair
-    ]
+    derived = (
+        (each.own_numa if each.driver in own_numa else each.numa, each.kind)
+        for each in pair
+        if gpu in own_numa or nic in own_numa
+    )
     return NodeShape(
         gpu,
         nic,
@@ -45,7 +47,7 @@ def _shape(
         nics=sum(location.kind == NIC for location in pair),
         pcie=_neighbourhoods((location.root, location.kind) for location in pair),
         numa=_neighbourhoods((location.numa, location.kind) for location in pair),
-        derived=_neighbourhoods(derived if {gpu, nic} & {*own_numa} else ()),
+        derived=_neighbourhoods(derived),
     )
 
 
