@@ -37,6 +37,7 @@ from allocator.api.plan_messages import (
     DefragRequest,
 )
 from allocator.api.planning import (
+    PLAN_LIMITS,
     Adjusted,
     InvalidGrowth,
     adjust_claim,
@@ -229,7 +230,7 @@ class ApiCalls:
         if problem := self._preemption.find_problem():
             raise ApiFailureError(FailureCode.NOT_READY, problem, retry_after=1)
         run = functools.partial(plan_for_pod, self._current(), pod, self._preemption, request)
-        reply = await self._searches.run(caller, run, DefragReply)
+        reply = await self._searches.run(caller, run, DefragReply, PLAN_LIMITS)
         return replace(reply, leading=self._leadership.leading)
 
     def _find_waiting(self, request: DefragRequest) -> Pod:

@@ -3,6 +3,7 @@
 Both run in a copy of the process, change it as they like, and end early when time is over.
 """
 
+import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from allocator.api.forked import ForkLimits
 from allocator.api.messages import HeldDevice, SimulatedClaim
 from allocator.api.plan_messages import (
     AdjustReply,
@@ -57,8 +59,10 @@ from drawbridge.ledger.removals import Tries, find_holds
 from drawbridge.ledger.victims import RunningPod
 from drawbridge.report.moves import hold_for, list_commands
 
-# Of processor time. A copy of the process may take a second more, to say what was found.
+# Of processor time, from the first try on.
 SEARCH_SECONDS: Final = 2.0
+# Before it, a plan reads all claims and nodes: seconds in the largest clusters, as do its copies.
+PLAN_LIMITS: Final = ForkLimits(seconds=30.0, cpu_seconds=15)
 MAX_TOLD: Final = 20
 
 
@@ -77,9 +81,13 @@ class Adjusted(msgspec.Struct, frozen=True):
 
 
 def ending_in(seconds: float = SEARCH_SECONDS) -> Tries:
-    """Return tries that end when this process has computed for so long."""
-    end = time.process_time() + seconds
-    return Tries(out_of_time=lambda: time.process_time() >= end)
+    """Return tries that end when this process has computed for so long since the first one."""
+
+    @functools.cache
+    def end() -> float:
+        return time.process_time() + seconds
+
+    return Tries(out_of_time=lambda: end() <= time.process_time())
 
 
 # --- the cluster ----------------------------------------------------------------------------------

@@ -39,15 +39,23 @@ class ApiSearches:
         # Only the next search of each share waits for it.
         self._copy = asyncio.Lock()
 
-    async def run(self, caller: Caller, search: Callable[[], T], kind: type[T]) -> T:
-        """Return the result of a search; raises ApiFailureError."""
+    async def run(
+        self,
+        caller: Caller,
+        search: Callable[[], T],
+        kind: type[T],
+        limits: ForkLimits | None = None,
+    ) -> T:
+        """Return the result of a search, with limits of its own; raises ApiFailureError."""
         if caller.name in self._callers:
             raise too_many("a search of this caller is running; send the next one after it", 1)
         self._callers.add(caller.name)
         tenant = caller.tenant
         try:
             async with self._turns[tenant.share].take(TurnKey(tenant.name)), self._copy:
-                encoded = await run_forked(lambda: msgspec.json.encode(search()), self._limits)
+                encoded = await run_forked(
+                    lambda: msgspec.json.encode(search()), limits or self._limits
+                )
         except NoTurnError:
             raise too_many("too many searches wait; send this one again later", 1) from None
         except ForkEndedError as error:

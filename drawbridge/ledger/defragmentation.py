@@ -110,7 +110,7 @@ def plan_moves(
     placed = copy.placer(pod).place_pod(pod)
     if placed.node is not None:
         return MovePlan(name, placed.node, placed.claims, (), proven=True)
-    planning = _Planning(pod, cluster, movable, tries or Tries())
+    planning = _Planning(pod, cluster, copy, movable, tries or Tries())
     best = planning.find_best()
     if best is None:
         return NoPlan(name, tuple(planning.explain()))
@@ -121,14 +121,20 @@ class _Planning:
     """The search for one plan."""
 
     def __init__(
-        self, pod: Pod, cluster: FragmentedCluster, movable: MovablePods, tries: Tries
+        self,
+        pod: Pod,
+        cluster: FragmentedCluster,
+        copy: ClusterCopy,
+        movable: MovablePods,
+        tries: Tries,
     ) -> None:
+        """`copy` is one of the cluster that nothing has changed."""
         self._pod = pod
         self._cluster = cluster
         self._movable = movable
         self._tries = tries
-        self._copy = cluster.copy()
-        self._placer = self._copy.placer(pod)
+        self._copy = copy
+        self._placer = copy.placer(pod)
         self._holds: PodHolds = find_holds(self._placer.claims)
         self._fixed = Counter[str]()
         self._not_enough = self._nowhere = 0
@@ -149,6 +155,8 @@ class _Planning:
         }
         # A node with few pods needs few moves, and then the others need not be searched so far.
         for node in sorted(candidates, key=lambda each: (len(candidates[each]), each)):
+            if self._cut and self._tries.is_over:
+                break
             if candidates[node]:
                 self._search_node(node, candidates[node])
         if self._best is not None and self._cut:

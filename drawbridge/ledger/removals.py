@@ -38,9 +38,14 @@ class Tries:
         self.left = most
         self._out_of_time = out_of_time
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no more can be allowed."""
+        return self._out_of_time()
+
     def take(self) -> None:
         """Count a try; raises OutOfTriesError if none is left."""
-        if self.left <= 0 or self._out_of_time():
+        if self.left <= 0 or self.is_over:
             raise OutOfTriesError
         self.left -= 1
 

@@ -2,17 +2,19 @@
 
 import json
 import shlex
+import time
 from typing import Any
 
 import pytest
 
+from allocator.api.forked import ForkLimits
 from allocator.api.plan_messages import DefragRequest
 from allocator.api.planning import ending_in, plan_for_pod
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import from_json
 from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
 from drawbridge.ledger.pods import Pod, pod_reader
-from drawbridge.ledger.removals import Tries
+from drawbridge.ledger.removals import OutOfTriesError, Tries
 from drawbridge.names import HOLD_ANNOTATION
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
@@ -173,6 +175,27 @@ async def test_a_plan_whose_search_is_cut_says_so() -> None:
         )
     assert told.reasons == ("the search ended before all sets of pods were tried",)
     assert ending_in(-1.0).left > 0
+
+
+async def test_a_plan_has_more_time_than_other_searches() -> None:
+    async with local(Cluster(n1=2, n2=1), limits=ForkLimits(seconds=0.0)) as served:
+        add_running(served, "a", "n1", 0)
+        add_waiting(served, 2)
+        assert (await defrag(served))["node"] == "n1"
+
+
+async def test_the_time_of_a_search_begins_with_the_first_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In a large cluster, what is read before takes longer than the search may."""
+    tries, now = ending_in(2.0), 100.0
+    monkeypatch.setattr(time, "process_time", lambda: now)
+    tries.take()
+    now = 101.9
+    tries.take()
+    now = 102.0
+    with pytest.raises(OutOfTriesError):
+        tries.take()
 
 
 async def test_without_budgets_there_is_no_plan() -> None:

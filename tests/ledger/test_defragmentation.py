@@ -205,6 +205,20 @@ def test_the_devices_of_a_plan_are_those_that_become_free() -> None:
     assert {each.pool for each in moved.devices.results} == {"n1"}
 
 
+def test_the_cluster_is_copied_once_for_the_search_and_for_each_set_that_is_tried() -> None:
+    class Counted(Filled):
+        copies = 0
+
+        def copy(self) -> ClusterCopy:
+            self.copies += 1
+            return super().copy()
+
+    filled = Counted(CASES[1])
+    plan = filled.plan()
+    assert isinstance(plan, MovePlan)
+    assert filled.copies == 2
+
+
 # --- partitions -----------------------------------------------------------------------------------
 
 
