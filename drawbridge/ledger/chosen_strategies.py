@@ -51,6 +51,13 @@ class StrategyNames(NamedTuple):
             return choose_strategy(name, weights)
         return choose_strategy(_name_in(rule, name), rule.weights or weights)
 
+    def names(self, chosen: ChosenStrategy) -> bool:
+        """Whether the configuration names a strategy, and not only a pod."""
+        named = (self.default, *self.by_class.values())
+        return self.knows(chosen) and any(
+            choose_strategy(each, {}).name == chosen.name for each in named
+        )
+
     def knows(self, chosen: ChosenStrategy) -> bool:
         """Whether the weights of a strategy are those of the configuration, or none."""
         weights = dict(chosen.weights)

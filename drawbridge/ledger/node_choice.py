@@ -38,7 +38,7 @@ _UNKNOWN: Final = 1 << 60
 # So many states are judged in a turn between decisions, so that decisions that follow each other
 # closely are hardly delayed.
 _MAX_JUDGED: Final = 16
-# So many strategies with weights of pods are followed for each driver.
+# So many strategies of pods are remembered for each driver.
 _MAX_OF_PODS: Final = 4
 
 
@@ -243,13 +243,13 @@ class NodeChoice:
         if of_driver is None:
             of_driver = _DriverNodes(chosen, self._typical)
             of_driver.pending = dict.fromkeys(self._planner.nodes)
-        elif self.names.knows(chosen):
+        elif self.names.names(chosen):
             return of_driver
-        # Weights of pods are as many as tenants like: those that were used last stay.
+        # Pods can have as many strategies as tenants like: those that were used last stay.
         self._drivers.pop((driver, chosen), None)
         self._drivers[driver, chosen] = of_driver
         of_pods = [
-            key for key in self._drivers if key[0] == driver and not self.names.knows(key[1])
+            key for key in self._drivers if key[0] == driver and not self.names.names(key[1])
         ]
         for key in of_pods[:-_MAX_OF_PODS]:
             del self._drivers[key]

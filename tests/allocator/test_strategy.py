@@ -2,7 +2,7 @@
 
 import gc
 from collections import Counter
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -16,6 +16,7 @@ from drawbridge.dra.claim import ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
+from drawbridge.dra.rules import StrategyName
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.node_choice import NodeChoice
@@ -413,6 +414,20 @@ def test_the_weights_of_a_pod_decide_what_is_packed(
         annotations=rules(strategy={"name": "packed", "weights": weights}),
     )
     assert _schedule(cluster, "p", asked)[1] == expected
+
+
+def test_strategies_of_many_pods_take_no_memory_of_others() -> None:
+    """Each strategy follows all nodes, and a tenant can name each one."""
+    cluster = Cluster(strategy="usable", **{f"n{number}": 40 for number in range(3)})
+    for number, name in enumerate(get_args(StrategyName)):
+        _schedule(
+            cluster, f"own{number}", claim(f"o{number}", annotations=rules(strategy={"name": name}))
+        )
+        _schedule(cluster, f"p{number}", claim(f"c{number}"))
+    choice = cluster.decisions.strategy._choice  # noqa: SLF001  # what it remembers
+    names = [chosen.name for _, chosen in choice._drivers]  # noqa: SLF001
+    assert "usable" in names
+    assert len(names) == 5
 
 
 def test_weights_of_many_pods_take_no_memory_and_no_turn_of_others() -> None:
