@@ -11,10 +11,8 @@ from dataclasses import replace
 from typing import Final
 
 from cli import config
-from cli.checking.checked_cluster import CheckedCluster
 from cli.input.cluster_objects import ClusterObjects, recognize_slices, sort_documents
 from cli.input.files import read_documents
-from cli.simulation.schedulers import default_allocator
 from cli.terminal import output
 from cli.terminal.cluster_options import add_config_option, add_manifests_option
 from cli.terminal.exit_codes import JUDGED, exit_code
@@ -41,7 +39,6 @@ from drawbridge.dra.slices import KIND as SLICE
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.facts.families import known_families
 from drawbridge.finding import Finding
-from drawbridge.judge.judgement import judge_file
 from drawbridge.judge.slices import checks as slices
 from drawbridge.judge.slices import classes
 from drawbridge.judge.slices.codes import NOTHING_TO_JUDGE, POOL_INCOMPLETE
@@ -145,6 +142,11 @@ def _judge_claims(
     subjects = [(each, read_claim_subject(each)) for each in documents]
     if all(subject is None for _, subject in subjects):
         return
+    # Few inputs have claims, and what judges them takes half of the imports.
+    from cli.checking.checked_cluster import CheckedCluster  # noqa: PLC0415
+    from cli.simulation.schedulers import default_allocator  # noqa: PLC0415
+    from drawbridge.judge.judgement import judge_file  # noqa: PLC0415
+
     cluster = CheckedCluster(
         input=_with_nodes(files),
         cluster=ClusterObjects(),
