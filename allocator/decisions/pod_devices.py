@@ -6,7 +6,6 @@ the time. All memories are bounded.
 
 import time
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec import Raw
@@ -115,7 +114,7 @@ class PodDecisions:
             self._quotas,
             ids,
             requests=self.requests,
-            reserve=partial(self._reserve_found, promised=True),
+            reserve=self._reserve_member,
             min_member=min_member,
         )
 
@@ -462,6 +461,15 @@ class PodDecisions:
         needed = [uid_of(each) for each in search.unallocated]
         solved = dict(zip(needed, allocations, strict=True))
         return self.reservations.reserve(request, fitting.name, solved, now, promised=promised)
+
+    def _reserve_member(
+        self, request: PodRequest, fitting: FittingNode, search: NodeSearch, now: float
+    ) -> ReservationRefusal | None:
+        """Reserve what a search has found for a member of a group, whose nodes are not ordered."""
+        refusal = self._reserve_found(request, fitting, search, now, promised=True)
+        if refusal is None:
+            self.strategy.learn(search, fitting)
+        return refusal
 
     def _keep(
         self, request: PodRequest, node: str, search: NodeSearch, shortlist: Shortlist, now: float

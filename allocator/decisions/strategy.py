@@ -78,13 +78,13 @@ class ConfiguredStrategy:
         Return whether others are left. Decisions wait for neither.
         """
         for uid in self._to_learn[-_LOOKS:]:
-            self._learn(uid)
+            self._learn_claim(uid)
         del self._to_learn[-_LOOKS:]
         view, amounts = self._state.ledger.view(), self._state.amounts
         is_behind = self._choice.catch_up(view, amounts, out_of_time)
         return is_behind or bool(self._to_learn)
 
-    def _learn(self, uid: str) -> None:
+    def _learn_claim(self, uid: str) -> None:
         """Learn from a claim that is allocated."""
         claim = self._state.claims.get(uid)
         if claim is None or claim.status.allocation is None:
@@ -155,6 +155,11 @@ class ConfiguredStrategy:
             shortlist.fitting,
             key=lambda fit: (*map(neg, fit.rank), places.get(fit.name, len(places))),
         )
+
+    def learn(self, search: NodeSearch, fit: FittingNode) -> None:
+        """Learn from a pod that gets devices and whose nodes are not ordered."""
+        if fit.solution is not None and self.orders:
+            self._choice.learn(self._decided(search, fit.name, fit.solution))
 
     def with_devices(self, search: NodeSearch, fit: FittingNode, now: float) -> FittingNode:
         """Return a node with the devices of the strategy, if they suit the claims.

@@ -336,6 +336,14 @@ def test_at_the_start_no_namespace_keeps_the_claims_of_others_from_being_learned
     assert learned == {"default": 1023, "later": 1}
 
 
+def test_what_the_members_of_a_gang_ask_for_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = Counter[str]()
+    monkeypatch.setattr(NodeChoice, "learn", lambda _, pod: learned.update([pod.key]))
+    cluster = Cluster(strategy="usable", n1=2, n2=2)
+    cluster.schedule_group("a", "b", "c")
+    assert learned.keys() == {"a", "b", "c"}
+
+
 def test_the_class_of_the_devices_decides_the_strategy() -> None:
     cluster = Cluster(strategy="packed", classes={"other": "spread"}, n1=3, n2=3)
     cluster.add(DeviceClass(metadata=ClaimMetadata(name="other")))
