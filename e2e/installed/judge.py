@@ -38,7 +38,8 @@ class InstalledJudge:
         """Build the base with the component, as an overlay of a user does."""
         folder = self.cluster.folder / "judged"
         folder.mkdir(exist_ok=True)
-        root = os.path.relpath(manifest.BASE.parent, folder)
+        # Kustomize follows links before it goes up.
+        root = os.path.relpath(manifest.BASE.parent.resolve(), folder.resolve())
         content = {"resources": [f"{root}/base"], "components": [f"{root}/components/judge"]}
         (folder / "kustomization.yaml").write_text(yaml.safe_dump(content))
         rendered = self.cluster.kubectl("kustomize", str(folder)).check().out
