@@ -5,6 +5,7 @@ its claims. The format is versioned, decoded strictly and canonical. Users can w
 so readers must check it against the claim.
 """
 
+import functools
 import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Annotated, Final, Literal
@@ -132,6 +133,8 @@ def encode_rules(rules: Rules) -> str:
     return msgspec.json.encode(content, order="sorted").decode()
 
 
+# A decision reads the rules of its claims several times, and each one takes milliseconds.
+@functools.lru_cache(maxsize=256)
 def read_rules(text: str) -> Rules | tuple[Finding, ...]:
     """Decode the annotation value. Return findings if it is not valid."""
     if len(text) > MAX_CHARACTERS:
@@ -217,7 +220,8 @@ def check_rules(rules: Rules, spec: ClaimSpec) -> tuple[Finding, ...]:
 
 
 def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
-    requests = {each.name: each for each in spec.devices.requests}
+    # A rule can name each request, and there are many rules.
+    requests = {each.name: _why_not_counted(each) for each in spec.devices.requests}
     parts = [(f"joint[{i}]", (*r.primary, *r.others)) for i, r in enumerate(rules.joint)]
     parts += [(f"near[{i}]", each.requests) for i, each in enumerate(rules.near)]
     several = len(parts)  # rules after these need no number of devices
@@ -226,8 +230,8 @@ def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
         for name in names:
             if name not in requests:
                 yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, f"the claim has no request {name}")
-            elif number < several:
-                yield from _number_findings(rule_path, requests[name])
+            elif number < several and (why := requests[name]):
+                yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
         if len(set(names)) < len(names) or not names:
             why = "must name at least one request, and each request only once"
             yield _wrong(RULE_NAMES_NO_REQUEST, rule_path, why)
@@ -237,14 +241,14 @@ def _findings(rules: Rules, spec: ClaimSpec) -> Iterator[Finding]:
             yield _wrong(RULE_NAMES_NO_REQUEST, f"joint[{i}]", why)
 
 
-def _number_findings(rule_path: str, request: Request) -> Iterator[Finding]:
+def _why_not_counted(request: Request) -> str:
+    """Return why the number of the devices of a request is not known."""
     alternatives = [each.requested for each in request_choices(request)]
     if any(each.allocation_mode == ALL for each in alternatives):
-        why = f"request {request.name} has allocationMode All, but a rule needs a count"
-        yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
-    elif any(each.count < 1 for each in alternatives):
-        why = f"request {request.name} has a negative count"
-        yield _wrong(RULE_WITHOUT_NUMBER, rule_path, why)
+        return f"request {request.name} has allocationMode All, but a rule needs a count"
+    if any(each.count < 1 for each in alternatives):
+        return f"request {request.name} has a negative count"
+    return ""
 
 
 def _wrong(code: Code, rule_path: str, why: str) -> Finding:

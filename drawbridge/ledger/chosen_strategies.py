@@ -13,7 +13,7 @@ from drawbridge.choice.levels import LEVELS, Levels
 from drawbridge.config.strategy import Strategy
 from drawbridge.config.string_formats import WeightName
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.rules import Rules, RuleStrategy, read_claim_rules
+from drawbridge.dra.rules import Rules, RuleStrategy, read_rules
 from drawbridge.names import RULES_ANNOTATION
 
 T = TypeVar("T")
@@ -84,10 +84,10 @@ def _plain(weights: Mapping[WeightName, int]) -> dict[str, int]:
 def _rule_of(claims: Iterable[Claim]) -> RuleStrategy | None:
     """Return what the rules of the first claim with a strategy say."""
     for claim in claims:
-        if RULES_ANNOTATION in claim.metadata.annotations:
-            rules = read_claim_rules(claim)
-            if isinstance(rules, Rules) and rules.strategy is not None:
-                return rules.strategy
+        text = claim.metadata.annotations.get(RULES_ANNOTATION)
+        rules = read_rules(text) if text is not None else None
+        if isinstance(rules, Rules) and rules.strategy is not None:
+            return rules.strategy
     return None
 
 

@@ -1,9 +1,21 @@
 """Tests of the rules annotation: strict decoding, and checks against the claim."""
 
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
 from msgspec.structs import replace
 
 from drawbridge.dra import rules
-from drawbridge.dra.claim import ALL, ClaimSpec, Devices, ExactRequest, Request, SubRequest
+from drawbridge.dra.claim import (
+    ALL,
+    Choice,
+    ClaimSpec,
+    Devices,
+    ExactRequest,
+    Request,
+    SubRequest,
+)
 from drawbridge.dra.rules import (
     Joint,
     Near,
@@ -74,6 +86,28 @@ def test_rules_must_refer_to_requests_of_their_claim(rule: Rules, codes: list[st
     findings = check_rules(rule, ClaimSpec(Devices(REQUESTS)))
     assert [each.code for each in findings] == codes
     assert all(each.remedy and each.path == rules.PATH for each in findings)
+
+
+def test_each_request_is_looked_at_once_whatever_the_number_of_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tenants write rules, and each decision about their pods checks them."""
+    looked = Counter[str]()
+    choices = rules.request_choices
+
+    def counted(request: Request) -> Sequence[Choice]:
+        looked.update([request.name])
+        return choices(request)
+
+    monkeypatch.setattr(rules, "request_choices", counted)
+    near = Near(tuple(each.name for each in REQUESTS), ("a/b",))
+    check_rules(Rules(near=(near,) * 32), ClaimSpec(Devices(REQUESTS)))
+    assert looked == {each.name: 1 for each in REQUESTS}
+
+
+def test_the_rules_of_a_claim_are_decoded_once() -> None:
+    text = encode_rules(Rules(strategy=RuleStrategy(nodes="packed", weights={"memory": 7})))
+    assert read_rules(text) is read_rules(text)
 
 
 def test_empty_rules_encode_to_an_empty_string() -> None:
