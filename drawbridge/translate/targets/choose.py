@@ -348,7 +348,7 @@ def _compose_groups(
     requests: list[UnnamedRequest] = []
     configs: list[RequestConfig] = []
     constraints: list[RequestConstraint] = []
-    if grouping.derived and grouping.attribute:
+    if grouping.derived:
         leading, others = derive_numa(leading), [derive_numa(each) for each in others]
     members: dict[int, list[int]] = {id(each): [] for each in (leading, *others)}
     counts = dict.fromkeys(members, 0)
