@@ -92,7 +92,7 @@ class PlannedHolds:
             return
         preemptors = self._preemption.preemptors
         promised = preemptors.promised_to_others(hold.uid, search.pod.priority)
-        claims = self._find_claims(hold).difference(promised)
+        claims = self._find_claims(node, hold).difference(promised)
         view = self._state.ledger.view_without(claims)
         fitting = find_nodes(search, self._state, view, self._ids).fitting
         solution = fitting[0].solution if fitting else None
@@ -126,11 +126,19 @@ class PlannedHolds:
         search = replace(search, only=frozenset({node}), postpone=None)
         return search if search.unallocated else None
 
-    def _find_claims(self, hold: NodeHold) -> frozenset[str]:
-        """Return the claims that the pods to be evicted release."""
+    def _find_claims(self, node: str, hold: NodeHold) -> frozenset[str]:
+        """Return the claims with devices of the node that the pods to be evicted release.
+
+        A kubelet can annotate its own node, and must not hold what pods have elsewhere.
+        """
         evicted, pods = frozenset(hold.evicted), self._state.pods
         of_pods = {uid for each in evicted for uid in pods.claims_reserved_for(each)}
-        return frozenset(uid for uid in of_pods if evicted.issuperset(pods.consumers(uid)))
+        released = (uid for uid in of_pods if evicted.issuperset(pods.consumers(uid)))
+        return frozenset(uid for uid in released if self._is_on(node, uid))
+
+    def _is_on(self, node: str, claim_uid: str) -> bool:
+        holds = self._state.ledger.claims[claim_uid].holds
+        return any(self._state.node_of(each.pool) == node for each in holds)
 
 
 def _has_all(pod: Pod, claims: Sequence[Claim]) -> bool:

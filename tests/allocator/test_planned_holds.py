@@ -249,3 +249,10 @@ async def test_who_may_not_list_nodes_is_not_told_which_one_is_held(plan: Plan) 
         _, told, _ = await served.send("POST /v1/explain", "t", body)
     assert "devices on a node are held" in told["message"]
     assert "n1" not in str(told)
+
+
+def test_a_node_holds_nothing_that_pods_have_on_other_nodes(plan: Plan) -> None:
+    plan.contest.run("c", "n2", 0)
+    plan.annotate(hold_of("big", "a", "b", "c"))
+    reply = plan.cluster.prefilter("big", claim("of-big", 3))
+    assert "; 2 claims of pods to evict" in reply.message
