@@ -83,7 +83,7 @@ def cluster() -> Facts:
             driver(HAMI, "gpu", {f"{HAMI}/uuid": "string"}, "cores", "memory"),
             driver(NIC, "nic", {f"{NIC}/rdma": "bool", ROOT: "string"}),
         ),
-        shapes=(NodeShape(GPU, NIC, 8, 8, places, (Neighbourhood(4, 4, 2),), 10),),
+        shapes=(NodeShape(GPU, NIC, 8, 8, places, (Neighbourhood(4, 4, 2),), nodes=10),),
     )
 
 
