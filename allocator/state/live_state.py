@@ -310,8 +310,10 @@ class LiveState:
             self._conflict_turns.begin()
 
     def _catch_up(self) -> bool:
-        """Prepare the strategy."""
-        return self.decisions.strategy.catch_up()
+        """Prepare the strategy for a short time."""
+        now = asyncio.get_running_loop().time
+        end = now() + _CATCH_UP_SECONDS
+        return self.decisions.strategy.catch_up(lambda: now() >= end)
 
     def _search_conflicts(self) -> bool:
         """Find and report what is wrong with the allocations of a few claims that changed."""

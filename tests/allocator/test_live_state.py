@@ -219,3 +219,24 @@ async def test_the_claim_of_a_pod_is_compared_with_changes_that_are_not_searched
 async def test_the_contests_are_listed_without_a_search() -> None:
     live, _, _ = live_state(OURS, THEIRS)
     assert live.list_contests() == []
+
+
+@pytest.mark.asyncio
+async def test_a_turn_prepares_the_strategy_for_some_milliseconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live, claims, _ = live_state()
+    loop, asked = asyncio.get_running_loop(), list[bool]()
+    clock = [loop.time()]
+
+    def catch_up(out_of_time: Callable[[], bool]) -> bool:
+        asked.append(out_of_time())
+        clock[0] += 0.02
+        asked.append(out_of_time())
+        return False
+
+    monkeypatch.setattr(live.decisions.strategy, "catch_up", catch_up)
+    monkeypatch.setattr(loop, "time", lambda: clock[0])
+    claims.add(OURS)
+    await asyncio.sleep(0)
+    assert asked == [False, True]
