@@ -31,9 +31,10 @@ def main(words: Sequence[str]) -> int:
     collect(sources)
     _add_scripts(CACHE / "static")
     options = ("--quiet", "--fail-on-warning", "--keep-going", "--builder", "html", "--fresh-env")
-    program = _install() / "bin" / "sphinx-build"
+    # Not by its script, which names the folder that the checkout had when it was installed.
+    program = (_install() / "bin" / "python", "-m", "sphinx")
     places = ("--conf-dir", str(HERE), "--doctree-dir", str(CACHE / "doctrees"))
-    _run(program, *options, *places, sources, target)
+    _run(*program, *options, *places, sources, target)
     report = follow(target)
     print("\n".join(report.wrong))
     print(
