@@ -55,14 +55,23 @@ class TaintChange(NamedTuple):
 
 
 def taint_changes(
-    nodes: Iterable[WatchedObject[WatchedNode]], decided: Mapping[str, NodeOwnership]
+    nodes: Iterable[WatchedObject[WatchedNode]],
+    decided: Mapping[str, NodeOwnership],
+    *,
+    rules_hold: bool | None,
 ) -> list[TaintChange]:
-    """Return the nodes that lack the taint, then those that have it without need."""
-    return sorted(
-        TaintChange(not decided[node.name].fenced, node.name)
-        for node in nodes
-        if decided[node.name].fenced != has_fence(node.value.spec.taints or ())
-    )
+    """Return the nodes that lack the taint, then those that have it without need.
+
+    Without knowing whether the fence of rules holds, nodes that depend on it stay as they are.
+    """
+    changes = []
+    for node in nodes:
+        ownership, has = decided[node.name], has_fence(node.value.spec.taints or ())
+        if rules_hold is None and ownership.by_rules:
+            continue
+        needs = ownership.needs_taint(rules_hold=bool(rules_hold))
+        changes += [TaintChange(not needs, node.name)] if needs != has else []
+    return sorted(changes)
 
 
 def change_taints(current: _Taints, added_at: float | None) -> _Taints:
@@ -82,7 +91,8 @@ def _is_fence(taint: dict[str, Any]) -> bool:
 class OwnedNodeReconciler:
     """Adds and removes the taint, and reports what keeps the fence from being complete.
 
-    `now` is the Unix time of the API server.
+    `now` is the Unix time of the API server, `rules_hold` whether the fence of rules replaces the
+    taint where that is configured; None while that is not known.
     """
 
     name = NAME
@@ -96,6 +106,7 @@ class OwnedNodeReconciler:
         reporter: Reporter,
         reference: ObjectReference,
         now: Callable[[], float],
+        rules_hold: Callable[[], bool | None] = lambda: None,
     ) -> None:
         self._nodes = nodes
         self._store = store
@@ -103,6 +114,7 @@ class OwnedNodeReconciler:
         self._reporter = reporter
         self._reference = reference
         self._now = now
+        self._rules_hold = rules_hold
         # Since when nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
@@ -114,7 +126,7 @@ class OwnedNodeReconciler:
         decided = {
             node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
-        changes = self._without_recent(taint_changes(nodes, decided))
+        changes = self._without_recent(taint_changes(nodes, decided, rules_hold=self._rules_hold()))
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
         rejected: list[str] = []

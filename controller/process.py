@@ -33,6 +33,8 @@ from controller.configuration import ConfigurationReconciler
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.ended_holds import EndedHoldReconciler
 from controller.facts import FactsReconciler, FactsSources
+from controller.fence_rules import NAME as RULES
+from controller.fence_rules import FenceRuleReconciler, FenceSources, make_fence_stores
 from controller.field_probe import FieldProbeReconciler
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import MissingTemplateReconciler
@@ -117,6 +119,8 @@ SCHEDULES: Final = {
     "owned": Schedule(min_interval=1, resync=5, max_retry=30),
     # Only time ends a hold, and what has ended does no harm.
     "holds": Schedule(min_interval=1, resync=60, max_retry=300),
+    # No watch tells that the policy is gone. The allocator stops until the taint is there.
+    RULES: Schedule(min_interval=1, idle_ratio=4, resync=5, max_retry=30),
     "others": Schedule(min_interval=1, resync=3600),
     # A book is a large object, and what happened since the last one is not lost.
     USAGE: Schedule(min_interval=15, resync=60, max_retry=300),
@@ -189,6 +193,7 @@ class Reconcilers:
             lambda: caches.synced,
         )
         self.usage = self._make_usage()
+        self.rules = self._make_rules()
         self._independent: tuple[Reconciler, ...] = (
             self.usage,
             self._make_garbage_collector(),
@@ -312,12 +317,25 @@ class Reconcilers:
             reporter=self._reporter,
             reference=reference,
             now=self._context.session.clock.now,
+            rules_hold=self.rules.holds,
         )
+        yield self.rules
         yield EndedHoldReconciler(
             self._caches.nodes,
             nodes,
             reporter=self._reporter,
             now=self._context.session.clock.now,
+        )
+
+    def _make_rules(self) -> FenceRuleReconciler:
+        session = self._context.session
+        return FenceRuleReconciler(
+            FenceSources(self._caches.slices, self._caches.nodes),
+            make_fence_stores(session, self._store),
+            namespace=self._context.namespace,
+            configuration=lambda: self._context.settings.current,
+            reporter=self._reporter,
+            now=session.clock.now,
         )
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:
@@ -356,11 +374,12 @@ class Reconcilers:
         if not before or not after or before.value.fact_fields != after.value.fact_fields:
             self._wake("facts", "dual")()
         if not before or not after or before.value.fence_fields != after.value.fence_fields:
-            self._wake("owned")()
+            self._wake("owned", RULES)()
 
     def _subscribe(self, caches: ControllerCaches, settings: Settings) -> None:
         for cache in (caches.slices, caches.classes):
             cache.subscribe(self._wake("facts"))
+        caches.slices.subscribe(self._wake(RULES))
         caches.nodes.subscribe(self._node_changed)
         caches.pods.subscribe(self.templates.pod_changed)
         caches.pods.subscribe(self._wake("templates"))
@@ -380,9 +399,10 @@ class Reconcilers:
         for watched in settings.watched:
             watched.subscribe(self._wake(CONFIGURATION))
         settings.subscribe(
-            self._wake("facts", "conditions", "quota", "owned", ALLOCATOR_CERTIFICATE)
+            self._wake("facts", "conditions", "quota", "owned", RULES, ALLOCATOR_CERTIFICATE)
         )
         self.probe.listener = self.scheduler.listener = self._wake("facts")
+        self.rules.listener = self._wake("owned")
         self.facts.listeners += [
             self.templates.queue_unresolved,
             self._wake("templates", "dual", "quota"),

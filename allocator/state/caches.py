@@ -1,13 +1,15 @@
 """The caches of the allocator: what can be allocated, what is allocated, and to whom."""
 
 import asyncio
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from allocator.state.node_amounts import summarized_requests
 from allocator.writes.claims import ClaimCache
 from allocator.writes.prepare_failures import REASON, PrepareEvent
+from drawbridge.agreement.device_fence import FencePart, FenceParts
 from drawbridge.cluster.cache import Cache, CachedObject
 from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.discovery import find_served, find_taint_rules
@@ -19,6 +21,8 @@ from drawbridge.cluster.resources import (
     NAMESPACES,
     NODES,
     PODS,
+    POLICIES,
+    POLICY_BINDINGS,
     SLICES,
     TAINT_RULES,
     Resource,
@@ -31,11 +35,13 @@ from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.slices import slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus, pod_reader
+from drawbridge.names import FENCE_POLICY
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 
 T = TypeVar("T")
+_FENCE: Final = (POLICIES, POLICY_BINDINGS)
 
 
 class CoschedulingGroup(msgspec.Struct):
@@ -88,6 +94,21 @@ class AllocatorCaches(CacheSet):
             if groups
             else None
         )
+        # Needed for owned pools with a fence of rules only, and a role may not read them.
+        self._fence = tuple(
+            self.add(
+                Cache(
+                    session,
+                    resource,
+                    FencePart,
+                    fields=f"metadata.name={FENCE_POLICY}",
+                    keep_raw=False,
+                ),
+                required=False,
+            )
+            for resource in _FENCE
+        )
+        self.namespace = namespace
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self.claims.subscribe(self._wake_waiting)
 
@@ -98,6 +119,16 @@ class AllocatorCaches(CacheSet):
         groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
         rules = served.version if served else ""
         return cls(session, namespace, taint_rules=rules, groups=groups is not None)
+
+    def fence_parts(self) -> FenceParts:
+        """Return what the fence around devices consists of, as last seen."""
+        cached = [each.get(FENCE_POLICY) for each in self._fence]
+        return FenceParts(*[each.value if each else None for each in cached])
+
+    def subscribe_fence(self, listener: Callable[..., None]) -> None:
+        """Call `listener` after each change of a part of the fence."""
+        for cache in self._fence:
+            cache.subscribe(listener)
 
     def min_member(self, namespace: str, name: str) -> int:
         """Return how many members of a group of Coscheduling must run together; 0 if not known."""

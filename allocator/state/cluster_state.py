@@ -6,12 +6,13 @@ again when either changes. The state reads no clock: penalties have the caller's
 
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from allocator.state.conflicts import Conflicts
 from allocator.state.node_amounts import RequestedOnNodes
 from allocator.state.pod_records import PodRecords
+from drawbridge.agreement.device_fence import without_fence
 from drawbridge.agreement.owned_pools import find_local_pool
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
@@ -185,7 +186,9 @@ class AllocatorState:
 
     def _apply_rule(self, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
         changed = after or before
-        if changed and self._change_planner(DeviceTaintRule, changed.name, after):
+        if changed is None or not without_fence((changed,)):
+            return
+        if self._change_planner(DeviceTaintRule, changed.name, after):
             self.changes.add(None)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None) -> None:
@@ -239,6 +242,11 @@ class AllocatorState:
         """Decide the ownership of all pools again, after a change of what decides it."""
         self._owns_pool = owns_pool
         for pool in tuple(self._slices):
+            self._decide_owner(pool)
+
+    def decide_owners_of(self, pools: Iterable[PoolID]) -> None:
+        """Decide the ownership of these pools again."""
+        for pool in pools:
             self._decide_owner(pool)
 
     def decide_owners_on(self, node: str) -> None:

@@ -6,6 +6,7 @@ waiting pods are forgotten then, so the term starts again, and the scheduler tri
 
 import asyncio
 import enum
+import itertools
 import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable
@@ -18,12 +19,14 @@ from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.conflicts import ContestedClaim
+from allocator.state.guarded_pools import GuardedPools
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
 from allocator.writes.claims import WrittenState
 from allocator.writes.cluster_writes import PodName
 from drawbridge.agreement.owned_pools import (
+    OWNED,
     PoolOwner,
     decide_pool,
     drivers_by_resource,
@@ -60,15 +63,20 @@ from drawbridge.process.logs import log_event
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 # So long the strategy is prepared in one turn of the loop.
 _CATCH_UP_SECONDS: Final = 0.005
+# About 2 ms.
+_OWNERS_PER_TURN: Final = 50
 
 
 def make_pool_filter(
-    configuration: Configuration, facts: Facts, is_settled: Callable[[Node], bool]
+    configuration: Configuration,
+    facts: Facts,
+    is_settled: Callable[[Node], bool],
+    is_guarded: Callable[[PoolID], bool],
 ) -> OwnsPool:
     """Return the function that decides whether the allocator uses a pool.
 
-    It uses the owned pools, except those on a node without the taint that it must have, on a node
-    that is not settled, or whose device plugin has the same devices.
+    It uses the owned pools, except those whose fence is missing or has not settled, on the node and
+    around the devices, and those whose device plugin has the same devices.
     """
     owned, families = owned_pools(configuration), known_families(configuration)
     extended = drivers_by_resource(facts.classes)
@@ -76,11 +84,14 @@ def make_pool_filter(
     def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
         local = find_local_pool(pool, slices)
         node = find_node(local.node) if local else None
-        if node is None or not is_settled(node):
+        if node is None:
             return False
         owner = decide_pool(owned, pool, slices, find_node)
-        withheld = find_withheld_drivers(node, families, extended)
-        return owner is PoolOwner.DRAWBRIDGE and pool.driver not in withheld
+        if owner is PoolOwner.DRAWBRIDGE and is_settled(node):
+            is_fenced = True
+        else:
+            is_fenced = owner in OWNED and is_guarded(pool)
+        return is_fenced and pool.driver not in find_withheld_drivers(node, families, extended)
 
     return owns_pool
 
@@ -100,9 +111,7 @@ class Effect(enum.Enum):
     REBUILD = "rebuild"
 
 
-def make_state(
-    inputs: Inputs, is_settled: Callable[[Node], bool], *, serves_taint_rules: bool
-) -> AllocatorState:
+def make_state(inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool) -> AllocatorState:
     """Return a state without objects; it obeys DeviceTaintRules that the API server serves."""
     configuration, gates = inputs.configuration, inputs.facts.cluster.feature_gates
     if serves_taint_rules:
@@ -115,7 +124,6 @@ def make_state(
     )
     quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
     ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
-    owns_pool = make_pool_filter(configuration, inputs.facts, is_settled)
     return AllocatorState(planner, ledger, owns_pool)
 
 
@@ -150,16 +158,20 @@ class LiveState:
         self._decisions: PodDecisions | None = None
         self._waiting: WaitingPods | None = None
         self._observed_version = 0
-        self._fences: tuple[int, Configuration, list[str]] | None = None
+        self._fences: tuple[tuple[int, bool], Configuration, list[str]] | None = None
         self._was_fenced = False
         self._strategy_turns = Turns(self._catch_up)
         self._conflict_turns = Turns(self._search_conflicts)
+        self._owner_turns = Turns(self._decide_owners)
+        self._undecided: dict[PoolID, None] = {}
         # No allocation is decided before the recovery, which looks at all claims.
         self._settling = SettlingNodes(server_time())
+        self._guarded = GuardedPools(caches.namespace, server_time())
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
         caches.namespaces.subscribe(self._apply_namespace)
         caches.facts.subscribe(self.update)
+        caches.subscribe_fence(self._follow_fence)
 
     @property
     def ready(self) -> bool:
@@ -215,11 +227,13 @@ class LiveState:
         """
         if self._was_fenced:
             return []
-        key = (self._caches.nodes.revision, configuration)
-        if self._fences is None or self._fences[0] != key[0] or self._fences[1] is not key[1]:
+        rules_hold = self._guarded.holds
+        state = (self._caches.nodes.revision, rules_hold)
+        if self._fences is None or self._fences[0] != state or self._fences[1] is not configuration:
             nodes = (each.value for each in self._caches.nodes.all())
-            missing = report_all_unfenced(owned_pools(configuration), nodes)
-            self._fences = (*key, [missing.message] if missing else [])
+            owned = owned_pools(configuration)
+            missing = report_all_unfenced(owned, nodes, rules_hold=rules_hold)
+            self._fences = (state, configuration, [missing.message] if missing else [])
             self._was_fenced = missing is None
         return self._fences[2]
 
@@ -246,16 +260,17 @@ class LiveState:
             self._begin_turns()
             self._on_rebuild()
         elif effect is Effect.OWNERS:
-            owns_pool = make_pool_filter(
-                inputs.configuration, inputs.facts, self._settling.is_settled
-            )
-            self.decisions.state.decide_owners(owns_pool)
+            self.decisions.state.decide_owners(self._make_filter(inputs))
             self._on_change()
+
+    def _make_filter(self, inputs: Inputs) -> OwnsPool:
+        is_settled, is_guarded = self._settling.is_settled, self._guarded.is_settled
+        return make_pool_filter(inputs.configuration, inputs.facts, is_settled, is_guarded)
 
     def _build(self, inputs: Inputs) -> PodDecisions:
         caches = self._caches
         serves_rules = caches.taint_rules is not None
-        state = make_state(inputs, self._settling.is_settled, serves_taint_rules=serves_rules)
+        state = make_state(inputs, self._make_filter(inputs), serves_taint_rules=serves_rules)
         for node in caches.nodes.all():
             self._settling.follow(None, node.value)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
@@ -340,16 +355,41 @@ class LiveState:
         for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
             self._report(conflict.finding, state.claims[each])
 
-    # --- nodes whose fence is new ---
+    # --- nodes and pools whose fence is new ---
+
+    def _follow_fence(self, *_: object) -> None:
+        """Stop where the fence around devices ends, soon: other schedulers learn it as late."""
+        changed = self._guarded.follow(self._caches.fence_parts(), self._server_time())
+        self._decide_again(changed)
+
+    @property
+    def undecided(self) -> int:
+        """How many pools have to be decided anew."""
+        return len(self._undecided)
+
+    def _decide_again(self, pools: Collection[PoolID]) -> None:
+        if self._decisions is not None and pools:
+            self._undecided |= dict.fromkeys(pools)
+            self._owner_turns.begin()
+
+    def _decide_owners(self) -> bool:
+        """Decide the ownership of a few pools whose fence changed."""
+        pools = tuple(itertools.islice(self._undecided, _OWNERS_PER_TURN))
+        self.decisions.state.decide_owners_of(pools)
+        for each in pools:
+            del self._undecided[each]
+        self._on_change()
+        return bool(self._undecided)
 
     def needs_look(self, now: float) -> bool:
-        """Whether a look at all claims makes a node usable."""
-        return self._settling.need_look(now)
+        """Whether a look at all claims makes a node or a pool usable."""
+        return self._settling.need_look(now) or self._guarded.need_look(now)
 
     def note_look(self, began: float) -> None:
-        """Use the nodes that have settled before a look at all claims."""
+        """Use the nodes and pools that have settled before a look at all claims."""
         for name in self._settling.note_look(began):
             self.decisions.state.decide_owners_on(name)
+        self._decide_again(self._guarded.note_look(began))
         self._on_change()
 
     def _follow_version(self, version: str) -> None:

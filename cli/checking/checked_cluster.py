@@ -20,6 +20,7 @@ from cli.simulation.pod_allocators import find_pod_allocators
 from cli.simulation.schedulers import default_allocator
 from cli.terminal.streams import Streams
 from cli.translation.input import read_namespace_labels, with_namespaces
+from drawbridge.agreement.device_fence import without_fence
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.documents.paths import get_value
@@ -123,11 +124,13 @@ class CheckedCluster:
             unset_groups=UnsetGroups(self.configuration.unset_groups),
             allocator=self.allocator,
         )
+        is_ours = slices is not None or self.allocator is Allocator.DRAWBRIDGE
         ledger = Ledger(sharing=self.gates.consumable_capacity, quotas=self._new_quotas(planner))
         for files in (self.cluster, self.input):
             counting = [each for each in files.slices if slices is None or each.name in slices]
+            rules = without_fence(files.taint_rules) if is_ours else files.taint_rules
             published: tuple[Iterable[PlannerObject], ...] = (
-                counting, files.taint_rules, files.classes, files.nodes,
+                counting, rules, files.classes, files.nodes,
             )  # fmt: skip
             for change in chain.from_iterable(published):
                 planner.update(change)

@@ -224,7 +224,7 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
         return
     nodes = {each.name: decide_node(owned, each.labels) for each in checked.objects.nodes}
     problems = (
-        report_unfenced_nodes(find_unfenced_nodes(owned, checked.objects.nodes)),
+        report_unfenced_nodes(find_unfenced_nodes(owned, checked.objects.nodes, rules_hold=True)),
         report_selection(owned, nodes),
         report_disagreement(nodes),
         *report_shared_pools(owned, checked.objects.slices)[:_MOST_FINDINGS],

@@ -70,8 +70,7 @@ def check_gpu_operator(checked: CheckedState) -> Iterator[Result]:
         driver_nodes,
         None if row is None else row.extended,
         is_fenced=any(
-            each.driver == DRIVER and not each.unfenced
-            for each in owned_pools(checked.configuration)
+            each.driver == DRIVER and each.tainted for each in owned_pools(checked.configuration)
         ),
     )
 

@@ -4,7 +4,7 @@ With `placement: bridge` it depends on the scheduler of the pod: the allocator o
 the owned pools for the scheduler `drawbridge`, and kube-scheduler the other nodes for other pods.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -12,14 +12,17 @@ from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
 from cli.translation.input import read_namespace_labels
+from drawbridge.agreement.device_fence import fence_rules, is_by_rules, without_fence
 from drawbridge.agreement.owned_pools import decide_node, select_owned_slices
-from drawbridge.config.model import Configuration, Legacy, Placement
+from drawbridge.config.model import Configuration, Legacy, OwnedPool, Placement
 from drawbridge.config.placement import decide_placements, owned_pools
 from drawbridge.config.policy import compatibility_declarations, partition_tables
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
+from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.facts.offers import served_resources
@@ -41,6 +44,7 @@ class PodAllocators:
     configuration: Configuration
     owned: tuple[Slice, ...]  # all, without bridge placement
     fenced: frozenset[str] = frozenset()
+    fence: tuple[DeviceTaintRule, ...] = ()  # of the pools on other owned nodes
     # Whether admission moves pods with claims off the default scheduler, in bridge placement.
     moves_default: bool = False
     placements: Mapping[str, Placement] = field(default_factory=dict)  # by namespace, "" the others
@@ -61,8 +65,15 @@ class PodAllocators:
 
     @property
     def kept_off(self) -> frozenset[str]:
-        """The names of the owned slices that the fence of their nodes keeps kube-scheduler from."""
-        return frozenset(each.name for each in self.owned if each.node_name in self.fenced)
+        """The names of the owned slices that a fence keeps kube-scheduler from."""
+        guarded = {
+            (each.selector.driver, each.selector.pool) for each in self.fence if each.selector
+        }
+        return frozenset(
+            each.name
+            for each in self.owned
+            if each.node_name in self.fenced or (each.driver, each.pool) in guarded
+        )
 
     def planner(self, allocator: Allocator) -> Planner:
         """Return a planner with the pools of an allocator."""
@@ -75,11 +86,16 @@ class PodAllocators:
         )
         objects = self.objects
         several: tuple[Iterable[PlannerObject], ...] = (
-            self.slices(allocator), objects.taint_rules, objects.classes, objects.nodes,
+            self.slices(allocator), self._rules(allocator), objects.classes, objects.nodes,
         )  # fmt: skip
         for change in chain.from_iterable(several):
             planner.update(change)
         return planner
+
+    def _rules(self, allocator: Allocator) -> tuple[DeviceTaintRule, ...]:
+        """Return the rules that an allocator obeys: kube-scheduler also those of the fence."""
+        rules = self.objects.taint_rules
+        return without_fence(rules) if allocator is Allocator.DRAWBRIDGE else (*rules, *self.fence)
 
     def nodes(self, allocator: Allocator, nodes: ClusterNodes) -> ClusterNodes:
         """Return the nodes as the scheduler of an allocator sees them."""
@@ -105,13 +121,24 @@ def find_pod_allocators(
         configuration,
         owned=select_owned_slices(configuration, objects.slices, objects.nodes, facts.classes),
         fenced=frozenset(
-            node.name for node in objects.nodes if decide_node(entries, node.labels).fenced
+            node.name
+            for node in objects.nodes
+            if decide_node(entries, node.labels).needs_taint(rules_hold=enabled.device_taint_rules)
         ),
+        fence=fence_rules(_find_pools_by_rules(entries, objects)),
         moves_default=owns_all_drivers(facts, configuration),
         placements=decide_placements(
             read_namespace_labels(each.value for each in objects.others), configuration
         ),
     )
+
+
+def _find_pools_by_rules(owned: Sequence[OwnedPool], objects: ClusterObjects) -> Iterator[PoolID]:
+    by_name = {each.name: each for each in objects.nodes}
+    pools: dict[PoolID, list[Slice]] = {}
+    for published in objects.slices:
+        pools.setdefault(PoolID(published.driver, published.pool), []).append(published)
+    return (pool for pool, slices in pools.items() if is_by_rules(owned, pool, slices, by_name.get))
 
 
 def find_cluster_nodes(

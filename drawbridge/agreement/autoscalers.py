@@ -156,7 +156,7 @@ def report_autoscalers(
 
 def _describe_templates(product: str, owned: Iterable[OwnedPool]) -> str | None:
     """Return what the templates of owned nodes need, as each product reads it."""
-    marked = (each for each in owned if each.node_selector.match_labels or not each.unfenced)
+    marked = (each for each in owned if each.node_selector.match_labels or each.tainted)
     templates = dict.fromkeys(_describe_template(product, each) for each in marked)
     if not templates:
         return None
@@ -170,7 +170,7 @@ def _describe_templates(product: str, owned: Iterable[OwnedPool]) -> str | None:
 def _describe_template(product: str, entry: OwnedPool) -> str:
     """Return labels and taint of nodes that an entry of `ownedPools` selects."""
     labels = {f"{key}": f"{value}" for key, value in entry.node_selector.match_labels.items()}
-    taint = "" if entry.unfenced else OWNED_TAINT
+    taint = OWNED_TAINT if entry.tainted else ""
     if product == KARPENTER:
         listed = ", ".join(f"{key}: {json.dumps(value)}" for key, value in labels.items())
         taints = f"[{{key: {taint}, effect: NoSchedule}}]" if taint else "[]"

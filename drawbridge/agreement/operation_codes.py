@@ -311,6 +311,22 @@ FENCE_MISSING = CODES.define(
         "`ownedPools`."
     ),
 )
+FENCE_WITHOUT_RULES = CODES.define(
+    "FenceWithoutRules",
+    Severity.WARNING,
+    text=(
+        "An entry of `ownedPools` sets `fence: rules`, but the cluster cannot keep this fence. The "
+        "nodes have the taint instead, which also keeps pods without devices away."
+    ),
+    example=(
+        "ownedPools[0] sets fence: rules, but ValidatingAdmissionPolicy drawbridge-owned-devices "
+        "does not exist; the nodes have the taint drawbridge.dev/owned:NoSchedule"
+    ),
+    remedy=(
+        "Apply examples/owned-devices-policy.yaml with the namespace of Drawbridge, and serve "
+        "DeviceTaintRules. Or set `fence: taint`."
+    ),
+)
 FENCE_DISAGREES = CODES.define(
     "FenceDisagrees",
     Severity.WARNING,

@@ -59,13 +59,18 @@ class NodeOwnership(NamedTuple):
 
     entries: tuple[int, ...] = ()  # of `ownedPools`, that select the node
     drivers: frozenset[str] = frozenset()  # whose local pools on the node are owned
-    fenced: bool = False  # whether the node must have the taint
+    fenced: bool = False  # whether others must be kept away
+    by_rules: bool = False  # whether the fence around the devices suffices, without the taint
     disagreeing: bool = False  # whether only some of the entries set `unfenced`
 
     @property
     def owned(self) -> bool:
         """Whether any pool on the node can be owned."""
         return bool(self.drivers)
+
+    def needs_taint(self, *, rules_hold: bool) -> bool:
+        """Whether the node must have the taint; with `rules_hold`, other fences suffice."""
+        return self.fenced and not (self.by_rules and rules_hold)
 
 
 class LocalPool(NamedTuple):
@@ -76,7 +81,7 @@ class LocalPool(NamedTuple):
 
 
 _NOT_OWNED: Final = NodeOwnership()
-_OWNED: Final = frozenset({PoolOwner.DRAWBRIDGE, PoolOwner.UNFENCED})
+OWNED: Final = frozenset({PoolOwner.DRAWBRIDGE, PoolOwner.UNFENCED})
 
 
 def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
@@ -90,7 +95,13 @@ def decide_node(owned: Sequence[OwnedPool], labels: Labels) -> NodeOwnership:
         return _NOT_OWNED
     unfenced = {owned[i].unfenced for i in entries}
     drivers = frozenset(str(owned[i].driver) for i in entries)
-    return NodeOwnership(entries, drivers, False in unfenced, len(unfenced) > 1)
+    return NodeOwnership(
+        entries,
+        drivers,
+        fenced=False in unfenced,
+        by_rules=False in unfenced and not any(owned[i].tainted for i in entries),
+        disagreeing=len(unfenced) > 1,
+    )
 
 
 def decide_pool(
@@ -166,7 +177,7 @@ def select_owned_slices(
     used: set[str] = set()
     for pool, published in pools.items():
         local = find_local_pool(pool, published)
-        if local is None or decide_pool(owned, pool, published, by_name.get) not in _OWNED:
+        if local is None or decide_pool(owned, pool, published, by_name.get) not in OWNED:
             continue
         if pool.driver not in withheld[local.node]:
             used.update(each.name for each in local.slices)
@@ -218,13 +229,19 @@ def _reach(slices: Iterable[Slice]) -> str:
     return "its ResourceSlices name several nodes"
 
 
-def find_unfenced_nodes(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Return the names of the owned nodes without the taint that they must have, sorted."""
+def find_unfenced_nodes(
+    owned: Sequence[OwnedPool], nodes: Iterable[Node], *, rules_hold: bool = False
+) -> tuple[str, ...]:
+    """Return the names of the owned nodes without the taint that they must have, sorted.
+
+    With `rules_hold`, the fence around the devices replaces it where that is configured.
+    """
     return tuple(
         sorted(
             node.name
             for node in nodes
-            if decide_node(owned, node.labels).fenced and not has_fence(node.taints)
+            if decide_node(owned, node.labels).needs_taint(rules_hold=rules_hold)
+            and not has_fence(node.taints)
         )
     )
 
@@ -258,10 +275,12 @@ def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:
     )
 
 
-def report_all_unfenced(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> Finding | None:
+def report_all_unfenced(
+    owned: Sequence[OwnedPool], nodes: Iterable[Node], *, rules_hold: bool = False
+) -> Finding | None:
     """Report the owned nodes without the taint if the allocator can use no other node."""
     owned_nodes = [node for node in nodes if decide_node(owned, node.labels).owned]
-    unfenced = find_unfenced_nodes(owned, owned_nodes)
+    unfenced = find_unfenced_nodes(owned, owned_nodes, rules_hold=rules_hold)
     return report_unfenced_nodes(unfenced) if len(unfenced) == len(owned_nodes) else None
 
 
@@ -289,7 +308,7 @@ def report_selection(
         verb = "selects" if len(unused) == 1 else "select"
         message = f"{', '.join(unused)} {verb} no node"
         return OWNED_NODES_MISSING.at(unused[0], message, object="Configuration")
-    if nodes and all(each.fenced for each in nodes.values()):
+    if nodes and all(each.needs_taint(rules_hold=True) for each in nodes.values()):
         message = f"every node of the cluster has the taint {OWNED_TAINT}:{FENCE.effect}"
         return FENCE_AROUND_ALL_NODES.at("ownedPools", message, object="Configuration")
     return None

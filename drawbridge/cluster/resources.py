@@ -107,6 +107,20 @@ VALIDATING_WEBHOOKS: Final = Resource(
     "ValidatingWebhookConfiguration",
     namespaced=False,
 )
+POLICIES: Final = Resource(
+    _ADMISSION,
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+POLICY_BINDINGS: Final = Resource(
+    _ADMISSION,
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
 ALL: Final = (
     PODS,
     NODES,
@@ -128,4 +142,6 @@ ALL: Final = (
     DISRUPTION_BUDGETS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
+    POLICIES,
+    POLICY_BINDINGS,
 )

@@ -20,6 +20,7 @@ from drawbridge.config.model import (
     Compatibility,
     Configuration,
     LabelSelector,
+    NodeFence,
     Operator,
     Placement,
     Policy,
@@ -182,6 +183,9 @@ def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
         message = "placement bridge needs at least one entry"
         yield codes.OWNED_POOLS_MISSING.at("ownedPools", message, object=OBJECT)
     for i, pool in enumerate(pools):
+        if pool.unfenced and pool.fence is NodeFence.RULES:
+            message = "fence: rules has no effect with unfenced: true; remove one of them"
+            yield WRONG_VALUE.at(f"ownedPools[{i}].fence", message, object=OBJECT)
         for j, other in enumerate(pools[:i]):
             same = other.node_selector == pool.node_selector
             if same and other.unfenced != pool.unfenced:

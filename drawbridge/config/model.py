@@ -346,10 +346,17 @@ class Preemption(ConfigurationPart, frozen=True):
     ] = 0
 
 
+class NodeFence(enum.StrEnum):
+    """What keeps other schedulers away from owned pools."""
+
+    TAINT = "taint"
+    RULES = "rules"
+
+
 class OwnedPool(ConfigurationPart, frozen=True):
     """Pools of one driver on selected nodes, which only the Drawbridge allocator allocates from.
 
-    A node has the taint unless each entry that selects it sets `unfenced`.
+    A node has the taint if any entry that selects it needs the taint.
     """
 
     driver: Annotated[DriverName, describe("The driver of the pools.")]
@@ -368,6 +375,25 @@ class OwnedPool(ConfigurationPart, frozen=True):
             " device a second time."
         ),
     ] = False
+    fence: Annotated[
+        NodeFence,
+        describe(
+            "What keeps other schedulers away: the `taint` of the nodes, or `rules` that taint only"
+            " the devices, so that pods without devices can use the nodes. `rules` needs the policy"
+            " drawbridge-owned-devices and an API server with DeviceTaintRules; without them the"
+            " nodes have the taint."
+        ),
+    ] = NodeFence.TAINT
+
+    @property
+    def by_rules(self) -> bool:
+        """Whether the fence is made of rules, where that is possible."""
+        return self.fence is NodeFence.RULES and not self.unfenced
+
+    @property
+    def tainted(self) -> bool:
+        """Whether the nodes need the taint, whatever the cluster has."""
+        return self.fence is NodeFence.TAINT and not self.unfenced
 
 
 class Bridge(ConfigurationPart, frozen=True):

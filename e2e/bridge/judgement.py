@@ -10,6 +10,8 @@ from e2e.controlplane.client import ApiError, Client
 from e2e.oracle.build import binary
 from e2e.scenarios.objects import JSON, RESOURCE, taint_rules_path
 
+FENCE_KEY = "drawbridge.dev/owned"
+
 
 def broken_rules(
     client: Client, version: str, claims: list[JSON], gates: Mapping[str, bool] | None = None
@@ -63,7 +65,8 @@ def read_world(client: Client, version: str) -> dict[str, Any]:
         "nodes": client.get("/api/v1/nodes")["items"],
         "slices": client.get(f"{RESOURCE}/resourceslices")["items"],
         "classes": client.get(f"{RESOURCE}/deviceclasses")["items"],
-        "rules": rules,
+        # The fence of owned pools keeps others away.
+        "rules": [each for each in rules if each["spec"]["taint"]["key"] != FENCE_KEY],
         "allocated": [],
     }
 

@@ -64,9 +64,10 @@ LEAD_SECONDS = 60.0
 RIGS["bridge"] = default_options
 
 
-def bridge_fields(*, unfenced: bool = False) -> str:
+def bridge_fields(*, unfenced: bool = False, fence: str = "taint") -> str:
     """Return the fields of the configuration: every driver on the labelled nodes is owned."""
-    entry = {"nodeSelector": {"matchLabels": OWNED}, "unfenced": unfenced}
+    selector = {"matchLabels": OWNED}
+    entry = {"nodeSelector": selector, "unfenced": unfenced, "fence": fence}
     owned = [{"driver": driver, **entry} for driver in DRIVERS]
     return yaml.safe_dump({"placement": "bridge", "ownedPools": owned})
 

@@ -111,6 +111,36 @@ def test_a_node_has_no_fence_only_if_all_its_entries_omit_it() -> None:
     assert decide_node(owned, {"a": "", "b": ""}).disagreeing is True
 
 
+@pytest.mark.parametrize(
+    ("labels", "by_rules"),
+    [
+        ({"rules": ""}, True),
+        ({"taint": ""}, False),
+        ({"free": ""}, False),
+        ({"rules": "", "taint": ""}, False),
+        ({"rules": "", "free": ""}, True),
+        ({"taint": "", "free": ""}, False),
+        ({}, False),
+    ],
+)
+def test_rules_replace_the_taint_of_a_node_if_no_entry_needs_it(
+    labels: dict[str, str], *, by_rules: bool
+) -> None:
+    rules = {**entry("rules"), "fence": "rules"}
+    owned = configured(rules, entry("taint"), entry("free", unfenced=True)).owned_pools
+    ownership = decide_node(owned, labels)
+    assert ownership.by_rules is by_rules
+    assert ownership.needs_taint(rules_hold=False) is ownership.fenced
+    assert ownership.needs_taint(rules_hold=True) is (ownership.fenced and not by_rules)
+    nodes = [Node("n", labels)]
+    lacks = find_unfenced_nodes(owned, nodes, rules_hold=True)
+    assert bool(lacks) is ownership.needs_taint(rules_hold=True)
+    assert bool(find_unfenced_nodes(owned, nodes)) is ownership.fenced
+    if ownership.fenced:
+        reported = report_all_unfenced(owned, nodes, rules_hold=True)
+        assert (reported is None) is by_rules
+
+
 def test_entries_that_disagree_are_reported_with_the_nodes() -> None:
     owned = configured(entry("a"), entry("b", unfenced=True)).owned_pools
     both, single = decide_node(owned, {"a": "", "b": ""}), decide_node(owned, {"a": ""})

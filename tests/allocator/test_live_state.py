@@ -24,10 +24,12 @@ from drawbridge.config.string_formats import (
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import Taint
 from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from drawbridge.facts.gather import describe_cluster
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
+from tests.agreement.fence_parts import NAMESPACE, installed
 from tests.allocator.test_current_conflicts import written
 from tests.tables import every_row
 
@@ -75,7 +77,7 @@ def test_rules_are_obeyed_if_they_are_served_whatever_the_version_enables(
     default = gates_of_version("1.36")
     assert isinstance(default, Gates)
     inputs = Inputs(Configuration(), Facts(cluster=describe_cluster(default)))
-    state = make_state(inputs, lambda _: True, serves_taint_rules=served)
+    state = make_state(inputs, lambda *_: True, serves_taint_rules=served)
     rule = DeviceTaintRule("fence", Taint("t", "NoSchedule"), TaintSelector(driver="d.io"))
     state.apply(None, rule)
     assert bool(state.planner.world().inventory.taint_rules) is served
@@ -98,7 +100,7 @@ def test_a_state_has_the_quotas_of_the_configuration(
     quotas: tuple[Quota, ...], labels: dict[str, str], used: list[str]
 ) -> None:
     inputs = Inputs(Configuration(quotas=quotas), Facts())
-    state = make_state(inputs, lambda _: True, serves_taint_rules=False)
+    state = make_state(inputs, lambda *_: True, serves_taint_rules=False)
     state.ledger.quotas.set_labels("team", labels)
     assert [f"{each.used}" for each in state.ledger.quotas.lines("team")] == used
 
@@ -142,9 +144,13 @@ def _stored(value: Any) -> CachedObject[Any]:  # noqa: ANN401  # as above
 def live_state(*claims: Claim) -> tuple[LiveState, StoredObjects, list[str]]:
     """The state after a start with these claims, their cache, and what is reported."""
     none, stored, reported = StoredObjects(), StoredObjects(*claims), list[str]()
+    pools = [PoolID("d.io", f"{number}") for number in range(FENCED)]
     facts = SimpleNamespace(facts=Facts(), subscribe=none.subscribe)
     kinds = dict.fromkeys(("nodes", "classes", "slices", "pods", "namespaces"), none)
     caches = SimpleNamespace(
+        namespace=NAMESPACE,
+        subscribe_fence=lambda follow: follow(),
+        fence_parts=lambda: installed(pools),
         **kinds,
         claims=stored,
         taint_rules=None,
@@ -163,6 +169,21 @@ def live_state(*claims: Claim) -> tuple[LiveState, StoredObjects, list[str]]:
     )
     live.update()
     return live, stored, reported
+
+
+FENCED = 120
+
+
+@pytest.mark.asyncio
+async def test_a_turn_of_the_loop_decides_a_few_pools_whose_fence_changed() -> None:
+    live, _, _ = live_state()
+    live.note_look(10.0)
+    decided = []
+    for _ in range(4):
+        before = live.undecided
+        await asyncio.sleep(0)
+        decided.append(before - live.undecided)
+    assert decided == [50, 50, 20, 0]
 
 
 OURS, THEIRS = written("ours", 0), written("theirs", 0, ours=False)

@@ -23,10 +23,13 @@ OWNED = OwnedPool(DriverName(GPU), LabelSelector())  # type: ignore[arg-type]  #
 FACTS = Facts(classes=(ClassFacts("gpu", extended="example.com/gpu", drivers=(GPU,)),))
 
 
-def uses(node: Node | None, slice_: Slice = LOCAL, *, unfenced: bool = False) -> bool:
+def uses(
+    node: Node | None, slice_: Slice = LOCAL, *, unfenced: bool = False, guarded: bool = False
+) -> bool:
     entry = msgspec.structs.replace(OWNED, unfenced=unfenced)
     configuration = Configuration(placement=Placement.BRIDGE, owned_pools=(entry,))
-    owns_pool = make_pool_filter(configuration, FACTS, SettlingNodes(LOOKED_AT).is_settled)
+    nodes = SettlingNodes(LOOKED_AT)
+    owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: guarded)
     return owns_pool(POOL, [slice_], lambda _: node)
 
 
@@ -57,6 +60,22 @@ def test_a_pool_is_used_when_the_taint_of_its_node_has_settled(
     taint = Taint("drawbridge.dev/owned", "NoSchedule", time_added=added)
     other = Taint("drawbridge.dev/owned", "NoExecute", time_added="2026-11-20T09:59:59Z")
     assert uses(Node("n", taints=(other, taint))) is used
+
+
+def test_a_pool_is_used_with_either_fence() -> None:
+    new = Taint("drawbridge.dev/owned", "NoSchedule", time_added="2026-11-20T09:59:59Z")
+    for node in (Node("n"), Node("n", taints=(new,)), FENCED):
+        assert uses(node, guarded=True)
+
+
+def test_the_fence_around_devices_does_not_make_a_pool_owned() -> None:
+    elsewhere = msgspec.structs.replace(LOCAL, node_name=None, all_nodes=True)
+    assert not uses(Node("n"), elsewhere, guarded=True)
+    assert not uses(None, guarded=True)
+    misnamed = msgspec.structs.replace(LOCAL, node_name="m")
+    assert not uses(Node("n"), misnamed, guarded=True)
+    dual = Node("n", labels={"drawbridge.dev/dual": "true"})
+    assert not uses(dual, guarded=True)
 
 
 def test_a_look_settles_the_nodes_of_its_beginning() -> None:

@@ -12,7 +12,9 @@ from typing import Any
 import aiohttp
 
 from allocator.scheduler.protocol import HEADER, VERSION_TEXT
+from drawbridge.agreement.device_fence import BINDING_SPEC, policy_spec
 from drawbridge.agreement.published_facts import build_data_key
+from drawbridge.dra.inventory import PoolID
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
 from tests.cluster.fake.api import FakeApi
@@ -33,6 +35,7 @@ ownedPools:
   - driver: d.io
     nodeSelector: {matchLabels: {pool: bridge}}
 """
+BY_RULES = f"{CONFIGURATION}    fence: rules\n"
 
 
 class Rig:
@@ -388,3 +391,42 @@ def test_a_process_stops_without_the_taint_of_a_node_and_when_another_leads(
     tmp_path: Path,
 ) -> None:
     play(tmp_path, _of_a_lost_taint)
+
+
+def _guard(rig: Rig) -> None:
+    """Keep others from the pool, as controller and administrator do."""
+    metadata = {
+        "uid": "u",
+        "resourceVersion": "1",
+        "name": "drawbridge-owned-devices",
+        "generation": 1,
+    }
+    head = {"apiVersion": "admissionregistration.k8s.io/v1", "metadata": metadata}
+    kind, spec = "ValidatingAdmissionPolicy", policy_spec([PoolID("d.io", "node-1")], SYSTEM)
+    rig.api.load(
+        [
+            {**head, "kind": kind, "spec": spec},
+            {**head, "kind": f"{kind}Binding", "spec": dict(BINDING_SPEC)},
+        ]
+    )
+
+
+async def _of_a_lost_policy(rig: Rig) -> None:
+    _guard(rig)
+    request = rig.add_pod("first")
+
+    async def fitting(is_expected: Callable[[list[Json]], bool]) -> None:
+        while not is_expected((await rig.call("prefilter", **request))[1]["fit"]):  # noqa: ASYNC110  # the process runs elsewhere
+            await asyncio.sleep(0.02)
+
+    async with process(rig, configuration=BY_RULES), renewing(rig):
+        await rig.status(lambda each: each["leading"])
+        await fitting(bool)
+        rig.api.remove("validatingadmissionpolicies", "drawbridge-owned-devices")
+        await fitting(lambda fit: not fit)
+        fence(rig)
+        await fitting(bool)
+
+
+def test_a_process_stops_without_the_policy_until_the_node_has_the_taint(tmp_path: Path) -> None:
+    play(tmp_path, _of_a_lost_policy)

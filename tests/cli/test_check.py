@@ -364,6 +364,33 @@ def test_a_pod_is_judged_by_the_pools_that_its_scheduler_uses(
     assert all(each["message"].startswith(JUDGED_POOLS[scheduler]) for each in reported)
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "expected"), [("drawbridge", []), ("volcano", ["CountNeverFits"])]
+)
+def test_a_fence_of_rules_keeps_devices_from_others_and_not_from_the_allocator(
+    scheduler: str, expected: list[str], tmp_path: Path
+) -> None:
+    configuration = own_zone(tmp_path, "a")
+    fenced = configuration.read_text("utf-8")
+    configuration.write_text(f"{fenced.rstrip()}\n  fence: rules\n", "utf-8")
+    taint = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+    rule = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "fence"},
+        "spec": {"deviceSelector": {"driver": "gpu.nvidia.com"}, "taint": taint},
+    }
+    path = tmp_path / "rule.yaml"
+    path.write_text(write_yaml([rule]), "utf-8")
+    pod = DEPLOYMENT.replace("gpus", "gpu").replace(
+        "spec:\n      res", f"spec:\n      schedulerName: {scheduler}\n      res"
+    )
+    text = TEMPLATE.replace("gpu.nvidia.com}", "gpu.nvidia.com, count: 8}") + f"---\n{pod}"
+    cluster = ("--cluster", INVENTORY, str(path))
+    reported = findings(text, *cluster, "--config", str(configuration))[1]
+    assert [each["code"] for each in reported] == expected
+
+
 def test_pools_without_a_fence_count_for_pods_of_every_scheduler(tmp_path: Path) -> None:
     configuration = own_zone(tmp_path, "a")
     fenced = configuration.read_text("utf-8")

@@ -159,6 +159,47 @@ def test_the_scheduler_of_a_pod_decides_which_pools_it_uses(
     assert nodes(printed) == [expected]
 
 
+BY_RULES = IN_ZONE_B.replace("driver: d.io", "driver: d.io, fence: rules")
+OTHERS_IN_ZONE_B = "schedulerName: volcano\n  nodeSelector: {zone: b}"
+FENCE_RULE = """\
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: fence}
+spec:
+  deviceSelector: {driver: d.io, pool: n2}
+  taint: {key: drawbridge.dev/owned, effect: NoSchedule}
+"""
+
+
+@pytest.mark.parametrize("cluster", [CLUSTER, CLUSTER + FENCE_RULE], ids=["planned", "live"])
+@pytest.mark.parametrize(
+    ("claims", "spec", "version", "expected"),
+    [
+        (True, "schedulerName: drawbridge", "1.37", "n2"),
+        (True, OTHERS_IN_ZONE_B, "1.37", None),
+        (True, f"{OTHERS_IN_ZONE_B}\n  {TOLERATED}", "1.37", None),
+        (True, "schedulerName: volcano", "1.37", "n1"),
+        (False, OTHERS_IN_ZONE_B, "1.37", "n2"),
+        # The nodes of a server without rules have the taint.
+        (False, OTHERS_IN_ZONE_B, "1.36", None),
+        (True, "schedulerName: drawbridge", "1.36", "n2"),
+    ],
+)
+def test_rules_keep_others_from_the_devices_of_a_node_and_not_from_the_node(
+    run: Run,
+    *,
+    cluster: str,
+    claims: bool,
+    spec: str,
+    version: str,
+    expected: str | None,
+) -> None:
+    single = pod("a", spec=spec) if claims else pod("a", "", spec)
+    _, printed, _ = run(single + BY_RULES, "--kubernetes-version", version, cluster=cluster)
+    assert nodes(printed) == [expected]
+
+
 def test_pods_of_both_schedulers_share_the_ledger_and_the_output_names_both(run: Run) -> None:
     pods = "".join(
         pod(f"{scheduler}-{number}", spec=f"schedulerName: {scheduler}")

@@ -29,6 +29,7 @@ BEYOND = {
     "an entry that rules nothing",
     "a physical device without an expression",
     "a contradictory selector of namespaces",
+    "a fence of rules for nodes without a fence",
     "a device in two partitions of one size",
     "a device twice in a partition",
     "a partition without devices",

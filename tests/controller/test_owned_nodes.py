@@ -44,6 +44,7 @@ class Scene:
     def __init__(self, *entries: dict[str, Any]) -> None:
         self.nodes, self.reporter = MemoryStore(WatchedNode), FakeReporter()
         self.time = 0.0
+        self.rules_hold: bool | None = None
         self.configuration = configured(*entries) if entries else Configuration()
         self.reconciler = OwnedNodeReconciler(
             self.nodes,
@@ -52,6 +53,7 @@ class Scene:
             reporter=self.reporter,
             reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
             now=lambda: START + self.time,
+            rules_hold=lambda: self.rules_hold,
         )
 
     def node(self, name: str, labels: dict[str, str], taints: Taints | None = None) -> None:
@@ -111,6 +113,30 @@ def test_a_node_that_is_owned_again_settles_from_the_start_when_it_leaves_again(
     assert scene.reconcile() == {"a": [FENCE]}
     scene.time = 2 * SETTLE_SECONDS
     assert scene.reconcile() == {"a": None}
+
+
+@pytest.mark.parametrize(
+    ("rules_hold", "bare", "tainted"),
+    [(True, None, None), (False, [FENCE], [FENCE]), (None, None, [FENCE])],
+)
+def test_the_taint_depends_on_the_fence_of_rules_where_it_is_asked_for(
+    rules_hold: bool | None,  # noqa: FBT001  # a parameter of pytest
+    bare: Taints | None,
+    tainted: Taints | None,
+) -> None:
+    scene = Scene({**ENTRY, "fence": "rules"})
+    scene.node("a", OWNED)
+    scene.node("b", OWNED, [FENCE])
+    scene.node("c", {}, [FENCE])
+    scene.rules_hold = rules_hold
+    assert scene.settle() == {"a": bare, "b": tainted, "c": None}
+
+
+def test_an_entry_that_needs_the_taint_keeps_it_on_its_nodes() -> None:
+    scene = Scene({**ENTRY, "fence": "rules"}, {**ENTRY, "driver": "nic.example.com"})
+    scene.node("a", OWNED)
+    scene.rules_hold = True
+    assert scene.settle() == {"a": [FENCE]}
 
 
 def test_a_second_run_writes_nothing() -> None:

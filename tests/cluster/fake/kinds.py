@@ -91,6 +91,8 @@ resource.k8s.io/v1               resourceclaimtemplates          ResourceClaimTe
 resource.k8s.io/v1               devicetaintrules                DeviceTaintRule                cluster status
 admissionregistration.k8s.io/v1  mutatingwebhookconfigurations   MutatingWebhookConfiguration   cluster
 admissionregistration.k8s.io/v1  validatingwebhookconfigurations ValidatingWebhookConfiguration cluster
+admissionregistration.k8s.io/v1  validatingadmissionpolicies     ValidatingAdmissionPolicy      cluster status
+admissionregistration.k8s.io/v1  validatingadmissionpolicybindings ValidatingAdmissionPolicyBinding cluster
 """)  # noqa: E501  # a table
 
 

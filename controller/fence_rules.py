@@ -1,0 +1,236 @@
+"""Keeps the fence around the devices of owned pools, for entries with `fence: rules`.
+
+`drawbridge.agreement.device_fence` says what the fence is. This reconciler writes the pools into
+the policy that refuses others their allocation, and a DeviceTaintRule for each of them. If the
+cluster cannot keep this fence, the nodes get their taint.
+
+A pool that is no longer wanted stays in the policy until the taint of its node has settled, so that
+the allocator can use it all the time.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
+from controller.reconcile import process_each
+from controller.watched_objects import WatchedNode
+from drawbridge.agreement.device_fence import (
+    FencePart,
+    FenceParts,
+    find_fence_problem,
+    find_pools_problem,
+    is_by_rules,
+    is_our_rule,
+    make_rule,
+    policy_spec,
+    read_pools,
+    selects_as,
+)
+from drawbridge.agreement.operation_codes import FENCE_WITHOUT_RULES
+from drawbridge.agreement.owned_pools import FENCE, SETTLE_SECONDS
+from drawbridge.api_error import ApiError
+from drawbridge.cluster.discovery import find_taint_rules
+from drawbridge.cluster.resources import POLICIES, POLICY_BINDINGS, Resource
+from drawbridge.cluster.session import Session
+from drawbridge.config.model import Configuration, OwnedPool
+from drawbridge.config.placement import owned_pools
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.finding import Finding
+from drawbridge.names import FACTS_CONFIG_MAP, FENCE_POLICY
+
+NAME: Final = "rules"
+# Until the taint that replaces the fence is there and has settled.
+KEEP_SECONDS: Final = 2 * SETTLE_SECONDS
+# A rule that somebody removed is back by then. Until then other schedulers are refused later.
+RULE_SECONDS: Final = 15.0
+_POOLS_PER_STEP: Final = 200
+
+
+class FenceSources(NamedTuple):
+    """What is published, and where."""
+
+    slices: ObjectCache[Slice | tuple[Finding, ...]]
+    nodes: ObjectCache[WatchedNode]
+
+
+class FenceStores(NamedTuple):
+    """Where the parts of the fence are; `find_rules` returns None where no rules are served."""
+
+    policies: ObjectStore
+    bindings: ObjectStore
+    find_rules: Callable[[], Awaitable[ObjectStore | None]]
+
+
+def make_fence_stores(session: Session, store: Callable[[Resource], ObjectStore]) -> FenceStores:
+    """Return the stores of an API server, each made by `store`."""
+
+    async def find_rules() -> ObjectStore | None:
+        served = await find_taint_rules(session)
+        return None if served is None else store(served)
+
+    return FenceStores(store(POLICIES), store(POLICY_BINDINGS), find_rules)
+
+
+class FenceRuleReconciler:
+    """Writes the pools and the rules. `now` is the Unix time of the API server."""
+
+    name = NAME
+
+    def __init__(  # noqa: PLR0913  # all but two by name
+        self,
+        sources: FenceSources,
+        stores: FenceStores,
+        *,
+        namespace: str,
+        configuration: Callable[[], Configuration],
+        reporter: Reporter,
+        now: Callable[[], float],
+    ) -> None:
+        self._sources = sources
+        self._stores = stores
+        self._namespace = namespace
+        self._configuration = configuration
+        self._reporter = reporter
+        self._now = now
+        self._reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, namespace)
+        self._unwanted: dict[PoolID, float] = {}  # since when
+        self._wanted: frozenset[PoolID] = frozenset()
+        self._rules_at = float("-inf")
+        self._is_clean = False  # whether nothing is left of an earlier configuration
+        self._reported: Finding | None = None
+        self._holds: bool | None = None
+        self.listener: Callable[[], None] = lambda: None
+
+    def holds(self) -> bool | None:
+        """Whether the cluster keeps this fence; None while that is not known."""
+        return self._holds
+
+    async def reconcile(self) -> None:
+        """Write what changed of the pools, and from time to time all rules."""
+        owned = owned_pools(self._configuration())
+        wants = [i for i, each in enumerate(owned) if each.by_rules]
+        if not wants and self._is_clean:
+            self._conclude(wants, "no entry asks for it")
+            return
+        try:
+            problem, is_done = await self._write_all(owned, is_wanted=bool(wants))
+        except ApiError as error:
+            if not error.refused:
+                raise
+            self._conclude(wants, f"{error}")
+            raise
+        self._is_clean = is_done and not wants
+        self._conclude(wants, problem)
+
+    async def _write_all(
+        self, owned: tuple[OwnedPool, ...], *, is_wanted: bool
+    ) -> tuple[str, bool]:
+        """Return why the cluster cannot keep the fence, and whether nothing of it is left."""
+        parts = await self._read_parts()
+        serves_rules = await self._stores.find_rules() is not None
+        installed = find_fence_problem(parts, self._namespace)
+        pools = await self._find_pools(owned) if is_wanted else frozenset()
+        problem = installed or find_pools_problem(pools)
+        if not serves_rules:
+            problem = "the API server does not serve DeviceTaintRules"
+        named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
+        return problem, await self._write(named, frozenset() if problem else pools)
+
+    def _conclude(self, wants: list[int], problem: str) -> None:
+        """Tell whether the nodes need their taint, and report why."""
+        holds, self._holds = self._holds, bool(wants) and not problem
+        finding = None
+        if wants and problem:
+            message = f"ownedPools[{wants[0]}] sets fence: rules, but {problem}; the nodes have the"
+            message += f" taint {FENCE.key}:{FENCE.effect}"
+            finding = FENCE_WITHOUT_RULES.at("ownedPools", message, object="Configuration")
+            if finding != self._reported:
+                self._reporter.report(finding, self._reference, "TaintNodes")
+        self._reported = finding
+        if holds is not self._holds:
+            self.listener()
+
+    async def _find_pools(self, owned: tuple[OwnedPool, ...]) -> frozenset[PoolID]:
+        """Return the owned pools on the nodes without the taint."""
+        drivers = {str(each.driver) for each in owned}
+        published: dict[PoolID, list[Slice]] = {}
+        for cached in self._sources.slices.all():
+            value = cached.value
+            if isinstance(value, Slice) and value.driver in drivers:
+                published.setdefault(PoolID(value.driver, value.pool), []).append(value)
+        pools = []
+        for number, (pool, slices) in enumerate(published.items()):
+            if number % _POOLS_PER_STEP == 0:
+                await asyncio.sleep(0)  # others run
+            if is_by_rules(owned, pool, slices, self._find_node):
+                pools.append(pool)
+        return frozenset(pools)
+
+    def _find_node(self, name: str) -> Node | None:
+        cached = self._sources.nodes.get(name)
+        return None if cached is None else Node(name, labels=cached.value.metadata.labels or {})
+
+    async def _read_parts(self) -> FenceParts:
+        stores = (self._stores.policies, self._stores.bindings)
+        return FenceParts(*[_read_part(await each.read(FENCE_POLICY)) for each in stores])
+
+    async def _write(self, named: frozenset[PoolID], wanted: frozenset[PoolID]) -> bool:
+        """Write the pools, then the rules; return whether nothing is left."""
+        now, unwanted = self._now(), {*named, *self._unwanted, *self._wanted} - wanted
+        self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
+        ended = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
+        await self._name(named, wanted | named)
+        is_changed = bool(wanted - self._wanted or ended)
+        self._wanted = wanted
+        # The first time also without pools: the rules were perhaps not served when the pools ended.
+        if is_changed or now - self._rules_at >= RULE_SECONDS:
+            await self._write_rules(wanted, keeps_others=bool(unwanted - ended))
+            self._rules_at = now
+        await self._name(wanted | named, (wanted | named) - ended)
+        for each in ended:
+            del self._unwanted[each]
+        return not wanted and not self._unwanted
+
+    async def _name(self, named: frozenset[PoolID], pools: frozenset[PoolID]) -> None:
+        """Have the policy name other pools than before."""
+        if pools == named:
+            return
+        variables = policy_spec(pools, self._namespace)["variables"]
+        await self._stores.policies.merge(FENCE_POLICY, {"spec": {"variables": variables}})
+        self._reporter.count(NAME, "written")
+
+    async def _write_rules(self, wanted: Collection[PoolID], *, keeps_others: bool) -> None:
+        """Create the rules of these pools, and delete others unless pools keep them for now."""
+        store = await self._stores.find_rules()
+        if store is None:
+            return
+        missing = {each["metadata"]["name"]: each for each in map(make_rule, wanted)}
+        wrong: list[Unstructured] = []
+        for rule in await store.list():
+            name = rule["metadata"]["name"]
+            if not is_our_rule(rule):
+                continue
+            if name in missing and selects_as(rule, missing[name]):
+                del missing[name]
+            elif name in missing or not keeps_others:
+                wrong.append(rule)
+
+        async def delete(rule: Unstructured) -> None:
+            metadata = rule["metadata"]
+            version = metadata["resourceVersion"]
+            await store.delete(metadata["name"], uid=metadata["uid"], version=version)
+
+        async def create(rule: dict[str, Any]) -> None:
+            await store.create(rule)
+
+        await process_each(wrong, delete)
+        await process_each(missing.values(), create)
+
+
+def _read_part(value: Unstructured | None) -> FencePart | None:
+    return None if value is None else msgspec.convert(value, FencePart)

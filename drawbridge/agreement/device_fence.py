@@ -1,0 +1,237 @@
+"""The fence around the devices of owned pools, where the nodes stay open for pods without devices.
+
+The API server keeps it: a ValidatingAdmissionPolicy refuses every allocation from the pools that it
+names which another client than the allocator of Drawbridge writes. DeviceTaintRules only keep other
+schedulers from selecting what they would be refused. An administrator installs the policy and its
+binding (`examples/owned-devices-policy.yaml`), and the controller writes the pools into it.
+
+The allocator uses a pool when the API servers have known for some time that the policy names it.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from drawbridge.agreement.owned_pools import (
+    FENCE,
+    OWNED,
+    decide_node,
+    decide_pool,
+    find_local_pool,
+)
+from drawbridge.config.model import OwnedPool
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
+from drawbridge.names import FENCE_POLICY, OWNED_TAINT, SCHEDULER_ACCOUNT
+
+# The API server parses expressions of up to 100,000 characters. Pools that go stay for a while.
+MAX_CHARACTERS: Final = 90_000
+# No name that the API server accepts has other characters, and CEL reads these as they are.
+_NAMES: Final = re.compile(r"[A-Za-z0-9./-]+")
+
+
+def policy_spec(pools: Iterable[PoolID], namespace: str) -> dict[str, Any]:
+    """Return the spec of the policy that names these pools, as the API server stores it.
+
+    `namespace` is that of the installation. A spec that differs does not count.
+    """
+    account = f"system:serviceaccount:{namespace}:{SCHEDULER_ACCOUNT}"
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "matchPolicy": "Equivalent",
+            "namespaceSelector": {},
+            "objectSelector": {},
+            "resourceRules": [
+                {
+                    "apiGroups": ["resource.k8s.io"],
+                    "apiVersions": ["*"],
+                    "operations": ["UPDATE"],
+                    "resources": ["resourceclaims/status"],
+                    "scope": "*",
+                }
+            ],
+        },
+        "matchConditions": [{"name": "allocates", "expression": _ALLOCATES}],
+        "variables": [
+            {"name": "pools", "expression": write_pools(pools)},
+            {"name": "owned", "expression": _OWNED_RESULTS},
+        ],
+        "validations": [
+            {
+                "expression": (
+                    f"size(variables.owned) == 0 || request.userInfo.username == '{account}'"
+                ),
+                "messageExpression": _MESSAGE,
+                "reason": "Forbidden",
+            }
+        ],
+    }
+
+
+_ALLOCATES: Final = (
+    "object.?status.?allocation.hasValue() && !oldObject.?status.?allocation.hasValue()"
+)
+_OWNED_RESULTS: Final = (
+    "object.status.allocation.?devices.?results.orValue([]).filter(r,"
+    " !r.?adminAccess.orValue(false) && (r.driver + '/' + r.pool) in variables.pools)"
+)
+_MESSAGE: Final = (
+    "'only the scheduler drawbridge allocates from pool ' + variables.owned[0].pool +"
+    " ' of driver ' + variables.owned[0].driver + '; request devices of other pools,"
+    " or use the scheduler drawbridge'"
+)
+BINDING_SPEC: Final[Mapping[str, Any]] = {
+    "policyName": FENCE_POLICY,
+    "validationActions": ["Deny"],
+}
+
+
+def write_pools(pools: Iterable[PoolID]) -> str:
+    """Return a list of names that is the same in CEL and in JSON."""
+    return json.dumps(sorted(map(name_of_pool, pools)), separators=(",", ":"))
+
+
+def name_of_pool(pool: PoolID) -> str:
+    """Return how the policy names a pool. The name of a driver has no `/`."""
+    return f"{pool.driver}/{pool.name}"
+
+
+class _Variable(msgspec.Struct, frozen=True):
+    name: str = ""
+    expression: str = ""
+
+
+class _PolicySpec(msgspec.Struct, frozen=True):
+    variables: tuple[_Variable, ...] = ()
+
+
+def read_pools(spec: Any) -> frozenset[PoolID]:  # noqa: ANN401  # JSON
+    """Return the pools that a policy names; none if it is another policy."""
+    try:
+        variables = msgspec.convert(spec, _PolicySpec).variables
+        text = next((each.expression for each in variables if each.name == "pools"), "[]")
+        names = msgspec.json.decode(text, type=list[str])
+    except msgspec.MsgspecError:
+        return frozenset()
+    split = (each.partition("/") for each in names)
+    return frozenset(PoolID(driver, name) for driver, _, name in split)
+
+
+def is_by_rules(
+    owned: Sequence[OwnedPool],
+    pool: PoolID,
+    slices: Collection[Slice],
+    find_node: Callable[[str], Node | None],
+) -> bool:
+    """Whether an owned pool with these slices is on a node that is open, if rules are possible."""
+    local = find_local_pool(pool, slices)
+    node = find_node(local.node) if local else None
+    if node is None or decide_pool(owned, pool, slices, find_node) not in OWNED:
+        return False
+    return decide_node(owned, node.labels).by_rules
+
+
+def without_fence(rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaintRule, ...]:
+    """Return the rules that the allocator of Drawbridge obeys: the fence keeps only others away."""
+    return tuple(each for each in rules if each.taint.key != OWNED_TAINT)
+
+
+def fence_rules(pools: Iterable[PoolID]) -> tuple[DeviceTaintRule, ...]:
+    """Return the rules of pools as other schedulers read them."""
+    return tuple(
+        DeviceTaintRule(rule_name(each), FENCE, TaintSelector(driver=each.driver, pool=each.name))
+        for each in pools
+    )
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    uid: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+
+
+class FencePart(msgspec.Struct, frozen=True):
+    """The policy or its binding."""
+
+    metadata: _Metadata = _Metadata()
+    spec: Any = None
+
+
+class FenceParts(NamedTuple):
+    """What the fence consists of; None is missing."""
+
+    policy: FencePart | None = None
+    binding: FencePart | None = None
+
+
+def find_fence_problem(parts: FenceParts, namespace: str) -> str:
+    """Say why the API server does not keep the fence; empty if it does."""
+    named = read_pools(parts.policy.spec) if parts.policy else ()
+    for name, part, spec in (
+        ("ValidatingAdmissionPolicy", parts.policy, policy_spec(named, namespace)),
+        ("ValidatingAdmissionPolicyBinding", parts.binding, BINDING_SPEC),
+    ):
+        if part is None or part.metadata.deletion_timestamp:
+            return f"{name} {FENCE_POLICY} does not exist"
+        if part.spec != spec:
+            return f"{name} {FENCE_POLICY} differs from examples/owned-devices-policy.yaml"
+    return ""
+
+
+def find_fenced_pools(parts: FenceParts, namespace: str) -> frozenset[PoolID] | None:
+    """Return the pools whose allocation the API server refuses to others; None without a fence."""
+    if parts.policy is None or find_fence_problem(parts, namespace):
+        return None
+    return read_pools(parts.policy.spec)
+
+
+def make_rule(pool: PoolID) -> dict[str, Any]:
+    """Return the rule that keeps other schedulers from selecting the devices of a pool."""
+    return {
+        "metadata": {"name": rule_name(pool), "labels": {OWNED_TAINT: "pool"}},
+        "spec": {
+            "deviceSelector": {"driver": pool.driver, "pool": pool.name},
+            "taint": {"key": FENCE.key, "effect": FENCE.effect},
+        },
+    }
+
+
+def rule_name(pool: PoolID) -> str:
+    """Return the name of the rule of a pool: a rule that selects something else has another one."""
+    digest = hashlib.sha256(f"{pool.driver}/{pool.name}".encode()).hexdigest()
+    return f"drawbridge-{digest[:32]}"
+
+
+def is_our_rule(rule: Mapping[str, Any]) -> bool:
+    """Whether the controller made a rule."""
+    metadata = rule.get("metadata") or {}
+    return (metadata.get("labels") or {}).get(OWNED_TAINT) == "pool"
+
+
+def selects_as(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a rule keeps others from exactly the pool of another rule."""
+    spec = rule.get("spec") or {}
+    taint = {key: (spec.get("taint") or {}).get(key) for key in ("key", "effect")}
+    same: bool = spec.get("deviceSelector") == wanted["spec"]["deviceSelector"]
+    return same and taint == wanted["spec"]["taint"]
+
+
+def find_pools_problem(pools: Collection[PoolID]) -> str:
+    """Say why the policy cannot name these pools; empty if it can."""
+    strange = [each for each in map(name_of_pool, pools) if not _NAMES.fullmatch(each)]
+    if strange:
+        return f"{min(strange)!r} is no name of a pool"
+    size = len(write_pools(pools))
+    if size > MAX_CHARACTERS:
+        return (
+            f"the names of {len(pools)} pools take {size} characters, of at most {MAX_CHARACTERS}"
+            f" in ValidatingAdmissionPolicy {FENCE_POLICY}"
+        )
+    return ""

@@ -1,0 +1,198 @@
+"""The fence around the devices of owned pools: what counts as one, and since when."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from drawbridge.agreement.device_fence import (
+    BINDING_SPEC,
+    MAX_CHARACTERS,
+    FencePart,
+    FenceParts,
+    fence_rules,
+    find_fence_problem,
+    find_fenced_pools,
+    find_pools_problem,
+    is_by_rules,
+    is_our_rule,
+    make_rule,
+    policy_spec,
+    read_pools,
+    rule_name,
+    selects_as,
+    without_fence,
+    write_pools,
+)
+from drawbridge.config.model import LabelSelector, NodeFence, OwnedPool
+from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
+from drawbridge.dra.device import Taint
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules
+from tests.agreement.fence_parts import NAMESPACE, installed, part
+from tests.tables import every_row
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "owned-devices-policy.yaml"
+POOL = PoolID("gpu.example.com", "a/b")
+
+
+def stored(policy: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of a policy with the defaults of the API server."""
+    spec: dict[str, Any] = policy["spec"]
+    matched = spec["matchConstraints"]
+    rules = [{**each, "scope": "*"} for each in matched["resourceRules"]]
+    defaults = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+    return {**spec, "matchConstraints": {**defaults, **matched, "resourceRules": rules}}
+
+
+def test_the_example_is_the_policy_that_counts() -> None:
+    policy, binding = yaml.safe_load_all(EXAMPLE.read_text("utf-8"))
+    assert stored(policy) == policy_spec([], "drawbridge-system")
+    assert binding["spec"] == BINDING_SPEC
+    assert {policy["metadata"]["name"], binding["metadata"]["name"]} == {"drawbridge-owned-devices"}
+
+
+SPEC = policy_spec([POOL], NAMESPACE)
+OWNED_RESULTS = SPEC["variables"][1]
+WEAKENED: dict[str, tuple[str, dict[str, Any]]] = {
+    "a failure opens it": ("policy", {**SPEC, "failurePolicy": "Ignore"}),
+    "a condition more": (
+        "policy",
+        {**SPEC, "matchConditions": [*SPEC["matchConditions"], {"name": "x"}]},
+    ),
+    "a parameter": ("policy", {**SPEC, "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}),
+    "another account": ("policy", policy_spec([POOL], "elsewhere")),
+    "no pools": ("policy", {**SPEC, "variables": [OWNED_RESULTS]}),
+    "pools that are no list": (
+        "policy",
+        {**SPEC, "variables": [{"name": "pools", "expression": "{}"}, OWNED_RESULTS]},
+    ),
+    "pools in another order": (
+        "policy",
+        {**SPEC, "variables": [{"name": "pools", "expression": '["e/f","c/d"]'}, OWNED_RESULTS]},
+    ),
+    "a pool without a name": (
+        "policy",
+        {**SPEC, "variables": [{"name": "pools", "expression": '["d"]'}, OWNED_RESULTS]},
+    ),
+    "it only warns": ("binding", {**BINDING_SPEC, "validationActions": ["Warn"]}),
+    "some namespaces only": (
+        "binding",
+        {**BINDING_SPEC, "matchResources": {"namespaceSelector": {}}},
+    ),
+}
+
+
+@every_row("weakened", WEAKENED)
+def test_a_policy_that_refuses_less_does_not_count(weakened: str) -> None:
+    name, spec = WEAKENED[weakened]
+    parts = installed([POOL])._replace(**{name: part(spec)})
+    assert "differs from" in find_fence_problem(parts, NAMESPACE)
+    assert find_fenced_pools(parts, NAMESPACE) is None
+
+
+@pytest.mark.parametrize("missing", FenceParts._fields)
+def test_a_fence_without_a_part_is_none(missing: str) -> None:
+    parts = installed([POOL])
+    assert find_fenced_pools(parts, NAMESPACE) == {POOL}
+    gone = part(getattr(parts, missing).spec, deletion="2026-11-23T10:00:00Z")
+    for value in (None, gone):
+        without = parts._replace(**{missing: value})
+        assert find_fenced_pools(without, NAMESPACE) is None
+        assert "does not exist" in find_fence_problem(without, NAMESPACE)
+
+
+def test_the_pools_of_a_policy_are_read_as_they_were_written() -> None:
+    pools = {POOL, PoolID("d", "a"), PoolID("D.io", "x-1.y/z")}
+    assert read_pools(policy_spec(pools, NAMESPACE)) == pools
+    assert write_pools(pools) == '["D.io/x-1.y/z","d/a","gpu.example.com/a/b"]'
+    assert find_pools_problem(pools) == ""
+    assert read_pools(None) == read_pools({"variables": 3}) == set()
+
+
+@every_row("character", dict.fromkeys("'\"\\`${}[](),;\n\r\t\0 _#é\u2028\ud800"))
+def test_no_name_of_a_pool_leaves_its_text(character: str) -> None:
+    """The API server accepts none of them; the policy would not be written with one."""
+    for pool in (PoolID("d", f"a{character}"), PoolID(f"d{character}", "a")):
+        assert "is no name of a pool" in find_pools_problem([POOL, pool])
+
+
+@pytest.mark.parametrize(("size", "problem"), [(0, ""), (1, "at most 90000")])
+def test_more_pools_than_an_expression_can_have_are_a_problem(size: int, problem: str) -> None:
+    few = len(write_pools([PoolID("d", "")]))
+    text = find_pools_problem([PoolID("d", "a" * (MAX_CHARACTERS - few + size))])
+    assert problem in text
+    assert bool(text) is bool(problem)
+
+
+def test_a_rule_taints_the_devices_of_one_pool() -> None:
+    made = make_rule(POOL)
+    document = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceTaintRule", **made}
+    read = read_taint_rules(document)
+    assert read.objects == fence_rules([POOL])
+    assert not read.findings
+    assert made["spec"]["deviceSelector"] == {"driver": POOL.driver, "pool": POOL.name}
+    assert rule_name(POOL) != rule_name(PoolID(POOL.driver, "a"))
+
+
+def test_only_rules_with_the_label_are_ours() -> None:
+    rule = make_rule(POOL)
+    assert is_our_rule(rule)
+    assert not is_our_rule({"metadata": {"name": rule_name(POOL)}})
+    assert not is_our_rule({"metadata": {"labels": {"drawbridge.dev/owned": "true"}}})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "same"),
+    [
+        (("taint", "timeAdded"), "2026-11-20T10:00:00Z", True),
+        (("taint", "key"), "other", False),
+        (("taint", "effect"), "None", False),
+        (("deviceSelector", "pool"), "c", False),
+        (("deviceSelector", "device"), "gpu-0", False),
+    ],
+)
+def test_a_rule_that_was_changed_is_another_one(
+    path: tuple[str, str], value: str, *, same: bool
+) -> None:
+    rule = make_rule(POOL)
+    rule["spec"][path[0]][path[1]] = value
+    assert selects_as(rule, make_rule(POOL)) is same
+
+
+def test_the_allocator_obeys_all_rules_but_those_of_the_fence() -> None:
+    other = DeviceTaintRule("broken", Taint("example.com/broken", "NoSchedule"))
+    assert without_fence((*fence_rules([POOL]), other)) == (other,)
+
+
+LOCAL = Slice("s", "gpu.example.com", "n", 1, 1, node_name="n")
+
+
+@pytest.mark.parametrize(
+    ("fences", "labels", "expected"),
+    [
+        ((NodeFence.RULES,), {"a": "b"}, True),
+        ((NodeFence.TAINT,), {"a": "b"}, False),
+        ((NodeFence.RULES, NodeFence.TAINT), {"a": "b"}, False),
+        ((NodeFence.RULES,), {}, False),
+        ((), {"a": "b"}, False),
+    ],
+)
+def test_a_pool_is_fenced_by_rules_if_no_entry_needs_the_taint(
+    fences: tuple[NodeFence, ...], labels: dict[str, str], *, expected: bool
+) -> None:
+    selector = LabelSelector(match_labels={LabelKey("a"): LabelValue("b")})
+    owned = [OwnedPool(DriverName(LOCAL.driver), selector, fence=each) for each in fences]
+    pool, nodes = PoolID(LOCAL.driver, "n"), {"n": Node("n", labels=labels)}
+    assert is_by_rules(owned, pool, [LOCAL], nodes.get) is expected
+    assert not is_by_rules(owned, pool, [LOCAL], {}.get)
+
+
+def test_parts_are_read_from_objects_as_they_are() -> None:
+    value = {"apiVersion": "v1", "metadata": {"uid": "u", "generation": 3}, "spec": {"a": "b"}}
+    read = msgspec.convert(value, FencePart)
+    assert (read.metadata.generation, read.spec) == (3, {"a": "b"})

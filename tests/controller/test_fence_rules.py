@@ -1,0 +1,316 @@
+"""The fence around the devices of owned pools, as the controller keeps it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.fence_rules import (
+    KEEP_SECONDS,
+    RULE_SECONDS,
+    FenceRuleReconciler,
+    FenceSources,
+    FenceStores,
+)
+from controller.protocols import ObjectStore
+from controller.watched_objects import WatchedNode
+from drawbridge.agreement.device_fence import (
+    BINDING_SPEC,
+    make_rule,
+    policy_spec,
+    read_pools,
+    rule_name,
+)
+from drawbridge.api_error import ApiError
+from drawbridge.config.model import Configuration
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import slice_reader
+from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeReporter
+from tests.controller.test_owned_nodes import configured
+
+DRIVER, NAMESPACE = "gpu.example.com", "own"
+OPEN = {"pool": "open"}
+ENTRY = {"driver": DRIVER, "nodeSelector": {"matchLabels": OPEN}, "fence": "rules"}
+START = 1_795_168_800.0
+POLICY = "drawbridge-owned-devices"
+
+
+class Scene:
+    """A reconciler over nodes with a pool each."""
+
+    def __init__(self, *entries: dict[str, Any], is_served: bool = True) -> None:
+        self.slices = MemoryStore[Any](None, decode=slice_reader().read)
+        self.nodes, self.reporter = MemoryStore(WatchedNode), FakeReporter()
+        stores = [MemoryStore[Any](dict[str, Any]) for _ in range(3)]
+        self.policies, self.bindings, self.rules = stores
+        self.time, self.is_served, self.told = 0.0, is_served, 0
+        self.configuration = configured(*entries) if entries else Configuration()
+        self.reconciler = FenceRuleReconciler(
+            FenceSources(self.slices, self.nodes),
+            FenceStores(self.policies, self.bindings, self.find_rules),
+            namespace=NAMESPACE,
+            configuration=lambda: self.configuration,
+            reporter=self.reporter,
+            now=lambda: START + self.time,
+        )
+        self.reconciler.listener = self.listen
+        self.find_error: ApiError | None = None
+        self.install()
+
+    def install(self) -> None:
+        """Create the policy and its binding."""
+        self.policies.put({"metadata": {"name": POLICY}, "spec": policy_spec([], NAMESPACE)})
+        self.bindings.put({"metadata": {"name": POLICY}, "spec": dict(BINDING_SPEC)})
+
+    def listen(self) -> None:
+        """Count how often others have to decide anew."""
+        self.told += 1
+
+    async def find_rules(self) -> ObjectStore | None:
+        """Return the rules if they are served."""
+        if self.find_error is not None:
+            raise self.find_error
+        return self.rules if self.is_served else None
+
+    def node(self, name: str, labels: dict[str, str] = OPEN, driver: str = DRIVER) -> None:
+        """Add a node with a pool."""
+        self.nodes.put({"metadata": {"name": name, "labels": labels}})
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": driver, "nodeName": name, "pool": pool, "devices": []}
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+        self.slices.put({**head, "metadata": {"name": f"{name}-{driver}"}, "spec": spec})
+
+    def reconcile(self, seconds: float = 0.0) -> bool | None:
+        """Run the reconciler once after some time, and return whether the fence holds."""
+        self.time += seconds
+        asyncio.run(self.reconciler.reconcile())
+        return self.reconciler.holds()
+
+    @property
+    def pools(self) -> list[str]:
+        """The pools that the policy names."""
+        live = self.policies.objects.get(("", POLICY), {})
+        return sorted(each.name for each in read_pools(live.get("spec")))
+
+    @property
+    def ruled(self) -> list[str]:
+        """The pools of the rules."""
+        rules = self.rules.objects.values()
+        return sorted(each["spec"]["deviceSelector"]["pool"] for each in rules)
+
+    @property
+    def messages(self) -> list[str]:
+        """What was reported."""
+        return [each.message for each in self.reporter.findings]
+
+
+def test_the_pools_of_open_nodes_are_named_and_get_a_rule() -> None:
+    scene = Scene(ENTRY, {"driver": DRIVER, "nodeSelector": {"matchLabels": {"pool": "closed"}}})
+    for name in ("a", "b"):
+        scene.node(name)
+    scene.node("closed", {"pool": "closed"})
+    scene.node("theirs", {})
+    scene.node("other", OPEN, "other.example.com")
+    assert scene.reconciler.holds() is None
+    assert scene.reconcile() is True
+    assert scene.pools == scene.ruled == ["a", "b"]
+    live = scene.policies.objects["", POLICY]
+    pools = {PoolID(DRIVER, each) for each in scene.pools}
+    assert live["spec"] == policy_spec(pools, NAMESPACE)
+    assert scene.told == 1
+    assert not scene.messages
+    scene.policies.requests.clear()
+    scene.reconcile(5)
+    assert [verb for verb, _ in scene.policies.requests] == ["read"]
+
+
+def test_a_pool_that_comes_later_is_added() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.node("b")
+    scene.reconcile(5)
+    assert scene.pools == scene.ruled == ["a", "b"]
+    assert scene.told == 1
+
+
+def test_a_policy_that_was_applied_again_gets_its_pools_again() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.install()
+    assert scene.reconcile() is True
+    assert scene.pools == ["a"]
+
+
+def test_a_pool_is_named_before_it_has_a_rule() -> None:
+    """Others are then refused what they select until the rule is there."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+
+    def fail(_verb: str, _value: dict[str, Any]) -> None:
+        raise ApiError(403, "Forbidden")
+
+    scene.rules.before_write = fail
+    with pytest.raises(ApiError):
+        scene.reconcile()
+    assert scene.pools == ["a"]
+    assert scene.reconciler.holds() is False
+    assert "Forbidden" in scene.messages[0]
+
+
+PROBLEMS: dict[str, str] = {
+    "policy": "ValidatingAdmissionPolicy drawbridge-owned-devices does not exist",
+    "binding": "ValidatingAdmissionPolicyBinding drawbridge-owned-devices does not exist",
+    "changed": "differs from examples/owned-devices-policy.yaml",
+    "rules": "the API server does not serve DeviceTaintRules",
+    "size": "of at most 90000",
+}
+
+
+def damage(scene: Scene, problem: str) -> None:
+    if problem == "policy":
+        scene.policies.remove(POLICY)
+    elif problem == "binding":
+        scene.bindings.remove(POLICY)
+    elif problem == "changed":
+        weaker = {**policy_spec([], NAMESPACE), "failurePolicy": "Ignore"}
+        scene.policies.put({"metadata": {"name": POLICY}, "spec": weaker})
+    elif problem == "rules":
+        scene.is_served = False
+    else:
+        scene.node("b" * 90_000)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_the_nodes_need_their_taint_where_the_fence_is_not_possible(problem: str) -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    damage(scene, problem)
+    assert scene.reconcile() is False
+    assert scene.pools == []
+    assert scene.ruled == []
+    assert scene.told == 1
+    assert scene.reconcile(5) is False
+    (message,) = scene.messages
+    assert message.startswith("ownedPools[0] sets fence: rules, but ")
+    assert PROBLEMS[problem] in message
+    assert message.endswith("; the nodes have the taint drawbridge.dev/owned:NoSchedule")
+
+
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_fence_that_ends_keeps_its_pools_until_the_taint_has_settled(problem: str) -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    damage(scene, problem)
+    assert scene.reconcile(1) is False
+    scene.reconcile(KEEP_SECONDS - 1)
+    assert scene.pools == (["a"] if problem in {"binding", "rules", "size"} else [])
+    assert scene.ruled == ["a"]
+    scene.reconcile(1)
+    assert scene.pools == ([] if problem != "binding" else ["a"])
+    assert scene.ruled == (["a"] if problem == "rules" else [])
+
+
+def test_a_fence_that_is_back_starts_anew() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.policies.remove(POLICY)
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    scene.install()
+    assert scene.reconcile() is True
+    assert scene.pools == scene.ruled == ["a"]
+    assert [scene.told, len(scene.messages)] == [3, 1]
+
+
+def test_without_such_an_entry_what_is_left_is_removed_once() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.configuration = configured({**ENTRY, "fence": "taint"})
+    assert scene.reconcile() is False
+    assert scene.ruled == ["a"]
+    scene.reconcile(KEEP_SECONDS)
+    assert (scene.pools, scene.ruled) == ([], [])
+    scene.reconcile()
+    scene.policies.requests.clear()
+    scene.reconcile()
+    assert not scene.policies.requests
+    assert not scene.messages
+
+
+def test_a_start_without_such_an_entry_removes_rules_that_were_left() -> None:
+    """They were not served when their pools ended."""
+    scene = Scene({**ENTRY, "fence": "taint"})
+    scene.rules.put(make_rule(PoolID(DRIVER, "gone")))
+    assert scene.reconcile() is False
+    assert scene.ruled == []
+
+
+def test_rules_are_made_again_and_those_of_others_stay() -> None:
+    scene = Scene(ENTRY)
+    for name in ("a", "b"):
+        scene.node(name)
+    scene.reconcile()
+    a, b = (rule_name(PoolID(DRIVER, each)) for each in ("a", "b"))
+    scene.rules.remove(a)
+    changed = dict(scene.rules.objects["", b])
+    changed["spec"] = {**changed["spec"], "deviceSelector": {"driver": DRIVER, "pool": "x"}}
+    scene.rules.put(changed)
+    theirs = {**make_rule(PoolID(DRIVER, "theirs")), "metadata": {"name": "theirs"}}
+    scene.rules.put(theirs)
+    scene.reconcile(RULE_SECONDS - 1)
+    assert scene.ruled == ["theirs", "x"]
+    scene.reconcile(1)
+    assert scene.ruled == ["a", "b", "theirs"]
+
+
+def test_a_pool_that_goes_takes_its_rule_along_later() -> None:
+    scene = Scene(ENTRY)
+    for name in ("a", "b"):
+        scene.node(name)
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    assert scene.reconcile(RULE_SECONDS) is True
+    assert scene.ruled == ["a", "b"]
+    scene.reconcile(KEEP_SECONDS)
+    assert scene.pools == scene.ruled == ["b"]
+
+
+def test_a_pool_that_returns_in_time_stays() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS - 1)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile(1)
+    assert scene.pools == ["a"]
+
+
+def test_an_api_server_that_does_not_answer_changes_nothing() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.find_error = ApiError(503, "ServiceUnavailable")
+    with pytest.raises(ApiError):
+        scene.reconcile(1)
+    assert scene.reconciler.holds() is True
+    assert not scene.messages
+
+
+def test_a_missing_right_is_a_problem() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.find_error = ApiError(403, "Forbidden")
+    with pytest.raises(ApiError):
+        scene.reconcile()
+    assert scene.reconciler.holds() is False
+    assert "Forbidden" in scene.messages[0]
