@@ -314,3 +314,12 @@ def test_a_missing_right_is_a_problem() -> None:
         scene.reconcile()
     assert scene.reconciler.holds() is False
     assert "Forbidden" in scene.messages[0]
+
+
+def test_a_role_of_an_earlier_release_is_no_failure_where_nobody_asks_for_the_fence() -> None:
+    scene = Scene()
+    scene.find_error = ApiError(403, "Forbidden")
+    assert scene.reconcile() is False
+    scene.find_error = ApiError(503, "ServiceUnavailable")  # is asked once only
+    assert scene.reconcile(60) is False
+    assert not scene.messages
