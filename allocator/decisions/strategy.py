@@ -19,7 +19,6 @@ from allocator.decisions.shortlist import (
     Shortlist,
     find_nodes,
     fit_solution,
-    never,
     open_nodes,
 )
 from allocator.state.cluster_state import AllocatorState
@@ -72,7 +71,7 @@ class ConfiguredStrategy:
         """Whether nodes are in another order than they were found."""
         return self._names.order or self._choice.is_used
 
-    def catch_up(self, out_of_time: Callable[[], bool] = never) -> bool:
+    def catch_up(self, out_of_time: Callable[[], bool] | None = None) -> bool:
         """Learn from claims of the start and look at nodes that changed, a few of each.
 
         Return whether others are left. Decisions wait for neither.

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import NodeRoom, Taken, Task, take
+from drawbridge.choice.steps import Steps
 from drawbridge.choice.strategy import ChoiceStrategy, JudgedNode
 
 # Tasks of so many kinds are remembered, and so many judgements about them; the least recently used
@@ -28,7 +29,6 @@ _MAX_COST: Final = _MAX_JUDGEMENTS // _MAX_RECENT - 1
 _MAX_ENTERED: Final = 1024
 # So many states that no node has are kept beside those that nodes have.
 _MAX_GONE: Final = 64
-UNLIMITED: Final = 1 << 62
 # So many states are merged; of more, so many equally good nodes are found without sorting all.
 _FEW: Final = 32
 
@@ -126,21 +126,21 @@ class NodeChooser:
 
     def choose(self, task: Task, key: str) -> Chosen | None:
         """Return the best node for a task; of equal ones the first, or one drawn by the key."""
-        self.judge_new(task)
+        self.judge_new(task, Steps())
         level = next(self.levels(task), None)
         if level is None:
             return None
         node = next(in_turn(self._strategy, level.by_state, key))
         return Chosen(node, self.judged(task, node))
 
-    def judge_new(self, task: Task, limit: int = UNLIMITED) -> int:
-        """Judge so many new states for a task at most, and return how many.
+    def judge_new(self, task: Task, steps: Steps) -> None:
+        """Judge the new states for a task, one in a step.
 
         The next calls judge the states that are left.
         """
         judged = self._judged.get(task) or _Judged()
         if judged.seen == self._came and not judged.left:
-            return 0
+            return
         if len(judged.answers) > 2 * len(self._states) + _MAX_GONE:
             judged.drop([each for each in judged.answers if not each.nodes])
         if judged.seen < self._forgotten:
@@ -148,32 +148,30 @@ class NodeChooser:
         else:
             judged.left += self._entered[judged.seen - self._forgotten :]
         judged.seen = self._came
-        count = 0
-        while judged.left and count < limit:
-            state = judged.left.pop()
+        while judged.left:
+            state = judged.left[-1]
             if state.nodes and state not in judged.answers:
-                count += 1
+                if not steps.take():
+                    break
                 choice = self._strategy.judge(state.room, task)
                 if choice is not None:
                     judged.add(state, choice)
+            judged.left.pop()
         self._judged.put(task, judged, cost=min(len(judged.answers), _MAX_COST))
         self._is_judged &= not judged.left
-        return count
 
     @property
     def _came(self) -> int:
         """How many states came into being."""
         return self._forgotten + len(self._entered)
 
-    def catch_up(self, limit: int) -> int:
-        """Judge so many new states at most for the tasks of the last kinds, and return how many."""
+    def catch_up(self, steps: Steps) -> None:
+        """Judge the new states for the tasks of the last kinds, one in a step."""
         if self._is_judged:
-            return 0
-        left = limit
+            return
         for task in self._recent_tasks():
-            left -= self.judge_new(task, left)
-        self._is_judged = left > 0
-        return limit - left
+            self.judge_new(task, steps)
+        self._is_judged = steps.left > 0
 
     def _recent_tasks(self) -> list[Task]:
         return [task for task, _ in self._judged.items()][-_MAX_RECENT:]

@@ -6,7 +6,6 @@ decided, and the strategy is made anew from time to time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from heapq import merge
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -14,8 +13,9 @@ from typing import Final, NamedTuple, Protocol
 
 from drawbridge.choice.amounts import NodeRoom, Shape, Taken, Task
 from drawbridge.choice.catalog import ChosenStrategy, make_strategy
-from drawbridge.choice.cluster import UNLIMITED, NodeChooser, in_turn
+from drawbridge.choice.cluster import NodeChooser, in_turn
 from drawbridge.choice.recent import AskedTask, RecentTasks
+from drawbridge.choice.steps import UNLIMITED, Steps
 from drawbridge.choice.strategy import ChoiceStrategy, Part
 from drawbridge.choice.typical import TypicalTasks
 from drawbridge.dra.allocation import Allocation
@@ -43,11 +43,6 @@ _MAX_OF_PODS: Final = 4
 
 
 _FIRST_FIT: Final = ChosenStrategy()
-
-
-def _never() -> bool:
-    """Set no time limit."""
-    return False
 
 
 class NodeAmounts(Protocol):
@@ -156,7 +151,7 @@ class NodeChoice:
         view: View,
         amounts: NodeAmounts,
         limit: int = UNLIMITED,
-        out_of_time: Callable[[], bool] = _never,
+        out_of_time: Callable[[], bool] | None = None,
     ) -> Iterator[RatedNode]:
         """Yield nodes for a pod, the best first; none for a pod without devices.
 
@@ -169,11 +164,13 @@ class NodeChoice:
             return
         of_driver = self._nodes_with(asked.driver, pod.strategy)
         self._follow(view, amounts)
-        self._look_at_pending(asked.driver, of_driver, view, amounts, self._looks, out_of_time)
+        looks = Steps(self._looks, out_of_time)
+        self._look_at_pending(asked.driver, of_driver, view, amounts, looks)
         self.learn(pod)
         if of_driver.recent.is_outdated and not pod.strategy.is_by_levels:
             self._use_strategy(of_driver)
-        yield from self._merged(of_driver, asked, pod, limit, out_of_time)
+        ranked = self._merged(of_driver, asked, pod, Steps(self._looks, out_of_time))
+        yield from islice(ranked, limit)
 
     def devices_on(
         self, pod: DecidedPod, view: View, amounts: NodeAmounts
@@ -212,26 +209,26 @@ class NodeChoice:
             of_driver.recent.note(pod.key, AskedTask(pod.namespace, task))
 
     def catch_up(
-        self, view: View, amounts: NodeAmounts, out_of_time: Callable[[], bool] = _never
+        self, view: View, amounts: NodeAmounts, out_of_time: Callable[[], bool] | None = None
     ) -> bool:
         """Look at some of the nodes that were not looked at, then judge some for recent tasks.
 
         Return whether others are left.
         """
         self._follow(view, amounts)
-        left = self._looks
+        looks = Steps(self._looks, out_of_time)
         followed = {
             key: each for key, each in self._drivers.items() if self.names.knows(each.chosen)
         }
         for (driver, _), of_driver in followed.items():
-            left -= self._look_at_pending(driver, of_driver, view, amounts, left, out_of_time)
+            self._look_at_pending(driver, of_driver, view, amounts, looks)
         if any(each.pending for each in followed.values()):
             return True
-        left = min(left, _MAX_JUDGED)
+        judgements = Steps(min(looks.left, _MAX_JUDGED), out_of_time)
         for of_driver in followed.values():
             for chooser in of_driver.choosers.values():
-                left -= _judge(chooser.catch_up, left, out_of_time)
-        return not left
+                chooser.catch_up(judgements)
+        return not judgements.left
 
     @property
     def is_used(self) -> bool:
@@ -256,22 +253,16 @@ class NodeChoice:
         return of_driver
 
     def _merged(
-        self,
-        of_driver: _DriverNodes,
-        asked: AskedCards,
-        pod: DecidedPod,
-        limit: int,
-        out_of_time: Callable[[], bool],
+        self, of_driver: _DriverNodes, asked: AskedCards, pod: DecidedPod, judgements: Steps
     ) -> Iterator[RatedNode]:
         """Yield the nodes of all products, the best first."""
         strategy = of_driver.strategy
         assert strategy is not None  # noqa: S101  # there is one after the first look
         cpu, memory = _beside(pod)
         tasks: dict[str, Task] = {}
-        judgements = self._looks
         for label, chooser in of_driver.choosers.items():
             tasks[label] = task = asked.task(self._a_card(of_driver, chooser), cpu, memory)
-            judgements -= _judge(partial(chooser.judge_new, task), judgements, out_of_time)
+            chooser.judge_new(task, judgements)
         levels = merge(
             *(chooser.levels(tasks[label]) for label, chooser in of_driver.choosers.items()),
             key=_score_of,
@@ -281,7 +272,7 @@ class NodeChoice:
             in_turn(strategy, [*chain(*(each.by_state for each in equal))], pod.key)
             for _, equal in groupby(levels, _score_of)
         )
-        for name in islice(names, limit):
+        for name in names:
             yield self._rated(of_driver, strategy, name, tasks[of_driver.static[name].shape.label])
 
     @staticmethod
@@ -315,19 +306,17 @@ class NodeChoice:
         for of_driver in self._drivers.values():
             of_driver.pending |= dict.fromkeys(changed)
 
-    def _look_at_pending(  # noqa: PLR0913, PLR0917  # a turn
+    def _look_at_pending(
         self,
         driver: str,
         of_driver: _DriverNodes,
         view: View,
         amounts: NodeAmounts,
-        limit: int,
-        out_of_time: Callable[[], bool],
-    ) -> int:
-        """Look at so many nodes at most, and return how many."""
-        names = [*islice(of_driver.pending, limit)]
-        for number, name in enumerate(names):
-            if number and out_of_time():
+        steps: Steps,
+    ) -> None:
+        """Look at the nodes that may have changed, one in a step."""
+        for name in tuple(islice(of_driver.pending, steps.left)):
+            if not steps.take():
                 break
             del of_driver.pending[name]
             self._look_at(driver, of_driver, name, view, amounts)
@@ -335,7 +324,6 @@ class NodeChoice:
         if of_driver.strategy is None or (is_complete and not of_driver.is_complete):
             self._use_strategy(of_driver)
         of_driver.is_complete |= is_complete
-        return len(names)
 
     def _look_at(
         self, driver: str, of_driver: _DriverNodes, name: str, view: View, amounts: NodeAmounts
@@ -434,18 +422,6 @@ class NodeChoice:
         of_driver.strategy = make_strategy(of_driver.chosen, of_driver.shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)
-
-
-def _judge(judge: Callable[[int], int], limit: int, out_of_time: Callable[[], bool]) -> int:
-    """Judge so many states at most, one at least, and return how many; `limit` without time."""
-    if out_of_time is _never:
-        return judge(limit)
-    for number in range(limit):
-        if number and out_of_time():
-            return limit
-        if not judge(1):
-            return number
-    return limit
 
 
 def _beside(pod: DecidedPod) -> tuple[int, int]:

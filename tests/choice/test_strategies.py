@@ -11,6 +11,7 @@ import pytest
 from drawbridge.choice.amounts import NodeRoom, Shape, Task, give_back, idle, options, take
 from drawbridge.choice.catalog import OTHER_NAMES, strategies
 from drawbridge.choice.cluster import NodeChooser, in_turn
+from drawbridge.choice.steps import Steps
 from drawbridge.choice.strategy import ChoiceStrategy
 from drawbridge.choice.typical import typical_tasks
 from tests.tables import every_row, load_cases
@@ -67,11 +68,26 @@ def test_a_call_judges_no_more_new_states_than_its_limit() -> None:
     nodes = {f"n{number}": NodeRoom(shape, 4000 - 400 * number, 8, (1000,)) for number in range(5)}
     strategy = strategies({shape: 5}, typical_tasks([(task, 1)]))["best-fit"]
     cluster = NodeChooser(nodes, strategy)
-    judged = [cluster.judge_new(task, 2) for _ in range(4)]
-    assert judged == [2, 2, 1, 0]
+    calls = [Steps(2) for _ in range(4)]
+    for steps in calls:
+        cluster.judge_new(task, steps)
+    assert [steps.left for steps in calls] == [0, 0, 1, 2]
     assert [level.by_state for level in cluster.levels(task)] == [
         [[f"n{number}"]] for number in (4, 3, 2, 1, 0)
     ]
+
+
+def test_without_time_there_is_one_step() -> None:
+    steps = Steps(4, out_of_time=lambda: True)
+    assert [steps.take() for _ in range(3)] == [True, False, False]
+    assert steps.left == 0
+
+
+def test_time_that_ends_leaves_no_step() -> None:
+    times = iter([False, True])
+    steps = Steps(4, out_of_time=lambda: next(times))
+    assert [steps.take() for _ in range(2)] == [True, True]
+    assert [steps.take(), steps.left] == [False, 0]
 
 
 def test_states_that_no_node_has_any_more_are_dropped() -> None:
@@ -82,7 +98,9 @@ def test_states_that_no_node_has_any_more_are_dropped() -> None:
         chosen = cluster.choose(task, "")
         assert chosen is not None
         cluster.place(task, chosen.node, chosen.judged.taken)
-        assert cluster.judge_new(task) == 1, number
+        steps = Steps(2)
+        cluster.judge_new(task, steps)
+        assert steps.left == 1, number
     assert [level.by_state for level in cluster.levels(task)] == [[["n"]]]
 
 
@@ -93,7 +111,7 @@ def test_equally_good_nodes_come_by_name(states: int) -> None:
     nodes = {name: NodeRoom(shape, 4000 - at % states, 8, (1000,)) for at, name in enumerate(names)}
     strategy = strategies({shape: 200}, typical_tasks([(task, 1)]))["packed"]
     cluster = NodeChooser(nodes, strategy)
-    cluster.judge_new(task)
+    cluster.judge_new(task, Steps())
     (level,) = cluster.levels(task)
     assert len(level.by_state) == states
     assert [*in_turn(strategy, level.by_state, "key")] == names
