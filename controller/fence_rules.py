@@ -135,14 +135,14 @@ class FenceRuleReconciler:
     ) -> tuple[str, bool]:
         """Return why the cluster cannot keep the fence, and whether nothing of it is left."""
         parts = await self._read_parts()
-        serves_rules = await self._stores.find_rules() is not None
+        rules = await self._stores.find_rules()
         installed = find_fence_problem(parts, self._namespace)
         pools = await self._find_pools(owned) if is_wanted else frozenset()
         problem = installed or find_pools_problem(pools)
-        if not serves_rules:
+        if rules is None:
             problem = "the API server does not serve DeviceTaintRules"
         named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
-        return problem, await self._write(named, frozenset() if problem else pools)
+        return problem, await self._write(rules, named, frozenset() if problem else pools)
 
     def _conclude(self, wants: list[int], problem: str) -> None:
         """Tell whether the nodes need their taint, and report why."""
@@ -182,7 +182,9 @@ class FenceRuleReconciler:
         stores = (self._stores.policies, self._stores.bindings)
         return FenceParts(*[_read_part(await each.read(FENCE_POLICY)) for each in stores])
 
-    async def _write(self, named: frozenset[PoolID], wanted: frozenset[PoolID]) -> bool:
+    async def _write(
+        self, rules: ObjectStore | None, named: frozenset[PoolID], wanted: frozenset[PoolID]
+    ) -> bool:
         """Write the pools, then the rules; return whether nothing is left."""
         now, unwanted = self._now(), {*named, *self._unwanted, *self._wanted} - wanted
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
@@ -192,7 +194,8 @@ class FenceRuleReconciler:
         self._wanted = wanted
         # The first time also without pools: the rules were perhaps not served when the pools ended.
         if is_changed or now - self._rules_at >= RULE_SECONDS:
-            await self._write_rules(wanted, keeps_others=bool(unwanted - ended))
+            if rules is not None:
+                await _write_rules(rules, wanted, keeps_others=bool(unwanted - ended))
             self._rules_at = now
         await self._name(wanted | named, (wanted | named) - ended)
         for each in ended:
@@ -207,32 +210,32 @@ class FenceRuleReconciler:
         await self._stores.policies.merge(FENCE_POLICY, {"spec": {"variables": variables}})
         self._reporter.count(NAME, "written")
 
-    async def _write_rules(self, wanted: Collection[PoolID], *, keeps_others: bool) -> None:
-        """Create the rules of these pools, and delete others unless pools keep them for now."""
-        store = await self._stores.find_rules()
-        if store is None:
-            return
-        missing = {each["metadata"]["name"]: each for each in map(make_rule, wanted)}
-        wrong: list[Unstructured] = []
-        for rule in await store.list():
-            name = rule["metadata"]["name"]
-            if not is_our_rule(rule):
-                continue
-            if name in missing and selects_as(rule, missing[name]):
-                del missing[name]
-            elif name in missing or not keeps_others:
-                wrong.append(rule)
 
-        async def delete(rule: Unstructured) -> None:
-            metadata = rule["metadata"]
-            version = metadata["resourceVersion"]
-            await store.delete(metadata["name"], uid=metadata["uid"], version=version)
+async def _write_rules(
+    store: ObjectStore, wanted: Collection[PoolID], *, keeps_others: bool
+) -> None:
+    """Create the rules of these pools, and delete others unless pools keep them for now."""
+    missing = {each["metadata"]["name"]: each for each in map(make_rule, wanted)}
+    wrong: list[Unstructured] = []
+    for rule in await store.list():
+        name = rule["metadata"]["name"]
+        if not is_our_rule(rule):
+            continue
+        if name in missing and selects_as(rule, missing[name]):
+            del missing[name]
+        elif name in missing or not keeps_others:
+            wrong.append(rule)
 
-        async def create(rule: dict[str, Any]) -> None:
-            await store.create(rule)
+    async def delete(rule: Unstructured) -> None:
+        metadata = rule["metadata"]
+        version = metadata["resourceVersion"]
+        await store.delete(metadata["name"], uid=metadata["uid"], version=version)
 
-        await process_each(wrong, delete)
-        await process_each(missing.values(), create)
+    async def create(rule: dict[str, Any]) -> None:
+        await store.create(rule)
+
+    await process_each(wrong, delete)
+    await process_each(missing.values(), create)
 
 
 def _read_part(value: Unstructured | None) -> FencePart | None:

@@ -205,7 +205,7 @@ def make_rule(pool: PoolID) -> dict[str, Any]:
 
 def rule_name(pool: PoolID) -> str:
     """Return the name of the rule of a pool: a rule that selects something else has another one."""
-    digest = hashlib.sha256(f"{pool.driver}/{pool.name}".encode()).hexdigest()
+    digest = hashlib.sha256(name_of_pool(pool).encode()).hexdigest()
     return f"drawbridge-{digest[:32]}"
 
 
