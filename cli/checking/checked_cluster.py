@@ -107,16 +107,21 @@ class CheckedCluster:
         others = all_pools
         if allocators.kept_off:
             left = frozenset(each.name for each in objects.slices) - allocators.kept_off
-            unfenced = self.judge_context(generated, slices=left)
+            unfenced = self.judge_context(generated, slices=left, obeys_fence=True)
             others = UsedPools(unfenced, "outside the pools of ownedPools")
         return lambda pod: ours if allocators.choose(pod) is Allocator.DRAWBRIDGE else others
 
     def judge_context(
-        self, generated: Iterable[Template] = (), *, slices: Container[str] | None = None
+        self,
+        generated: Iterable[Template] = (),
+        *,
+        slices: Container[str] | None = None,
+        obeys_fence: bool = False,
     ) -> JudgeContext:
         """Return the context of judgements; `generated` are templates that do not exist yet.
 
-        Without `slices`, the names of those that count, all do.
+        Without `slices`, the names of those that count, all do. Only the allocator of Drawbridge
+        does not obey the fence.
         """
         planner = Planner(
             self.gates,
@@ -124,11 +129,11 @@ class CheckedCluster:
             unset_groups=UnsetGroups(self.configuration.unset_groups),
             allocator=self.allocator,
         )
-        is_ours = slices is not None or self.allocator is Allocator.DRAWBRIDGE
+        obeys_fence |= self.allocator is Allocator.UPSTREAM
         ledger = Ledger(sharing=self.gates.consumable_capacity, quotas=self._new_quotas(planner))
         for files in (self.cluster, self.input):
             counting = [each for each in files.slices if slices is None or each.name in slices]
-            rules = without_fence(files.taint_rules) if is_ours else files.taint_rules
+            rules = files.taint_rules if obeys_fence else without_fence(files.taint_rules)
             published: tuple[Iterable[PlannerObject], ...] = (
                 counting, rules, files.classes, files.nodes,
             )  # fmt: skip
