@@ -87,10 +87,8 @@ def make_pool_filter(
         if node is None:
             return False
         owner = decide_pool(owned, pool, slices, find_node)
-        if owner is PoolOwner.DRAWBRIDGE and is_settled(node):
-            is_fenced = True
-        else:
-            is_fenced = owner in OWNED and is_guarded(pool)
+        by_node = owner is PoolOwner.DRAWBRIDGE and is_settled(node)
+        is_fenced = by_node or (owner in OWNED and is_guarded(pool))
         return is_fenced and pool.driver not in find_withheld_drivers(node, families, extended)
 
     return owns_pool
@@ -361,11 +359,6 @@ class LiveState:
         """Stop where the fence around devices ends, soon: other schedulers learn it as late."""
         changed = self._guarded.follow(self._caches.fence_parts(), self._server_time())
         self._decide_again(changed)
-
-    @property
-    def undecided(self) -> int:
-        """How many pools have to be decided anew."""
-        return len(self._undecided)
 
     def _decide_again(self, pools: Collection[PoolID]) -> None:
         if self._decisions is not None and pools:

@@ -2,7 +2,8 @@
 
 A card is a device, or the devices that draw from one counter set: a GPU and its partitions. A part
 of a device is as large as its largest part of a capacity, and a partition as large as the mean part
-of the counters that it draws. What is asked for is read from an allocation that a search found.
+of the counters that it draws. The API server accepts capacities and counters below zero, which
+count as nothing. What is asked for is read from an allocation that a search found.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -156,9 +157,6 @@ def _free_of_device(device: Candidate, use: PoolUse) -> int:
     if consumed is None:
         return WHOLE
     return max(0, WHOLE - _largest_part({n: each.nanos() for n, each in consumed.items()}, device))
-
-
-# The API server accepts amounts below zero, also of capacities and counters that slices publish.
 
 
 def _largest_part(consumed: Mapping[str, int], device: Candidate) -> int:
