@@ -106,8 +106,8 @@ class FenceRuleReconciler:
         self._holds: bool | None = None
         self.listener: Callable[[], None] = lambda: None
 
-    def holds(self) -> bool | None:
-        """Whether the cluster keeps this fence; None while that is not known."""
+    def holds(self, _node: str = "") -> bool | None:
+        """Whether this fence suffices for a node; None while that is not known."""
         return self._holds
 
     async def reconcile(self) -> None:

@@ -58,18 +58,20 @@ def taint_changes(
     nodes: Iterable[WatchedObject[WatchedNode]],
     decided: Mapping[str, NodeOwnership],
     *,
-    rules_hold: bool | None,
+    rules_hold: Callable[[str], bool | None],
 ) -> list[TaintChange]:
     """Return the nodes that lack the taint, then those that have it without need.
 
-    Without knowing whether the fence of rules holds, nodes that depend on it stay as they are.
+    `rules_hold` tells of a node whether the fence of rules holds. While that is not known, nodes
+    that depend on it stay as they are.
     """
     changes = []
     for node in nodes:
         ownership, has = decided[node.name], has_fence(node.value.spec.taints or ())
-        if rules_hold is None and ownership.by_rules:
+        holds = rules_hold(node.name)
+        if holds is None and ownership.by_rules:
             continue
-        needs = ownership.needs_taint(rules_hold=bool(rules_hold))
+        needs = ownership.needs_taint(rules_hold=bool(holds))
         changes += [TaintChange(not needs, node.name)] if needs != has else []
     return sorted(changes)
 
@@ -92,7 +94,7 @@ class OwnedNodeReconciler:
     """Adds and removes the taint, and reports what keeps the fence from being complete.
 
     `now` is the Unix time of the API server, `rules_hold` whether the fence of rules replaces the
-    taint where that is configured; None while that is not known.
+    taint of a node where that is configured; None while that is not known.
     """
 
     name = NAME
@@ -106,7 +108,7 @@ class OwnedNodeReconciler:
         reporter: Reporter,
         reference: ObjectReference,
         now: Callable[[], float],
-        rules_hold: Callable[[], bool | None] = lambda: None,
+        rules_hold: Callable[[str], bool | None] = lambda _node: None,
     ) -> None:
         self._nodes = nodes
         self._store = store
@@ -126,7 +128,7 @@ class OwnedNodeReconciler:
         decided = {
             node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
-        changes = self._without_recent(taint_changes(nodes, decided, rules_hold=self._rules_hold()))
+        changes = self._without_recent(taint_changes(nodes, decided, rules_hold=self._rules_hold))
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
         rejected: list[str] = []

@@ -53,7 +53,7 @@ class Scene:
             reporter=self.reporter,
             reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
             now=lambda: START + self.time,
-            rules_hold=lambda: self.rules_hold,
+            rules_hold=lambda _node: self.rules_hold,
         )
 
     def node(self, name: str, labels: dict[str, str], taints: Taints | None = None) -> None:
