@@ -2,7 +2,8 @@
 
 `drawbridge.agreement.device_fence` says what the fence is. This reconciler writes the pools into
 the policy that refuses others their allocation, and a DeviceTaintRule for each of them. If the
-cluster cannot keep this fence, the nodes get their taint.
+cluster cannot keep this fence, the nodes get their taint. So does a node alone that publishes more
+pools than a driver on it should: there is one policy for all nodes.
 
 A pool that is no longer wanted stays in the policy until the taint of its node has settled, so that
 the allocator can use it all the time.
@@ -10,6 +11,8 @@ the allocator can use it all the time.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -18,15 +21,19 @@ from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Repo
 from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.device_fence import (
+    MAX_CHARACTERS_OF_NODE,
     FencePart,
     FenceParts,
     find_fence_problem,
+    find_nodes_to_taint,
+    find_open_node,
     find_pools_problem,
-    is_by_rules,
+    fits_policy,
     is_our_rule,
     make_rule,
     policy_spec,
     read_pools,
+    rule_name,
     selects_as,
 )
 from drawbridge.agreement.operation_codes import FENCE_WITHOUT_RULES
@@ -37,6 +44,7 @@ from drawbridge.cluster.resources import POLICIES, POLICY_BINDINGS, Resource
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration, OwnedPool
 from drawbridge.config.placement import owned_pools
+from drawbridge.dra.counted import list_some
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
@@ -49,6 +57,9 @@ KEEP_SECONDS: Final = 2 * SETTLE_SECONDS
 # A rule that somebody removed is back by then. Until then other schedulers are refused later.
 RULE_SECONDS: Final = 15.0
 _POOLS_PER_STEP: Final = 200
+# Of a slow API server, the policy is read in between.
+MAX_RULES: Final = 100
+_MAX_NAMED_NODES: Final = 10
 
 
 class FenceSources(NamedTuple):
@@ -104,75 +115,79 @@ class FenceRuleReconciler:
         self._is_clean = False  # whether nothing is left of an earlier configuration
         self._reported: Finding | None = None
         self._holds: bool | None = None
+        self._tainted: frozenset[str] = frozenset()
         self.listener: Callable[[], None] = lambda: None
 
-    def holds(self, _node: str = "") -> bool | None:
+    def holds(self, node: str) -> bool | None:
         """Whether this fence suffices for a node; None while that is not known."""
-        return self._holds
+        return self._holds and node not in self._tainted
 
     async def reconcile(self) -> None:
         """Write what changed of the pools, and from time to time all rules."""
         owned = owned_pools(self._configuration())
         wants = [i for i, each in enumerate(owned) if each.by_rules]
         if not wants and self._is_clean:
-            self._conclude(wants, "no entry asks for it")
+            self._conclude(wants, _Outcome("no entry asks for it"))
             return
         try:
-            problem, is_done = await self._write_all(owned, is_wanted=bool(wants))
+            outcome = await self._write_all(owned, is_wanted=bool(wants))
         except ApiError as error:
             if not error.refused:
                 raise
             if wants:
-                self._conclude(wants, f"{error}")
+                self._conclude(wants, _Outcome(f"{error}"))
                 raise
             # A role of an earlier release has left nothing to clean up.
-            problem, is_done = "", True
-        self._is_clean = is_done and not wants
-        self._conclude(wants, problem)
+            outcome = _Outcome(is_done=True)
+        self._is_clean = outcome.is_done and not wants
+        self._conclude(wants, outcome)
 
-    async def _write_all(
-        self, owned: tuple[OwnedPool, ...], *, is_wanted: bool
-    ) -> tuple[str, bool]:
-        """Return why the cluster cannot keep the fence, and whether nothing of it is left."""
+    async def _write_all(self, owned: tuple[OwnedPool, ...], *, is_wanted: bool) -> "_Outcome":
         parts = await self._read_parts()
         rules = await self._stores.find_rules()
         installed = find_fence_problem(parts, self._namespace)
-        pools = await self._find_pools(owned) if is_wanted else frozenset()
+        published = await self._find_pools(owned) if is_wanted else {}
+        tainted = find_nodes_to_taint(published)
+        pools = frozenset(pool for pool, node in published.items() if node not in tainted)
         problem = installed or find_pools_problem(pools)
         if rules is None:
             problem = "the API server does not serve DeviceTaintRules"
         named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
-        return problem, await self._write(rules, named, frozenset() if problem else pools)
+        is_done = await self._write(rules, named, frozenset() if problem else pools)
+        return _Outcome(problem, tainted, is_done=is_done)
 
-    def _conclude(self, wants: list[int], problem: str) -> None:
-        """Tell whether the nodes need their taint, and report why."""
-        holds, self._holds = self._holds, bool(wants) and not problem
+    def _conclude(self, wants: list[int], outcome: "_Outcome") -> None:
+        """Tell which nodes need their taint, and report why."""
+        before = (self._holds, self._tainted)
+        self._holds = bool(wants) and not outcome.problem
+        self._tainted = outcome.tainted
         finding = None
-        if wants and problem:
-            message = f"ownedPools[{wants[0]}] sets fence: rules, but {problem}; the nodes have the"
+        if wants and (outcome.problem or outcome.tainted):
+            message = f"ownedPools[{wants[0]}] sets fence: rules, but {_describe(outcome)} the"
             message += f" taint {FENCE.key}:{FENCE.effect}"
             finding = FENCE_WITHOUT_RULES.at("ownedPools", message, object="Configuration")
             if finding != self._reported:
                 self._reporter.report(finding, self._reference, "TaintNodes")
         self._reported = finding
-        if holds is not self._holds:
+        if before != (self._holds, self._tainted):
             self.listener()
 
-    async def _find_pools(self, owned: tuple[OwnedPool, ...]) -> frozenset[PoolID]:
-        """Return the owned pools on the nodes without the taint."""
+    async def _find_pools(self, owned: tuple[OwnedPool, ...]) -> dict[PoolID, str]:
+        """Return the owned pools on the nodes without the taint, with these nodes."""
         drivers = {str(each.driver) for each in owned}
         published: dict[PoolID, list[Slice]] = {}
         for cached in self._sources.slices.all():
             value = cached.value
             if isinstance(value, Slice) and value.driver in drivers:
                 published.setdefault(PoolID(value.driver, value.pool), []).append(value)
-        pools = []
+        pools = {}
         for number, (pool, slices) in enumerate(published.items()):
             if number % _POOLS_PER_STEP == 0:
                 await asyncio.sleep(0)  # others run
-            if is_by_rules(owned, pool, slices, self._find_node):
-                pools.append(pool)
-        return frozenset(pools)
+            node = find_open_node(owned, pool, slices, self._find_node)
+            if node is not None:
+                pools[pool] = node
+        return pools
 
     def _find_node(self, name: str) -> Node | None:
         cached = self._sources.nodes.get(name)
@@ -188,16 +203,20 @@ class FenceRuleReconciler:
         """Write the pools, then the rules; return whether nothing is left."""
         now, unwanted = self._now(), {*named, *self._unwanted, *self._wanted} - wanted
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
-        ended = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
-        await self._name(named, wanted | named)
+        kept = {each for each, since in self._unwanted.items() if now - since < KEEP_SECONDS}
+        if not fits_policy(wanted | kept):
+            kept = set()  # what is wanted fits
+        ended = unwanted - kept
+        await self._name(named, wanted | (named & kept))
         is_changed = bool(wanted - self._wanted or ended)
         self._wanted = wanted
         # The first time also without pools: the rules were perhaps not served when the pools ended.
         if is_changed or now - self._rules_at >= RULE_SECONDS:
-            if rules is not None:
-                await _write_rules(rules, wanted, keeps_others=bool(unwanted - ended))
+            self._rules_at = float("-inf")
+            kept_rules = {rule_name(each) for each in kept}
+            if rules is not None and not await _write_rules(rules, wanted, kept_rules):
+                return False
             self._rules_at = now
-        await self._name(wanted | named, (wanted | named) - ended)
         for each in ended:
             del self._unwanted[each]
         return not wanted and not self._unwanted
@@ -212,30 +231,62 @@ class FenceRuleReconciler:
 
 
 async def _write_rules(
-    store: ObjectStore, wanted: Collection[PoolID], *, keeps_others: bool
-) -> None:
-    """Create the rules of these pools, and delete others unless pools keep them for now."""
+    store: ObjectStore, wanted: Collection[PoolID], kept: Collection[str]
+) -> bool:
+    """Create the rules of these pools, and delete others of ours but those that are kept.
+
+    Return whether that is all. What others have made or changed meanwhile is left to a later
+    run: a rule only spares other schedulers the attempt.
+    """
     missing = {each["metadata"]["name"]: each for each in map(make_rule, wanted)}
     wrong: list[Unstructured] = []
     for rule in await store.list():
         name = rule["metadata"]["name"]
-        if not is_our_rule(rule):
-            continue
         if name in missing and selects_as(rule, missing[name]):
             del missing[name]
-        elif name in missing or not keeps_others:
+        elif name not in kept and is_our_rule(rule):
             wrong.append(rule)
 
-    async def delete(rule: Unstructured) -> None:
-        metadata = rule["metadata"]
-        version = metadata["resourceVersion"]
-        await store.delete(metadata["name"], uid=metadata["uid"], version=version)
+    await process_each(wrong[:MAX_RULES], partial(_delete_rule, store))
+    await process_each(islice(missing.values(), MAX_RULES), partial(_create_rule, store))
+    return max(len(wrong), len(missing)) <= MAX_RULES
 
-    async def create(rule: dict[str, Any]) -> None:
+
+async def _delete_rule(store: ObjectStore, rule: Unstructured) -> None:
+    metadata = rule["metadata"]
+    try:
+        await store.delete(
+            metadata["name"], uid=metadata["uid"], version=metadata["resourceVersion"]
+        )
+    except ApiError as error:
+        if not error.changed:
+            raise
+
+
+async def _create_rule(store: ObjectStore, rule: dict[str, Any]) -> None:
+    try:
         await store.create(rule)
+    except ApiError as error:
+        if not error.exists:
+            raise
 
-    await process_each(wrong, delete)
-    await process_each(missing.values(), create)
+
+class _Outcome(NamedTuple):
+    """Why the cluster cannot keep the fence, the nodes that need the taint, and if all is gone."""
+
+    problem: str = ""
+    tainted: frozenset[str] = frozenset()
+    is_done: bool = False
+
+
+def _describe(outcome: _Outcome) -> str:
+    if outcome.problem:
+        return f"{outcome.problem}; the nodes have"
+    nodes = list_some(sorted(outcome.tainted), _MAX_NAMED_NODES, "node")
+    return (
+        f"the policy cannot name the pools of {nodes}: it has {MAX_CHARACTERS_OF_NODE} characters"
+        " for the pools of a node; there is"
+    )
 
 
 def _read_part(value: Unstructured | None) -> FencePart | None:

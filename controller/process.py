@@ -120,7 +120,7 @@ SCHEDULES: Final = {
     # Only time ends a hold, and what has ended does no harm.
     "holds": Schedule(min_interval=1, resync=60, max_retry=300),
     # No watch tells that the policy is gone. The allocator stops until the taint is there.
-    RULES: Schedule(min_interval=1, idle_ratio=4, resync=5, max_retry=30),
+    RULES: Schedule(min_interval=2, idle_ratio=4, resync=5, max_retry=30),
     "others": Schedule(min_interval=1, resync=3600),
     # A book is a large object, and what happened since the last one is not lost.
     USAGE: Schedule(min_interval=15, resync=60, max_retry=300),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
 from cli.translation.input import read_namespace_labels
-from drawbridge.agreement.device_fence import fence_rules, is_by_rules, without_fence
+from drawbridge.agreement.device_fence import fence_rules, find_open_node, without_fence
 from drawbridge.agreement.owned_pools import decide_node, select_owned_slices
 from drawbridge.config.model import Configuration, Legacy, OwnedPool, Placement
 from drawbridge.config.placement import decide_placements, owned_pools
@@ -138,7 +138,9 @@ def _find_pools_by_rules(owned: Sequence[OwnedPool], objects: ClusterObjects) ->
     pools: dict[PoolID, list[Slice]] = {}
     for published in objects.slices:
         pools.setdefault(PoolID(published.driver, published.pool), []).append(published)
-    return (pool for pool, slices in pools.items() if is_by_rules(owned, pool, slices, by_name.get))
+    for pool, slices in pools.items():
+        if find_open_node(owned, pool, slices, by_name.get) is not None:
+            yield pool
 
 
 def find_cluster_nodes(

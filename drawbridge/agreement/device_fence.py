@@ -30,10 +30,15 @@ from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
 from drawbridge.names import FENCE_POLICY, OWNED_TAINT, SCHEDULER_ACCOUNT
 
-# The API server parses expressions of up to 100,000 characters. Pools that go stay for a while.
+# The API server parses no longer expressions.
+_MOST_CHARACTERS: Final = 100_000
+# Pools that go stay for a while.
 MAX_CHARACTERS: Final = 90_000
+# A driver of a node that is taken over publishes any number of pools. Others have a few.
+MAX_CHARACTERS_OF_NODE: Final = 4_000
 # No name that the API server accepts has other characters, and CEL reads these as they are.
 _NAMES: Final = re.compile(r"[A-Za-z0-9./-]+")
+_SELECTOR: Final = "deviceSelector"
 
 
 def policy_spec(pools: Iterable[PoolID], namespace: str) -> dict[str, Any]:
@@ -124,18 +129,18 @@ def read_pools(spec: Any) -> frozenset[PoolID]:  # noqa: ANN401  # JSON
     return frozenset(PoolID(driver, name) for driver, _, name in split)
 
 
-def is_by_rules(
+def find_open_node(
     owned: Sequence[OwnedPool],
     pool: PoolID,
     slices: Collection[Slice],
     find_node: Callable[[str], Node | None],
-) -> bool:
-    """Whether an owned pool with these slices is on a node that is open, if rules are possible."""
+) -> str | None:
+    """Return the node of an owned pool with these slices if it is open where rules are possible."""
     local = find_local_pool(pool, slices)
     node = find_node(local.node) if local else None
     if node is None or decide_pool(owned, pool, slices, find_node) not in OWNED:
-        return False
-    return decide_node(owned, node.labels).by_rules
+        return None
+    return node.name if decide_node(owned, node.labels).by_rules else None
 
 
 def without_fence(rules: Iterable[DeviceTaintRule]) -> tuple[DeviceTaintRule, ...]:
@@ -197,7 +202,7 @@ def make_rule(pool: PoolID) -> dict[str, Any]:
     return {
         "metadata": {"name": rule_name(pool), "labels": {OWNED_TAINT: "pool"}},
         "spec": {
-            "deviceSelector": {"driver": pool.driver, "pool": pool.name},
+            _SELECTOR: {"driver": pool.driver, "pool": pool.name},
             "taint": {"key": FENCE.key, "effect": FENCE.effect},
         },
     }
@@ -210,28 +215,45 @@ def rule_name(pool: PoolID) -> str:
 
 
 def is_our_rule(rule: Mapping[str, Any]) -> bool:
-    """Whether the controller made a rule."""
-    metadata = rule.get("metadata") or {}
-    return (metadata.get("labels") or {}).get(OWNED_TAINT) == "pool"
+    """Whether the controller made a rule: its label tells, or the name made of what it selects."""
+    metadata, selected = rule.get("metadata") or {}, (rule.get("spec") or {}).get(_SELECTOR) or {}
+    name = rule_name(PoolID(selected.get("driver") or "", selected.get("pool") or ""))
+    labels = metadata.get("labels") or {}
+    return labels.get(OWNED_TAINT) == "pool" or metadata.get("name") == name
 
 
 def selects_as(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether a rule keeps others from exactly the pool of another rule."""
     spec = rule.get("spec") or {}
     taint = {key: (spec.get("taint") or {}).get(key) for key in ("key", "effect")}
-    same: bool = spec.get("deviceSelector") == wanted["spec"]["deviceSelector"]
+    same: bool = spec.get(_SELECTOR) == wanted["spec"][_SELECTOR]
     return same and taint == wanted["spec"]["taint"]
+
+
+def find_nodes_to_taint(pools: Mapping[PoolID, str]) -> frozenset[str]:
+    """Return the nodes, given by pool, whose pools the policy cannot name without harm to others.
+
+    They need the taint whatever the rest of the cluster publishes.
+    """
+    sizes: dict[str, int] = {}
+    for pool, node in pools.items():
+        name = name_of_pool(pool)
+        size = len(write_pools([pool])) if _NAMES.fullmatch(name) else MAX_CHARACTERS
+        sizes[node] = sizes.get(node, 0) + size
+    return frozenset(node for node, size in sizes.items() if size > MAX_CHARACTERS_OF_NODE)
 
 
 def find_pools_problem(pools: Collection[PoolID]) -> str:
     """Say why the policy cannot name these pools; empty if it can."""
-    strange = [each for each in map(name_of_pool, pools) if not _NAMES.fullmatch(each)]
-    if strange:
-        return f"{min(strange)!r} is no name of a pool"
     size = len(write_pools(pools))
-    if size > MAX_CHARACTERS:
-        return (
-            f"the names of {len(pools)} pools take {size} characters, of at most {MAX_CHARACTERS}"
-            f" in ValidatingAdmissionPolicy {FENCE_POLICY}"
-        )
-    return ""
+    if size <= MAX_CHARACTERS:
+        return ""
+    return (
+        f"the names of {len(pools)} pools take {size} characters, of at most {MAX_CHARACTERS} in"
+        f" ValidatingAdmissionPolicy {FENCE_POLICY}"
+    )
+
+
+def fits_policy(pools: Iterable[PoolID]) -> bool:
+    """Whether the API server accepts a policy that names these pools."""
+    return len(write_pools(pools)) <= _MOST_CHARACTERS

@@ -10,13 +10,15 @@ import yaml
 from drawbridge.agreement.device_fence import (
     BINDING_SPEC,
     MAX_CHARACTERS,
+    MAX_CHARACTERS_OF_NODE,
     FencePart,
     FenceParts,
     fence_rules,
     find_fence_problem,
     find_fenced_pools,
+    find_nodes_to_taint,
+    find_open_node,
     find_pools_problem,
-    is_by_rules,
     is_our_rule,
     make_rule,
     policy_spec,
@@ -98,7 +100,7 @@ def test_a_policy_that_refuses_less_does_not_count(weakened: str) -> None:
 @pytest.mark.parametrize("missing", FenceParts._fields)
 def test_a_fence_without_a_part_is_none(missing: str) -> None:
     parts = installed([POOL])
-    assert find_fenced_pools(parts, NAMESPACE) == {POOL}
+    assert find_fenced_pools(parts, NAMESPACE) == frozenset([POOL])
     gone = part(getattr(parts, missing).spec, deletion="2026-11-23T10:00:00Z")
     for value in (None, gone):
         without = parts._replace(**{missing: value})
@@ -118,7 +120,18 @@ def test_the_pools_of_a_policy_are_read_as_they_were_written() -> None:
 def test_no_name_of_a_pool_leaves_its_text(character: str) -> None:
     """The API server accepts none of them; the policy would not be written with one."""
     for pool in (PoolID("d", f"a{character}"), PoolID(f"d{character}", "a")):
-        assert "is no name of a pool" in find_pools_problem([POOL, pool])
+        assert find_nodes_to_taint({POOL: "a", pool: "b"}) == {"b"}
+
+
+def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
+    """Its names would leave no room for those of the other nodes."""
+    few = len(write_pools([PoolID("d", "")]))
+    for size, tainted in ((0, set()), (1, {"many"})):
+        pools = {PoolID("d", "a" * (MAX_CHARACTERS_OF_NODE - few + size)): "many", POOL: "one"}
+        assert find_nodes_to_taint(pools) == tainted
+    several = {PoolID("d", f"{number:020}"): "many" for number in range(150)}
+    assert find_nodes_to_taint(several) == set()
+    assert find_nodes_to_taint({**several, PoolID("d", "b" * 200): "many"}) == {"many"}
 
 
 @pytest.mark.parametrize(("size", "problem"), [(0, ""), (1, "at most 90000")])
@@ -139,10 +152,14 @@ def test_a_rule_taints_the_devices_of_one_pool() -> None:
     assert rule_name(POOL) != rule_name(PoolID(POOL.driver, "a"))
 
 
-def test_only_rules_with_the_label_are_ours() -> None:
+def test_rules_with_the_label_or_the_name_of_what_they_select_are_ours() -> None:
     rule = make_rule(POOL)
     assert is_our_rule(rule)
-    assert not is_our_rule({"metadata": {"name": rule_name(POOL)}})
+    named = {"metadata": {"name": rule_name(POOL)}}
+    assert is_our_rule({**rule, **named})
+    assert is_our_rule({**rule, "metadata": {**rule["metadata"], "name": "other"}})
+    assert not is_our_rule({**rule, "metadata": {"name": "other"}})
+    assert not is_our_rule(named)
     assert not is_our_rule({"metadata": {"labels": {"drawbridge.dev/owned": "true"}}})
 
 
@@ -188,8 +205,8 @@ def test_a_pool_is_fenced_by_rules_if_no_entry_needs_the_taint(
     selector = LabelSelector(match_labels={LabelKey("a"): LabelValue("b")})
     owned = [OwnedPool(DriverName(LOCAL.driver), selector, fence=each) for each in fences]
     pool, nodes = PoolID(LOCAL.driver, "n"), {"n": Node("n", labels=labels)}
-    assert is_by_rules(owned, pool, [LOCAL], nodes.get) is expected
-    assert not is_by_rules(owned, pool, [LOCAL], {}.get)
+    assert find_open_node(owned, pool, [LOCAL], nodes.get) == ("n" if expected else None)
+    assert find_open_node(owned, pool, [LOCAL], lambda _: None) is None
 
 
 def test_parts_are_read_from_objects_as_they_are() -> None:

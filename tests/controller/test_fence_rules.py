@@ -7,6 +7,7 @@ import pytest
 
 from controller.fence_rules import (
     KEEP_SECONDS,
+    MAX_RULES,
     RULE_SECONDS,
     FenceRuleReconciler,
     FenceSources,
@@ -73,19 +74,21 @@ class Scene:
             raise self.find_error
         return self.rules if self.is_served else None
 
-    def node(self, name: str, labels: dict[str, str] = OPEN, driver: str = DRIVER) -> None:
-        """Add a node with a pool."""
+    def node(
+        self, name: str, labels: dict[str, str] = OPEN, driver: str = DRIVER, pool: str = ""
+    ) -> None:
+        """Add a node with a pool, which has its name by default."""
         self.nodes.put({"metadata": {"name": name, "labels": labels}})
-        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-        spec = {"driver": driver, "nodeName": name, "pool": pool, "devices": []}
+        of_pool = {"name": pool or name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": driver, "nodeName": name, "pool": of_pool, "devices": []}
         head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
-        self.slices.put({**head, "metadata": {"name": f"{name}-{driver}"}, "spec": spec})
+        self.slices.put({**head, "metadata": {"name": f"{pool or name}-{driver}"}, "spec": spec})
 
     def reconcile(self, seconds: float = 0.0) -> bool | None:
         """Run the reconciler once after some time, and return whether the fence holds."""
         self.time += seconds
         asyncio.run(self.reconciler.reconcile())
-        return self.reconciler.holds()
+        return self.reconciler.holds("a")
 
     @property
     def pools(self) -> list[str]:
@@ -112,7 +115,7 @@ def test_the_pools_of_open_nodes_are_named_and_get_a_rule() -> None:
     scene.node("closed", {"pool": "closed"})
     scene.node("theirs", {})
     scene.node("other", OPEN, "other.example.com")
-    assert scene.reconciler.holds() is None
+    assert scene.reconciler.holds("a") is None
     assert scene.reconcile() is True
     assert scene.pools == scene.ruled == ["a", "b"]
     live = scene.policies.objects["", POLICY]
@@ -156,7 +159,7 @@ def test_a_pool_is_named_before_it_has_a_rule() -> None:
     with pytest.raises(ApiError):
         scene.reconcile()
     assert scene.pools == ["a"]
-    assert scene.reconciler.holds() is False
+    assert scene.reconciler.holds("a") is False
     assert "Forbidden" in scene.messages[0]
 
 
@@ -180,7 +183,8 @@ def damage(scene: Scene, problem: str) -> None:
     elif problem == "rules":
         scene.is_served = False
     else:
-        scene.node("b" * 90_000)
+        for number in range(360):
+            scene.node(f"{number:0250}")
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -281,6 +285,17 @@ def test_a_pool_that_goes_takes_its_rule_along_later() -> None:
     assert scene.pools == scene.ruled == ["b"]
 
 
+def test_rules_do_not_pile_up_while_pools_come_and_go() -> None:
+    """A driver publishes its pool under another name again and again."""
+    scene = Scene(ENTRY)
+    for number in range(20):
+        scene.node("a", pool=f"pool-{number:02}")
+        scene.reconcile(5)
+        scene.slices.remove(f"pool-{number:02}-{DRIVER}")
+    last = [f"pool-{number:02}" for number in range(15, 20)]
+    assert scene.pools == scene.ruled == last
+
+
 def test_a_pool_that_returns_in_time_stays() -> None:
     scene = Scene(ENTRY)
     scene.node("a")
@@ -295,6 +310,106 @@ def test_a_pool_that_returns_in_time_stays() -> None:
     assert scene.pools == ["a"]
 
 
+def test_pools_that_go_make_room_for_those_that_come() -> None:
+    """The API server parses no longer expression, so those that go would stay forever."""
+    scene = Scene(ENTRY)
+
+    def refuse(_verb: str, value: dict[str, Any]) -> None:
+        if any(len(each["expression"]) > 100_000 for each in value["spec"]["variables"]):
+            raise ApiError(422, "Invalid")
+
+    scene.policies.before_write = refuse
+    before, after = ([f"{kind}{number:0249}" for number in range(250)] for kind in "xy")
+    for name in before:
+        scene.node(name)
+    assert scene.reconcile() is True
+    for name in before:
+        scene.slices.remove(f"{name}-{DRIVER}")
+    for name in after:
+        scene.node(name)
+    assert scene.reconcile(5) is True
+    assert scene.pools == after
+    while len(scene.ruled) != len(after) or scene.ruled != after:
+        assert scene.reconcile(5) is True
+
+
+def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
+    """It is taken over, perhaps. Its pools leave those of the other nodes alone."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+    assert scene.reconcile() is True
+    for number in range(20):
+        scene.node("many", pool=f"{number:0250}")
+    scene.reconcile(5)
+    assert [scene.reconciler.holds(each) for each in ("a", "many")] == [True, False]
+    assert scene.pools == ["a"]
+    assert scene.told == 2
+    scene.reconcile(5)
+    (message,) = scene.messages
+    assert message == (
+        "ownedPools[0] sets fence: rules, but the policy cannot name the pools of many: it has 4000"
+        " characters for the pools of a node; there is the taint drawbridge.dev/owned:NoSchedule"
+    )
+    for number in range(20):
+        scene.slices.remove(f"{number:0250}-{DRIVER}")
+    scene.node("many")
+    scene.reconcile(5)
+    assert scene.reconciler.holds("many") is True
+    assert scene.pools == ["a", "many"]
+    assert scene.told == 3
+
+
+def test_rules_are_written_in_parts_so_that_the_policy_is_read_in_between() -> None:
+    scene = Scene(ENTRY)
+    names = [f"{number:03}" for number in range(2 * MAX_RULES + 2)]
+    for end in (MAX_RULES + 1, len(names)):
+        for name in names[end - MAX_RULES - 1 : end]:
+            scene.node(name)
+        assert scene.reconcile(1) is True
+        assert scene.pools == names[:end]
+        assert len(scene.ruled) == end - 1
+        scene.reconcile(1)
+        assert scene.ruled == names[:end]
+    scene.rules.requests.clear()
+    scene.reconcile(1)
+    assert not scene.rules.requests
+
+
+RULE_CONFLICTS = {"create": ApiError(409, "AlreadyExists"), "delete": ApiError(409, "Conflict")}
+
+
+@pytest.mark.parametrize("verb", RULE_CONFLICTS)
+def test_a_rule_that_another_client_writes_at_the_same_time_closes_no_node(verb: str) -> None:
+    """Rules only spare other schedulers the attempt, and a later run sees what there is."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.rules.put(make_rule(PoolID(DRIVER, "gone")))
+
+    def fail(written: str, _value: dict[str, Any]) -> None:
+        if written == verb:
+            raise RULE_CONFLICTS[verb]
+
+    scene.rules.before_write = fail
+    assert scene.reconcile() is True
+    assert not scene.messages
+    scene.rules.before_write = lambda _verb, _value: None
+    assert scene.reconcile(RULE_SECONDS) is True
+    assert scene.ruled == ["a"]
+
+
+def test_a_rule_without_its_label_is_still_ours() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    ((_, name), rule) = next(iter(scene.rules.objects.items()))
+    scene.rules.put({**rule, "metadata": {"name": name}})
+    assert scene.reconcile(RULE_SECONDS) is True
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    assert scene.ruled == []
+
+
 def test_an_api_server_that_does_not_answer_changes_nothing() -> None:
     scene = Scene(ENTRY)
     scene.node("a")
@@ -302,7 +417,7 @@ def test_an_api_server_that_does_not_answer_changes_nothing() -> None:
     scene.find_error = ApiError(503, "ServiceUnavailable")
     with pytest.raises(ApiError):
         scene.reconcile(1)
-    assert scene.reconciler.holds() is True
+    assert scene.reconciler.holds("a") is True
     assert not scene.messages
 
 
@@ -312,7 +427,7 @@ def test_a_missing_right_is_a_problem() -> None:
     scene.find_error = ApiError(403, "Forbidden")
     with pytest.raises(ApiError):
         scene.reconcile()
-    assert scene.reconciler.holds() is False
+    assert scene.reconciler.holds("a") is False
     assert "Forbidden" in scene.messages[0]
 
 
