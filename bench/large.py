@@ -161,15 +161,15 @@ async def _start_judge(_: FakeApi, folder: Path, access: str) -> None:
 
 
 async def _start_page(_: FakeApi, _folder: Path, access: str) -> None:
-    """The page can be used when it shows its last node."""
+    """The page can be used when it shows its last node with its devices, which are read later."""
     began = time.perf_counter()
     async with _process("page", access) as running:
         line = await _first_line(running.stdout, "http://")
         url = line[line.index("http://") :].split()[0]
-        last = f"node-{min(START_NODES, MAX_NODES) - 1:05}"
+        last, devices = f"node-{min(START_NODES, MAX_NODES) - 1:05}", f"{2 * DEVICES} devices"
 
         async def ready() -> bool:
-            return last in await asyncio.to_thread(_fetch, url)
+            return devices in (await asyncio.to_thread(_fetch, url)).partition(last)[2]
 
         _say_start("page of state", *await _wait(running, ready, began))
 
