@@ -6,7 +6,7 @@ Compiles and evaluates as Kubernetes does.
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from drawbridge.dra import gates
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
 from drawbridge.report.tables import escape_unprintable
+
+if TYPE_CHECKING:
+    from cli.input.cluster_objects import ClusterObjects
 
 NAME = "cel"
 EXIT_CODES = {
@@ -53,13 +56,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Evaluate either an expression or a batch."""
-    enabled = read_gates(options, gates.NEWEST)
+    files = _read_files(options.cluster, streams)
+    enabled = read_gates(options, files.version if files else gates.NEWEST)
     if not isinstance(enabled, gates.Gates):
         output.print_findings(enabled, streams.err)
         return BAD
     if options.batch is not None:
         return run_batch(options, enabled, streams)
-    return run_expression(options, enabled, streams)
+    return run_expression(options, enabled, files, streams)
 
 
 def run_batch(options: argparse.Namespace, enabled: gates.Gates, streams: Streams) -> int:
@@ -91,7 +95,12 @@ def _nonempty(stream: Iterable[bytes]) -> Iterator[bytes]:
     return (line for line in stream if line.strip())
 
 
-def run_expression(options: argparse.Namespace, enabled: gates.Gates, streams: Streams) -> int:
+def run_expression(
+    options: argparse.Namespace,
+    enabled: gates.Gates,
+    files: "ClusterObjects | None",
+    streams: Streams,
+) -> int:
     """Evaluate one expression on every device of the inventory."""
     selectors = Selectors.of_gates(enabled)
     source = options.expression
@@ -100,7 +109,7 @@ def run_expression(options: argparse.Namespace, enabled: gates.Gates, streams: S
         program = selectors.stored.compile(source)
     except CompileError as error:
         return _print_compile_errors(source, error.problems, options.output, streams)
-    devices, readable = _read_devices(options.cluster, streams)
+    devices, readable = _list_devices(files, streams) if files else ([], True)
     rows = [_evaluate(program, selectors, device) for device in devices]
     if options.output == "json":
         shown = {
@@ -125,14 +134,18 @@ DeviceResult = dict[str, object]
 PooledDevice = tuple[str, str, Device]
 
 
-def _read_devices(paths: Sequence[str], streams: Streams) -> tuple[list[PooledDevice], bool]:
-    """Return the devices of an inventory, and whether it was read without errors."""
+def _read_files(paths: Sequence[str], streams: Streams) -> "ClusterObjects | None":
+    """Read an inventory, if there is one."""
     if not paths:
-        return [], True
+        return None
     from cli.input.cluster_objects import sort_documents  # noqa: PLC0415  # a batch does not need it
     from cli.input.files import read_documents  # noqa: PLC0415
 
-    files = sort_documents(read_documents(paths, streams.stdin))
+    return sort_documents(read_documents(paths, streams.stdin))
+
+
+def _list_devices(files: "ClusterObjects", streams: Streams) -> tuple[list[PooledDevice], bool]:
+    """Return the devices of an inventory, and whether it was read without errors."""
     output.print_findings(files.findings, streams.err)
     devices = [(each.driver, each.pool, device) for each in files.slices for device in each.devices]
     return devices, not any(located.finding.severity == "error" for located in files.findings)

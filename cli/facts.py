@@ -81,7 +81,8 @@ def read_objects(
     Facts do not need namespaces, and a user may not be allowed to list them.
     """
     if options.cluster and options.context is None:
-        return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST
+        files = sort_documents(read_documents(options.cluster, streams.stdin))
+        return files, files.version
 
     async def read(session: "Session") -> tuple[ClusterObjects, str]:
         from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand

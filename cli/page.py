@@ -99,9 +99,6 @@ def _serve_files(
     from cli.served_page.serving import serve  # noqa: PLC0415
     from cli.served_page.snapshots import Snapshots  # noqa: PLC0415
 
-    enabled = read_gates(options, gates.NEWEST)
-    if not isinstance(enabled, gates.Gates):
-        return output.print_unreadable(enabled, "text", streams)
     if INPUT in options.cluster:
         # The audit reads it again.
         streams = streams._replace(stdin=io.BytesIO(streams.stdin.read()))
@@ -110,8 +107,13 @@ def _serve_files(
     for value in read_values(options.cluster, streams.stdin, findings):
         objects.add(value)
     output.print_findings(findings, streams.err)
+    read = objects.as_page_objects()
+    version = gates.version_of_kubelets(each.kubelet for each in read.nodes)
+    enabled = read_gates(options, version)
+    if not isinstance(enabled, gates.Gates):
+        return output.print_unreadable(enabled, "text", streams)
     snapshots, rules = Snapshots(), PageRules(enabled, device_quotas(configuration))
-    publish_files(objects.as_page_objects(), rules, "files", objects.unread, snapshots)
+    publish_files(read, rules, "files", objects.unread, snapshots)
     audit = AuditPage(options, streams, configuration, lambda: options.only)
     return asyncio.run(serve(snapshots, audit.write, options.port, streams))
 

@@ -15,7 +15,7 @@ from drawbridge.agreement import operation_codes
 from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.dra.gates import GROUPS_VERSION, NEWEST, VERSIONS, Gates, gates_of_version
+from drawbridge.dra.gates import GROUPS_VERSION, Gates, gates_of_version, nearest_version
 from drawbridge.facts.gather import GATE_OF_FIELD
 from drawbridge.finding import Finding
 from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
@@ -117,10 +117,9 @@ def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> t
     gates = gates_of_version(version)
     is_known = isinstance(gates, Gates)
     if not isinstance(gates, Gates):
-        is_older = _parse_version(version) < _parse_version(VERSIONS[0])
-        gates = gates_of_version(VERSIONS[0] if is_older else NEWEST)
+        gates = gates_of_version(nearest_version(version))
     if not isinstance(gates, Gates):
-        raise TypeError(f"{NEWEST} has no gates")
+        raise TypeError(f"{version} has no gates")
     if stored_fields is None:
         return gates, is_known
     observed: dict[str, bool] = {}
@@ -129,11 +128,6 @@ def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> t
     # No dry run tells about a field of slices, and a claim is refused only where that is proved.
     observed["counts_groups"] = gates.version >= GROUPS_VERSION
     return msgspec.structs.replace(gates, **observed), is_known
-
-
-def _parse_version(version: str) -> tuple[int, ...]:
-    parts = version.lstrip("v").split(".")[:2]
-    return tuple(int(each) if each.isdigit() else 0 for each in parts)
 
 
 class ServerSupport(msgspec.Struct, frozen=True):

@@ -215,7 +215,8 @@ def _read_objects(
 ) -> tuple[ClusterObjects, str, bool]:
     """Read the objects of the cluster, its version, and whether it serves DeviceTaintRules."""
     if options.context is None:
-        return sort_documents(read_documents(options.cluster, streams.stdin)), gates.NEWEST, False
+        files = sort_documents(read_documents(options.cluster, streams.stdin))
+        return files, files.version, False
 
     async def read(session: "Session") -> tuple[ClusterObjects, str, bool]:
         from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand

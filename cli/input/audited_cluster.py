@@ -18,7 +18,6 @@ from drawbridge.config.model import Scope
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
-from drawbridge.dra import gates
 from drawbridge.finding import Severity
 from drawbridge.report.workloads import KINDS
 from drawbridge.translate.manifests.workloads import TEMPLATES
@@ -60,7 +59,7 @@ def read_audited(
     findings: list[LocatedFinding] = []
     if options.cluster:
         values = [*read_values(options.cluster, streams.stdin, findings)]
-        return _sort(values, gates.NEWEST, findings, options.only or "", scope)
+        return _sort(values, "", findings, options.only or "", scope)
 
     async def read(session: "Session") -> ClusterRead:
         values = [*await _read_live(session, options.only or "", findings, report)]
@@ -121,7 +120,10 @@ def _sort(
     only: str,
     scope: Scope,
 ) -> ClusterRead:
-    """Sort the objects by kind, and keep those of one namespace if one is named."""
+    """Sort the objects by kind, and keep those of one namespace if one is named.
+
+    Without a version, the nodes tell that of the API server.
+    """
     by_kind: dict[str, list[Value]] = {}
     workloads: list[Value] = []
     for value in values:
@@ -160,7 +162,7 @@ def _sort(
         missing=tuple(e.finding.message for e in findings if e.finding.code == _MISSING),
     )
     documents = live_cluster.as_documents(map(as_mapping, by_kind.get("Namespace", ())))
-    return ClusterRead(objects, version, tuple(findings), tuple(documents))
+    return ClusterRead(objects, version or decoded.version, tuple(findings), tuple(documents))
 
 
 def _decode(values: Iterable[Value]) -> ClusterObjects:

@@ -15,6 +15,7 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.decode import Reader
+from drawbridge.dra.gates import version_of_kubelets
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import Slice, WholeSliceReader, slice_reader
 from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules, taint_rule_reader
@@ -44,6 +45,11 @@ class ClusterObjects:
     others: tuple[Document, ...] = ()
     findings: tuple[LocatedFinding, ...] = ()
     places: dict[str, Document] = field(default_factory=dict, repr=False)
+
+    @property
+    def version(self) -> str:
+        """The version of the API server, as far as the nodes tell."""
+        return version_of_kubelets(each.kubelet for each in self.nodes)
 
     def located(self, findings: Iterable[Finding]) -> tuple[LocatedFinding, ...]:
         """Add the file and line of the object to findings about these objects."""

@@ -130,7 +130,7 @@ def read_input(
     objects = replace(objects, places=details.places)
     findings = [*live.findings, *objects.findings]
     enabled = read_gates(
-        options, live.version or gates.NEWEST, serves_taint_rules=live.serves_taint_rules
+        options, live.version or objects.version, serves_taint_rules=live.serves_taint_rules
     )
     if isinstance(enabled, tuple):
         findings += enabled

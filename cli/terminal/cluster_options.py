@@ -88,7 +88,8 @@ def add_version_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kubernetes-version",
         metavar="VERSION",
-        help=f"version of Kubernetes (default: that of the live cluster, else {gates.NEWEST})",
+        help="version of Kubernetes (default: that of the live cluster, or of the newest kubelet in"
+        f" the files of the cluster, else {gates.NEWEST})",
     )
     parser.add_argument(
         "--feature-gates",

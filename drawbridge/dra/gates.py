@@ -1,7 +1,7 @@
 """The feature gates that affect device allocation, with their defaults per Kubernetes version."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -37,6 +37,7 @@ _COLUMN = 44
 _TAINT_RULES_GATE = "DRADeviceTaintRules"
 _TAINT_GATES = {"DRADeviceTaints", _TAINT_RULES_GATE}
 
+_MINOR = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
 _GATE = re.compile(r"\s*([A-Za-z0-9]+)\s*=\s*(true|false)\s*", re.IGNORECASE)
 
 
@@ -123,6 +124,22 @@ def gates_of_version(
         # Up to 1.34, DRADeviceTaints controls both features.
         on["device_taint_rules"] = on["device_taints"]
     return Gates(version=version, **on)
+
+
+def nearest_version(version: str) -> str:
+    """Return this version if it is known, else the nearest known one."""
+    parts = _MINOR.match(version)
+    given = tuple(map(int, parts.groups())) if parts else (0, 0)
+    by_number = {tuple(map(int, each.split("."))): each for each in VERSIONS}
+    return by_number.get(given, VERSIONS[0] if given < min(by_number) else NEWEST)
+
+
+def version_of_kubelets(versions: Iterable[str]) -> str:
+    """Return the oldest known version that an API server with these kubelets can have.
+
+    A kubelet is never newer than its API server. Without kubelets, it is the newest version.
+    """
+    return max((nearest_version(each) for each in versions if _MINOR.match(each)), default=NEWEST)
 
 
 def _check_overrides(

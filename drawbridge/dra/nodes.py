@@ -27,7 +27,8 @@ class Node(msgspec.Struct, frozen=True):
 
     `registrations` are the annotations in which device plugins list devices for a scheduler.
     `provider_id` names the machine at its provider. `ready` is false while condition Ready says so.
-    `hold` is the annotation that says for which pod its devices are held.
+    `hold` is the annotation that says for which pod its devices are held. `kubelet` is the version
+    of its kubelet.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Node(msgspec.Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     hold: str = ""
+    kubelet: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -53,10 +55,15 @@ class _Condition(msgspec.Struct, frozen=True):
     status: str = ""
 
 
+class _NodeInfo(msgspec.Struct, frozen=True, rename="camel"):
+    kubelet_version: str = ""
+
+
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     declared_features: tuple[str, ...] = ()
     allocatable: Mapping[str, Quantity] = {}
     conditions: tuple[_Condition, ...] = ()
+    node_info: _NodeInfo = _NodeInfo()
 
 
 class _Node(Object, frozen=True, rename="camel"):
@@ -82,6 +89,7 @@ def _convert(wire: _Node) -> Node:
         wire.spec.taints,
         wire.spec.unschedulable,
         wire.metadata.annotations.get(HOLD_ANNOTATION, ""),
+        status.node_info.kubelet_version,
     )
 
 

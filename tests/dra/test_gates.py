@@ -9,6 +9,7 @@ from drawbridge.dra.gates import (
     gates_of_version,
     parse_gates,
     read_gates,
+    version_of_kubelets,
 )
 from tests.tables import every_row
 
@@ -104,6 +105,25 @@ def test_a_version_may_be_written_in_full(version: str) -> None:
 @every_row("version", ["1.33", "1.3", "1.360", "2.36", "", "latest"])
 def test_other_versions_are_rejected(version: str) -> None:
     assert refused(version) == ["KubernetesVersionUnsupported"]
+
+
+@pytest.mark.parametrize(
+    ("kubelets", "version"),
+    [
+        ([], "1.37"),
+        ([""], "1.37"),
+        (["v1.35.4", "v1.36.0-gke.1", ""], "1.36"),
+        (["v1.34.9", "1.29.0"], "1.34"),
+        (["v1.29.0"], "1.34"),
+        (["v1.340.0"], "1.37"),
+        (["2.0"], "1.37"),
+        (["unknown"], "1.37"),
+    ],
+)
+def test_an_api_server_has_at_least_the_version_of_its_kubelets(
+    kubelets: list[str], version: str
+) -> None:
+    assert version_of_kubelets(kubelets) == version
 
 
 def test_gates_are_parsed_as_in_kubernetes() -> None:
