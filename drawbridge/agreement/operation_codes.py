@@ -323,8 +323,8 @@ FENCE_WITHOUT_RULES = CODES.define(
         "does not exist; the nodes have the taint drawbridge.dev/owned:NoSchedule"
     ),
     remedy=(
-        "Apply examples/owned-devices-policy.yaml with the namespace of Drawbridge, and serve "
-        "DeviceTaintRules. Or set `fence: taint`."
+        "Create the objects of examples/owned-devices-policy.yaml, with the namespace of "
+        "Drawbridge, and serve DeviceTaintRules. Or set `fence: taint`."
     ),
 )
 FENCE_DISAGREES = CODES.define(

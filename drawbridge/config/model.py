@@ -378,10 +378,10 @@ class OwnedPool(ConfigurationPart, frozen=True):
     fence: Annotated[
         NodeFence,
         describe(
-            "What keeps other schedulers away: the `taint` of the nodes, or `rules` that taint only"
-            " the devices, so that pods without devices can use the nodes. `rules` needs the policy"
-            " drawbridge-owned-devices and an API server with DeviceTaintRules; without them the"
-            " nodes have the taint."
+            "What keeps other schedulers away: the `taint` of the nodes, or `rules` of the API"
+            " server about their devices, so that pods without devices can use the nodes. `rules`"
+            " needs the policy drawbridge-owned-devices and an API server with DeviceTaintRules;"
+            " without them the nodes have the taint."
         ),
     ] = NodeFence.TAINT
 
