@@ -20,6 +20,7 @@ STRICT = frozenset({
     "opaque", "object", "type",
 })  # fmt: skip
 PLAIN = frozenset({"bool", "int", "uint", "double", "string", "bytes", "timestamp", "duration"})
+_SIMPLE = PLAIN | _DYNAMIC
 
 
 class TooComplexError(Exception):
@@ -238,9 +239,14 @@ def matches_plainly(params: Sequence[Type], types: Sequence[Type], bound: dict[s
         kind = param.kind
         if kind == "param":
             binding = bound.setdefault(param.name, type_)
-            if binding is not type_ and (binding.kind != type_.kind or binding.kind not in PLAIN):
-                return False
-        elif (
+            if binding is not type_:
+                if binding.kind not in _SIMPLE or type_.kind not in _SIMPLE:
+                    return False
+                if type_.kind in _DYNAMIC:
+                    bound[param.name] = type_
+                elif binding.kind not in _DYNAMIC and binding.kind != type_.kind:
+                    return False
+        elif type_.kind not in _DYNAMIC and (
             kind != type_.kind
             or param.name != type_.name
             or (
