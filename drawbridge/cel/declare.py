@@ -6,7 +6,8 @@ estimator the estimate.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+import msgspec
 
 from drawbridge.cel.kinds import CelValue
 from drawbridge.cel.types import Type
@@ -15,7 +16,7 @@ Implementation = Callable[..., object]
 UNBOUNDED = 2**64 - 1
 
 
-class Range(NamedTuple):
+class Range(msgspec.Struct, frozen=True):
     """A range of sizes or costs, both ends included; saturates at UNBOUNDED."""
 
     min: int
@@ -26,7 +27,7 @@ ANY_SIZE = Range(0, UNBOUNDED)
 UNKNOWN: CelValue = object()  # an argument that is not a constant, see `Overload.prepare`
 
 
-class Operand(NamedTuple):
+class Operand(msgspec.Struct, frozen=True):
     """An argument as the estimator knows it: type, size, literal value, element size."""
 
     type: Type
@@ -35,7 +36,7 @@ class Operand(NamedTuple):
     items: Range = ANY_SIZE
 
 
-class CallEstimate(NamedTuple):
+class CallEstimate(msgspec.Struct, frozen=True):
     """The cost of a call without its arguments, and the size of its result if known."""
 
     cost: Range

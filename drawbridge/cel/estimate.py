@@ -7,7 +7,8 @@ from the declared sizes of the variables.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from drawbridge.cel import ast
 from drawbridge.cel.checker import Checked
@@ -21,6 +22,7 @@ from drawbridge.cel.declare import (
     Range,
 )
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
+from drawbridge.cel.library.costs import add, multiply
 from drawbridge.cel.types import DYN, ERROR, Type
 
 FieldPath = tuple[str, ...]
@@ -34,16 +36,6 @@ ACCUMULATORS = frozenset({"__result__", "@result"})
 ADDITIONS = frozenset({"add_string", "add_bytes", "add_list"})
 # No library declares an overload for the optional selection of a field.
 _UNTYPED = Overload("select_optional_field", (DYN, DYN), DYN, lambda *_: None)
-
-
-def add(a: Range, b: Range) -> Range:
-    """Return the sum of two ranges; it saturates."""
-    return Range(min(a.min + b.min, UNBOUNDED), min(a.max + b.max, UNBOUNDED))
-
-
-def multiply(a: Range, b: Range) -> Range:
-    """Return the product of two ranges; it saturates."""
-    return Range(min(a.min * b.min, UNBOUNDED), min(a.max * b.max, UNBOUNDED))
 
 
 def union(a: Range, b: Range) -> Range:
@@ -61,8 +53,7 @@ def _scaled(size: int, factor: float) -> int:
     return UNBOUNDED if value >= 2**64 else value
 
 
-@dataclass(slots=True)
-class EntrySizes:
+class EntrySizes(msgspec.Struct, frozen=True):
     """The sizes of the keys and values of a list or a map."""
 
     kind: str
@@ -70,8 +61,7 @@ class EntrySizes:
     value: Range
 
 
-@dataclass(slots=True)
-class LocalSize:
+class LocalSize(msgspec.Struct, frozen=True):
     """A comprehension variable: the path of its values and their size."""
 
     path: FieldPath
@@ -101,8 +91,10 @@ class Estimator:
         finally:
             self.depth -= 1
 
-    def literal(self, node: ast.Literal) -> Range:  # noqa: ARG002  # one signature for all kinds
+    def literal(self, node: ast.Literal) -> Range:
         """A constant is free."""
+        length = len(node.value) if isinstance(node.value, str | bytes) else 1
+        self.computed[node.id] = Range(length, length)
         return ZERO
 
     def ident(self, node: ast.Ident) -> Range:
@@ -128,6 +120,7 @@ class Estimator:
         for element in node.elements:
             total = add(total, self.cost(element))
             size = union(size, self.size_or_any(element))
+        self.computed[node.id] = Range(len(node.elements), len(node.elements))
         self.entries[node.id] = EntrySizes("list", ONE, size)
         return total
 
@@ -140,6 +133,7 @@ class Estimator:
             total = add(add(total, self.cost(entry.key)), self.cost(entry.value))
             key = union(key, self.size_or_any(entry.key))
             value = union(value, self.size_or_any(entry.value))
+        self.computed[node.id] = Range(len(node.entries), len(node.entries))
         self.entries[node.id] = EntrySizes("map", key, value)
         return total
 
@@ -318,7 +312,7 @@ class Estimator:
 
     def size(self, node: ast.CelNode) -> Range | None:
         """Return the size of the value of `node`, or None if unknown."""
-        computed = self.computed.get(node.id) or _literal_size(node)
+        computed = self.computed.get(node.id)
         if computed is not None:
             return computed
         path = self.path(node)
@@ -376,18 +370,6 @@ def _is_bind(node: ast.Comprehension) -> bool:
         and node.condition.value is False
         and node.accumulator != "__result__"
     )
-
-
-def _literal_size(node: ast.CelNode) -> Range | None:
-    if isinstance(node, ast.Literal):
-        length = len(node.value) if isinstance(node.value, str | bytes) else 1
-    elif isinstance(node, ast.ListLiteral):
-        length = len(node.elements)
-    elif isinstance(node, ast.MapLiteral):
-        length = len(node.entries)
-    else:
-        return None
-    return Range(length, length)
 
 
 def _is_scalar(kind: Type) -> bool:
