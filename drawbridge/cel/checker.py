@@ -4,6 +4,7 @@ Checks children first, in cel-go's order, because the binding of a type paramete
 nodes. Does not change the tree.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from drawbridge.cel.ast import (
@@ -17,7 +18,7 @@ from drawbridge.cel.ast import (
     MessageLiteral,
     Select,
 )
-from drawbridge.cel.checking import Checking, Resolved, Visitors, visit
+from drawbridge.cel.checking import Checking, Resolved, Visitors
 from drawbridge.cel.composites import list_literal, map_literal, message_literal
 from drawbridge.cel.errors import CompileError, Problem
 from drawbridge.cel.fields import select
@@ -53,15 +54,15 @@ _COMPLAINTS = 100
 class Checked:
     """A checked tree: types, names and calls, each keyed by node id.
 
-    `names` has every Ident, and every Select that spells a qualified name. `aggregates` tells
-    whether a list or map literal has more than one element.
+    `names` has every Ident, and every Select that spells a qualified name. `aggregates` are the
+    list and map literals with more than one element.
     """
 
     node: CelNode
     types: dict[int, Type]
     names: dict[int, ResolvedName]
     calls: dict[int, Resolved]
-    aggregates: bool
+    aggregates: Sequence[ListLiteral | MapLiteral]
 
 
 def check(node: CelNode, source: str, declarations: Declarations) -> Checked:
@@ -109,12 +110,12 @@ def enter_loop(state: Checking, node: Comprehension) -> None:
     state.scope = inner.within(iterated(state, node))
     state.todo += [
         (leave_comprehension, (node, outer)),
-        (visit, node.result),
+        state.visiting(node.result),
         (leave_scope, inner),
         (expect, (node.step, accumulated)),
-        (visit, node.step),
+        state.visiting(node.step),
         (expect, (node.condition, BOOL)),
-        (visit, node.condition),
+        state.visiting(node.condition),
     ]
 
 

@@ -5,9 +5,11 @@ Functions in the table of visitors check each kind of node.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from drawbridge.cel.ast import CelNode, Entry
+import msgspec
+
+from drawbridge.cel.ast import CelNode, Entry, ListLiteral, MapLiteral
 from drawbridge.cel.declare import Function, Overload
 from drawbridge.cel.lexer import Complaint
 from drawbridge.cel.scopes import Declarations, ResolvedName, VariableScope
@@ -15,7 +17,7 @@ from drawbridge.cel.types import DYN, ERROR, NULL, Type, describe
 from drawbridge.cel.unify import Unifier
 
 
-class Resolved(NamedTuple):
+class Resolved(msgspec.Struct, frozen=True):
     """A resolved call: the overloads of `function` that the argument types allow.
 
     If `namespaced`, the target is part of the function name and not an operand.
@@ -29,6 +31,7 @@ class Resolved(NamedTuple):
 # Each action knows the type of its subject.
 Action = Callable[["Checking", Any], None]
 Visitors = Mapping[type, Action]
+Task = tuple[Action, object]
 
 
 class Checking:
@@ -44,19 +47,19 @@ class Checking:
         self.visitors = visitors
         self.scope = VariableScope(declarations, {})
         self.unifier = Unifier()
-        self.aggregates = False
+        self.aggregates: list[ListLiteral | MapLiteral] = []
         # whether the types may contain type variables
         self.open = False
         self.types: dict[int, Type] = {}
         self.names: dict[int, ResolvedName] = {}
         self.calls: dict[int, Resolved] = {}
         self.complaints: list[Complaint] = []
-        self.todo: list[tuple[Action, object]] = []
+        self.todo: list[Task] = []
 
     def run(self, root: CelNode) -> None:
         """Check the whole tree."""
         todo = self.todo
-        todo.append((visit, root))
+        todo.append(self.visiting(root))
         while todo:
             action, subject = todo.pop()
             action(self, subject)
@@ -72,10 +75,12 @@ class Checking:
 
     def later(self, action: Action, subject: object, *children: CelNode) -> None:
         """Visit the children in order, then run the action."""
-        todo = self.todo
-        todo.append((action, subject))
-        for child in reversed(children):
-            todo.append((visit, child))
+        self.todo.append((action, subject))
+        self.todo.extend(map(self.visiting, reversed(children)))
+
+    def visiting(self, node: CelNode) -> Task:
+        """Return the task of checking a node; its action defers what depends on the children."""
+        return self.visitors[type(node)], node
 
     def complain(self, kind: str, node: CelNode | Entry, message: str) -> None:
         """Record an error."""
@@ -107,8 +112,3 @@ class Checking:
         if NULL.kind in {before.kind, type_.kind}:
             return type_ if before.kind == NULL.kind else before
         return self.unifier.general(before, type_)
-
-
-def visit(state: Checking, node: CelNode) -> None:
-    """Check a node; work that depends on the children is deferred."""
-    state.visitors[type(node)](state, node)

@@ -9,7 +9,8 @@ from drawbridge.cel.unify import is_dynamic, unwrapped
 
 def list_literal(state: Checking, node: ListLiteral) -> None:
     """Visit the elements first."""
-    state.aggregates = state.aggregates or len(node.elements) > 1
+    if len(node.elements) > 1:
+        state.aggregates.append(node)
     state.later(list_type, node, *node.elements)
 
 
@@ -26,7 +27,8 @@ def list_type(state: Checking, node: ListLiteral) -> None:
 
 def map_literal(state: Checking, node: MapLiteral) -> None:
     """Visit the keys and values first."""
-    state.aggregates = state.aggregates or len(node.entries) > 1
+    if len(node.entries) > 1:
+        state.aggregates.append(node)
     state.later(map_type, node, *children(node))
 
 

@@ -1,7 +1,7 @@
 """Validates literals in expressions whose types are correct.
 
 The checks are those that Kubernetes enables. Each is a function from the checked tree to
-complaints. An expression without such literals is not walked.
+complaints. Only an expression that calls a validated function is walked.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,16 +20,19 @@ _LITERALS = (ListLiteral, MapLiteral)  # a union would be made anew for each nod
 
 
 class ValidatedNodes:
-    """The calls of an expression, and its list and map literals outside `format` calls."""
+    """The calls of an expression, and its list and map literals outside `format` calls.
+
+    An expression without validated functions has no calls here, and the literals of the checker.
+    """
 
     __slots__ = ("calls", "checked", "literals", "same")
 
-    def __init__(self, checked: Checked) -> None:
+    def __init__(self, checked: Checked, *, has_functions: bool) -> None:
         self.checked = checked
         self.same = Unifier().same
         self.calls: list[Call] = []
-        self.literals: list[ListLiteral | MapLiteral] = []
-        todo: list[tuple[CelNode, bool]] = [(checked.node, False)]
+        self.literals = [] if has_functions else [*checked.aggregates]
+        todo: list[tuple[CelNode, bool]] = [(checked.node, False)] if has_functions else []
         while todo:
             node, formatted = todo.pop()
             if isinstance(node, Call):
@@ -47,9 +50,10 @@ Validators = tuple[Validator, ...]
 def validate(checked: Checked, source: str, validators: Validators) -> None:
     """Raise CompileError with the complaints of all validators."""
     names = {resolved.function.name for resolved in checked.calls.values()}
-    if not checked.aggregates and names.isdisjoint(_VALIDATED_FUNCTIONS):
+    has_functions = not names.isdisjoint(_VALIDATED_FUNCTIONS)
+    if not checked.aggregates and not has_functions:
         return
-    nodes = ValidatedNodes(checked)
+    nodes = ValidatedNodes(checked, has_functions=has_functions)
     try:
         complaints = [complaint for validator in validators for complaint in validator(nodes)]
     except (TooComplexError, RecursionError):

@@ -206,7 +206,7 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
         elif isinstance(part, Call):
             calls[part.id] = _resolved(part, declared.functions)
     used = tuple(dict.fromkeys(name.name for name in names.values()))
-    checked = Checked(node, {}, names, calls, aggregates=False)
+    checked = Checked(node, {}, names, calls, aggregates=())
     compiled = compile_tree(checked, used, made.limit, strict=True)
     frame = [0, None, 0, *(given.get(name, MISSING) for name in used), *[MISSING] * compiled.slots]
     return compiled.run(frame)
