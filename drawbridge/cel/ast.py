@@ -6,14 +6,15 @@ A node has an `id`, which is unique in one expression and keys the results of th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 # int is a CEL int; uint, bytes and other kinds have classes in drawbridge.cel.values
 Constant = object
 
 
-@dataclass(slots=True, eq=False)
-class Literal:
+class Literal(msgspec.Struct, eq=False):
     """A constant; `value` is a CEL value (see drawbridge.cel.values)."""
 
     id: int
@@ -21,8 +22,7 @@ class Literal:
     value: Constant
 
 
-@dataclass(slots=True, eq=False)
-class Ident:
+class Ident(msgspec.Struct, eq=False):
     """An identifier as written, including a leading dot."""
 
     id: int
@@ -30,8 +30,7 @@ class Ident:
     name: str
 
 
-@dataclass(slots=True, eq=False)
-class Select:
+class Select(msgspec.Struct, eq=False):
     """`operand.field`; if `test` is true, the presence test that `has()` expands to."""
 
     id: int
@@ -41,8 +40,7 @@ class Select:
     test: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class Call:
+class Call(msgspec.Struct, eq=False):
     """`function(args)` or `target.function(args)`."""
 
     id: int
@@ -52,8 +50,7 @@ class Call:
     args: "tuple[CelNode, ...]"
 
 
-@dataclass(slots=True, eq=False)
-class ListLiteral:
+class ListLiteral(msgspec.Struct, eq=False):
     """`[a, ?b]`; `optional` holds the indices marked with a question mark."""
 
     id: int
@@ -62,8 +59,7 @@ class ListLiteral:
     optional: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
+class Entry(msgspec.Struct, eq=False):
     """One entry of a map (`key` is a node) or of a message (`key` is a field name)."""
 
     id: int
@@ -73,8 +69,7 @@ class Entry:
     optional: bool = False
 
 
-@dataclass(slots=True, eq=False)
-class MapLiteral:
+class MapLiteral(msgspec.Struct, eq=False):
     """`{k: v, ?k: v}`."""
 
     id: int
@@ -82,8 +77,7 @@ class MapLiteral:
     entries: tuple[Entry, ...]
 
 
-@dataclass(slots=True, eq=False)
-class MessageLiteral:
+class MessageLiteral(msgspec.Struct, eq=False):
     """`Name{field: v, ?field: v}`."""
 
     id: int
@@ -92,8 +86,7 @@ class MessageLiteral:
     entries: tuple[Entry, ...]
 
 
-@dataclass(slots=True, eq=False)
-class Comprehension:
+class Comprehension(msgspec.Struct, eq=False):
     """The expansion of an iterating macro: a fold over a range with an accumulator."""
 
     id: int

@@ -5,7 +5,8 @@ per qualifier.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+import msgspec
 
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import COST, Frame, Run, cancel_over_limit, charge, with_offset
@@ -19,8 +20,7 @@ Take = Callable[[Frame, object], object]
 CHOICES = 40  # nested conditionals that share one stack
 
 
-@dataclass(slots=True)
-class Qualifier:
+class Qualifier(msgspec.Struct, eq=False):
     """One step into a value: by a constant key, or by the key that `index` computes.
 
     A `strict` qualifier fails on a value without fields even in a presence test.
@@ -34,8 +34,7 @@ class Qualifier:
     strict: bool = False
 
 
-@dataclass(slots=True)
-class QualifiedAttribute:
+class QualifiedAttribute(msgspec.Struct, eq=False):
     """A variable, an operand or a conditional of two attributes, with qualifiers.
 
     Exactly one of `slot`, `operand` and `branches` is set; `operand` selects one of the `branches`.
@@ -45,7 +44,7 @@ class QualifiedAttribute:
     slot: int = -1
     operand: Run | None = None
     branches: "tuple[QualifiedAttribute, QualifiedAttribute] | None" = None
-    qualifiers: list[Qualifier] = field(default_factory=list)
+    qualifiers: list[Qualifier] = []
     test: bool = False
     depth: int = 0
     leaves: int = 1  # the attributes that a qualifier is added to

@@ -30,6 +30,7 @@ _KEPT = 4096
 _NESTED = frozenset({list, tuple, dict, Map, Optional})
 
 
+@lru_cache(MOST)
 def traversal(length: int) -> int:
     """Return the cost of a comparison whose shorter string has `length`, rounded as in cel-go."""
     return math.ceil(float(length) * 0.1)

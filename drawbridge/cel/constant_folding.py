@@ -7,7 +7,8 @@ arguments are known, and charges its cost in each evaluation.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.meter import LARGEST_FOLDED
@@ -25,8 +26,7 @@ _LOOKED_UP = frozenset({str, bool, int, Uint, float})
 _UNHASHABLE = frozenset({bytes, Semver})
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedValue:
+class FoldedValue(msgspec.Struct, frozen=True, eq=False):
     """A value that does not depend on the input; each evaluation charges `steps`.
 
     `constant` tells whether cel-go treats it as a constant, too, which enables further folding.

@@ -50,13 +50,11 @@ def run(stacks: ParserStacks) -> CelNode:
     """Parse all tokens."""
     tokens = stacks.tokens
     stacks.open("", 0)
-    state = OPERAND
-    while state != DONE:
-        stacks.expecting = state == OPERAND
-        action = _TABLES[state].get(tokens[stacks.at][0])
+    while stacks.state != DONE:
+        action = _TABLES[stacks.state].get(tokens[stacks.at][0])
         if action is None:
             raise UnexpectedError
-        state = action(stacks)
+        stacks.state = action(stacks)
     return stacks.operands[0]
 
 

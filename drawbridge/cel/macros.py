@@ -5,7 +5,8 @@ selects the macros.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from drawbridge.cel.ast import (
     Call,
@@ -35,8 +36,7 @@ class MacroError(Exception):
         self.offset = node.offset
 
 
-@dataclass(slots=True)
-class Builder:
+class Builder(msgspec.Struct, eq=False):
     """Creates nodes at the position of the macro call."""
 
     new_id: Callable[[], int]

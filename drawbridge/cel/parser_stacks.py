@@ -5,8 +5,10 @@ operations on the stacks. The limits equal those of cel-go and are counted in th
 often a rule of its grammar recurses, and how many nodes of some kinds are nested.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
+
+import msgspec
 
 from drawbridge.cel.ast import Call, CelNode, Literal
 from drawbridge.cel.lexer import Complaint, Token
@@ -41,8 +43,7 @@ class TooDeepError(Exception):
     """The expression nests deeper than cel-go's limit."""
 
 
-@dataclass(slots=True)
-class BracketFrame:
+class BracketFrame(msgspec.Struct, eq=False):
     """An open bracket and the parsed parts of its content."""
 
     kind: str
@@ -50,8 +51,8 @@ class BracketFrame:
     base: int
     name: str = ""
     member: bool = False
-    keys: list[tuple[int, "CelNode | str", bool]] = field(default_factory=list)
-    optional: set[int] = field(default_factory=set)
+    keys: list[tuple[int, "CelNode | str", bool]] = []
+    optional: set[int] = set()
     marked: bool = False
     seen: int = 0
 
@@ -60,15 +61,15 @@ class ParserStacks:
     """The state of one parse; `operands` and `heights` are parallel."""
 
     __slots__ = (
-        "at", "complaints", "expecting", "frames", "heights", "ids", "operands", "operators",
-        "options", "pending", "tokens",
+        "at", "complaints", "frames", "heights", "ids", "operands", "operators", "options",
+        "pending", "state", "tokens",
     )  # fmt: skip
 
     def __init__(self, tokens: list[Token], options: ParserOptions) -> None:
         self.tokens = tokens
         self.options = options
         self.at = 0
-        self.expecting = True
+        self.state = OPERAND
         self.ids = count(1).__next__
         self.complaints: list[Complaint] = []
         self.operands: list[CelNode] = []
@@ -220,7 +221,7 @@ class ParserStacks:
         well.
         """
         before, place = self.tokens[self.at - 1][0], self.tokens[self.at][2]
-        if self.expecting and before != "(":
+        if self.state == OPERAND and before != "(":
             self.push(Literal(self.ids(), 0 if before == "." else place, None))
         while len(self.frames) > 1:
             self.give_up_conditionals()

@@ -4,7 +4,8 @@ These distinctions are cel-go's; each affects the cost or the errors of a call.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from drawbridge.cel import ast
 from drawbridge.cel.attributes import QualifiedAttribute
@@ -17,8 +18,7 @@ from drawbridge.cel.frame import Run
 Step = FoldedValue | QualifiedAttribute | Run
 
 
-@dataclass(slots=True)
-class Compiled:
+class Compiled(msgspec.Struct, eq=False):
     """The closure of a program, the slots it needs after the variables, and its work."""
 
     run: Run
@@ -26,8 +26,7 @@ class Compiled:
     work: int
 
 
-@dataclass(slots=True)
-class LocalVariable:
+class LocalVariable(msgspec.Struct, eq=False):
     """A variable in scope: its slot and, for an accumulator, its initial value."""
 
     slot: int
