@@ -6,7 +6,7 @@ complaints. Only an expression that calls a validated function is walked.
 
 from collections.abc import Callable, Iterable, Iterator
 
-from drawbridge.cel.ast import Call, CelNode, ListLiteral, Literal, MapLiteral, children
+from drawbridge.cel.ast import Call, CelNode, ListLiteral, Literal, MapLiteral, children, walk
 from drawbridge.cel.checker import Checked
 from drawbridge.cel.errors import CompileError, EvaluationError
 from drawbridge.cel.lexer import Complaint, locate_problems
@@ -20,27 +20,19 @@ _LITERALS = (ListLiteral, MapLiteral)  # a union would be made anew for each nod
 
 
 class ValidatedNodes:
-    """The calls of an expression, and its list and map literals outside `format` calls.
-
-    An expression without validated functions has no calls here, and the literals of the checker.
-    """
+    """The calls among some nodes, and the list and map literals outside `format` calls."""
 
     __slots__ = ("calls", "checked", "literals", "same")
 
-    def __init__(self, checked: Checked, *, has_functions: bool) -> None:
+    def __init__(self, checked: Checked, nodes: Iterable[CelNode]) -> None:
         self.checked = checked
         self.same = Unifier().same
-        self.calls: list[Call] = []
-        self.literals = [] if has_functions else [*checked.aggregates]
-        todo: list[tuple[CelNode, bool]] = [(checked.node, False)] if has_functions else []
-        while todo:
-            node, formatted = todo.pop()
-            if isinstance(node, Call):
-                self.calls.append(node)
-                formatted = formatted or node.function == _FORMAT
-            elif isinstance(node, _LITERALS) and not formatted:
-                self.literals.append(node)
-            todo.extend((child, formatted) for child in children(node))
+        self.calls = [node for node in nodes if isinstance(node, Call)]
+        formatted: set[int] = set()
+        for call in self.calls:  # an outer call precedes those in its arguments
+            if call.function == _FORMAT and call.id not in formatted:
+                formatted.update(each.id for each in walk(call))
+        self.literals = [each for each in checked.aggregates if each.id not in formatted]
 
 
 Validator = Callable[[ValidatedNodes], Iterable[Complaint]]
@@ -53,7 +45,7 @@ def validate(checked: Checked, source: str, validators: Validators) -> None:
     has_functions = not names.isdisjoint(_VALIDATED_FUNCTIONS)
     if not checked.aggregates and not has_functions:
         return
-    nodes = ValidatedNodes(checked, has_functions=has_functions)
+    nodes = ValidatedNodes(checked, walk(checked.node) if has_functions else ())
     try:
         complaints = [complaint for validator in validators for complaint in validator(nodes)]
     except (TooComplexError, RecursionError):
