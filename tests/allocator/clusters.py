@@ -274,9 +274,9 @@ class Cluster:
         assert reply.reserved == (not reply.message)
         return reply.message
 
-    def schedule(self, uid: str, *claims: Plain, **fields: object) -> str:
+    def schedule(self, uid: str, *claims: Plain, limit: int = 0, **fields: object) -> str:
         """Reserve the first node that fits; returns it."""
-        reply = self.prefilter(uid, *claims, **fields)
+        reply = self.prefilter(uid, *claims, limit=limit, **fields)
         assert reply.fit, reply.message
         node = reply.fit[0].node
         assert not self.reserve(uid, node)
