@@ -99,7 +99,7 @@ class _Parts:
         self.state = self._make_state(settings, session.clock.now, options.holding)
         writes = ApiServerWrites(session, self.lease)
         self.binder = self._make_binder(writes, session.clock.now, options.binding)
-        self.term = self._make_term(writes, session.clock.now)
+        self.term = self._make_term(writes)
         self.calls = SchedulerCalls(
             state=self.state,
             leadership=self.term,
@@ -141,7 +141,7 @@ class _Parts:
             times=times,
         )
 
-    def _make_term(self, writes: ApiServerWrites, server_time: Callable[[], float]) -> TermKeeper:
+    def _make_term(self, writes: ApiServerWrites) -> TermKeeper:
         self.recovery = Recovery(
             self.state,
             writes,
@@ -158,7 +158,6 @@ class _Parts:
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.state.ready and not self.state.find_problems(),
             on_leading=self._start_leading,
-            server_time=server_time,
         )
 
     def _start_leading(self) -> None:

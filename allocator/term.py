@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from allocator.scheduler.calls import Leadership
 from allocator.scheduler.lease import SchedulerLease, Term
+from allocator.state.guarded_pools import Look
 from allocator.writes.recovery import Recovery
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
@@ -42,20 +43,17 @@ class Lease(Protocol):
 class NodesToUse(Protocol):
     """The nodes that are used after a look at all claims."""
 
-    def needs_look(self, now: float) -> bool:
-        """Whether a look at all claims makes a node usable."""
+    def begin_look(self) -> Look | None:
+        """Return when a look at all claims begins that makes a node usable; None if none does."""
         ...
 
-    def note_look(self, began: float) -> None:
+    def note_look(self, look: Look) -> None:
         """Use the nodes that have settled before a look at all claims."""
         ...
 
 
 class TermKeeper:
-    """Follows the Lease, and recovers at the start of each term.
-
-    `server_time` is the Unix time of the API server.
-    """
+    """Follows the Lease, and recovers at the start of each term."""
 
     def __init__(  # noqa: PLR0913  # all but three by name
         self,
@@ -68,14 +66,12 @@ class TermKeeper:
         finish_failed_writes: Callable[[], Awaitable[bool]],
         is_ready: Callable[[], bool],
         on_leading: Callable[[], None],
-        server_time: Callable[[], float],
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         random_fraction: Callable[[], float] = random.random,
     ) -> None:
         self._lease = lease
         self._recovery = recovery
         self._nodes = nodes
-        self._server_time = server_time
         self._claims = claims
         self._take_back = take_back
         self._finish_failed_writes = finish_failed_writes
@@ -141,13 +137,13 @@ class TermKeeper:
 
     async def _look_if_needed(self) -> None:
         """Use the nodes whose fence has settled."""
-        began = self._server_time()
-        if not self._nodes.needs_look(began):
+        look = self._nodes.begin_look()
+        if look is None:
             return
         # The recovery at the start of a term is a look as well.
         if self._recovered is not None:
             await self._recovery.look()
-        self._nodes.note_look(began)
+        self._nodes.note_look(look)
 
     async def _clean_up(self) -> bool:
         """Undo what earlier writes left behind; return whether more can be undone now."""

@@ -1,7 +1,8 @@
 """The pools whose devices no other client can allocate, because the API server refuses it.
 
 They are used on nodes without the taint as well, after the settle time and a look at all claims.
-The time begins when this process sees that the policy names a pool: no object tells since when.
+The time begins when this process sees that the policy names a pool: no object tells since when. So
+it is a time of this process, which a wrong clock of one of several API servers does not change.
 """
 
 from typing import Final, NamedTuple
@@ -9,6 +10,14 @@ from typing import Final, NamedTuple
 from drawbridge.agreement.device_fence import FencePart, FenceParts, find_fenced_pools
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS
 from drawbridge.dra.inventory import PoolID
+
+
+class Look(NamedTuple):
+    """When a look at all claims began: the Unix time of the API server, and that of `elapsed`."""
+
+    server: float
+    elapsed: float
+
 
 _NONE: Final[frozenset[PoolID]] = frozenset()
 
@@ -23,7 +32,7 @@ class _Version(NamedTuple):
 
 
 class GuardedPools:
-    """The pools that the policy names; all times are Unix times."""
+    """The pools that the policy names; all times are of one clock that is never set."""
 
     def __init__(self, namespace: str, looked_at: float) -> None:
         self._namespace = namespace

@@ -19,7 +19,7 @@ from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.conflicts import ContestedClaim
-from allocator.state.guarded_pools import GuardedPools
+from allocator.state.guarded_pools import GuardedPools, Look
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
@@ -35,6 +35,7 @@ from drawbridge.agreement.owned_pools import (
     report_all_unfenced,
 )
 from drawbridge.cluster.cache import CachedObject
+from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import owned_pools
@@ -129,7 +130,8 @@ class LiveState:
     """The current decisions, for the calls of the scheduler and for the writes.
 
     `on_rebuild` is called after the decisions were made anew, `on_change` after each change of an
-    object, `report` with each double allocation. `server_time` is the Unix time of the API server.
+    object, `report` with each double allocation. `server_time` is the Unix time of the API server,
+    `elapsed` a clock that is never set.
     """
 
     def __init__(  # noqa: PLR0913  # all but two by name
@@ -141,12 +143,14 @@ class LiveState:
         on_change: Callable[[], None],
         report: Callable[[Finding, Claim], None],
         server_time: Callable[[], float],
+        elapsed: Callable[[], float] = boot_time,
         pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
         limits: HoldLimits = DEFAULT_LIMITS,
     ) -> None:
         self._caches = caches
         self._limits = limits
         self._server_time = server_time
+        self._elapsed = elapsed
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
@@ -164,7 +168,7 @@ class LiveState:
         self._undecided: dict[PoolID, None] = {}
         # No allocation is decided before the recovery, which looks at all claims.
         self._settling = SettlingNodes(server_time())
-        self._guarded = GuardedPools(caches.namespace, server_time())
+        self._guarded = GuardedPools(caches.namespace, elapsed())
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
         caches.namespaces.subscribe(self._apply_namespace)
@@ -357,7 +361,7 @@ class LiveState:
 
     def _follow_fence(self, *_: object) -> None:
         """Stop where the fence around devices ends, soon: other schedulers learn it as late."""
-        changed = self._guarded.follow(self._caches.fence_parts(), self._server_time())
+        changed = self._guarded.follow(self._caches.fence_parts(), self._elapsed())
         self._decide_again(changed)
 
     def _decide_again(self, pools: Collection[PoolID]) -> None:
@@ -374,15 +378,17 @@ class LiveState:
         self._on_change()
         return bool(self._undecided)
 
-    def needs_look(self, now: float) -> bool:
-        """Whether a look at all claims makes a node or a pool usable."""
-        return self._settling.need_look(now) or self._guarded.need_look(now)
+    def begin_look(self) -> Look | None:
+        """Return when a look at all claims begins that makes a node or a pool usable."""
+        look = Look(self._server_time(), self._elapsed())
+        needed = self._settling.need_look(look.server) or self._guarded.need_look(look.elapsed)
+        return look if needed else None
 
-    def note_look(self, began: float) -> None:
+    def note_look(self, look: Look) -> None:
         """Use the nodes and pools that have settled before a look at all claims."""
-        for name in self._settling.note_look(began):
+        for name in self._settling.note_look(look.server):
             self.decisions.state.decide_owners_on(name)
-        self._decide_again(self._guarded.note_look(began))
+        self._decide_again(self._guarded.note_look(look.elapsed))
         self._on_change()
 
     def _follow_version(self, version: str) -> None:

@@ -31,6 +31,7 @@ from allocator.scheduler.protocol import (
     UnreserveRequest,
 )
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.guarded_pools import Look
 from allocator.state.reserved_pods import RESERVATION_SECONDS, HoldLimits
 from allocator.term import TermKeeper
 from allocator.writes.binding import BindingTimes, PodBinder
@@ -68,9 +69,9 @@ class SimulatedPair:
         self._held: dict[str, object] = {}  # the latest hold of each pod
         self._binding: Counter[str] = Counter()
         self.state = AllocatorState(Planner(), Ledger(), owns_all)
-        for value in (gpu_class(), *(Node(name, {"name": name}) for name in nodes)):
-            self.state.apply(None, value)
+        self.state.apply(None, gpu_class())
         for name, count in nodes.items():
+            self.state.apply(None, Node(name, {"name": name}))
             self.state.apply(None, gpu_slice(name, count))
         numbers = itertools.count()
         self.decisions = PodDecisions(self.state, lambda: f"{host}-{next(numbers)}", limits=LIMITS)
@@ -82,7 +83,7 @@ class SimulatedPair:
         return SimpleNamespace(
             reservations=self.decisions.reservations,
             claims_of=self.decisions.requests.claims_of,
-            find_pod=lambda _, name: self._pods.get(name),
+            find_pod=self.find_pod,
             find_contest=self.state.conflicts.find_contest,
             list_contests=self.state.conflicts.list_contests,
             find_claim=self.state.claims.get,
@@ -123,7 +124,6 @@ class SimulatedPair:
             finish_failed_writes=self.binder.finish_failed_writes,
             is_ready=lambda: self.synced,
             on_leading=lambda: self._activate(tuple(each.uid for each in self._pods_to_bind())),
-            server_time=time,
             random_fraction=self.api.random.random,
         )
         self.calls = SchedulerCalls(
@@ -149,12 +149,15 @@ class SimulatedPair:
         """Say who leads."""
         return f"{self.api.leader} leads"
 
-    def needs_look(self, _: float) -> bool:
+    def begin_look(self) -> None:
         """No node gets its fence later."""
-        return False
 
-    def note_look(self, began: float) -> None:
+    def note_look(self, look: Look) -> None:
         """No node waits for a look."""
+
+    def find_pod(self, _namespace: str, name: str) -> Pod | None:
+        """Find a pod of the only namespace."""
+        return self._pods.get(name)
 
     def find_problems(self) -> list[str]:
         """The caches are synced as soon as the watch has started."""

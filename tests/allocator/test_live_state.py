@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from allocator.state.caches import AllocatorCaches
 from allocator.state.conflicts import MAX_SEARCHES
+from allocator.state.guarded_pools import Look
 from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
 from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.session import Session
@@ -141,7 +142,11 @@ def _stored(value: Any) -> CachedObject[Any]:  # noqa: ANN401  # as above
     return CachedObject("default", metadata.name, metadata.uid, version, b"", value)
 
 
-def live_state(*claims: Claim) -> tuple[LiveState, StoredObjects, list[str]]:
+def live_state(
+    *claims: Claim,
+    server_time: Callable[[], float] = lambda: 0.0,
+    elapsed: Callable[[], float] = lambda: 0.0,
+) -> tuple[LiveState, StoredObjects, list[str]]:
     """The state after a start with these claims, their cache, and what is reported."""
     none, stored, reported = StoredObjects(), StoredObjects(*claims), list[str]()
     pools = [PoolID("d.io", f"{number}") for number in range(FENCED)]
@@ -165,7 +170,8 @@ def live_state(*claims: Claim) -> tuple[LiveState, StoredObjects, list[str]]:
         on_rebuild=lambda: None,
         on_change=lambda: None,
         report=lambda finding, claim: reported.append(f"{finding.code} {claim.metadata.name}"),
-        server_time=lambda: 0.0,
+        server_time=server_time,
+        elapsed=elapsed,
     )
     live.update()
     return live, stored, reported
@@ -183,10 +189,21 @@ async def test_a_turn_of_the_loop_decides_a_few_pools_whose_fence_changed(
     monkeypatch.setattr(
         live.decisions.state, "decide_owners_of", lambda pools: decided.append(len(pools))
     )
-    live.note_look(10.0)
+    live.note_look(Look(0.0, 10.0))
     for _ in range(4):
         await asyncio.sleep(0)
     assert decided == [50, 50, 20]
+
+
+@pytest.mark.asyncio
+async def test_a_wrong_clock_of_an_api_server_does_not_shorten_the_time_of_a_fence() -> None:
+    """One of several API servers is ahead, and each response moves the time."""
+    server, elapsed = [0.0], [0.0]
+    live, _, _ = live_state(server_time=lambda: server[0], elapsed=lambda: elapsed[0])
+    server[0], elapsed[0] = 3600.0, 9.0
+    assert live.begin_look() is None
+    server[0], elapsed[0] = -3600.0, 10.0
+    assert live.begin_look() == Look(-3600.0, 10.0)
 
 
 OURS, THEIRS = written("ours", 0), written("theirs", 0, ours=False)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from allocator.scheduler.lease import Term
+from allocator.state.guarded_pools import Look
 from allocator.term import TermKeeper
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
@@ -39,7 +40,6 @@ class Rig:
             finish_failed_writes=self.finish,
             is_ready=lambda: self.synced,
             on_leading=lambda: self.story.append("lead"),
-            server_time=lambda: self.time,
             pause=self.pause,
         )
 
@@ -58,13 +58,13 @@ class Rig:
         self.time += 1
         self._fail()
 
-    def needs_look(self, now: float) -> bool:
-        """Tell whether the time has come."""
-        return 0 < self.settled_at <= now
+    def begin_look(self) -> Look | None:
+        """Begin a look if the time has come."""
+        return Look(self.time, 0.0) if 0 < self.settled_at <= self.time else None
 
-    def note_look(self, began: float) -> None:
+    def note_look(self, look: Look) -> None:
         """Use the nodes."""
-        self.story.append(f"use nodes of {began:g}")
+        self.story.append(f"use nodes of {look.server:g}")
         self.settled_at = 0.0
 
     async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
@@ -155,11 +155,9 @@ async def test_a_failed_recovery_is_repeated_and_reported(rig: Rig, error: Excep
     rig.term = FIRST
     rig.failures = [error, error]
     assert await rig.run(2) == ["recover", "recover"]
-    assert not rig.keeper.leading
-    assert rig.keeper.problem == str(error)
+    assert (rig.keeper.leading, rig.keeper.problem) == (False, str(error))
     assert await rig.run(1) == ["recover", "lead"]
-    assert rig.keeper.leading
-    assert not rig.keeper.problem
+    assert (rig.keeper.leading, rig.keeper.problem) == (True, "")
 
 
 async def test_a_recovery_that_fails_again_and_again_is_repeated_less_often(rig: Rig) -> None:
