@@ -124,12 +124,10 @@ def test_the_operations_page_lists_every_reconciler() -> None:
         assert f"`{reconciler}`" in OPERATING, reconciler
 
 
-def test_process_options_on_the_operations_page_exist(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for process in ("webhook", "controller"):
+def test_options_on_the_operations_page_exist(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["serve", "webhook"], ["serve", "controller"], ["audit"]):
         with pytest.raises(SystemExit):
-            parser_for(["serve"], "drawbridge").parse_args(["serve", process, "--help"])
+            parser_for(words[:1], "drawbridge").parse_args([*words, "--help"])
     options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
     named = set(re.findall(r"`(--[a-z-]+)`", OPERATING))
     assert named
