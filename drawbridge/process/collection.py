@@ -10,7 +10,8 @@ from typing import Any, Final
 _FULL_AFTER: Final = 5
 _OLDEST: Final = 2
 # Of a command: objects that are new until the first collection, and collections until a larger one.
-_RARELY: Final = 200_000, 20, 50
+# What a command reads stays until it ends, and a million objects of garbage are some 100 MiB.
+_RARELY: Final = 1_000_000, 20, 50
 
 
 @contextlib.contextmanager
