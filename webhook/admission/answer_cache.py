@@ -6,9 +6,10 @@ that contains the name of a pod is cached for that name only. Entries and bytes 
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.values import Value
@@ -29,7 +30,7 @@ _INDEX_ENTRY: Final = re.compile(
 )
 
 
-class AnswerKey(NamedTuple):
+class AnswerKey(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
     """The parts of a pod and its namespace that decide the response."""
 
     namespace: str
@@ -43,7 +44,7 @@ class AnswerKey(NamedTuple):
 
     def with_name(self, name: str) -> "AnswerKey":
         """Return the key for the pod with this name only."""
-        return self._replace(name=name)
+        return self if name == self.name else replace(self, name=name)
 
     @property
     def size(self) -> int:
@@ -71,7 +72,7 @@ def build_key(
 
 def build_essence_key(own: AnswerKey, essence: Value) -> AnswerKey:
     """Build the key for all pods with the same essence."""
-    return own._replace(metadata=_ESSENCE, spec=msgspec.json.encode(essence), name="")
+    return replace(own, metadata=_ESSENCE, spec=msgspec.json.encode(essence), name="")
 
 
 def _name_in_spec(metadata: RawPodMetadata) -> str:
@@ -128,18 +129,19 @@ class AnswerCache:
 
     def get(self, key: AnswerKey, name: str = "") -> PodResponse | None:
         """Return the response for a key, or for the pod with this name. Count a hit or a miss."""
-        response = self._entries.get(key)
-        if response is None and name:
-            response = self._entries.get(key.with_name(name))
+        response = self.find(key, name)
         if response is None:
             self.misses += 1
         else:
             self.hits += 1
         return response
 
-    def find_for_essence(self, key: AnswerKey, name: str) -> PodResponse | None:
-        """Return the response for all pods with an essence. This is neither a hit nor a miss."""
-        return self._entries.get(key) or self._entries.get(key.with_name(name))
+    def find(self, key: AnswerKey, name: str) -> PodResponse | None:
+        """Return the response as `get` does. This is neither a hit nor a miss."""
+        response = self._entries.get(key)
+        if response is None and name:
+            response = self._entries.get(key.with_name(name))
+        return response
 
     def put(self, key: AnswerKey, response: PodResponse, size: int) -> None:
         """Add a response of the given size in bytes. Evict the least recently used entries."""

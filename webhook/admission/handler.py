@@ -281,7 +281,7 @@ class AdmissionHandler:
     ) -> PodResponse:
         """Return the response for all pods with the same essence."""
         key = answer_cache.build_essence_key(own, essence)
-        cached = self._cache.find_for_essence(key, own.name)
+        cached = self._cache.find(key, own.name)
         if cached is not None:
             return cached
         summaries = self._summaries[context.configuration.placement]
