@@ -33,7 +33,7 @@ from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
-from drawbridge.judge.slices.pools import find_foreign_slices
+from drawbridge.judge.slices.pools import find_foreign_slices, group_by_pool
 from drawbridge.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
 from drawbridge.translate.pods import TranslationContext, make_context
 
@@ -279,7 +279,8 @@ class FactsReconciler:
             objects = FactsInput(slices, classes, nodes)
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
             shared = report_shared_pools(owned_pools(configuration), slices)
-            foreign = tuple(islice(find_foreign_slices(slices), _MAX_FOREIGN_SLICES))
+            by_pool = group_by_pool(slices)
+            foreign = tuple(islice(find_foreign_slices(by_pool), _MAX_FOREIGN_SLICES))
         return gathered, (*shared, *foreign, *bad_slices, *bad_classes, *bad_nodes)
 
     def _report(self, findings: tuple[Finding, ...]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec.structs import astuple
 
 from drawbridge.dra import attributes as standard
-from drawbridge.dra.device import Attribute
+from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
-from drawbridge.judge.slices.ordinary_devices import AttributeShape, OrdinaryDevices
+from drawbridge.judge.slices.ordinary_devices import DeviceShape, OrdinaryDevices
 
 _NAMES = ("string", "int", "bool", "version", "strings", "ints", "bools", "versions")
 _FORMS = {
@@ -32,7 +32,7 @@ _Location = tuple[str, str]
 def check_types(slices: Iterable[Slice], ordinary: OrdinaryDevices) -> Iterator[Finding]:
     """Report attributes with different types on devices of one driver."""
     seen: dict[tuple[str, tuple[str, str]], dict[str, _Location]] = {}
-    checked: set[tuple[str, AttributeShape]] = set()
+    checked: set[tuple[str, DeviceShape]] = set()
     for slice_ in slices:
         shapes = ordinary.find_shapes(slice_)
         for i, (device, shape) in enumerate(zip(slice_.devices, shapes, strict=True)):
@@ -56,24 +56,26 @@ def check_types(slices: Iterable[Slice], ordinary: OrdinaryDevices) -> Iterator[
             yield codes.ATTRIBUTE_TYPES.at(path, message, object=f"{KIND}/{name}")
 
 
-def check_names(slices: Iterable[Slice]) -> Iterator[Finding]:
+def check_names(slices: Iterable[Slice], ordinary: OrdinaryDevices) -> Iterator[Finding]:
     """Report names that are ambiguous or that no expression can read."""
-    clear: set[tuple[str, tuple[str, ...]]] = set()
+    clear: set[tuple[str, DeviceShape | None]] = set()
     for slice_ in slices:
-        for i, device in enumerate(slice_.devices):
-            for field in ("attributes", "capacity"):
-                published: Mapping[str, object] = getattr(device, field)
-                names = (slice_.driver, tuple(published))
-                if names in clear:
-                    continue
-                about, at = f"{KIND}/{slice_.name}", f"spec.devices[{i}].{field}"
-                findings = [
-                    *_duplicate_names(slice_.driver, published, about, at),
-                    *_extra_slashes(published, about, at),
-                ]
-                if not findings:
-                    clear.add(names)
-                yield from findings
+        shapes = ordinary.find_shapes(slice_)
+        for i, (device, shape) in enumerate(zip(slice_.devices, shapes, strict=True)):
+            if (slice_.driver, shape) in clear:
+                continue
+            findings = [*_unclear_names(slice_, i, device)]
+            if shape is not None and not findings:
+                clear.add((slice_.driver, shape))
+            yield from findings
+
+
+def _unclear_names(slice_: Slice, number: int, device: Device) -> Iterator[Finding]:
+    for field in ("attributes", "capacity"):
+        published: Mapping[str, object] = getattr(device, field)
+        about, at = f"{KIND}/{slice_.name}", f"spec.devices[{number}].{field}"
+        yield from _duplicate_names(slice_.driver, published, about, at)
+        yield from _extra_slashes(published, about, at)
 
 
 def _duplicate_names(

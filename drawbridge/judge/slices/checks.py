@@ -42,13 +42,14 @@ def judge_slices(
     expressions. `declarations` override the rules of slices.
     """
     last = pools.latest_slices(slices)
-    newest = pools.current_pools(last)
+    by_pool = pools.group_by_pool(last)
+    newest = pools.current_pools(by_pool)
     current = tuple(each for members in newest.values() for each in members)
     ordinary = OrdinaryDevices()
     answers = chain(
         pools.find_repeated(slices),
-        pools.find_outdated(last),
-        pools.find_foreign_slices(last),
+        pools.find_outdated(by_pool),
+        pools.find_foreign_slices(by_pool),
         pools.check_slice_counts(newest),
         pools.check_unique_names(newest),
         check_counters(newest),
@@ -56,7 +57,7 @@ def judge_slices(
         check_declarations(last),
         _check_rules(current, declarations, selectors) if selectors else (),
         attributes.check_types(current, ordinary),
-        attributes.check_names(last),
+        attributes.check_names(last, ordinary),
         attributes.check_standard_forms(last),
         check_partition_types(last),
         check_request_policies(last),

@@ -13,7 +13,7 @@ from drawbridge.finding import Finding
 from drawbridge.judge.claims.opaque_configs import check_class_configs
 from drawbridge.judge.slices import codes
 from drawbridge.judge.slices.expressions import check_class_selectors, published_devices
-from drawbridge.judge.slices.pools import current_pools, latest_slices
+from drawbridge.judge.slices.pools import current_pools, group_by_pool, latest_slices
 
 
 def judge_classes(
@@ -31,19 +31,16 @@ def judge_classes(
         *(finding for each in kept.values() for finding in check_class_configs(each)),
         *_find_repeated(classes),
         *_find_shared_names(kept.values()),
-        *(_check_selectors(kept.values(), slices, selectors) if selectors else ()),
+        *(_check_selectors(kept.values(), slices, selectors) if selectors and kept else ()),
     )
 
 
 def _check_selectors(
     classes: Collection[DeviceClass], slices: Sequence[Slice], selectors: Selectors
 ) -> Iterator[Finding]:
-    current = (
-        member for members in current_pools(latest_slices(slices)).values() for member in members
-    )
-    return check_class_selectors(
-        classes, published_devices(current, selectors) if classes else (), selectors
-    )
+    pools = current_pools(group_by_pool(latest_slices(slices)))
+    current = (member for members in pools.values() for member in members)
+    return check_class_selectors(classes, published_devices(current, selectors), selectors)
 
 
 def _find_repeated(classes: Iterable[DeviceClass]) -> Iterator[Finding]:

@@ -27,10 +27,9 @@ _get_others: Final = attrgetter(
     "node_allocatable_resources",
 )
 _NO_OTHERS: Final = _get_others(Device(""))
-# Of the device, its attributes and its capacities.
-_Names: TypeAlias = tuple[str, tuple[str, ...], tuple[str, ...]]
-# The names of attributes, and the field of the value of each.
-AttributeShape: TypeAlias = tuple[tuple[str, ...], tuple[str | None, ...]]
+# The number of equal names of attributes, fields of their values, and names of capacities.
+DeviceShape: TypeAlias = int
+_Shape: TypeAlias = tuple[tuple[str, ...], tuple[str | None, ...], tuple[str, ...]]
 
 
 class OrdinaryDevices:
@@ -38,9 +37,9 @@ class OrdinaryDevices:
 
     def __init__(self) -> None:
         self._fields: dict[Attribute, str] = {}
-        self._names: set[_Names] = set()
-        self._distinct: dict[AttributeShape, AttributeShape] = {}
-        self._shapes: dict[str, list[AttributeShape | None]] = {}
+        self._names: set[tuple[str, DeviceShape]] = set()  # valid ones, with that of the device
+        self._distinct: dict[_Shape, DeviceShape] = {}
+        self._shapes: dict[str, list[DeviceShape | None]] = {}
 
     def find_others(self, slice_: Slice) -> list[tuple[int, Device]]:
         """Return the devices that are not ordinary, or not valid, with their places."""
@@ -51,17 +50,17 @@ class OrdinaryDevices:
             )
             if shape is None
             or _get_others(device) != _NO_OTHERS
-            or not self._has_valid_names(device)
+            or not self._has_valid_names(device, shape)
         ]
 
-    def find_shapes(self, slice_: Slice) -> list[AttributeShape | None]:
+    def find_shapes(self, slice_: Slice) -> list[DeviceShape | None]:
         """Return the shape of each device; None if an attribute lacks a value, or is not valid."""
         shapes = self._shapes.get(slice_.name)
         if shapes is None:
             shapes = self._shapes[slice_.name] = [*map(self._find_shape, slice_.devices)]
         return shapes
 
-    def _find_shape(self, device: Device) -> AttributeShape | None:
+    def _find_shape(self, device: Device) -> DeviceShape | None:
         attributes = device.attributes
         fields = [*map(self._fields.get, attributes.values())]
         if None in fields:
@@ -71,11 +70,11 @@ class OrdinaryDevices:
                     if field is None:
                         return None
                     fields[place] = self._fields[attribute] = field
-        shape = tuple(attributes), tuple(fields)
-        return self._distinct.setdefault(shape, shape)
+        shape = tuple(attributes), tuple(fields), tuple(device.capacity)
+        return self._distinct.setdefault(shape, len(self._distinct))
 
-    def _has_valid_names(self, device: Device) -> bool:
-        names = (device.name, tuple(device.attributes), tuple(device.capacity))
+    def _has_valid_names(self, device: Device, shape: DeviceShape) -> bool:
+        names = device.name, shape
         if names not in self._names:
             validator = ObjectValidator("")
             check_device_names(validator, "", device)

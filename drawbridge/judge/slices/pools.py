@@ -24,16 +24,20 @@ class PoolPart(NamedTuple):
 Pools = Mapping[PoolPart, tuple[Slice, ...]]
 
 
-def current_pools(slices: Iterable[Slice]) -> Pools:
-    """Return the slices of each pool that no other slice replaces, by name."""
+SlicesByPool = Mapping[PoolID, Sequence[Slice]]
+
+
+def current_pools(slices: SlicesByPool) -> Pools:
+    """Return the slices of each pool that no other slice replaces."""
     return {
         PoolPart(*pool, number): part
-        for pool, members in _slices_by_pool(slices).items()
+        for pool, members in slices.items()
         for number, part in enumerate(current_parts(members))
     }
 
 
-def _slices_by_pool(slices: Iterable[Slice]) -> Mapping[PoolID, Sequence[Slice]]:
+def group_by_pool(slices: Iterable[Slice]) -> SlicesByPool:
+    """Return the slices of each pool, by name."""
     pools: dict[PoolID, list[Slice]] = {}
     for slice_ in sorted(slices, key=lambda each: each.name):
         pools.setdefault(PoolID(slice_.driver, slice_.pool), []).append(slice_)
@@ -55,11 +59,10 @@ def find_repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
         seen.add(slice_.name)
 
 
-def find_outdated(slices: Iterable[Slice]) -> Iterator[Finding]:
+def find_outdated(slices: SlicesByPool) -> Iterator[Finding]:
     """Report slices of old generations."""
-    by_pool = _slices_by_pool(slices)
-    for slice_ in slices:
-        newer = find_replacement(slice_, by_pool[PoolID(slice_.driver, slice_.pool)])
+    for slice_, members in ((each, listed) for listed in slices.values() for each in listed):
+        newer = find_replacement(slice_, members)
         if newer is not None:
             message = (
                 f"generation {slice_.generation} of pool {slice_.pool} of {slice_.driver} is "
@@ -70,9 +73,9 @@ def find_outdated(slices: Iterable[Slice]) -> Iterator[Finding]:
             )
 
 
-def find_foreign_slices(slices: Iterable[Slice]) -> Iterator[Finding]:
+def find_foreign_slices(slices: SlicesByPool) -> Iterator[Finding]:
     """Report slices for one node that name the pool of another node."""
-    for pool, members in _slices_by_pool(slices).items():
+    for pool, members in slices.items():
         current = current_slices(members)
         nodes = {each.node_name for each in current}
         if pool.name not in nodes or is_complete(current):
