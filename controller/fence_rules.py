@@ -5,6 +5,9 @@ the policy that refuses others their allocation, and a DeviceTaintRule for each 
 cluster cannot keep this fence, the nodes get their taint. So does a node alone that publishes more
 pools than a driver on it should: there is one policy for all nodes.
 
+A client that sets the list of pools again and again, such as a GitOps tool, opens the fence each
+time. Then the nodes have their taint as well, until that has ended.
+
 A pool that is no longer wanted stays in the policy until the taint of its node has settled, so that
 the allocator can use it all the time.
 """
@@ -59,6 +62,9 @@ RULE_SECONDS: Final = 15.0
 _POOLS_PER_STEP: Final = 200
 # Of a slow API server, the policy is read in between.
 MAX_RULES: Final = 100
+# A second `kubectl apply` is no reason to close nodes.
+MAX_LOSSES: Final = 3
+LOSS_SECONDS: Final = 600.0
 _MAX_NAMED_NODES: Final = 10
 
 
@@ -111,6 +117,8 @@ class FenceRuleReconciler:
         self._reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, namespace)
         self._unwanted: dict[PoolID, float] = {}  # since when
         self._wanted: frozenset[PoolID] = frozenset()
+        self._named: frozenset[PoolID] = frozenset()  # what the policy named after the last write
+        self._losses, self._lost_at = 0, float("-inf")  # how often it did not any more
         self._rules_at = float("-inf")
         self._is_clean = False  # whether nothing is left of an earlier configuration
         self._reported: Finding | None = None
@@ -153,8 +161,23 @@ class FenceRuleReconciler:
         if rules is None:
             problem = "the API server does not serve DeviceTaintRules"
         named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
+        contest = self._find_contest(frozenset() if installed else self._named - named)
         is_done = await self._write(rules, named, frozenset() if problem else pools)
-        return _Outcome(problem, tainted, is_done=is_done)
+        return _Outcome(problem or contest, tainted, is_done=is_done)
+
+    def _find_contest(self, lost: frozenset[PoolID]) -> str:
+        """Say that another client removes pools from the policy; empty if none does."""
+        now = self._now()
+        if now - self._lost_at >= LOSS_SECONDS:
+            self._losses = 0
+        if lost:
+            self._losses, self._lost_at = self._losses + 1, now
+        if self._losses < MAX_LOSSES:
+            return ""
+        return (
+            f"another client changes the variable pools of ValidatingAdmissionPolicy {FENCE_POLICY}"
+            " again and again; have it ignore spec.variables"
+        )
 
     def _conclude(self, wants: list[int], outcome: "_Outcome") -> None:
         """Tell which nodes need their taint, and report why."""
@@ -208,6 +231,7 @@ class FenceRuleReconciler:
             kept = set()  # what is wanted fits
         ended = unwanted - kept
         await self._name(named, wanted | (named & kept))
+        self._named = wanted | (named & kept)
         is_changed = bool(wanted - self._wanted or ended)
         self._wanted = wanted
         # The first time also without pools: the rules were perhaps not served when the pools ended.
