@@ -17,7 +17,6 @@ _LABEL_FORM = re.compile(_LABEL)
 _SUBDOMAIN_FORM = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _IDENTIFIER_FORM = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _KEY_FORM = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
-_UUID_FORM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PRE = rf"(?:{_NUMBER}|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
 _BUILD = r"[0-9a-zA-Z-]+"
@@ -140,11 +139,6 @@ def check_version(text: str) -> str | None:
     if not _VERSION_FORM.fullmatch(text):
         return "must be a version such as 1.2.3 (semver.org 2.0.0)"
     return None
-
-
-def check_uuid(text: str) -> str | None:
-    """Check a UUID in lower case with hyphens."""
-    return None if _UUID_FORM.fullmatch(text) else "must be a UUID in lower case with hyphens"
 
 
 def check_extended_resource(text: str) -> str | None:

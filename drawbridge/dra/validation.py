@@ -1,4 +1,4 @@
-"""Validate claims, templates and classes as the API server does.
+"""Validates the devices of claims, and classes, as the API server does.
 
 The rules are those of Kubernetes 1.37 if known, else of 1.36. This module does not compile
 expressions, and does not check whether a claim can be satisfied. It ignores feature gates: the API
@@ -8,26 +8,15 @@ server drops the fields of a disabled feature and does not reject them.
 from collections.abc import Collection, Sequence
 
 from drawbridge.dra import codes, formats, validation_checks
-from drawbridge.dra.allocation import (
-    FROM_CLAIM,
-    FROM_CLASS,
-    AllocatedConfig,
-    AllocationResult,
-    ClaimStatus,
-)
 from drawbridge.dra.claim import (
     ALL,
-    CLAIM,
     EXACT_COUNT,
-    TEMPLATE,
-    Claim,
     ClaimMetadata,
     Config,
     Constraint,
     Devices,
     Request,
     RequestedDevices,
-    Template,
     request_choices,
     request_names,
 )
@@ -37,47 +26,33 @@ from drawbridge.dra.validation_checks import ObjectValidator
 from drawbridge.finding import Finding
 
 REQUESTS, ALTERNATIVES, CONSTRAINTS, DERIVED = 32, 8, 32, 32
-RESULTS, ALLOCATED_CONFIGS, CONSUMERS, REPORTED_CONDITIONS = 32, 64, 256, 8
-
-
-def validate_claim(claim: Claim, about: str = "") -> tuple[Finding, ...]:
-    """Return a finding for every violation in a claim and its status."""
-    validator = ObjectValidator(about or format_object_name(CLAIM, claim.metadata))
-    _metadata(validator, claim.metadata)
-    _devices(validator, "spec.devices", claim.spec.devices)
-    _status(validator, claim.status, frozenset(request_names(claim.spec.devices)))
-    return validator.result()
-
-
-def validate_template(template: Template, about: str = "") -> tuple[Finding, ...]:
-    """Return a finding for every violation in a template."""
-    validator = ObjectValidator(about or format_object_name(TEMPLATE, template.metadata))
-    _metadata(validator, template.metadata)
-    metadata = template.spec.metadata
-    validator.check_keys("spec.metadata.labels", metadata.labels, formats.check_label_key)
-    validator.check_keys(
-        "spec.metadata.annotations",
-        (key.lower() for key in metadata.annotations),
-        formats.check_label_key,
-    )
-    for key, value in metadata.labels.items():
-        if value:
-            validator.check_form(f"spec.metadata.labels[{key}]", value, formats.check_label_value)
-    _devices(validator, "spec.spec.devices", template.spec.spec.devices)
-    return validator.result()
+CONSUMERS = 256
 
 
 def validate_devices(devices: Devices, path: str, about: str) -> tuple[Finding, ...]:
     """Return a finding for every violation in the devices of a claim, without its metadata."""
     validator = ObjectValidator(about)
-    _devices(validator, path, devices)
+    if validator.check_count(f"{path}.requests", devices.requests, REQUESTS):
+        validator.check_unique(f"{path}.requests", (each.name for each in devices.requests))
+        for i, request in enumerate(devices.requests):
+            _request(validator, f"{path}.requests[{i}]", request)
+        _derived_use(validator, path, devices)
+    requests = frozenset(request_names(devices))
+    if validator.check_count(f"{path}.constraints", devices.constraints, CONSTRAINTS):
+        for i, constraint in enumerate(devices.constraints):
+            _constraint(validator, f"{path}.constraints[{i}]", constraint, requests)
+    if validator.check_count(f"{path}.config", devices.config, validation_checks.CONFIGS):
+        for i, config in enumerate(devices.config):
+            _config(validator, f"{path}.config[{i}]", config, requests)
     return validator.result()
 
 
-def validate_class(device_class: DeviceClass, about: str = "") -> tuple[Finding, ...]:
+def validate_class(device_class: DeviceClass) -> tuple[Finding, ...]:
     """Return a finding for every violation in a DeviceClass."""
-    validator = ObjectValidator(about or format_object_name(KIND, device_class.metadata))
-    _metadata(validator, device_class.metadata)
+    metadata = device_class.metadata
+    validator = ObjectValidator(format_object_name(KIND, metadata))
+    if metadata.name or not metadata.generate_name:
+        validator.check_form("metadata.name", metadata.name, formats.check_subdomain)
     validation_checks.check_selectors(validator, "spec.selectors", device_class.spec.selectors)
     if validator.check_count("spec.config", device_class.spec.config, validation_checks.CONFIGS):
         for i, config in enumerate(device_class.spec.config):
@@ -91,26 +66,6 @@ def validate_class(device_class: DeviceClass, about: str = "") -> tuple[Finding,
 def format_object_name(kind: str, metadata: ClaimMetadata) -> str:
     """Return the name of an object in findings: kind, namespace and name."""
     return "/".join(filter(None, (kind, metadata.namespace, metadata.name)))
-
-
-def _metadata(validator: ObjectValidator, metadata: ClaimMetadata) -> None:
-    if metadata.name or not metadata.generate_name:
-        validator.check_form("metadata.name", metadata.name, formats.check_subdomain)
-
-
-def _devices(validator: ObjectValidator, path: str, devices: Devices) -> None:
-    if validator.check_count(f"{path}.requests", devices.requests, REQUESTS):
-        validator.check_unique(f"{path}.requests", (each.name for each in devices.requests))
-        for i, request in enumerate(devices.requests):
-            _request(validator, f"{path}.requests[{i}]", request)
-        _derived_use(validator, path, devices)
-    requests = frozenset(request_names(devices))
-    if validator.check_count(f"{path}.constraints", devices.constraints, CONSTRAINTS):
-        for i, constraint in enumerate(devices.constraints):
-            _constraint(validator, f"{path}.constraints[{i}]", constraint, requests)
-    if validator.check_count(f"{path}.config", devices.config, validation_checks.CONFIGS):
-        for i, config in enumerate(devices.config):
-            _config(validator, f"{path}.config[{i}]", config, requests)
 
 
 def _request(validator: ObjectValidator, path: str, request: Request) -> None:
@@ -197,7 +152,7 @@ def _constraint(
 def _config(
     validator: ObjectValidator,
     path: str,
-    config: Config | AllocatedConfig,
+    config: Config,
     requests: Collection[str],
 ) -> None:
     _references(validator, f"{path}.requests", config.requests, requests)
@@ -219,78 +174,3 @@ def _reference(validator: ObjectValidator, path: str, name: str, requests: Colle
             f"is {describe_value(name)}, but the claim has no request or subrequest with this name"
         )
         validator.add(codes.REFERENCE_UNKNOWN, path, message)
-
-
-def _status(validator: ObjectValidator, status: ClaimStatus, requests: Collection[str]) -> None:
-    allocated = set()
-    if status.allocation is not None:
-        path, devices = "status.allocation.devices", status.allocation.devices
-        if validator.check_count(f"{path}.results", devices.results, RESULTS):
-            for i, result in enumerate(devices.results):
-                _result(validator, f"{path}.results[{i}]", result, requests)
-        if validator.check_count(f"{path}.config", devices.config, ALLOCATED_CONFIGS):
-            for i, config in enumerate(devices.config):
-                validator.check_enum(
-                    f"{path}.config[{i}].source", config.source, (FROM_CLASS, FROM_CLAIM)
-                )
-                _config(validator, f"{path}.config[{i}]", config, requests)
-        if status.allocation.node_selector is not None:
-            selector = status.allocation.node_selector
-            validation_checks.check_node_selector(
-                validator, "status.allocation.nodeSelector", selector
-            )
-        allocated = {
-            (result.driver, result.pool, result.device, result.share_id)
-            for result in devices.results
-        }
-    _consumers(validator, status)
-    _reported(validator, status, allocated)
-
-
-def _result(
-    validator: ObjectValidator, path: str, result: AllocationResult, requests: Collection[str]
-) -> None:
-    _reference(validator, f"{path}.request", result.request, requests)
-    validator.check_form(f"{path}.driver", result.driver, formats.check_driver_name)
-    validator.check_form(f"{path}.pool", result.pool, formats.check_pool_name)
-    validator.check_form(f"{path}.device", result.device, formats.check_label)
-    validation_checks.check_binding_conditions(
-        validator, path, result.binding_conditions, result.binding_failure_conditions
-    )
-    if result.share_id is not None:
-        validator.check_form(f"{path}.shareID", result.share_id, formats.check_uuid)
-
-
-def _consumers(validator: ObjectValidator, status: ClaimStatus) -> None:
-    path = "status.reservedFor"
-    if status.reserved_for and status.allocation is None:
-        validator.add(codes.EITHER_OR, path, "must be empty without an allocation")
-    if validator.check_count(path, status.reserved_for, CONSUMERS):
-        validator.check_unique(path, (each.uid for each in status.reserved_for))
-        for i, consumer in enumerate(status.reserved_for):
-            for field, text in (
-                ("resource", consumer.resource),
-                ("name", consumer.name),
-                ("uid", consumer.uid),
-            ):
-                validator.check_form(f"{path}[{i}].{field}", text, lambda _: None)
-
-
-def _reported(
-    validator: ObjectValidator, status: ClaimStatus, allocated: Collection[tuple[object, ...]]
-) -> None:
-    keys = [(each.driver, each.pool, each.device, each.share_id) for each in status.devices]
-    validator.check_unique("status.devices", keys)
-    for i, (device, key) in enumerate(zip(status.devices, keys, strict=True)):
-        path = f"status.devices[{i}]"
-        if key not in allocated:
-            name = describe_value(f"{device.driver}/{device.pool}/{device.device}")
-            text = f"is {name}, which is not allocated"
-            validator.add(codes.REFERENCE_UNKNOWN, path, text)
-        validator.check_count(f"{path}.conditions", device.conditions, REPORTED_CONDITIONS)
-        if device.data is not None:
-            validation_checks.check_json_object(validator, f"{path}.data", device.data)
-        if device.network_data is not None:
-            validation_checks.check_network_data(
-                validator, f"{path}.networkData", device.network_data
-            )

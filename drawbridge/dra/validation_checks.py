@@ -5,10 +5,9 @@ If a list is longer than its limit, its entries are not checked, so that hostile
 
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from ipaddress import ip_interface
 
 from drawbridge.dra import codes, formats
-from drawbridge.dra.allocation import EQUAL, EXISTS, NetworkData, Opaque
+from drawbridge.dra.allocation import EQUAL, EXISTS, Opaque
 from drawbridge.dra.claim import Selector
 from drawbridge.dra.counted import join_words
 from drawbridge.dra.decode_errors import (
@@ -23,7 +22,6 @@ from drawbridge.dra.taints import Toleration
 from drawbridge.finding import Code, Finding
 
 SELECTORS, CONFIGS, EXPRESSION, PARAMETERS, CONDITIONS = 32, 32, 10 * 1024, 10 * 1024, 4
-INTERFACE_NAME, ADDRESSES, HARDWARE_ADDRESS = 256, 16, 128
 EFFECTS = ("None", "NoSchedule", "NoExecute")
 NODE_NAME = "metadata.name"
 
@@ -148,10 +146,10 @@ def check_opaque(validator: ObjectValidator, path: str, config: Opaque | None) -
         validator.add(codes.FIELD_MISSING, path, "is required")
         return
     validator.check_form(f"{path}.driver", config.driver, formats.check_driver_name)
-    check_json_object(validator, f"{path}.parameters", config.parameters)
+    _check_json_object(validator, f"{path}.parameters", config.parameters)
 
 
-def check_json_object(validator: ObjectValidator, path: str, value: object) -> None:
+def _check_json_object(validator: ObjectValidator, path: str, value: object) -> None:
     """Check a JSON object for a driver. Its size is that of the compact encoding."""
     if value is None:
         validator.add(codes.FIELD_MISSING, path, "is required")
@@ -252,21 +250,3 @@ def _match_field(validator: ObjectValidator, path: str, requirement: Requirement
         validator.add(codes.NOT_ALLOWED, f"{path}.values", "must have exactly one value")
     for i, value in enumerate(requirement.values if requirement.key == NODE_NAME else ()):
         validator.check_form(f"{path}.values[{i}]", value, formats.check_subdomain)
-
-
-def check_network_data(validator: ObjectValidator, path: str, data: NetworkData) -> None:
-    """Check the network data of a device status."""
-    validator.check_length(f"{path}.interfaceName", data.interface_name, INTERFACE_NAME)
-    validator.check_length(f"{path}.hardwareAddress", data.hardware_address, HARDWARE_ADDRESS)
-    if validator.check_count(f"{path}.ips", data.ips, ADDRESSES):
-        validator.check_unique(f"{path}.ips", data.ips)
-        for i, address in enumerate(data.ips):
-            validator.check_form(f"{path}.ips[{i}]", address, _interface_address)
-
-
-def _interface_address(text: str) -> str | None:
-    try:
-        good = "/" in text and "%" not in text and str(ip_interface(text)) == text
-    except ValueError:
-        good = False
-    return None if good else "must be an address with its prefix length, such as 192.0.2.7/24"

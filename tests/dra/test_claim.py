@@ -12,22 +12,19 @@ from drawbridge.dra.claim import (
     ExactRequest,
     Request,
     SubRequest,
-    Template,
     read_claim,
-    read_template,
     refers_to,
     request_choices,
     request_names,
 )
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.decode_errors import MAX_FINDINGS
-from drawbridge.dra.validation import validate_claim, validate_class, validate_template
+from drawbridge.dra.validation import validate_class, validate_devices
 from drawbridge.finding import Finding
 from tests.tables import YamlValue, every_row, load_cases
 
 TABLES = Path(__file__).parent / "cases"
 CLAIM_LIMITS = load_cases(TABLES / "claim_limits.yaml")
-STATUS_LIMITS = load_cases(TABLES / "status_limits.yaml")
 COVERAGE = load_cases(TABLES / "coverage.yaml")
 CLASS_LIMITS = load_cases(TABLES / "class_limits.yaml")
 
@@ -47,36 +44,19 @@ def claim(devices: YamlValue, version: str = "v1", **more: YamlValue) -> YamlVal
     return read
 
 
+def validate(claim: Claim) -> tuple[Finding, ...]:
+    return validate_devices(claim.spec.devices, "spec.devices", "ResourceClaim/ns/c")
+
+
 def told(findings: YamlValue) -> YamlValue:
     return [(finding.code, finding.path) for finding in findings]
 
 
 @every_row("case", CLAIM_LIMITS, ids=lambda case: case["name"])
 def test_limits_of_a_claim(case: YamlValue) -> None:
-    findings = validate_claim(claim(case["devices"]))
+    findings = validate(claim(case["devices"]))
     assert told(findings) == [(code, f"spec.devices.{path}") for code, path in case["refused"]]
     assert all(finding.object == "ResourceClaim/ns/c" for finding in findings)
-
-
-@every_row("case", CLAIM_LIMITS, ids=lambda case: case["name"])
-def test_a_template_has_the_limits_of_its_claims(case: YamlValue) -> None:
-    spec = {"metadata": {"labels": {"a": "b"}}, "spec": {"devices": case["devices"]}}
-    template = read_template(of("ResourceClaimTemplate", spec))
-    assert isinstance(template, Template)
-    expected = [(code, f"spec.spec.devices.{path}") for code, path in case["refused"]]
-    assert told(validate_template(template)) == expected
-
-
-@every_row("case", STATUS_LIMITS, ids=lambda case: case["name"])
-def test_limits_of_a_status(case: YamlValue) -> None:
-    devices = {
-        "requests": [
-            {"name": "gpu", "exactly": {"deviceClassName": "a"}},
-            {"name": "nic", "firstAvailable": [{"name": "fast", "deviceClassName": "a"}]},
-        ]
-    }
-    findings = validate_claim(claim(devices, status=case["status"]))
-    assert told(findings) == [(code, f"status.{path}") for code, path in case["refused"]]
 
 
 @every_row("case", CLASS_LIMITS, ids=lambda case: case["name"])
@@ -146,7 +126,7 @@ def test_any_field_of_a_flat_request_makes_it_exact(field: YamlValue) -> None:
 def test_an_empty_flat_request_has_no_exact_request(field: YamlValue) -> None:
     read = claim({"requests": [{"name": "r"} | field]}, "v1beta1")
     assert read.spec.devices.requests[0].exactly is None
-    assert told(validate_claim(read)) == [("EitherOr", "spec.devices.requests[0]")]
+    assert told(validate(read)) == [("EitherOr", "spec.devices.requests[0]")]
 
 
 def test_sub_requests_of_v1beta1_are_those_of_v1() -> None:
@@ -156,7 +136,7 @@ def test_sub_requests_of_v1beta1_are_those_of_v1() -> None:
 
 def test_v1_does_not_know_flat_requests() -> None:
     read = claim({"requests": [{"name": "r", "deviceClassName": "a"}]})
-    assert told(validate_claim(read)) == [("EitherOr", "spec.devices.requests[0]")]
+    assert told(validate(read)) == [("EitherOr", "spec.devices.requests[0]")]
 
 
 def test_every_error_of_a_claim_is_reported_with_its_path() -> None:
@@ -188,14 +168,12 @@ def test_an_invalid_quantity_is_reported_with_its_path() -> None:
     assert told(claim) == [("WrongValue", path)]
 
 
-def test_a_claim_with_a_generated_name_is_valid() -> None:
-    raw = of("ResourceClaim", {})
+def test_a_class_with_a_generated_name_is_valid() -> None:
+    raw = of("DeviceClass", {})
     raw["metadata"] = {"generateName": "c-"}
-    read = read_claim(raw)
-    assert isinstance(read, Claim)
-    assert validate_claim(read) == ()
+    assert validate_class(read_class(raw)) == ()
     del raw["metadata"]["generateName"]
-    assert told(validate_claim(read_claim(raw))) == [("FieldMissing", "metadata.name")]
+    assert told(validate_class(read_class(raw))) == [("FieldMissing", "metadata.name")]
 
 
 def test_parameters_that_are_nested_too_deeply_are_a_finding() -> None:
@@ -208,12 +186,12 @@ def test_parameters_that_are_nested_too_deeply_are_a_finding() -> None:
             {"devices": {"config": [{"opaque": {"driver": "d", "parameters": deep}}]}},
         )
     )
-    findings = read if isinstance(read, tuple) else validate_claim(read)
+    findings = read if isinstance(read, tuple) else validate(read)
     assert findings
 
 
 def test_the_number_of_findings_of_a_claim_is_limited() -> None:
-    findings = validate_claim(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
+    findings = validate(claim({"config": [{"requests": [f"r{i}" for i in range(32)]}] * 32}))
     assert len(findings) == MAX_FINDINGS + 1
     assert findings[-1].code == "MoreErrors"
     assert findings[-1].message.startswith(f"{32 * 33 - MAX_FINDINGS} more")
@@ -281,5 +259,5 @@ def test_any_input_results_in_findings_or_a_claim_that_can_be_validated(
 ) -> None:
     raw = of("ResourceClaim", spec, version, status=status)
     read = read_claim(raw)
-    findings = read if isinstance(read, tuple) else validate_claim(read)
+    findings = read if isinstance(read, tuple) else validate(read)
     assert all(isinstance(each, Finding) for each in findings)

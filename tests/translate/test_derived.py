@@ -13,7 +13,7 @@ from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.gates import Gates, gates_of_version
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.validation import validate_claim
+from drawbridge.dra.validation import validate_devices
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.solve import solve
 from drawbridge.solver.world import View, World
@@ -122,7 +122,7 @@ def test_the_devices_of_a_group_share_a_numa_node(
     case: YamlValue, placement: Placement, *, upstream: bool
 ) -> None:
     spec = spec_of(case, placement)
-    assert validate_claim(claim_of(spec)) == ()
+    assert validate_devices(claim_of(spec).spec.devices, "spec.devices", "") == ()
     shared = numa_nodes(case, spec, gates_with(GATE), upstream=upstream)
     assert [len(each) for each in shared] == [1] * len(case["groups"])
 
@@ -137,7 +137,7 @@ def test_a_claim_that_lost_the_field_gets_no_devices(
     spec = copy.deepcopy(spec_of(case, placement))
     for request in spec["devices"]["requests"]:
         request["exactly"].pop("derivedAttributes", None)
-    assert validate_claim(claim_of(spec)) == ()
+    assert validate_devices(claim_of(spec).spec.devices, "spec.devices", "") == ()
     for gates in (gates_with(), gates_with(GATE)):
         assert numa_nodes(case, spec, gates, upstream=upstream) == []
 

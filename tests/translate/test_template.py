@@ -5,7 +5,7 @@ import pytest
 from drawbridge.documents.values import Value
 from drawbridge.dra.claim import Template as Read
 from drawbridge.dra.claim import read_template
-from drawbridge.dra.validation import validate_template
+from drawbridge.dra.validation import validate_devices
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import (
     ClaimTemplate,
@@ -100,7 +100,7 @@ def test_the_api_server_accepts_the_claim() -> None:
     made = make_template(FULL, labels={"a": "b"}, claim_annotations={"c": "d"})
     read = read_template(made.object)
     assert isinstance(read, Read)
-    assert validate_template(read) == ()
+    assert validate_devices(read.spec.spec.devices, "spec.spec.devices", "") == ()
     assert read.metadata.name == made.name
     assert made.name.startswith("drawbridge-")
     assert len(made.name) <= 63
