@@ -11,7 +11,7 @@ from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.allocation import Allocation, Consumer
+from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, Consumer
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.ledger.ledger import name_of, uid_of
@@ -22,8 +22,6 @@ from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 
 MAX_REQUESTS: Final = 65536
-# The limit of the API server for status.reservedFor.
-MAX_CONSUMERS: Final = 256
 _STAGE: Final = "claims"
 
 

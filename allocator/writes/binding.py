@@ -22,7 +22,6 @@ from allocator.scheduler.protocol import BindReply, PostFilterReply
 from allocator.state.reserved_pods import PodReservation
 from allocator.writes.binding_conditions import Readiness, readiness
 from allocator.writes.claims import (
-    MAX_CONSUMERS,
     BindRefusedError,
     ClaimCache,
     ClaimWriter,
@@ -35,6 +34,7 @@ from allocator.writes.undoing import CONCURRENT_WRITES, Undoing
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
+from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding

@@ -13,13 +13,12 @@ import msgspec
 from allocator.state.reserved_pods import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName
 from drawbridge.api_error import ApiError
-from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 ATTEMPTS: Final = 5
-MAX_CONSUMERS: Final = 256
 
 
 class BindRefusedError(Exception):

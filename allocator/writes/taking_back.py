@@ -15,12 +15,12 @@ from typing import Protocol
 
 from allocator.scheduler.protocol import PostFilterReply
 from allocator.state.conflicts import ContestedClaim
-from allocator.writes.claims import MAX_CONSUMERS, BindRefusedError
+from allocator.writes.claims import BindRefusedError
 from allocator.writes.cluster_writes import PodName
 from allocator.writes.prepare_failures import PENALTY_SECONDS
 from allocator.writes.undoing import Undoing
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.validation import format_object_name

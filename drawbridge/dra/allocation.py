@@ -18,6 +18,8 @@ EQUAL = "Equal"
 EXISTS = "Exists"
 FROM_CLASS = "FromClass"
 FROM_CLAIM = "FromClaim"
+# The limit of the API server for status.reservedFor.
+MAX_CONSUMERS = 256
 # The resources of consumers, and the API group of one that is not a pod.
 _PODS = "pods"
 _POD_GROUPS = "podgroups"

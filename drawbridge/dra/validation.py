@@ -26,7 +26,6 @@ from drawbridge.dra.validation_checks import ObjectValidator
 from drawbridge.finding import Finding
 
 REQUESTS, ALTERNATIVES, CONSTRAINTS, DERIVED = 32, 8, 32, 32
-CONSUMERS = 256
 
 
 def validate_devices(devices: Devices, path: str, about: str) -> tuple[Finding, ...]:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import CLAIM, TEMPLATE, Claim, Template, request_names
-from drawbridge.dra.validation import CONSUMERS
 from drawbridge.finding import Code
 from drawbridge.ledger import codes, generated_claims
 from drawbridge.ledger.ledger import name_of
@@ -90,7 +90,7 @@ def _check_usable(claim: Claim, pod: Pod) -> Claim:
     if claim.metadata.deletion_timestamp:
         raise _ReferenceError(codes.CLAIM_UNUSABLE, f"{what} is being deleted")
     consumers = claim.status.reserved_for
-    if len(consumers) >= CONSUMERS and not any(
+    if len(consumers) >= MAX_CONSUMERS and not any(
         _is_consumer(pod, consumer.name, consumer.uid) for consumer in consumers
     ):
         text = f"{what} is reserved for {len(consumers)} pods, which is the maximum"
