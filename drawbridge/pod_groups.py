@@ -14,9 +14,6 @@ import msgspec
 WORKLOADS_API: Final = "scheduling.k8s.io"
 COSCHEDULING_API: Final = "scheduling.x-k8s.io"
 COSCHEDULING_LABEL: Final = "scheduling.x-k8s.io/pod-group"
-# Texts of more digits are not numbers of pods.
-_MAX_DIGITS: Final = 10
-_SIZE: Final = "leaderworkerset.sigs.k8s.io/size"
 _INDEX: Final = "leaderworkerset.sigs.k8s.io/group-index"
 _OPERATOR: Final = "training.kubeflow.org/operator-name"
 _OPERATORS: Final = {"mpi-operator": "MPIJob", "pytorchjob-controller": "PyTorchJob"}
@@ -135,12 +132,6 @@ def find_group(pod: object, namespace: str = "") -> PodGroup | None:
             workload.get("podGroupReplicaKey", ""),
         ),
     )
-
-
-def read_size(group: PodGroup, annotations: Mapping[str, str]) -> int | None:
-    """Return how many members a pod says that its group has; None if it does not say it."""
-    size = annotations.get(_SIZE, "") if group.form is GroupForm.LEADER_WORKER_SET else ""
-    return int(size) if size.isascii() and size.isdecimal() and len(size) <= _MAX_DIGITS else None
 
 
 def read_policies(values: Iterable[object]) -> dict[PodGroup, GroupPolicy]:
