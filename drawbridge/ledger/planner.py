@@ -27,8 +27,7 @@ from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.memo import Memo, Postpone
 from drawbridge.solver.node_view import PooledDevice
-from drawbridge.solver.search import STEPS
-from drawbridge.solver.solve import solve, solve_all
+from drawbridge.solver.solve import solve
 from drawbridge.solver.stage_counts import RequestStages, count_stages
 from drawbridge.solver.world import View, World
 
@@ -117,16 +116,15 @@ class Planner:
         self,
         view: View,
         claims: Sequence[Claim],
-        nodes: Iterable[str] | None = None,
+        nodes: Iterable[str],
         *,
         ids: Callable[[], str] | None = None,
         first: Sequence[PooledDevice] = (),
-        steps: int = STEPS,
         max_work: int | None = None,
         out_of_time: Callable[[], bool] | None = None,
         postpone: Postpone | None = None,
     ) -> dict[str, SolverResult]:
-        """Solve for nodes by name, or for all nodes; unknown names are ignored.
+        """Solve for nodes by name; unknown names are ignored.
 
         `out_of_time` is asked between nodes and between evaluations of expressions, but not before
         the first one. Raises OutOfTimeError then, and after `postpone` got an evaluation that takes
@@ -134,8 +132,6 @@ class Planner:
         """
         world, memo = self.world(), self._memo
         memo.bind(world)
-        if nodes is None:
-            return solve_all(world, view, claims, self._nodes, ids=ids, memo=memo, steps=steps)
         requested = [self._nodes[name] for name in nodes if name in self._nodes]
         memo.limit_time(out_of_time, postpone)
         try:
@@ -147,7 +143,6 @@ class Planner:
                 ids=ids,
                 first=first,
                 memo=memo,
-                steps=steps,
                 max_work=max_work,
             )
         finally:
@@ -201,10 +196,6 @@ class Planner:
         candidates = (each for one in slices for each in self._memo.candidates.of_slice(one))
         return next((each.counter_uses for each in candidates if each.name == device), ())
 
-    def clear_cache(self) -> None:
-        """Clear the caches; the world stays."""
-        self._memo = Memo(self.selectors)
-
     def _current_inventory(self) -> Inventory:
         """Return the inventory with all changes, at a cost that depends on the changed pools."""
         if self._rules_changed:
@@ -242,7 +233,6 @@ class Planner:
                 self._classes = self._classes.updated({name: changed})
             case Node():
                 _put(self._nodes, Node, name, after)
-                self._memo.change_node(name)
                 if after is None:
                     self._memo.drop_node(name)
                 return

@@ -4,14 +4,13 @@ Results are keyed by the specs of the claims and their classes. They depend on t
 and the use of these pools. The caller passes unchanged pool uses as the same objects.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
-from drawbridge.dra.inventory import Inventory, Pool, PoolID
-from drawbridge.dra.layered_map import LayeredMap
+from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import encode_quantity
 from drawbridge.names import RULES_ANNOTATION
@@ -22,7 +21,6 @@ from drawbridge.solver.node_classes import SearchCache
 from drawbridge.solver.world import PoolUse, World
 
 MAX_DEMANDS = 128
-MAX_CHANGED_NODES = 1024
 
 
 class CachedResult(msgspec.Struct, frozen=True, eq=False):
@@ -67,36 +65,6 @@ def _same(pool: Pool, other: Pool) -> bool:
     )
 
 
-class AllNodesResults(msgspec.Struct, eq=False):
-    """The results of a call for all nodes, and the inventory and use that they depend on.
-
-    `with_shares` are the nodes whose solutions need new share IDs in each call, `errors` those
-    whose result names the claims of the call. `changed_nodes` changed since.
-    """
-
-    inventory: Inventory
-    uses: LayeredMap[PoolID, PoolUse]
-    steps: int
-    results: dict[str, SolverResult]
-    with_shares: set[str]
-    errors: set[str]
-    changed_nodes: set[str] = msgspec.field(default_factory=set)
-
-    def nodes_to_solve(
-        self,
-        inventory: Inventory,
-        uses: LayeredMap[PoolID, PoolUse],
-        nodes: Mapping[str, Node],
-    ) -> set[str]:
-        """Return the nodes that changed or that a changed pool may concern, and the errors."""
-        names = {*self.errors, *self.changed_nodes}
-        pools, before = inventory.pools, self.inventory.pools
-        for pool in pools.changed_keys(before) | uses.changed_keys(self.uses):
-            for published in {pools.value(pool), before.value(pool)}:
-                names.update(published.nodes.may_concern(nodes))
-        return names
-
-
 class DemandResults(msgspec.Struct, eq=False):
     """A demand, and the last result for each node by name."""
 
@@ -104,14 +72,6 @@ class DemandResults(msgspec.Struct, eq=False):
     classes: dict[str, DeviceClass]
     results: dict[str, CachedResult] = {}
     searches: SearchCache = msgspec.field(default_factory=SearchCache)
-    of_all_nodes: AllNodesResults | None = None
-
-    def change_node(self, name: str) -> None:
-        """Note that a node was added, changed or deleted."""
-        if self.of_all_nodes is not None:
-            self.of_all_nodes.changed_nodes.add(name)
-            if len(self.of_all_nodes.changed_nodes) > MAX_CHANGED_NODES:
-                self.of_all_nodes = None
 
     def is_current(self, world: World) -> bool:
         """Return whether the classes are unchanged."""

@@ -136,11 +136,6 @@ class Memo:
         else:
             self._pools_by_node.clear()
 
-    def change_node(self, name: str) -> None:
-        """Note that a node was added, changed or deleted."""
-        for demand in self.demands.values():
-            demand.change_node(name)
-
     def drop_node(self, name: str) -> None:
         """Drop what belongs to a deleted node."""
         for demand in self.demands.values():

@@ -3,16 +3,14 @@
 The solver reserves nothing. It keeps state between calls only in the `Memo` of the caller.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.solver.answer_cache import (
     MAX_DEMANDS,
-    AllNodesResults,
     CachedResult,
     DemandResults,
     demand_key,
@@ -168,78 +166,3 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
 
 def _failure(node: str, abort: Abort) -> Failure:
     return Failure(node, FailureKind.ERROR, (error_reason(node, abort),))
-
-
-def solve_all(  # noqa: PLR0913  # the arguments of `solve`
-    world: World,
-    view: View,
-    claims: Sequence[Claim],
-    nodes: Mapping[str, Node],
-    *,
-    ids: Callable[[], str] | None,
-    memo: Memo,
-    steps: int,
-) -> dict[str, SolverResult]:
-    """Decide for all nodes as `solve` does; the cost depends on what changed since the last call.
-
-    The caller tells the memo of each changed and each deleted node.
-    """
-    memo.bind(world)
-    key, uses = demand_key(claims), view.pools
-    if not isinstance(uses, LayeredMap):
-        return solve(world, view, claims, nodes.values(), ids=ids, memo=memo, steps=steps)
-    last = _last_results(memo.demands.get(key), world, steps)
-    changed = sorted(last.nodes_to_solve(world.inventory, uses, nodes)) if last else list(nodes)
-    requested = [nodes[name] for name in changed if name in nodes]
-    results = solve(world, view, claims, requested, ids=ids, memo=memo, steps=steps)
-    demand: DemandResults | None = memo.demands.get(key)
-    if demand is None:
-        # An error in the claims, which names them.
-        return results
-    shares, errors = _not_reusable(results, demand)
-    if last is not None:
-        shares |= last.with_shares.difference(changed)
-        results = _unchanged(last, changed, nodes, ids) | results
-    demand.of_all_nodes = AllNodesResults(world.inventory, uses, steps, results, shares, errors)
-    return dict(results)
-
-
-def _last_results(demand: DemandResults | None, world: World, steps: int) -> AllNodesResults | None:
-    if demand is None or demand.of_all_nodes is None or not demand.is_current(world):
-        return None
-    return demand.of_all_nodes if demand.of_all_nodes.steps == steps else None
-
-
-def _not_reusable(
-    results: Mapping[str, SolverResult], demand: DemandResults
-) -> tuple[set[str], set[str]]:
-    """Return the nodes whose results have share IDs, and those whose results name the claims."""
-    shares, errors = set(), set()
-    for name, result in results.items():
-        cached = demand.results.get(name)
-        if cached is not None and cached.has_shares and isinstance(result, Solution):
-            shares.add(name)
-        elif cached is None or cached.result is not result:
-            errors.add(name)
-    return shares, errors
-
-
-def _unchanged(
-    last: AllNodesResults,
-    changed: Sequence[str],
-    nodes: Mapping[str, Node],
-    ids: Callable[[], str] | None,
-) -> dict[str, SolverResult]:
-    """Return the last results without those of deleted nodes, with new share IDs.
-
-    The results of changed nodes stay, so that the order of the nodes does.
-    """
-    results = dict(last.results)
-    for name in changed:
-        if name not in nodes:
-            results.pop(name, None)
-    for name in last.with_shares.difference(changed):
-        result = results[name]
-        if isinstance(result, Solution) and ids is not None:
-            results[name] = result.with_new_share_ids(ids)
-    return results

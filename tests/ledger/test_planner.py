@@ -22,6 +22,7 @@ from drawbridge.ledger.planner import Planner
 from drawbridge.solver import solve as module
 from drawbridge.solver.answers import Solution, SolverResult
 from drawbridge.solver.deviations import Allocator
+from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.solve import solve
 from drawbridge.solver.world import View
 from tests.ledger.claims import claim
@@ -216,18 +217,9 @@ class Remembering(RuleBasedStateMachine):
         answers = self.planner.solve_nodes(view, claims, some, ids=lambda: "id")
         assert answers == self.solve_fresh(claims, asked)
 
-    @rule(claims=st.sampled_from(CLAIMS))
-    def solve_all(self, claims: tuple[Claim, ...]) -> None:
-        answers = self.planner.solve_nodes(self.ledger.view(), claims, ids=lambda: "id")
-        assert answers == self.solve_fresh(claims, sorted(self.planner.nodes))
-
     def solve_fresh(self, claims: tuple[Claim, ...], names: list[str]) -> object:
         world, asked = self.planner.world(), [self.planner.nodes[name] for name in names]
         return solve(world, self.ledger.view(), claims, asked, ids=lambda: "id")
-
-    @rule()
-    def the_cache_is_cleared(self) -> None:
-        self.planner.clear_cache()
 
 
 Remembering.TestCase.settings = settings(
@@ -278,19 +270,19 @@ def test_a_decision_depends_on_the_pools_visible_from_the_node() -> None:
 
 
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of the nodes that are looked at from now on."""
-    looked_at: list[str] = []
-    original = module._SolveCall.solve_node  # noqa: SLF001  # counts private calls
+    """Return the list of the nodes that are searched from now on."""
+    searched: list[str] = []
+    original = module._SolveCall._search  # noqa: SLF001  # counts private calls
 
-    def count(call: module._SolveCall, of: Node) -> SolverResult:
-        looked_at.append(of.name)
+    def count(call: module._SolveCall, of: NodeView) -> tuple[SolverResult, bool, int]:
+        searched.append(of.node.name)
         return original(call, of)
 
-    monkeypatch.setattr(module._SolveCall, "solve_node", count)  # noqa: SLF001  # the same
-    return looked_at
+    monkeypatch.setattr(module._SolveCall, "_search", count)  # noqa: SLF001  # the same
+    return searched
 
 
-def test_a_call_for_all_nodes_looks_only_at_nodes_that_changed(
+def test_only_the_nodes_that_changed_are_searched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     planner, ledger, asked = Planner(), Ledger(), CLAIMS[0]
@@ -299,24 +291,23 @@ def test_a_call_for_all_nodes_looks_only_at_nodes_that_changed(
         planner.update(node(name, "z"))
         planner.update(pool_slice(name, {"nodeName": name}, [device("x0", "a"), device("x1", "a")]))
 
-    def solve_all() -> dict[str, SolverResult]:
-        return planner.solve_nodes(ledger.view(), asked, ids=lambda: "id")
+    def solve() -> dict[str, SolverResult]:
+        return planner.solve_nodes(ledger.view(), asked, NODES, ids=lambda: "id")
 
-    solve_all()
-    looked_at = searches(monkeypatch)
-    solve_all().clear()
-    assert (list(solve_all()), looked_at) == (list(NODES), [])
+    solve()
+    searched = searches(monkeypatch)
+    assert (list(solve()), searched) == (list(NODES), [])
     ledger.observe(claim("c", 1, "n0/x0"))
-    solve_all()
+    solve()
     planner.update(pool_slice("n1", {"nodeName": "n1"}, [device("x1", "a")]))
-    solve_all()
+    solve()
     planner.update(node("n2", "w"))
-    solve_all()
-    assert looked_at == ["n0", "n1", "n2"]
+    solve()
+    assert searched == ["n0", "n1", "n2"]
     planner.remove(Node, "n2")
-    assert (list(solve_all()), looked_at[3:]) == (["n0", "n1"], [])
+    assert (list(solve()), searched[3:]) == (["n0", "n1"], [])
     planner.update(pool_slice("net", {"allNodes": True}, [device("x", "a")]))
-    assert (list(solve_all()), looked_at[3:]) == (["n0", "n1"], ["n0", "n1"])
+    assert (list(solve()), searched[3:]) == (["n0", "n1"], ["n0", "n1"])
 
 
 def test_a_pool_for_labels_concerns_the_nodes_with_the_labels(
@@ -326,36 +317,35 @@ def test_a_pool_for_labels_concerns_the_nodes_with_the_labels(
     planner.update(device_class("true"))
     for name in NODES:
         planner.update(node(name, f"z-{name}"))
-    planner.solve_nodes(ledger.view(), CLAIMS[0], ids=lambda: "id")
-    looked_at = searches(monkeypatch)
+    planner.solve_nodes(ledger.view(), CLAIMS[0], NODES, ids=lambda: "id")
+    searched = searches(monkeypatch)
     planner.update(pool_slice("net", in_zone("z-n1", "z-n3"), [device("nic", "b")]))
-    answers = planner.solve_nodes(ledger.view(), CLAIMS[0], ids=lambda: "id")
-    assert looked_at == ["n1"]
+    answers = planner.solve_nodes(ledger.view(), CLAIMS[0], NODES, ids=lambda: "id")
+    assert searched == ["n1"]
     assert [isinstance(answers[name], Solution) for name in NODES] == [False, True, False]
 
 
-def test_a_call_for_some_nodes_looks_at_no_other_node(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_for_some_nodes_searches_no_other_node(monkeypatch: pytest.MonkeyPatch) -> None:
     planner, ledger = Planner(), Ledger()
     for name in NODES:
         planner.update(node(name, "z"))
-    looked_at = searches(monkeypatch)
+    searched = searches(monkeypatch)
     planner.update(device_class("true"))
     planner.solve_nodes(ledger.view(), CLAIMS[0], ["n1"], ids=lambda: "id")
-    assert looked_at == ["n1"]
+    assert searched == ["n1"]
 
 
-def test_shares_get_new_ids_in_each_call_for_all_nodes() -> None:
+def test_shares_get_new_ids_in_each_call() -> None:
     planner, ledger, numbers = Planner(), Ledger(), itertools.count()
     planner.update(device_class("true"))
     planner.update(node("n0", "z"))
     planner.update(pool_slice("n0", {"nodeName": "n0"}, [device("nic", "b", shared=True)]))
-    ids = [
-        re.findall(
-            "id-[0-9]",
-            str(planner.solve_nodes(ledger.view(), CLAIMS[3], ids=lambda: f"id-{next(numbers)}")),
-        )
-        for _ in range(2)
-    ]
+
+    def solve() -> str:
+        view, ids = ledger.view(), (f"id-{number}" for number in numbers)
+        return f"{planner.solve_nodes(view, CLAIMS[3], ['n0'], ids=ids.__next__)}"
+
+    ids = [re.findall("id-[0-9]", solve()) for _ in range(2)]
     assert ids == [["id-0"], ["id-1"]]
 
 
@@ -388,14 +378,14 @@ def test_published_groups_are_enforced_whatever_the_gate(
         }
         for group in ("mig", "vgpu")
     ]
-    for number, spec in enumerate(({"sharedCounters": counters}, {"devices": devices})):
+    specs: tuple[Plain, ...] = ({"sharedCounters": counters}, {"devices": devices})
+    for number, spec in enumerate(specs):
         where = {"nodeName": "n0", **spec}
         planner.update(slice_of_several("p", 2, where, name=f"s{number}"))
     planner.update(Node("n0"))
     planner.update(device_class("true"))
     answers = [
-        answer
+        planner.solve_nodes(View(), [make_claim(exactly("r", count=count))], ["n0"])["n0"]
         for count in (1, 2)
-        for answer in planner.solve_nodes(View(), [make_claim(exactly("r", count=count))]).values()
     ]
     assert [isinstance(answer, Solution) for answer in answers] == placed
