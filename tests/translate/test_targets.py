@@ -9,8 +9,8 @@ import pytest
 
 from drawbridge.cel.dra import Selectors
 from drawbridge.config import string_formats
-from drawbridge.config.model import Configuration, Decisions, Target
-from drawbridge.config.string_formats import DNSLabel
+from drawbridge.config.model import Configuration, Decisions
+from drawbridge.config.target import Target
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.device import Device
 from drawbridge.dra.gates import VERSIONS
@@ -55,8 +55,8 @@ def configuration(case: YamlValue) -> Configuration:
     targets = msgspec.convert(
         case.get("targets", []), tuple[Target, ...], dec_hook=string_formats.read_text
     )
-    allowed = tuple(DNSLabel(each) for each in case.get("allow", []))
-    return Configuration(targets=targets, decisions=Decisions(allow_loss_of=allowed))
+    decisions = msgspec.convert({"allowLossOf": case.get("allow", [])}, Decisions)
+    return Configuration(targets=targets, decisions=decisions)
 
 
 def said(case: YamlValue) -> TargetResult:
@@ -217,11 +217,8 @@ def test_requests_beyond_the_limit_go_into_a_second_claim() -> None:
     plain = {"row": "nvidia/mig", "partition": True, "count": 40}
     plain["selectors"] = [{"is": "PartitionProfile", "names": ["1g.5gb"]}]
     claims = assemble_claims(express_asks([ask_of(plain)], facts, Configuration()))
-    counts = [
-        request["exactly"]["count"]
-        for claim in claims
-        for request in claim.spec["devices"]["requests"]  # type: ignore[index,call-overload]
-    ]
+    devices: list[Any] = [claim.spec["devices"] for claim in claims]
+    counts = [request["exactly"]["count"] for each in devices for request in each["requests"]]
     assert counts == [32, 8]
 
 
@@ -241,8 +238,10 @@ def test_of_more_than_eight_amounts_the_most_common_are_kept() -> None:
             product,
             name=f"Card {i}",
             devices=100 - i,
-            capacity=product.capacity
-            | {"memory": msgspec.structs.replace(product.capacity["memory"], value=f"{20 - i}Gi")},
+            capacity={
+                **product.capacity,
+                "memory": msgspec.structs.replace(product.capacity["memory"], value=f"{20 - i}Gi"),
+            },
         )
         for i in range(10)
     )
