@@ -196,9 +196,8 @@ class ReservedPods:
             if state.claims[uid].status.allocation is None
         }
         new = {uid: each.reservation for uid, each in wanted.items()}
-        until = now + (PROMISE_SECONDS if promised else RESERVATION_SECONDS)
         view, pools = state.ledger.view(), state.planner.pools_for(node)
-        if refusal := state.ledger.assume(new, until=until, view=view, pools=pools):
+        if refusal := state.ledger.assume(new, view=view, pools=pools):
             return refusal
         pod = request.pod
         self._takers.pop(pod.uid)
@@ -210,6 +209,7 @@ class ReservedPods:
             for uid in request.claims
         )
         reservation = PodReservation(pod.namespace, pod.name, pod.uid, node, claims)
+        until = now + (PROMISE_SECONDS if promised else RESERVATION_SECONDS)
         self._pods[pod.uid] = _ReservedPod(
             reservation, now, until, promised=promised, priority=pod.priority
         )
@@ -340,7 +340,7 @@ class ReservedPods:
                 self._claims[claim.uid] = msgspec.structs.replace(promised, users=users)
             else:
                 del self._claims[claim.uid]
-                # Committed or not: a write that had the reservation has ended.
+                # A write that had the reservation has ended.
                 self._state.ledger.rollback((claim.uid,))
 
     # --- writing ---
@@ -352,8 +352,8 @@ class ReservedPods:
             return "the reservation expired; the pod is tried again"
         claims = reserved.reservation.claims
         problem = self._lost_claim(claims) or self._lost_device(claims)
-        if not problem and (refusal := self._state.ledger.commit(each.uid for each in claims)):
-            problem = f"cannot write the allocation: {refusal}"
+        if not problem and self._state.ledger.has_conflict(each.uid for each in claims):
+            problem = f"cannot write the allocation: {ReservationRefusal.HELD}"
         if not problem:
             self._pods[pod_uid] = msgspec.structs.replace(reserved, writing=True)
         elif not reserved.writing:

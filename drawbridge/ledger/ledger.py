@@ -1,10 +1,9 @@
 """Tracks which claims hold which devices: allocations of the API server and reservations in memory.
 
-A reservation starts with `assume` and is kept during the write with `commit`. It ends when the API
-server reports the allocation (`observe`), when it is removed (`forget`, `rollback`), or when it
-expires (`expire`). Claims apply in the order of their resource versions, in whatever order they
-arrive. The ledger does not check slices: the solver does so before a reservation, and the audit
-afterwards. The caller passes the time.
+A reservation starts with `assume`. It ends when the API server reports the allocation (`observe`)
+or when it is removed (`rollback`). Claims apply in the order of their resource versions, in
+whatever order they arrive. The ledger does not check slices: the solver does so before a
+reservation, and the audit afterwards.
 """
 
 import enum
@@ -29,14 +28,13 @@ MAX_DELETED = 65536
 
 
 class ReservationRefusal(enum.StrEnum):
-    """Why a reservation is not made or not kept."""
+    """Why a reservation is not made."""
 
     ALLOCATED = "the claim already has an allocation"
     RESERVED = "other devices are reserved for the claim"
     GONE = "the claim does not exist"
     STALE = "the use of devices changed after the decision"
     HELD = "another claim holds one of them"
-    LOST = "the reservation expired or was removed"
     QUOTA = "it would exceed a quota"
 
 
@@ -48,11 +46,10 @@ class Reservation(NamedTuple):
 
 
 class ActiveReservation(NamedTuple):
-    """A reservation in effect; `until` is None after `commit`."""
+    """A reservation in effect."""
 
     reservation: Reservation
     holds: tuple[Hold, ...]
-    until: float | None
 
 
 class ClaimRecord(NamedTuple):
@@ -146,18 +143,6 @@ class Ledger:
         self._deleted.put(uid, max(_parse_version(version), record.version if record else 0))
         return True
 
-    def relist(self, claims: Iterable[Claim], version: str) -> None:
-        """Apply a list of all claims at a version; older claims that are not in it are deleted."""
-        listed = {uid_of(claim): claim for claim in claims}
-        until = _parse_version(version)
-        older = [uid for uid, record in self._records.items() if record.version <= until]
-        for uid in older:
-            if uid not in listed:
-                self.observe_deletion(uid, version)
-        for claim in listed.values():
-            self.observe(claim)
-        self.observe_bookmark(version)
-
     def observe_bookmark(self, version: str) -> None:
         """Apply a watch bookmark: all events up to a version were observed.
 
@@ -205,16 +190,15 @@ class Ledger:
         self,
         reservations: Mapping[str, Reservation],
         *,
-        until: float,
         view: View,
         pools: Collection[PoolID] = (),
         within_quotas: bool = True,
     ) -> ReservationRefusal | None:
-        """Reserve devices for claims by UID, all or none, until the time `until`.
+        """Reserve devices for claims by UID, all or none.
 
         `view` is the basis of the decision. The reservation is refused if the use of one of its
         pools, or of the other `pools` that it depends on, changed since. An equal reservation or
-        allocation of a claim only has its time extended.
+        allocation of a claim stays.
         """
         for uid, reservation in reservations.items():
             if refusal := self._check_reservation(uid, reservation):
@@ -235,13 +219,9 @@ class Ledger:
         ):
             return ReservationRefusal.QUOTA
         for uid, held in new.items():
-            self._reservations[uid] = ActiveReservation(reservations[uid], held, until)
+            self._reservations[uid] = ActiveReservation(reservations[uid], held)
             self._add_holds(uid, held)
             self._charge(uid)
-        for uid in reservations.keys() - new.keys():
-            renewed = self._reservations.get(uid)
-            if renewed is not None and renewed.until is not None:
-                self._reservations[uid] = renewed._replace(until=max(until, renewed.until))
         return None
 
     def keep(self, key: str, held: Iterable[Hold]) -> None:
@@ -254,45 +234,15 @@ class Ledger:
             self._kept[key] = holds
             self._add_holds(key, holds)
 
-    def commit(self, uids: Iterable[str]) -> ReservationRefusal | None:
-        """Keep reservations from expiring, all or none, before they are written.
-
-        From now on the API server may have the allocations; only its events or a rollback end the
-        reservations. Refused if a reservation was lost or another claim got its devices.
-        """
-        requested = list(uids)
-        kept = {uid: self._reservations[uid] for uid in requested if uid in self._reservations}
-        for uid in requested:
-            if uid not in kept and not self._allocation_of(uid):
-                return ReservationRefusal.LOST if uid in self._records else ReservationRefusal.GONE
-        if self._conflicts({uid: each.holds for uid, each in kept.items()}):
-            return ReservationRefusal.HELD
-        for uid, hold in kept.items():
-            self._reservations[uid] = hold._replace(until=None)
-        return None
-
-    def forget(self, uids: Iterable[str]) -> None:
-        """Remove reservations that are not committed."""
-        for uid in uids:
-            if uid in self._reservations and self._reservations[uid].until is not None:
-                self._remove_reservation(uid)
+    def has_conflict(self, uids: Iterable[str]) -> bool:
+        """Return whether another claim holds a device that is reserved for one of these claims."""
+        reserved = ((uid, self._reservations.get(uid)) for uid in uids)
+        return self._conflicts({uid: each.holds for uid, each in reserved if each is not None})
 
     def rollback(self, uids: Iterable[str]) -> None:
-        """Remove reservations, committed or not, that the API server rejected.
-
-        Observed allocations stay until the API server reports a change.
-        """
+        """Remove reservations; observed allocations stay until the API server reports a change."""
         for uid in uids:
             self._remove_reservation(uid)
-
-    def expire(self, now: float) -> tuple[str, ...]:
-        """Remove expired reservations and return the UIDs of their claims."""
-        expired = [
-            u for u, p in self._reservations.items() if p.until is not None and p.until <= now
-        ]
-        for uid in expired:
-            self._remove_reservation(uid)
-        return tuple(expired)
 
     # --- current use ---
 

@@ -5,7 +5,6 @@ resources if they are given, but not the rules about other pods, volumes or port
 reserves its devices in the ledger, and counts its requests.
 """
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -429,10 +428,7 @@ class Placer:
         # The view is current, so only a whole device with shares in use, or more than a quota has
         # left, can be refused.
         refusal = self.ledger.assume(
-            reservations,
-            until=math.inf,
-            view=self.ledger.view(),
-            within_quotas=self._planner.obeys_rules,
+            reservations, view=self.ledger.view(), within_quotas=self._planner.obeys_rules
         )
         if refusal is not None:
             return refusal

@@ -6,7 +6,6 @@ from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 
 P = PoolID(DRIVER, POOL)
-LATER = 10.0
 
 
 def device(name: str) -> DeviceID:
@@ -15,7 +14,7 @@ def device(name: str) -> DeviceID:
 
 def reserve(ledger: Ledger, **reservations: str) -> ReservationRefusal | None:
     made = {uid: Reservation(allocation(*text.split())) for uid, text in reservations.items()}
-    return ledger.assume(made, until=LATER, view=ledger.view())
+    return ledger.assume(made, view=ledger.view())
 
 
 def held(ledger: Ledger) -> dict[str, list[str]]:

@@ -184,7 +184,7 @@ def test_a_mark_without_an_allocation_is_charged_what_the_claim_needs() -> None:
 
 TOTAL = 3
 UIDS = [f"c{number}" for number in range(4)]
-WHAT = "assume", "commit", "write", "give back", "deallocate", "delete", "expire", "restart"
+WHAT = "assume", "write", "give back", "deallocate", "delete", "restart"
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(WHAT),
@@ -216,11 +216,9 @@ class Model:
             case "assume":
                 names = [{"request": "r", "device": f"{uid}-{number}"} for number in range(count)]
                 reserved = {uid: Reservation(allocation(names))}
-                refusal = ledger.assume(reserved, until=1.0, view=ledger.view())
+                refusal = ledger.assume(reserved, view=ledger.view())
                 if refusal is ReservationRefusal.QUOTA:
                     assert self.count() + count > TOTAL
-            case "commit":
-                ledger.commit([uid])
             case "write" if uid in ledger.reservations:
                 devices = ledger.reservations[uid].reservation.allocation.devices.results
                 self.store(uid, *(each.device for each in devices))
@@ -231,8 +229,6 @@ class Model:
             case "delete" if uid in self.stored:
                 del self.stored[uid]
                 ledger.observe_deletion(uid)
-            case "expire":
-                ledger.expire(2.0)
             case "restart":
                 self.restart()
 
@@ -262,7 +258,7 @@ def test_the_use_is_what_claims_hold_and_never_above_the_total(
 
 def test_a_reservation_that_is_written_is_charged_once() -> None:
     model = Model()
-    for what in ("assume", "commit", "write"):
+    for what in ("assume", "write"):
         model.step(what, "c0", 2)
     before = model.ledger.quotas.revision
     model.step("write", "c0", 2)
@@ -271,7 +267,7 @@ def test_a_reservation_that_is_written_is_charged_once() -> None:
     assert uid_of(model.stored["c0"]) == "c0"
 
 
-@pytest.mark.parametrize("how", ["give back", "expire", "delete"])
+@pytest.mark.parametrize("how", ["give back", "delete"])
 def test_what_ends_without_a_write_is_given_back(how: str) -> None:
     model = Model()
     model.step("assume", "c0", 2)

@@ -40,13 +40,6 @@ class Event(NamedTuple):
     gone: bool = False
 
 
-class Reserved(NamedTuple):
-    """A reservation of the model."""
-
-    results: tuple[str, ...]
-    until: float | None
-
-
 def has_conflict(several: Iterable[tuple[str, ...]]) -> bool:
     """Return whether a device is held as a whole and also by another holder."""
     taken: dict[str, list[bool]] = {}
@@ -74,11 +67,10 @@ class Interleavings(RuleBasedStateMachine):
     def start(self) -> None:
         self.ledger = Ledger()
         self.version = 0
-        self.now = 0.0
         self.history: list[Event] = []
         self.arrived: set[Event] = set()
         self.seen_to = -1
-        self.reserved: dict[str, Reserved] = {}
+        self.reserved: dict[str, tuple[str, ...]] = {}
         self.kept: list[tuple[View, object]] = []
         self.newest: dict[str, int] = {}
         self.slices: tuple[Slice, ...] = ()
@@ -129,7 +121,7 @@ class Interleavings(RuleBasedStateMachine):
 
     def expected_holds(self) -> dict[str, tuple[str, ...]]:
         held = {uid: self.allocated(uid) for uid in UIDS if self.allocated(uid)}
-        return held | {uid: reservation.results for uid, reservation in self.reserved.items()}
+        return held | self.reserved
 
     # --- the API server ---
 
@@ -171,39 +163,18 @@ class Interleavings(RuleBasedStateMachine):
         self.ledger.observe_bookmark(f"{version}")
         self.seen_to = max(self.seen_to, version)
 
-    @rule(back=st.integers(0, 3))
-    def claims_are_relisted_possibly_from_an_old_cache(self, back: int) -> None:
-        version = max(self.version - back, 0)
-        past = [event for event in self.history if event.version <= version]
-        events = [event for uid in UIDS if (event := self.latest(uid, past)) and not event.gone]
-        before = {uid: self.observed(uid) for uid in UIDS}
-        self.ledger.relist([claim(w.uid, w.version, *w.results) for w in events], f"{version}")
-        for uid in UIDS:
-            observed, event = before[uid], next((w for w in events if w.uid == uid), None)
-            if observed is not None and event is None and observed.version <= version:
-                # It is not in the list: somewhere before, it was said to be gone.
-                self.arrived.add(next(w for w in self.history if w.uid == uid and w.gone))
-                self.reserved.pop(uid, None)
-            elif event is not None and (observed is None or event.version > observed.version):
-                gone = any(w.gone for w in self.arrived if w.uid == uid)
-                if observed is not None or (not gone and event.version > self.seen_to):
-                    self.arrived.add(event)
-                    if event.results:
-                        self.reserved.pop(uid, None)
-        self.seen_to = max(self.seen_to, version)
-
     # --- reservations ---
 
-    @rule(wanted=st.dictionaries(uids, grants, min_size=1, max_size=2), lasts=st.integers(1, 4))
-    def assume(self, wanted: dict[str, tuple[str, ...]], lasts: int) -> None:
-        self.assume_on(self.ledger.view(), wanted, lasts)
+    @rule(wanted=st.dictionaries(uids, grants, min_size=1, max_size=2))
+    def assume(self, wanted: dict[str, tuple[str, ...]]) -> None:
+        self.assume_on(self.ledger.view(), wanted)
 
     @precondition(lambda self: bool(self.reserved))
-    @rule(data=st.data(), lasts=st.integers(1, 4))
-    def assume_the_same_again(self, data: st.DataObject, lasts: int) -> None:
+    @rule(data=st.data())
+    def assume_the_same_again(self, data: st.DataObject) -> None:
         uid = data.draw(st.sampled_from(sorted(self.reserved)))
         before = self.ledger.view()
-        self.assume_on(View(), {uid: self.reserved[uid].results}, lasts)
+        self.assume_on(View(), {uid: self.reserved[uid]})
         assert self.ledger.view() is before
 
     @precondition(lambda self: bool(self.kept))
@@ -211,16 +182,15 @@ class Interleavings(RuleBasedStateMachine):
     def assume_on_an_old_view(
         self, data: st.DataObject, wanted: dict[str, tuple[str, ...]]
     ) -> None:
-        self.assume_on(data.draw(st.sampled_from(self.kept))[0], wanted, 2)
+        self.assume_on(data.draw(st.sampled_from(self.kept))[0], wanted)
 
-    def assume_on(self, view: View, wanted: dict[str, tuple[str, ...]], lasts: int) -> None:
-        until = self.now + lasts
+    def assume_on(self, view: View, wanted: dict[str, tuple[str, ...]]) -> None:
         reservations = {uid: Reservation(allocation(*results)) for uid, results in wanted.items()}
         new, allowed = {}, True
         for uid, results in wanted.items():
             event, reservation = self.observed(uid), self.reserved.get(uid)
             fulfilled = event is not None and event.results in ((), results)
-            if not fulfilled or (reservation is not None and reservation.results != results):
+            if not fulfilled or (reservation is not None and reservation != results):
                 allowed = False
             elif reservation is None and event is not None and not event.results:
                 new[uid] = results
@@ -230,37 +200,22 @@ class Interleavings(RuleBasedStateMachine):
         pools = {PoolID(DRIVER, d.partition("/")[0] if "/" in d else POOL) for d in touched}
         stale = any(view.use(pool) is not self.ledger.view().use(pool) for pool in pools)
         allowed = allowed and not has_conflict([*new.values(), *near]) and not stale
-        refusal = self.ledger.assume(reservations, until=until, view=view)
+        refusal = self.ledger.assume(reservations, view=view)
         assert (refusal is None) == allowed
-        if not allowed:
-            return
-        for uid, results in wanted.items():
-            observed = self.reserved.get(uid)
-            if uid in new:
-                self.reserved[uid] = Reserved(results, until)
-            elif observed is not None and observed.until is not None:
-                self.reserved[uid] = Reserved(results, max(until, observed.until))
+        if allowed:
+            self.reserved |= new
 
     @rule(several=st.sets(uids, min_size=1, max_size=2))
-    def commit(self, several: set[str]) -> None:
-        allowed = all(uid in self.reserved or self.allocated(uid) for uid in several)
-        mine = {uid: self.reserved[uid].results for uid in several if uid in self.reserved}
+    def ask_for_conflicts(self, several: set[str]) -> None:
+        mine = {uid: self.reserved[uid] for uid in several if uid in self.reserved}
         touched = {device for results in mine.values() for device in devices(*results)}
         others = [
             tuple(text for text in held if devices(text) & touched)
             for uid, held in self.expected_holds().items()
             if uid not in mine
         ]
-        allowed = allowed and not has_conflict([*mine.values(), *others])
-        assert (self.ledger.commit(sorted(several)) is None) == allowed
-        if allowed:
-            self.reserved |= {uid: Reserved(results, None) for uid, results in mine.items()}
-
-    @rule(uid=uids)
-    def forget(self, uid: str) -> None:
-        self.ledger.forget([uid])
-        if uid in self.reserved and self.reserved[uid].until is not None:
-            del self.reserved[uid]
+        expected = has_conflict([*mine.values(), *others])
+        assert self.ledger.has_conflict(sorted(several)) == expected
 
     @rule(uid=uids)
     def rollback(self, uid: str) -> None:
@@ -273,17 +228,9 @@ class Interleavings(RuleBasedStateMachine):
         """The answer arrives at once; the watch brings it, and what was before it, later."""
         uid = data.draw(st.sampled_from(sorted(self.reserved)))
         event = self.latest(uid)
-        if event and event == self.observed(uid) and self.reserved[uid].until is None:
+        if event and event == self.observed(uid):
             self.emit(uid)  # the finalizer
-            self.deliver(self.emit(uid, *self.reserved[uid].results))
-
-    @rule(step=st.integers(1, 3))
-    def time_passes(self, step: int) -> None:
-        self.now += step
-        over = {u for u, g in self.reserved.items() if g.until is not None and g.until <= self.now}
-        assert set(self.ledger.expire(self.now)) == over
-        for uid in over:
-            del self.reserved[uid]
+            self.deliver(self.emit(uid, *self.reserved[uid]))
 
     # --- the slices ---
 

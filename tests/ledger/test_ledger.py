@@ -12,7 +12,7 @@ from drawbridge.ledger.holdings import read_marked_holds
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from drawbridge.solver.world import View
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
-from tests.ledger.ledgers import LATER, P, held, of, reserve
+from tests.ledger.ledgers import P, held, of, reserve
 
 # --- events of the API server ---
 
@@ -105,23 +105,6 @@ def test_after_a_bookmark_late_events_of_unknown_claims_are_ignored() -> None:
     assert ledger.observe(claim("b", 10, "x"))
 
 
-def test_a_list_deletes_older_claims_that_it_does_not_contain() -> None:
-    ledger = of()
-    ledger.observe(claim("a", 5, "x"))
-    ledger.observe(claim("b", 6, "y"))
-    ledger.observe(claim("c", 12, "z"))  # the answer to a write after the list was made
-    ledger.relist([claim("b", 8)], "10")
-    assert held(ledger) == {"z": ["c"]}
-
-
-def test_a_list_from_a_stale_cache_reverts_nothing() -> None:
-    ledger = of()
-    ledger.observe(claim("a", 12, "x"))
-    ledger.observe_deletion("b", "11")
-    ledger.relist([claim("a", 5), claim("b", 4, "y")], "8")
-    assert held(ledger) == {"x": ["a"]}
-
-
 def test_claims_of_files_need_no_uid_and_no_version() -> None:
     ledger = of()
     plain = claim("", 0, "x")
@@ -193,27 +176,13 @@ def test_a_marked_claim_holds_no_device_twice() -> None:
 # --- reservations ---
 
 
-def test_a_reservation_holds_devices_until_it_expires() -> None:
-    ledger = of("a")
-    assert reserve(ledger, a="x") is None
-    assert held(ledger) == {"x": ["a"]}
-    assert ledger.expire(LATER - 1) == ()
-    assert ledger.expire(LATER) == ("a",)
-    assert held(ledger) == {}
-    assert ledger.commit(["a"]) is ReservationRefusal.LOST
-
-
-def test_an_equal_reservation_only_extends_its_time() -> None:
+def test_an_equal_reservation_changes_nothing() -> None:
     ledger = of("a")
     reserve(ledger, a="x")
     before = ledger.view()
     again = {"a": Reservation(allocation("x"))}
-    assert ledger.assume(again, until=LATER + 5, view=View()) is None
-    assert ledger.expire(LATER) == ()
+    assert ledger.assume(again, view=View()) is None
     assert ledger.view() is before
-    # A late repetition of the first call does not shorten it.
-    assert ledger.assume(again, until=LATER, view=View()) is None
-    assert ledger.expire(LATER) == ()
 
 
 def test_a_claim_has_one_reservation_at_a_time() -> None:
@@ -249,10 +218,10 @@ def test_a_decision_on_an_old_view_is_refused_if_its_pools_changed() -> None:
     old = ledger.view()
     reserve(ledger, a="x")
     wanted = {"b": Reservation(allocation("y"))}
-    assert ledger.assume(wanted, until=LATER, view=old) is ReservationRefusal.STALE
+    assert ledger.assume(wanted, view=old) is ReservationRefusal.STALE
     elsewhere = {"b": Reservation(allocation("q/y"))}
-    assert ledger.assume(elsewhere, until=LATER, view=old, pools=[P]) is ReservationRefusal.STALE
-    assert ledger.assume(elsewhere, until=LATER, view=old) is None
+    assert ledger.assume(elsewhere, view=old, pools=[P]) is ReservationRefusal.STALE
+    assert ledger.assume(elsewhere, view=old) is None
 
 
 def test_missing_or_allocated_claims_get_no_reservation() -> None:
@@ -267,36 +236,27 @@ def test_missing_or_allocated_claims_get_no_reservation() -> None:
     assert reserve(ledger, a="x") is ReservationRefusal.GONE
 
 
-def test_a_committed_reservation_does_not_expire() -> None:
+def test_a_reservation_ends_when_its_allocation_is_reported() -> None:
     ledger = of("a")
     reserve(ledger, a="x")
-    assert ledger.commit(["a"]) is None
-    assert ledger.commit(["a"]) is None
-    assert ledger.expire(LATER) == ()
-    ledger.forget(["a"])
-    assert held(ledger) == {"x": ["a"]}
     ledger.observe(claim("a", 2))  # the write of the finalizer
     assert held(ledger) == {"x": ["a"]}
+    assert ledger.reservations
     ledger.observe(claim("a", 3, "x"))
     assert held(ledger) == {"x": ["a"]}
     assert not ledger.reservations
-    assert ledger.commit(["a"]) is None
 
 
-def test_a_commit_is_all_or_none() -> None:
+def test_a_device_that_another_claim_got_is_in_conflict() -> None:
     ledger = of("a", "b")
-    reserve(ledger, a="x")
-    assert ledger.commit(["a", "b"]) is ReservationRefusal.LOST
-    assert ledger.expire(LATER) == ("a",)
-
-
-def test_a_commit_is_refused_if_another_claim_got_the_device() -> None:
-    ledger = of("a")
-    reserve(ledger, a="x")
+    reserve(ledger, a="x", b="y")
+    assert not ledger.has_conflict("ab")
     ledger.observe(claim("rival", 9, "x"))
-    assert ledger.commit(["a"]) is ReservationRefusal.HELD
-    ledger.forget(["a"])
-    assert held(ledger) == {"x": ["rival"]}
+    assert ledger.has_conflict("ab")
+    assert not ledger.has_conflict("b")
+    ledger.rollback(["a"])
+    assert held(ledger) == {"x": ["rival"], "y": ["b"]}
+    assert not ledger.has_conflict("ab")
 
 
 def test_an_allocation_by_another_scheduler_ends_the_reservation() -> None:
@@ -307,12 +267,9 @@ def test_an_allocation_by_another_scheduler_ends_the_reservation() -> None:
     assert not ledger.reservations
 
 
-@pytest.mark.parametrize("commit", [True, False])
-def test_a_rollback_releases_committed_and_other_reservations(commit: bool) -> None:  # noqa: FBT001  # a parameter
+def test_a_rollback_removes_a_reservation() -> None:
     ledger = of("a")
     reserve(ledger, a="x")
-    if commit:
-        ledger.commit(["a"])
     ledger.rollback(["a"])
     ledger.rollback(["a"])
     assert held(ledger) == {}
@@ -321,16 +278,14 @@ def test_a_rollback_releases_committed_and_other_reservations(commit: bool) -> N
 def test_a_rollback_keeps_observed_allocations() -> None:
     ledger = of("a")
     reserve(ledger, a="x")
-    ledger.commit(["a"])
     ledger.observe(claim("a", 2, "x"))
     ledger.rollback(["a"])
     assert held(ledger) == {"x": ["a"]}
 
 
-def test_deleting_a_claim_ends_its_reservation_even_after_commit() -> None:
+def test_deleting_a_claim_ends_its_reservation() -> None:
     ledger = of("a")
     reserve(ledger, a="x")
-    ledger.commit(["a"])
     ledger.observe_deletion("a", "5")
     assert held(ledger) == {}
-    assert ledger.commit(["a"]) is ReservationRefusal.GONE
+    assert not ledger.reservations

@@ -10,7 +10,7 @@ from drawbridge.ledger.allocation_mark import Mark, MarkedDevice, format_mark
 from drawbridge.ledger.ledger import Ledger, Reservation
 from drawbridge.solver.world import View, view_of_claims
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
-from tests.ledger.ledgers import LATER, P, held, of, reserve
+from tests.ledger.ledgers import P, held, of, reserve
 from tests.tables import every_row
 
 # --- views ---
@@ -32,7 +32,7 @@ def test_only_changed_pools_get_a_new_use() -> None:
     after = ledger.view()
     assert after.use(P) is before.use(P)
     assert after.use(PoolID(DRIVER, "q")) is not before.use(PoolID(DRIVER, "q"))
-    ledger.forget(["b"])
+    ledger.rollback(["b"])
     assert ledger.view().use(P) is before.use(P)
 
 
@@ -41,7 +41,7 @@ def test_a_reverted_change_between_two_views_has_no_effect() -> None:
     ledger.observe(claim("a", 2, "x"))
     before = ledger.view()
     reserve(ledger, b="y")
-    ledger.forget(["b"])
+    ledger.rollback(["b"])
     assert ledger.view() is before
 
 
@@ -161,5 +161,5 @@ def test_a_reservation_counts_its_mark() -> None:
         ),
     )
     reservation = {"a": Reservation(allocation("x"), note)}
-    assert ledger.assume(reservation, until=LATER, view=ledger.view()) is None
+    assert ledger.assume(reservation, view=ledger.view()) is None
     assert ledger.view().use(P).snapshots == {"x": drew("1")}
