@@ -166,10 +166,10 @@ def measure(overload: Overload, name: str, arguments: tuple[CelValue, ...]) -> f
     return best
 
 
-def worst(name: str, overload: Overload, sizes: tuple[int, ...] = SIZES) -> Measured | None:
+def worst(name: str, overload: Overload) -> Measured | None:
     """Return the call with the greatest factor of those within the limit."""
     worst: Measured | None = None
-    for size in sizes:
+    for size in SIZES:
         for shapes, arguments in calls(overload, size):
             try:
                 price = price_of(overload, name, arguments)

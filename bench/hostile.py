@@ -59,12 +59,10 @@ def work(value: Pod, context: TranslationContext) -> None:
     translate(value if original is None else original, context)
 
 
-def time_shapes(
-    size: int, names: Iterator[str] | None = None
-) -> Iterator[tuple[str, float, float]]:
+def time_shapes(size: int) -> Iterator[tuple[str, float, float]]:
     """Yield the name, the milliseconds and the ratio to `json.loads` of each shape."""
-    for name in names or SHAPES:
-        text = make_pod(SHAPES[name], size)
+    for name, shape in SHAPES.items():
+        text = make_pod(shape, size)
         value = msgspec.json.decode(text)
         for kind, context in contexts().items():
             took = _best(lambda value=value, context=context: work(value, context))  # type: ignore[misc]

@@ -63,8 +63,8 @@ class Worker:
         self._process.communicate()
 
 
-def _batch(kind: str, number: int, calls: int = CALLS) -> list[bytes]:
-    return [KINDS[kind](number * calls + i) for i in range(calls)]
+def _batch(kind: str, number: int) -> list[bytes]:
+    return [KINDS[kind](number * CALLS + i) for i in range(CALLS)]
 
 
 def _compare(kind: str, baseline: Worker, current: Worker) -> tuple[list[float], float]:

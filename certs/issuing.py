@@ -46,13 +46,11 @@ class AllocatorCertificateReconciler:
         report: Callable[[Finding], None],
         *,
         is_wanted: Callable[[], bool],
-        life: float = LEAF_LIFE,
     ) -> None:
         self._authorities = authorities
         self._writer = writer
         self._report = report
         self._is_wanted = is_wanted
-        self._life = life
 
     async def reconcile(self) -> None:
         """Sign if there is no certificate, or one that is due."""
@@ -65,10 +63,10 @@ class AllocatorCertificateReconciler:
             self._report(SECRET_NOT_OWNED.at("", text, object=f"Secret/{ALLOCATOR_SECRET}"))
             return
         now = self._authorities.now()
-        if not needs_new_leaf(_find_leaf(live), authority, now, self._life):
+        if not needs_new_leaf(_find_leaf(live), authority, now, LEAF_LIFE):
             return
         names = names_of_service(ALLOCATOR_SERVICE, self._authorities.namespace)
-        leaf = sign_leaf(authority, names, now, self._life)
+        leaf = sign_leaf(authority, names, now, LEAF_LIFE)
         await self._writer.write_secret(compose_leaf_secret(leaf, live))
         until = format_time(leaf.not_after)
         log_event(_LOG, logging.INFO, "the certificate of the allocator is signed", expires=until)

@@ -115,15 +115,12 @@ def group_of(
     return None
 
 
-def find_group(pod: object, namespace: str = "") -> PodGroup | None:
-    """Return the group of a pod or pod template; accepts any JSON value.
-
-    `namespace` counts if the pod does not contain its own.
-    """
+def find_group(pod: object) -> PodGroup | None:
+    """Return the group of a pod or pod template; accepts any JSON value."""
     metadata, spec = _mapping(_mapping(pod).get("metadata")), _mapping(_mapping(pod).get("spec"))
     group, workload = (_texts(spec.get(name)) for name in FIELDS)
     return group_of(
-        f"{metadata.get('namespace') or namespace or 'default'}",
+        f"{metadata.get('namespace') or 'default'}",
         _texts(metadata.get("labels")),
         SchedulingGroup(group.get("podGroupName")),
         WorkloadRef(

@@ -31,7 +31,7 @@ def group_of_pod(name: str = "train") -> PodGroup:
 
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_pod_is_a_member_of_the_group_that_it_names(case: YamlValue) -> None:
-    group = find_group(case["pod"], case.get("namespace", ""))
+    group = find_group(case["pod"])
     assert (group and f"{group}") == case["group"]
     if group is not None:
         assert group.is_gang is case["gang"]
@@ -39,7 +39,7 @@ def test_a_pod_is_a_member_of_the_group_that_it_names(case: YamlValue) -> None:
 
 @every_row(
     "case",
-    [case for case in CASES if case["group"] and "namespace" not in case],
+    [case for case in CASES if case["group"]],
     ids=lambda case: case["name"],
 )
 def test_a_decoded_pod_is_a_member_of_the_same_group(case: YamlValue) -> None:
@@ -102,7 +102,7 @@ def policy_object(api: str, kind: str, spec: YamlValue) -> YamlValue:
 def test_the_object_of_a_group_says_how_many_members_are_the_minimum(
     value: YamlValue, pod: YamlValue, policy: GroupPolicy | None
 ) -> None:
-    group = find_group(pod, "ml")
+    group = find_group({**pod, "metadata": {"namespace": "ml", **pod.get("metadata", {})}})
     assert group is not None
     assert read_policies([value]).get(group.policy) == policy
 

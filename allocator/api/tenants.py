@@ -50,10 +50,10 @@ class Rate(NamedTuple):
 class KeyedRates:
     """What keys, such as tenants and addresses, have left of a rate. Reads no clock."""
 
-    def __init__(self, rate: Rate, max_keys: int = MAX_KEYS) -> None:
+    def __init__(self, rate: Rate) -> None:
         self.rate = rate
         # What is left, at which time.
-        self._left: BoundedCache[Hashable, tuple[float, float]] = BoundedCache(max_keys)
+        self._left: BoundedCache[Hashable, tuple[float, float]] = BoundedCache(MAX_KEYS)
 
     def find_left(self, key: Hashable, now: float) -> float:
         """Return what a key has left."""

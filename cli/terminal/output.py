@@ -137,19 +137,17 @@ _LEAST, _EVERY = 200, 50
 _CLEAR = "\r\033[K"
 
 
-def with_progress(
-    items: Sequence[T], options: argparse.Namespace, streams: Streams, noun: str = "files"
-) -> Iterator[T]:
-    """Yield the items, and print their number on stderr if that is a terminal."""
-    if options.quiet or len(items) < _LEAST or not streams.err.isatty():
-        yield from items
+def with_progress(files: Sequence[T], options: argparse.Namespace, streams: Streams) -> Iterator[T]:
+    """Yield the files, and print their number on stderr if that is a terminal."""
+    if options.quiet or len(files) < _LEAST or not streams.err.isatty():
+        yield from files
         return
     try:
-        for number, item in enumerate(items):
+        for number, file in enumerate(files):
             if number % _EVERY == 0:
-                streams.err.write(f"{_CLEAR}{number:,} of {len(items):,} {noun}")
+                streams.err.write(f"{_CLEAR}{number:,} of {len(files):,} files")
                 streams.err.flush()
-            yield item
+            yield file
     finally:
         streams.err.write(_CLEAR)
         streams.err.flush()

@@ -26,7 +26,7 @@ from drawbridge.cluster.event_series import (
     SeriesKey,
     SeriesTable,
 )
-from drawbridge.cluster.lease import format_micro_time
+from drawbridge.cluster.lease import micro_time_now
 from drawbridge.cluster.resources import ApiObject
 from drawbridge.finding import Finding, Severity
 
@@ -143,7 +143,7 @@ class EventRecorder:
             self._reported = self._now()
 
     async def _create(self, series: Series) -> None:
-        event = {**series.event, "eventTime": format_micro_time()}
+        event = {**series.event, "eventTime": micro_time_now()}
         if series.count > 1:
             event["series"] = _series_field(series.count)
         try:
@@ -193,7 +193,7 @@ def _is_permanent(error: ApiError | NotLeadingError) -> bool:
 
 
 def _series_field(count: int) -> dict[str, Any]:
-    return {"count": count, "lastObservedTime": format_micro_time()}
+    return {"count": count, "lastObservedTime": micro_time_now()}
 
 
 def _make_name(involved: InvolvedObject) -> str:

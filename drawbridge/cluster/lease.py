@@ -27,9 +27,9 @@ from drawbridge.cluster.session import Session
 _LOG = logging.getLogger("drawbridge.cluster.lease")
 
 
-def format_micro_time(now: dt.datetime | None = None) -> str:
-    """Format a time as the MicroTime of the Kubernetes API."""
-    return f"{now or dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+def micro_time_now() -> str:
+    """Return the time as a MicroTime of the Kubernetes API."""
+    return f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 class LeaderElector:
@@ -166,7 +166,7 @@ class LeaderElector:
         return self._now() >= self._observed + duration
 
     def _record(self, spec: ApiObject) -> ApiObject:
-        now = format_micro_time()
+        now = micro_time_now()
         is_holder = spec.get("holderIdentity") == self.identity
         return {
             **spec,
@@ -195,7 +195,7 @@ class LeaderElector:
         if not (self.leading and self._is_current):
             return
         self._renewed = float("-inf")
-        now = format_micro_time()
+        now = micro_time_now()
         spec = {**self._object["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
         spec |= {"renewTime": now, "acquireTime": now}
         with contextlib.suppress(ApiError):

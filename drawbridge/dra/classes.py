@@ -40,8 +40,6 @@ def class_reader() -> Reader[DeviceClass]:
     return Reader(KIND, dict.fromkeys(versions, DeviceClass), lambda wire: wire)
 
 
-def read_class(
-    raw: object, reader: Reader[DeviceClass] | None = None
-) -> DeviceClass | tuple[Finding, ...]:
+def read_class(raw: object) -> DeviceClass | tuple[Finding, ...]:
     """Read one DeviceClass of any API version from JSON bytes or a dict."""
-    return (reader or class_reader()).read(raw)
+    return class_reader().read(raw)

@@ -127,14 +127,14 @@ class WholeSliceReader:
         return whole if is_slice and (whole.api_version or version) in _WHOLE_VERSIONS else None
 
 
-def read_slice(raw: object, reader: Reader[Slice] | None = None) -> Slice | tuple[Finding, ...]:
+def read_slice(raw: object) -> Slice | tuple[Finding, ...]:
     """Read one slice of any API version from JSON bytes or a dict."""
-    return (reader or slice_reader()).read(raw)
+    return slice_reader().read(raw)
 
 
-def read_slices(raw: object, reader: Reader[Slice] | None = None) -> ReadResult[Slice]:
+def read_slices(raw: object) -> ReadResult[Slice]:
     """Read a slice, a ResourceSliceList, or the slices of a List, each item separately."""
-    return (reader or slice_reader()).read_many(raw)
+    return slice_reader().read_many(raw)
 
 
 def _convert(wire: Any) -> Slice:  # noqa: ANN401  # one of the wire types above

@@ -73,9 +73,7 @@ def claim_subject(claim: Claim, about: str = "", *, origin: Origin = Origin.USER
     )
 
 
-def template_subject(
-    template: Template, about: str = "", *, origin: Origin = Origin.USER
-) -> Subject:
+def template_subject(template: Template, about: str = "") -> Subject:
     """Return the subject of a template: the claim that it generates."""
     about = about or format_object_name("ResourceClaimTemplate", template.metadata)
     namespace = template.metadata.namespace or "default"
@@ -86,7 +84,7 @@ def template_subject(
         annotations=template.spec.metadata.annotations,
     )
     claim = Claim(metadata=metadata, spec=template.spec.spec)
-    return Subject(about, namespace, (JudgedClaim(claim, about, "spec.spec"),), origin=origin)
+    return Subject(about, namespace, (JudgedClaim(claim, about, "spec.spec"),))
 
 
 def pod_subject(
@@ -95,7 +93,6 @@ def pod_subject(
     about: str = "",
     *,
     pod_path: str = "",
-    origin: Origin = Origin.USER,
 ) -> Subject:
     """Return the subject of a pod: its claims that exist, and those of templates that exist.
 
@@ -103,7 +100,7 @@ def pod_subject(
     """
     about = about or format_object_name("Pod", pod.metadata)
     claims = tuple(_find_claims(pod, lookups))
-    return Subject(about, pod.namespace, claims, pod, pod_path, origin)
+    return Subject(about, pod.namespace, claims, pod, pod_path)
 
 
 def _find_claims(pod: Pod, lookups: ObjectLookups) -> Iterator[JudgedClaim]:

@@ -49,7 +49,6 @@ class WatchedJudgeView:
         namespace: str,
         configuration: Callable[[], Configuration],
         settle_seconds: float = SETTLE_SECONDS,
-        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.changes = PendingChanges()
         self.caches = CacheSet()
@@ -69,7 +68,6 @@ class WatchedJudgeView:
         self._configuration = configuration
         self._settings = JudgeSettings()
         self._settle_seconds = settle_seconds
-        self._now = now
         self._complete_since: float | None = None
 
     def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
@@ -133,7 +131,7 @@ class WatchedJudgeView:
             return []
         missing = [*self.caches.find_missing(), *self.facts.find_missing()]
         if not missing:
-            self._complete_since = self._now()
+            self._complete_since = time.monotonic()
         return missing
 
     def find_doubts(self) -> Iterator[str]:
@@ -145,7 +143,7 @@ class WatchedJudgeView:
             if device.undecodable:
                 yield f"{device.undecodable} of the {name} cannot be read"
         since = self._complete_since
-        if since is None or self._now() - since < self._settle_seconds:
+        if since is None or time.monotonic() - since < self._settle_seconds:
             yield "the judge started a short time ago and knows no earlier devices"
 
 

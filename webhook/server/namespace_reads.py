@@ -24,9 +24,8 @@ ReadLabels = Callable[[str], Awaitable[Labels | None]]
 class NamespaceReads:
     """Reads labels of namespaces, and keeps them until the watch shows the namespace."""
 
-    def __init__(self, read: ReadLabels, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, read: ReadLabels) -> None:
         self._read = read
-        self._now = now
         self._labels: BoundedCache[str, Labels] = BoundedCache(MAX_ENTRIES)
         self._requests: dict[str, asyncio.Task[Labels | None]] = {}
 
@@ -35,7 +34,7 @@ class NamespaceReads:
 
     def get(self, name: str) -> Labels | None:
         """Return the labels that were read a short time ago, or None."""
-        return self._labels.get(name, self._now())
+        return self._labels.get(name, time.monotonic())
 
     def forget(self, name: str) -> None:
         """Forget what was read, because the watch shows a change of the namespace."""
@@ -62,5 +61,5 @@ class NamespaceReads:
             log_event(_LOG, logging.WARNING, text, namespace=name, reason=str(error))
             return None
         if labels is not None:
-            self._labels.put(name, labels, until=self._now() + TRUSTED_SECONDS)
+            self._labels.put(name, labels, until=time.monotonic() + TRUSTED_SECONDS)
         return labels

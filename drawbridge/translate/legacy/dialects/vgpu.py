@@ -86,11 +86,9 @@ def defaults(legacy: Legacy) -> Mapping[str, Quantity]:
     return cast("Mapping[str, Quantity]", legacy.defaults)
 
 
-def read_memory(
-    resource: DeviceResource, legacy: Legacy, unit: int = MI
-) -> tuple[Bytes, list[Finding]]:
+def read_memory(resource: DeviceResource, legacy: Legacy) -> tuple[Bytes, list[Finding]]:
     """Read memory as a number of units. A suffix multiplies the number and exceeds every GPU."""
-    unit_size = configured_amount(units(legacy), resource.name, unit)
+    unit_size = configured_amount(units(legacy), resource.name, MI)
     size = Bytes(resource.amount * unit_size)
     suffixed = (
         resource.amount_text.strip()[-1:].isalpha()
