@@ -23,6 +23,7 @@ from controller.protocols import (
 )
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_pools import report_shared_pools
+from drawbridge.agreement.published_facts import CURRENT_KEY, build_data_key
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.dra.classes import DeviceClass
@@ -37,33 +38,26 @@ from drawbridge.judge.slices.pools import find_foreign_slices, group_by_pool
 from drawbridge.names import FACTS_CONFIG_MAP, FACTS_ORDER_ANNOTATION
 from drawbridge.translate.pods import TranslationContext, make_context
 
-CURRENT: Final = "current"
 # The annotation keeps the order, newest first, because the keys of a ConfigMap have no order.
 VERSIONS: Final = 3
 # The API server limits a ConfigMap to 1 MiB.
 ROOM: Final = 900 * 1024
 NAME: Final = "facts"
-_PREFIX: Final = "sha256:"
 _MAX_UNREADABLE_REPORTED: Final = 20
 _MAX_FOREIGN_SLICES: Final = 20
 
 T = TypeVar("T")
 
 
-def version_key(digest: str) -> str:
-    """Return the ConfigMap key of the version with this hash."""
-    return f"facts-{digest.removeprefix(_PREFIX)[:16]}.json"
-
-
 def compose_config_map(facts: bytes, digest: str, live: Unstructured | None) -> Unstructured | None:
     """Compose the ConfigMap with these facts as current; None if it already has them."""
     metadata = {**((live or {}).get("metadata") or {})}
     data: Mapping[str, str] = (live or {}).get("data") or {}
-    if data.get(CURRENT) == digest and data.get(version_key(digest)) == facts.decode():
+    if data.get(CURRENT_KEY) == digest and data.get(build_data_key(digest)) == facts.decode():
         return None
     annotations = {**(metadata.get("annotations") or {})}
     order = _select_versions(facts, digest, data, annotations)
-    older = {version_key(each): data[version_key(each)] for each in order[1:]}
+    older = {build_data_key(each): data[build_data_key(each)] for each in order[1:]}
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -72,7 +66,7 @@ def compose_config_map(facts: bytes, digest: str, live: Unstructured | None) -> 
             "name": FACTS_CONFIG_MAP,
             "annotations": {**annotations, FACTS_ORDER_ANNOTATION: ",".join(order)},
         },
-        "data": {CURRENT: digest, version_key(digest): facts.decode(), **older},
+        "data": {CURRENT_KEY: digest, build_data_key(digest): facts.decode(), **older},
     }
 
 
@@ -83,11 +77,11 @@ def _select_versions(
     earlier = [
         part
         for part in annotations.get(FACTS_ORDER_ANNOTATION, "").split(",")
-        if version_key(part) in data
+        if build_data_key(part) in data
     ]
     order, room = [digest], ROOM - len(facts)
-    for version in dict.fromkeys((data.get(CURRENT, ""), *earlier)):
-        key = version_key(version)
+    for version in dict.fromkeys((data.get(CURRENT_KEY, ""), *earlier)):
+        key = build_data_key(version)
         room -= len(data.get(key, "").encode())
         if version not in order and key in data and len(order) < VERSIONS and room >= 0:
             order.append(version)
@@ -114,7 +108,7 @@ class ParsedVersions:
 
     def find(self, data: Mapping[str, str], digest: str) -> Facts | None:
         """Return the facts with this hash; None if they are missing or have another hash."""
-        key = version_key(digest)
+        key = build_data_key(digest)
         text = data.get(key)
         if text is None:
             return None

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from drawbridge.agreement.coming_nodes import CAPACITY
 from drawbridge.agreement.operation_codes import (
     AUTOSCALER_IGNORES_CLAIMS,
     AUTOSCALER_IGNORES_NAMES,
@@ -28,9 +29,8 @@ from drawbridge.names import OWNED_TAINT
 _MAX_NAMES: Final = 3
 _VERSION: Final = re.compile(r":v?(\d+)\.(\d+)(?:\.\d+)?[^/]*$")
 _ALWAYS: Final = (1, 35)  # the first Cluster Autoscaler that always simulates claims
-# What a group without nodes would have: tags of AWS, annotations of Cluster API.
+# The tags of AWS for groups without nodes.
 _NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
-_CAPACITY: Final = "capacity.cluster-autoscaler.kubernetes.io"
 _FALSE: Final = frozenset({"false", "f", "0"})
 
 
@@ -178,9 +178,9 @@ def _describe_template(product: str, entry: OwnedPool) -> str:
     tags = [f"{_NODE_TEMPLATE}/label/{key}={value}" for key, value in labels.items()]
     if taint:
         tags.append(f"{_NODE_TEMPLATE}/taint/{taint}=:NoSchedule")
-    of_cluster_api = [f"{_CAPACITY}/labels: {json.dumps(_pairs(labels))}"] if labels else []
+    of_cluster_api = [f"{CAPACITY}/labels: {json.dumps(_pairs(labels))}"] if labels else []
     if taint:
-        of_cluster_api.append(f'{_CAPACITY}/taints: "{taint}=:NoSchedule"')
+        of_cluster_api.append(f'{CAPACITY}/taints: "{taint}=:NoSchedule"')
     return f"the tags {' '.join(tags)} (in Cluster API the annotations {', '.join(of_cluster_api)})"
 
 

@@ -16,7 +16,8 @@ from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Finding
 
 NODE_POOL: Final = "NodePool"
-_CAPACITY: Final = "capacity.cluster-autoscaler.kubernetes.io"
+# The annotations of Cluster API for groups without nodes.
+CAPACITY: Final = "capacity.cluster-autoscaler.kubernetes.io"
 _MAX_SIZE: Final = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-max-size"
 # The labels by which instance types say how many GPUs they have, and whose.
 _GPU_LABELS: Final = (
@@ -49,9 +50,9 @@ def find_coming_nodes(groups: Iterable[Value]) -> Iterator[ComingNodes]:
 
 def _read_annotations(name: str, group: Value) -> Iterator[ComingNodes]:
     annotations = as_mapping(get_value(group, ("metadata", "annotations")))
-    count = f"{annotations.get(f'{_CAPACITY}/gpu-count')}"
-    driver = annotations.get(f"{_CAPACITY}/dra-driver")
-    resource = annotations.get(f"{_CAPACITY}/gpu-type")
+    count = f"{annotations.get(f'{CAPACITY}/gpu-count')}"
+    driver = annotations.get(f"{CAPACITY}/dra-driver")
+    resource = annotations.get(f"{CAPACITY}/gpu-type")
     can_grow = f"{annotations.get(_MAX_SIZE)}" not in {"None", "0"}
     if can_grow and _is_number(count) and (driver or resource):
         yield ComingNodes(name, f"{driver or ''}", f"{resource or ''}", int(count))

@@ -9,18 +9,17 @@ import pytest
 
 from controller import facts as facts_reconciler
 from controller.facts import (
-    CURRENT,
     ROOM,
     VERSIONS,
     FactsReconciler,
     FactsSources,
     ParsedVersions,
     compose_config_map,
-    version_key,
 )
 from controller.field_probe import ServerSupport
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
+from drawbridge.agreement.published_facts import CURRENT_KEY, build_data_key
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration
@@ -55,17 +54,17 @@ def versions(live: Unstructured) -> list[str]:
     return sorted(
         json.loads(content)["cluster"]["version"]
         for key, content in live["data"].items()
-        if key != CURRENT
+        if key != CURRENT_KEY
     )
 
 
 def test_the_current_facts_have_their_hash_as_name() -> None:
     live = compose_sequence(1)
-    digest = live["data"][CURRENT]
+    digest = live["data"][CURRENT_KEY]
     facts = ParsedVersions().find(live["data"], digest)
     assert facts is not None
     assert serialized.facts_hash(facts) == digest
-    assert len(version_key(digest)) == len("facts-0123456789abcdef.json")
+    assert len(build_data_key(digest)) == len("facts-0123456789abcdef.json")
 
 
 def test_the_same_facts_write_nothing() -> None:
@@ -102,8 +101,8 @@ def test_labels_and_annotations_of_other_clients_are_kept() -> None:
 )
 def test_a_modified_version_is_not_found(content: str) -> None:
     live = compose_sequence(1)
-    digest = live["data"][CURRENT]
-    assert ParsedVersions().find({version_key(digest): content}, digest) is None
+    digest = live["data"][CURRENT_KEY]
+    assert ParsedVersions().find({build_data_key(digest): content}, digest) is None
     assert ParsedVersions().find({}, digest) is None
 
 
@@ -172,7 +171,7 @@ def test_facts_are_published_once_and_again_when_they_change() -> None:
     assert scene.reconciler.context is not None
     assert (
         scene.reconciler.context.facts_digest
-        == scene.maps.objects[OWN, FACTS_CONFIG_MAP]["data"][CURRENT]
+        == scene.maps.objects[OWN, FACTS_CONFIG_MAP]["data"][CURRENT_KEY]
     )
     assert scene.reconciler.context.facts is not None
     assert scene.reconciler.context.facts.cluster.keeps == ("exactly.capacity",)
