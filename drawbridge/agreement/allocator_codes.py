@@ -147,16 +147,6 @@ DEVICES_HELD = CODES.define(
     "pods to evict still have some",
     remedy="Run the other commands of the plan.",
 )
-DEVICES_TAKEN = CODES.define(
-    "DevicesTaken",
-    Severity.INFO,
-    text=(
-        "Devices on a node were free when the scheduler selected the node, but are not free any "
-        "more."
-    ),
-    example="cannot reserve devices on node gpu-1: another claim holds one of them",
-    remedy="No action is needed. The scheduler tries the pod again.",
-)
 SEARCH_CONTINUES = CODES.define(
     "SearchContinues",
     Severity.INFO,

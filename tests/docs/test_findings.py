@@ -53,6 +53,13 @@ def test_every_name_belongs_to_one_code() -> None:
     assert [name for name, number in Counter([*NAMES, *former]).items() if number > 1] == []
 
 
+def test_every_code_is_reported_somewhere() -> None:
+    packages = ("allocator", "certs", "cli", "controller", "drawbridge", "webhook")
+    files = (path for package in packages for path in (ROOT / package).rglob("*.py"))
+    words = Counter(word for path in files for word in re.findall(r"\w+", path.read_text("utf-8")))
+    assert [name for name in NAMES if words[constant_name(name)] == 1] == []
+
+
 def test_a_table_cannot_have_two_codes_of_one_name() -> None:
     codes = Codes(Activity.READ)
     codes.define("Lost", Severity.ERROR, text="a", example="e", remedy="r")
