@@ -5,8 +5,7 @@ translated pod changes nothing: the requests that are left are decided together 
 ones, for the same nodes.
 """
 
-import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,12 +13,11 @@ import msgspec
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.documents.patch import Edit, EditError
-from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.documents.values import Value
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity, Trait, find_names
-from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL, POD_CLAIM
+from drawbridge.names import FACTS_ANNOTATION, PLACEMENT_LABEL
 from drawbridge.translate import essence
 from drawbridge.translate.changeable import check_changeable, report_wrong_types
 from drawbridge.translate.changes import codes as change_codes
@@ -31,13 +29,13 @@ from drawbridge.translate.changes import (
     scheduler,
 )
 from drawbridge.translate.changes.patch import Original, Patch, check_annotation_size
+from drawbridge.translate.changes.pod_claims import add_claims, remove_fields
 from drawbridge.translate.changes.queues import (
     charge_to_queue,
     find_kueue_queue,
     report_divided_claims,
     report_named_claims,
     report_queue,
-    uses_whole_claim,
 )
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
@@ -53,7 +51,7 @@ from drawbridge.translate.decisions.node_offers import PodAsks
 from drawbridge.translate.decisions.outcome import Outcome, OutcomeCache, resolve_asks
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
 from drawbridge.translate.legacy import codes as legacy_codes
-from drawbridge.translate.legacy.asks import Ask, PodRequests, SourceField
+from drawbridge.translate.legacy.asks import Ask, PodRequests
 from drawbridge.translate.legacy.codes import HINT_LOST, LABEL_KEPT
 from drawbridge.translate.legacy.misspelt_names import accept_served
 from drawbridge.translate.legacy.networks import add_networks
@@ -390,8 +388,8 @@ def _compose(
     pod = patch.pod
     queue = requests.asks[0].queue
     findings += tuple(report_divided_claims(outcome.claims, queue))
-    _remove_fields(patch, requests.source_fields, outcome)
-    _add_claims(patch, outcome, whole=bool(queue))
+    remove_fields(patch, requests.source_fields, {ask.name for ask in outcome.asks})
+    add_claims(patch, outcome.claims, whole=bool(queue))
     try:
         findings += tuple(_change_other_fields(patch, requests, outcome))
     except EditError as error:
@@ -448,40 +446,6 @@ def _set_scheduler(
     findings += tuple(scheduler.set_scheduler(patch, findings, bridge=True))
     owned = {str(each.driver) for each in configuration.owned_pools}
     return (*findings, *scheduler.report_drivers_not_owned(patch.pod, outcome.drivers, owned))
-
-
-def _remove_fields(patch: Patch, fields: Iterable[SourceField], outcome: Outcome) -> None:
-    """Remove or replace the source fields of the pod all of whose asks are translated."""
-    names = {ask.name for ask in outcome.asks}
-    translated: dict[int, bool] = {}  # by id: many fields have one tuple of asks
-    for field in fields:
-        key = id(field.asks)
-        if key not in translated:
-            translated[key] = names.issuperset(field.asks)
-        path = (*field.path, field.name)
-        if translated[key] and field.replacement is not None:
-            patch.put(path, field.replacement)
-        elif translated[key] and field.removed:
-            patch.remove(path)
-
-
-def _add_claims(patch: Patch, outcome: Outcome, *, whole: bool) -> None:
-    """Add the claims, and reference them: with `whole`, once where a container uses all of one."""
-    path: Path = ("spec", "resourceClaims")
-    names = _unused_names(as_list(get_value(patch.pod, path)))
-    for (claim, template), name in zip(outcome.claims, names, strict=False):
-        patch.append(path, {"name": name, "resourceClaimTemplateName": template.name})
-        for use in claim.uses:
-            claims = (*use.user.path, "resources", "claims")
-            for request in (None,) if whole and uses_whole_claim(claim, use) else use.requests:
-                patch.append(claims, {"name": name, **({"request": request} if request else {})})
-
-
-def _unused_names(claims: Iterable[Value]) -> Iterator[str]:
-    """Yield names for claims that no claim of the pod has."""
-    taken = {name for each in claims if isinstance(name := as_mapping(each).get("name"), str)}
-    named = (f"{POD_CLAIM}-{number}" for number in itertools.count(2))
-    return (name for name in itertools.chain((POD_CLAIM,), named) if name not in taken)
 
 
 def _report_unknown_server(asks: Sequence[Ask], context: TranslationContext) -> list[Finding]:
