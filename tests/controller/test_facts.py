@@ -27,6 +27,7 @@ from drawbridge.dra.classes import class_reader
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.slices import slice_reader
 from drawbridge.facts import serialized
+from drawbridge.facts.gather import gather_facts
 from drawbridge.facts.model import Cluster, Facts
 from drawbridge.names import FACTS_CONFIG_MAP
 from tests.cluster.memory_store import MemoryStore
@@ -262,11 +263,10 @@ def test_facts_are_gathered_while_garbage_collection_is_paused(
 ) -> None:
     scene = Scene()
     paused: list[bool] = []
-    gather = facts_reconciler.gather_facts
 
     def record(*inputs: Any) -> Any:  # noqa: ANN401
         paused.append(not gc.isenabled())
-        return gather(*inputs)
+        return gather_facts(*inputs)
 
     monkeypatch.setattr(facts_reconciler, "gather_facts", record)
     vars(scene.reconciler)["_pause_collection"] = pause_garbage_collection

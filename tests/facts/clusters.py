@@ -98,6 +98,7 @@ def fleet(nodes: int, devices_each: int = 8) -> FactsInput:
             gpu(
                 f"gpu-{j}",
                 products[i % 4],
+                "23034Mi",
                 uuid=Attribute(f"GPU-{i}-{j}"),
                 **{PCIE: Attribute(f"pci0000:{j}")},
             )
