@@ -7,9 +7,6 @@ found. So 16 free devices wake 16 pods, in the order of priority and then of tim
 A pod can have devices and lack something else that only the scheduler knows, for example CPU. It is
 woken only for a node that its last answer did not have, and each time later.
 
-A pod that got no victims asks again when another pod has ended. It pauses between these attempts as
-well, but on a clock of its own: it never misses free devices because of them.
-
 A search that needs an evaluation that takes long is set aside. These evaluations are done one after
 the other beside the turns, in turns by namespace, so that they delay only other pods that are set
 aside. So is the search for a group that was cut: each turn continues one, the next one at first.
@@ -21,7 +18,6 @@ follow the last one of the previous turn: however many pods wait and whatever ch
 turn.
 """
 
-import heapq
 import logging
 import math
 import time
@@ -37,6 +33,7 @@ from allocator.decisions.pauses import FIRST_PAUSE_SECONDS, Pauses
 from allocator.decisions.pod_devices import PodDecisions, Promise
 from allocator.decisions.searches_aside import SearchesAside
 from allocator.decisions.shortlist import never
+from allocator.decisions.victim_retries import VictimRetries
 from drawbridge.solver.expressions import PostponedEvaluation
 
 _LOG: Final = logging.getLogger("allocator.decisions.waiting")
@@ -125,18 +122,14 @@ class WaitingPods:
         self._places: list[_Place] = []
         self._keys: dict[bytes, set[str]] = {}  # the pods that ask the same
         self._device_pauses = Pauses()
-        self._victim_pauses = Pauses()
-        # Pods that wait for the end of a search; that got no victims; that ask for victims again.
-        # They are in order, which a set of texts is not.
+        self._retries = VictimRetries()
+        # Pods that wait for the end of a search, in order, which a set of texts is not.
         self._unanswered: dict[str, None] = {}
-        self._refused: dict[str, None] = {}
-        self._to_retry: dict[str, None] = {}
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = SearchesAside()
         self._cut = SearchesAside()
         self._is_cut_anew = False  # whether the last pass has cut a search that it began
         self._victims = SearchesAside()
-        self._can_retry = False  # whether a pod that asks again may have no pause any more
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
         self._reached: _Place | None = None
@@ -167,13 +160,13 @@ class WaitingPods:
             return  # the scheduler itself tries it again, later
         if fitting:
             self._device_pauses.extend(uid, now + SCHEDULING_SECONDS)
-            self._forget_preemption(uid)
+            self._retries.end(uid)
         else:
             # It lacks nothing but devices, so that it must not miss those that become free.
             self._device_pauses.shrink(uid, now + FIRST_PAUSE_SECONDS)
             if self._state.pods.nominated_node(uid):
                 # kube-scheduler asks for no victims of a pod while others end on this node.
-                self._refused[uid] = None
+                self._retries.refuse(uid)
         # A group of which a part is bound comes first, since that part runs for nothing.
         group = self._decisions.groups.key_of(uid)
         rank = _FIRST if self._decisions.groups.is_interrupted(uid) else -request.pod.priority
@@ -210,17 +203,12 @@ class WaitingPods:
             self._remove(uid)
             self._insert(replace(pod, key=key, seen=(), tried=-1))
             if refused:
-                self._refused[uid] = None
+                self._retries.refuse(uid)
             if again and self._decisions.groups.key_of(uid):
                 namespace = self._decisions.requests.namespace_of(uid)
                 self._victims.add(namespace, uid, self._name_of(uid))
             elif again:
-                self._retry(uid)
-
-    def _retry(self, uid: str) -> None:
-        """Let a pod ask for victims again, at the end of its pause."""
-        self._to_retry[uid] = None
-        self._can_retry = True
+                self._retries.retry(uid)
 
     def delay_preemption(self, uid: str, now: float) -> float:
         """Return for how long a pod still waits for a new node before it evicts others.
@@ -236,14 +224,14 @@ class WaitingPods:
         end = min(pod.place.since, now - waited) + self._eviction_delay
         if end > now:
             self.note_preemption(uid, refused=True, again=True)
-            self._victim_pauses.extend(uid, end)
+            self._retries.pause(uid, end)
         return max(0.0, end - now)
 
     def forget(self, uid: str) -> None:
         """Forget a pod that is bound or deleted."""
         self._remove(uid)
         self._device_pauses.forget(uid)
-        self._victim_pauses.forget(uid)
+        self._retries.forget(uid)
         self._decisions.forget(uid)
 
     def give_up(self, uid: str) -> None:
@@ -256,9 +244,8 @@ class WaitingPods:
         for uid in settled:
             self.forget(uid)
         freed = self._state.take_freed()
-        if (settled or freed) and self._refused:
-            self._to_retry |= self._refused
-            self._can_retry = True
+        if settled or freed:
+            self._retries.retry_refused()
 
     # --- waking ---
 
@@ -279,7 +266,8 @@ class WaitingPods:
         self._again |= self._device_pauses.take_ended(now, self._pods)
         work = _Work(now, out_of_time)
         work.woken += self._end_searches()
-        work.woken += self._retry_preemption(now)
+        work.woken += [each for each in self._decisions.take_pods_to_retry() if each in self._pods]
+        work.woken += self._retries.take_due(now, self._pods, VISITS_PER_TURN, self._place_of)
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
             self._is_cut_anew = False
@@ -298,7 +286,7 @@ class WaitingPods:
         self._continue(self._cut, work)
         self._continue_victims(work)
         postponed_for, postponed = self._continue(self._aside, work) if may_postpone else ("", None)
-        unfinished = bool(self._places) and (self._continue_pass() or self._can_retry)
+        unfinished = bool(self._places) and (self._continue_pass() or self._retries.may_be_due)
         unfinished |= (
             bool(self._cut)
             or bool(self._victims)
@@ -335,7 +323,7 @@ class WaitingPods:
             namespace = self._decisions.requests.namespace_of(uid)
             self._victims.add(namespace, uid, self._name_of(uid))
         else:
-            self._retry(asker if asker in self._pods else uid)
+            self._retries.retry(asker if asker in self._pods else uid)
 
     def _end_searches(self) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt.
@@ -350,21 +338,6 @@ class WaitingPods:
             else:
                 self._unanswered[uid] = None
         return ended
-
-    def _retry_preemption(self, now: float) -> list[str]:
-        """Return the pods for which preemption may have another result now."""
-        lost = [uid for uid in self._decisions.take_pods_to_retry() if uid in self._pods]
-        self._can_retry |= self._victim_pauses.take_ended(now, self._pods)
-        if not self._can_retry:
-            return lost
-        due = [uid for uid in self._to_retry if self._victim_pauses.is_over(uid, now)]
-        some = heapq.nsmallest(VISITS_PER_TURN, due, key=self._place_of)
-        self._can_retry = len(some) < len(due)
-        for uid in some:
-            # It stays refused, and is woken again if this wake is lost.
-            del self._to_retry[uid]
-            self._victim_pauses.grow(uid, now)
-        return [*lost, *some]
 
     def _place_of(self, uid: str) -> _Place:
         pod = self._pods.get(uid)
@@ -441,7 +414,7 @@ class WaitingPods:
 
     def next_time(self) -> float | None:
         """Return when the pause of a pod ends; None if none does."""
-        ends = (self._device_pauses.next_end(self._pods), self._victim_pauses.next_end(self._pods))
+        ends = (self._device_pauses.next_end(self._pods), self._retries.next_end(self._pods))
         return min((end for end in ends if end is not None), default=None)
 
     def _promise(self, uid: str, work: _Work) -> Promise:
@@ -483,11 +456,7 @@ class WaitingPods:
         self._aside.discard(uid)
         self._cut.discard(uid)
         self._unanswered.pop(uid, None)
-        self._forget_preemption(uid)
-
-    def _forget_preemption(self, uid: str) -> None:
-        self._refused.pop(uid, None)
-        self._to_retry.pop(uid, None)
+        self._retries.end(uid)
 
     def _take(self, uid: str) -> None:
         """Take a pod out of the order."""
