@@ -18,8 +18,9 @@ from allocator.decisions.planned_holds import FindPod, PlannedHolds, no_pod
 from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
+from allocator.decisions.reserving import PodReserver
 from allocator.decisions.scores import score_nodes
-from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
+from allocator.decisions.shortlist import NodeSearch, Shortlist, never
 from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.scheduler.protocol import (
     ErrorCode,
@@ -40,14 +41,12 @@ from allocator.scheduler.replies import (
     refuse_group,
     refuse_nodes,
     refuse_pod,
-    summarize,
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold, GroupHold
 from allocator.state.preemptors import Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
-from drawbridge.ledger.ledger import ReservationRefusal, uid_of
 from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 
@@ -88,7 +87,6 @@ class PodDecisions:
         server_time: Callable[[], float] = time.time,
     ) -> None:
         self.state = state
-        self._ids = ids
         self.strategy = ConfiguredStrategy(state, ids, strategy)
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self._quotas = QuotaChecks(state)
@@ -96,6 +94,14 @@ class PodDecisions:
         self._preemption = DevicePreemption(state, self.reservations, ids)
         self.requests = ReceivedRequests(
             state, self.reservations.allocation_of, self._quotas.narrow
+        )
+        self._reserver = PodReserver(
+            self.reservations,
+            self.requests,
+            searches=self._searches,
+            strategy=self.strategy,
+            quotas=self._quotas,
+            preemption=self._preemption,
         )
         self._holds = PlannedHolds(
             state,
@@ -114,7 +120,7 @@ class PodDecisions:
             self._quotas,
             ids,
             requests=self.requests,
-            reserve=self._reserve_member,
+            reserve=self._reserver.reserve_member,
             min_member=min_member,
         )
 
@@ -192,7 +198,7 @@ class PodDecisions:
         reply = self._decide(request, limit, now, out_of_time)
         if hold is not None and part is not None and self.reservations.find(uid) is None:
             # The search was cut before it came to the node of the part.
-            self._reserve(request, part.node, now, promised=True)
+            self._reserver.reserve_on(request, part.node, now, promised=True)
             reply = replace(fit_on(part.node), complete=False)
         if hold is not None:
             self.groups.holds.note_asked(hold, request.pod.uid)
@@ -210,7 +216,7 @@ class PodDecisions:
         first = reservation.node if reservation else ""
         search = replace(self.requests.search(request, limit), first=first, out_of_time=out_of_time)
         self._settle(now)
-        if (excess := self._find_excess(search)) is not None:
+        if (excess := self._reserver.find_excess(search)) is not None:
             return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
@@ -218,11 +224,11 @@ class PodDecisions:
         if shortlist.fitting:
             self._preemption.waits_no_more(uid)
             if reservation is not None:
-                self._keep(request, reservation.node, search, shortlist, now)
+                self._reserver.keep(request, reservation.node, search, shortlist, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
             return fit_some(scored, limit, complete=shortlist.complete)
         taken = self._preemption.take_over(search)
-        if taken and not self._reserve_found(request, taken, search, now, promised=True):
+        if taken and not self._reserver.reserve_found(request, taken, search, now, promised=True):
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
 
@@ -236,12 +242,12 @@ class PodDecisions:
         self._preemption.forget(pod_uid)
         hold = self.groups.find_hold(pod_uid, now, alone=True)
         part = self.reservations.find(pod_uid) if hold else None
-        problem = self._reserve(request, node, now)
+        problem = self._reserver.reserve_on(request, node, now)
         if not problem:
             self.groups.holds.note_reserved(self.groups.key_of(pod_uid), pod_uid, now)
         elif hold is not None and part is not None:
             # The scheduler selected another node. The pod keeps its part, and is tried again.
-            self._reserve(request, part.node, now, promised=True)
+            self._reserver.reserve_on(request, part.node, now, promised=True)
             self.groups.holds.note_asked(hold, pod_uid)
         return ReserveReply(reserved=not problem, message=shorten_message(problem))
 
@@ -271,7 +277,7 @@ class PodDecisions:
         search = self.requests.search(pod_request, 1)
         # An evaluation that is postponed would look like a node that does not fit.
         search = replace(search, out_of_time=out_of_time, postpone=None)
-        if (excess := self._find_excess(search)) is not None:
+        if (excess := self._reserver.find_excess(search)) is not None:
             return PreemptReply(message=shorten_message(excess.message))
         return self._preemption.choose(request, search, now, out_of_time)
 
@@ -315,7 +321,7 @@ class PodDecisions:
         search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
         self.requests.take_postponed()
         self._settle(now)
-        if self._find_excess(search) is not None:
+        if self._reserver.find_excess(search) is not None:
             return Promise()
         kept = self._preemption.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
@@ -324,7 +330,7 @@ class PodDecisions:
                 return Promise(node=own.name)  # its devices are kept already
         shortlist = self._searches.run(search, now)
         for fit in self.strategy.best_first(search, shortlist, now):
-            if not self._reserve(request, fit.name, now, promised=True):
+            if not self._reserver.reserve_on(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
         if (postponed := self.requests.take_postponed()) is not None:
             return Promise(unfinished=True, postponed=postponed)
@@ -415,72 +421,6 @@ class PodDecisions:
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
         return self._quotas.is_refused(key) or self._searches.is_refused(key)
-
-    def _find_excess(self, search: NodeSearch) -> Reason | None:
-        """Return which quota a pod exceeds on every node; others get what is kept for it."""
-        reason = self._quotas.find_reason(search)
-        if reason is not None:
-            self._preemption.forget(search.pod.uid)
-        return reason
-
-    def _reserve(
-        self, request: PodRequest, node: str, now: float, *, promised: bool = False
-    ) -> str:
-        """Reserve devices; return why that is not possible, or ""."""
-        uid = request.pod.uid
-        reservation = self.reservations.find(uid)
-        if reservation is not None and reservation.node == node:
-            self.reservations.confirm(uid, now)
-            return ""
-        if self.reservations.is_writing(uid) and reservation is not None:
-            return f"the pod is being bound to node {reservation.node}"
-        self.reservations.release(uid)
-        if problem := self.requests.find_problem(request):
-            return problem
-        search = replace(self.requests.search(request, 1), only=frozenset({node}))
-        if (excess := self._find_excess(search)) is not None:
-            return excess.message
-        shortlist = self._searches.run(search, now)
-        if not shortlist.fitting:
-            return f"the devices on node {node} are not free any more: {summarize(shortlist)}"
-        fit = self.strategy.with_devices(search, shortlist.fitting[0], now)
-        refusal = self._reserve_found(request, fit, search, now, promised=promised)
-        return f"cannot reserve devices on node {node}: {refusal}" if refusal else ""
-
-    def _reserve_found(
-        self,
-        request: PodRequest,
-        fitting: FittingNode,
-        search: NodeSearch,
-        now: float,
-        *,
-        promised: bool,
-    ) -> ReservationRefusal | None:
-        """Reserve what a search has found on a node."""
-        allocations = fitting.solution.allocations if fitting.solution else ()
-        needed = [uid_of(each) for each in search.unallocated]
-        solved = dict(zip(needed, allocations, strict=True))
-        return self.reservations.reserve(request, fitting.name, solved, now, promised=promised)
-
-    def _reserve_member(
-        self, request: PodRequest, fitting: FittingNode, search: NodeSearch, now: float
-    ) -> ReservationRefusal | None:
-        """Reserve what a search has found for a member of a group, whose nodes are not ordered."""
-        refusal = self._reserve_found(request, fitting, search, now, promised=True)
-        if refusal is None:
-            self.strategy.learn(search, fitting)
-        return refusal
-
-    def _keep(
-        self, request: PodRequest, node: str, search: NodeSearch, shortlist: Shortlist, now: float
-    ) -> None:
-        """Keep the devices of a pod on its node until it is reserved, so that none else is woken.
-
-        Otherwise they are free between two calls of the scheduler.
-        """
-        for fit in shortlist.fitting:
-            if fit.name == node:
-                self._reserve_found(request, fit, search, now, promised=True)
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float
