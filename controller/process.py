@@ -7,76 +7,26 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from certs.issuing import NAME as ALLOCATOR_CERTIFICATE
-from certs.reconciler import NAME as CERTIFICATES
 from certs.rotation import RotationPolicy
-from controller.admission_scope import AdmissionScope
-from controller.api_server import (
-    EventReporter,
-    report_result,
-)
+from controller.api_server import EventReporter, report_result
 from controller.caches import ControllerCaches
-from controller.certificates import (
-    CertificateParts,
-    make_allocator_certificate_reconciler,
-    make_certificate_parts,
-    make_certificate_reconciler,
-)
+from controller.certificates import make_certificate_parts
 from controller.configuration import NAME as CONFIGURATION
-from controller.configuration import ConfigurationReconciler
-from controller.dual_nodes import DualNodeReconciler, DualNodeStores
-from controller.ended_holds import EndedHoldReconciler
-from controller.facts import FactsReconciler, FactsSources
-from controller.fence_rules import NAME as RULES
-from controller.fence_rules import FenceRuleReconciler, FenceSources, make_fence_stores
-from controller.field_probe import FieldProbeReconciler
-from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
-from controller.missing_templates import MissingTemplateReconciler
-from controller.other_webhooks import OtherWebhookReconciler
-from controller.owned_nodes import OwnedNodeReconciler
-from controller.protocols import Gauge, ObjectReference, ObjectStore, Reporter
-from controller.quota_mirror import QuotaMirrorReconciler
-from controller.reconcile import EventLoopClock, Reconciler, Schedule, run_reconciler
-from controller.scheduler_lease import SchedulerLeaseReconciler
-from controller.template_gc import TemplateGarbageCollector
-from controller.usage_books import NAME as USAGE
-from controller.usage_books import UsageReconciler
-from controller.usage_observer import UsageObserver
-from controller.usage_series import UsageSeries
-from controller.watched_objects import WatchedNode
-from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
-from drawbridge.cluster.client import Fence, ResourceClient, decode_object
+from controller.protocols import Gauge, ObjectStore, Reporter
+from controller.reconcile import EventLoopClock, run_reconciler
+from controller.reconcilers import SCHEDULES, ControllerContext, Reconcilers
+from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.lease import LeaderElector
-from drawbridge.cluster.resources import (
-    CONFIG_MAPS,
-    DEPLOYMENTS,
-    EVENTS,
-    LEASES,
-    MUTATING_WEBHOOKS,
-    NODES,
-    PODS,
-    RESOURCE_QUOTAS,
-    TEMPLATES,
-    VALIDATING_WEBHOOKS,
-    Resource,
-)
+from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import CachedObject, pause_garbage_collection
-from drawbridge.names import (
-    CONTROLLER_LEASE,
-    FACTS_CONFIG_MAP,
-    WEBHOOK_CONFIGURATION,
-    WEBHOOK_DEPLOYMENT,
-)
+from drawbridge.names import CONTROLLER_LEASE
 from drawbridge.process import logs, metrics
-from drawbridge.process.collection import CollectionPause
 from drawbridge.process.run import (
     ProcessOptions,
     StartedProcess,
@@ -84,52 +34,10 @@ from drawbridge.process.run import (
     run_background,
     run_configured,
 )
-from drawbridge.process.settings import (
-    Settings,
-    WatchedConfiguration,
-    watch_in_use,
-    watch_offered,
-)
+from drawbridge.process.settings import Settings, WatchedConfiguration, watch_in_use, watch_offered
 from drawbridge.process.usage_metrics import UsageCollector
 
 _LOG: Final = logging.getLogger("controller.process")
-
-SCHEDULES: Final = {
-    # Every process waits for it. A refused configuration is reported again in each run.
-    CONFIGURATION: Schedule(min_interval=0.2, resync=300, max_retry=10),
-    # A balance between how soon pods see a change and the cost of counting a large fleet.
-    "facts": Schedule(min_interval=3, idle_ratio=4, resync=60, max_retry=60),
-    "probe": Schedule(min_interval=1, resync=30, max_retry=60),
-    # Pods get the scheduler of bridge placement soon after it runs.
-    "scheduler": Schedule(min_interval=1, resync=10, max_retry=30),
-    # Pods wait for these, and a failed attempt is cheap.
-    "templates": Schedule(min_interval=0.02, resync=5, first_retry=0.5, max_retry=5),
-    # Each change of the mirrored quota makes the quota controller count again from its own cache. A
-    # pod is charged before that cache has it, and a count without the pod stays for minutes.
-    "quota": Schedule(debounce=0.3, min_interval=0.2, resync=3, max_retry=30),
-    # No watch tells that the webhook is rolled out, and until then nobody guards.
-    "conditions": Schedule(min_interval=0.5, resync=5, max_retry=30),
-    # Its own alarm wakes it up when time alone changes the decision.
-    "certificates": Schedule(min_interval=0.2, resync=60, max_retry=10),
-    # The Secret is read, not watched. A certificate is due days before it expires.
-    ALLOCATOR_CERTIFICATE: Schedule(min_interval=1, resync=60, max_retry=30),
-    # No watch event tells that the last pod with a device of a removed plugin is gone.
-    "dual": Schedule(min_interval=1, resync=15, max_retry=60),
-    # An owned node is unprotected until it has the taint. A write that conflicts is repeated soon.
-    "owned": Schedule(min_interval=1, resync=5, max_retry=30),
-    # Only time ends a hold, and what has ended does no harm.
-    "holds": Schedule(min_interval=1, resync=60, max_retry=300),
-    # No watch tells that the policy is gone. The allocator stops until the taint is there.
-    RULES: Schedule(min_interval=2, idle_ratio=4, resync=5, max_retry=30),
-    "others": Schedule(min_interval=1, resync=3600),
-    # A book is a large object, and what happened since the last one is not lost.
-    USAGE: Schedule(min_interval=15, resync=60, max_retry=300),
-    "janitor": Schedule(min_interval=60, resync=300, first_retry=60, max_retry=3600),
-}
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
 
 
 class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,270 +51,6 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
     identity: str = ""
     rotation: RotationPolicy | None
     metric_devices: int = 1_000
-
-
-class ControllerContext(NamedTuple):
-    """The session, namespace and settings of this process, and its part in making certificates."""
-
-    session: Session
-    namespace: str
-    settings: Settings
-    certificates: CertificateParts | None = None
-
-
-class Reconcilers:
-    """All reconcilers, and the wake-up event of each."""
-
-    leads = False
-
-    def __init__(
-        self,
-        context: ControllerContext,
-        caches: ControllerCaches,
-        fence: Fence,
-        reporter: Reporter,
-    ) -> None:
-        self._context, self._caches = context, caches
-        self._fence, self._reporter = fence, reporter
-        settings = context.settings
-        self._scope = AdmissionScope(
-            caches.namespaces, caches.read_pod_webhook, lambda: settings.current
-        )
-        self.probe = FieldProbeReconciler(
-            self._store(TEMPLATES, context.namespace),
-            context.session.version,
-            reporter,
-        )
-        self._accepting = tuple(self._make_configuration())
-        self.scheduler = SchedulerLeaseReconciler(
-            self._store(LEASES, context.namespace),
-            lambda: settings.current,
-            context.session.clock.now,
-        )
-        self.facts = self._make_facts()
-        self.templates = self._make_missing_templates()
-        self.observer = UsageObserver(
-            caches.claims,
-            caches.pods,
-            caches.slices,
-            context.session.clock.now,
-            lambda: caches.synced,
-        )
-        self.usage = self._make_usage()
-        self.rules = self._make_rules()
-        self._independent: tuple[Reconciler, ...] = (
-            self.usage,
-            self._make_garbage_collector(),
-            self._make_quota_mirror(),
-            self._make_match_conditions(),
-            *self._make_node_reconcilers(),
-            self._make_other_webhooks(),
-            *self._make_certificates(),
-        )
-        self.wake_ups = {each.name: asyncio.Event() for each in self.all()}
-        self._subscribe(caches, settings)
-
-    def _store(self, resource: Resource, namespace: str = "") -> ObjectStore:
-        session, fence = self._context.session, self._fence
-        return ResourceClient(session, resource, decode_object, namespace=namespace, fence=fence)
-
-    def _make_configuration(self) -> Iterator[Reconciler]:
-        settings = self._context.settings
-        if settings.watched:
-            yield ConfigurationReconciler(
-                settings.watched[-1],
-                self._store(CONFIG_MAPS, self._context.namespace),
-                lambda: settings.text,
-                self._reporter,
-                _now,
-            )
-
-    def _make_facts(self) -> FactsReconciler:
-        caches = self._caches
-        return FactsReconciler(
-            FactsSources(caches.slices, caches.classes, caches.nodes),
-            self._store(CONFIG_MAPS),
-            self._context.namespace,
-            configuration=lambda: self._context.settings.current,
-            server_support=self.probe.wait_for_support,
-            reporter=self._reporter,
-            scheduler_missing=self.scheduler.is_missing,
-            pause_collection=CollectionPause(pause_garbage_collection),
-        )
-
-    def _make_missing_templates(self) -> MissingTemplateReconciler:
-        return MissingTemplateReconciler(
-            self._caches.pods,
-            self._caches.templates,
-            self._store(TEMPLATES),
-            scope=self._scope,
-            context=lambda: self.facts.context,
-            find_facts=self.facts.find_version,
-            reporter=self._reporter,
-            now=_now,
-        )
-
-    def _make_garbage_collector(self) -> TemplateGarbageCollector:
-        return TemplateGarbageCollector(
-            self._caches.templates,
-            self._store(PODS),
-            self._store(TEMPLATES),
-            is_enforced=self._scope.is_enforced,
-            reporter=self._reporter,
-            now=_now,
-        )
-
-    def _make_usage(self) -> UsageReconciler:
-        return UsageReconciler(
-            self.observer,
-            self._store(CONFIG_MAPS),
-            self._context.namespace,
-            pods=self._store(PODS),
-            reporter=self._reporter,
-        )
-
-    def usage_series(self, max_devices: int) -> UsageSeries:
-        """Return the series of who holds devices, which only the leader has."""
-        return UsageSeries(
-            self.observer,
-            lambda: self.usage.totals,
-            max_devices=max_devices,
-            is_leading=lambda: self.leads,
-        )
-
-    def _make_quota_mirror(self) -> QuotaMirrorReconciler:
-        return QuotaMirrorReconciler(
-            self._caches.quotas,
-            self._caches.namespaces,
-            self._store(RESOURCE_QUOTAS),
-            is_enforced=self._scope.is_enforced,
-            context=lambda: self.facts.context,
-            reporter=self._reporter,
-        )
-
-    def _make_match_conditions(self) -> MatchConditionReconciler:
-        stores = {
-            KIND: self._store(MUTATING_WEBHOOKS),
-            GUARD_KIND: self._store(VALIDATING_WEBHOOKS),
-        }
-        deployments = self._store(DEPLOYMENTS, self._context.namespace)
-        live = LiveWebhooks(
-            self._caches.own_webhook_configuration,
-            self._caches.own_validating_configuration,
-            lambda: deployments.read(WEBHOOK_DEPLOYMENT),
-        )
-        return MatchConditionReconciler(
-            stores, live, lambda: self._context.settings.current, self._reporter
-        )
-
-    def _make_node_reconcilers(self) -> Iterator[Reconciler]:
-        nodes = self._store(NODES)
-        reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace)
-        yield DualNodeReconciler(
-            self._caches.nodes,
-            DualNodeStores(nodes, self._store(PODS)),
-            dual_nodes=lambda: self.facts.dual_nodes,
-            context=lambda: self.facts.context,
-            reporter=self._reporter,
-            reference=reference,
-        )
-        yield OwnedNodeReconciler(
-            self._caches.nodes,
-            nodes,
-            configuration=lambda: self._context.settings.current,
-            reporter=self._reporter,
-            reference=reference,
-            now=self._context.session.clock.now,
-            rules_hold=self.rules.holds,
-        )
-        yield self.rules
-        yield EndedHoldReconciler(
-            self._caches.nodes,
-            nodes,
-            reporter=self._reporter,
-            now=self._context.session.clock.now,
-        )
-
-    def _make_rules(self) -> FenceRuleReconciler:
-        session = self._context.session
-        return FenceRuleReconciler(
-            FenceSources(self._caches.slices, self._caches.nodes),
-            make_fence_stores(session, self._store),
-            namespace=self._context.namespace,
-            configuration=lambda: self._context.settings.current,
-            reporter=self._reporter,
-            now=session.clock.now,
-        )
-
-    def _make_other_webhooks(self) -> OtherWebhookReconciler:
-        return OtherWebhookReconciler(
-            self._caches.webhook_configurations,
-            self._reporter,
-            ObjectReference(KIND, WEBHOOK_CONFIGURATION, api_version=API_VERSION),
-        )
-
-    def _make_certificates(self) -> Iterator[Reconciler]:
-        if (parts := self._context.certificates) is not None:
-            read, wake = self._caches.injected_configurations, self._wake(CERTIFICATES)
-            yield make_certificate_reconciler(parts, self._reporter, read, wake)
-            current = self._context.settings
-            yield make_allocator_certificate_reconciler(
-                parts, self._reporter, lambda: current.current
-            )
-            parts.secret.subscribe(self._wake(CERTIFICATES, ALLOCATOR_CERTIFICATE))
-
-    def all(self) -> tuple[Reconciler, ...]:
-        """Return all reconcilers. The others need the configuration that the first one accepts."""
-        reading = (self.probe, self.scheduler, self.facts)
-        return (*self._accepting, *reading, self.templates, *self._independent)
-
-    def _wake(self, *names: str) -> Callable[..., None]:
-        def wake(*_: object) -> None:
-            for name in names:
-                if name in self.wake_ups:
-                    self.wake_ups[name].set()
-
-        return wake
-
-    def _node_changed(
-        self, before: CachedObject[WatchedNode] | None, after: CachedObject[WatchedNode] | None
-    ) -> None:
-        if not before or not after or before.value.fact_fields != after.value.fact_fields:
-            self._wake("facts", "dual")()
-        if not before or not after or before.value.fence_fields != after.value.fence_fields:
-            self._wake("owned", RULES)()
-
-    def _subscribe(self, caches: ControllerCaches, settings: Settings) -> None:
-        for cache in (caches.slices, caches.classes):
-            cache.subscribe(self._wake("facts"))
-        caches.slices.subscribe(self._wake(RULES))
-        caches.nodes.subscribe(self._node_changed)
-        caches.pods.subscribe(self.templates.pod_changed)
-        caches.pods.subscribe(self._wake("templates"))
-        caches.templates.subscribe(self.templates.template_changed)
-        caches.templates.subscribe(self._wake("templates"))
-        caches.quotas.subscribe(self._wake("quota"))
-        caches.claims.subscribe(self.observer.claim_changed)
-        caches.pods.subscribe(self.observer.pod_changed)
-        caches.slices.subscribe(self.observer.slice_changed)
-        caches.namespaces.subscribe(self.templates.namespace_changed)
-        caches.namespaces.subscribe(self._wake("quota", "templates"))
-        caches.webhooks.subscribe(lambda *_: self.templates.queue_unresolved())
-        caches.webhooks.subscribe(self._wake("conditions", "others", "templates", "quota"))
-        caches.validating.subscribe(self._wake("conditions", "others"))
-        for webhooks in (caches.webhooks, caches.validating):
-            webhooks.subscribe(self._wake(CERTIFICATES))
-        for watched in settings.watched:
-            watched.subscribe(self._wake(CONFIGURATION))
-        settings.subscribe(
-            self._wake("facts", "conditions", "quota", "owned", RULES, ALLOCATOR_CERTIFICATE)
-        )
-        self.probe.listener = self.scheduler.listener = self._wake("facts")
-        self.rules.listener = self._wake("owned")
-        self.facts.listeners += [
-            self.templates.queue_unresolved,
-            self._wake("templates", "dual", "quota"),
-        ]
 
 
 async def run(options: ControllerOptions) -> int:
@@ -426,16 +70,16 @@ def _watch_configurations(session: Session) -> Sequence[WatchedConfiguration]:
 
 async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
     session, settings, stop = process.session, process.settings, process.stop
-    context = ControllerContext(session, session.namespace, settings)
+    namespace = session.namespace
     elector = LeaderElector(
-        session, context.namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
+        session, namespace, CONTROLLER_LEASE, options.identity or socket.gethostname()
     )
     events = ResourceClient(session, EVENTS, decode_object)
     recorder = EventRecorder(events, "drawbridge.dev/controller", elector.identity)
     reporter = EventReporter(recorder, lambda: settings.current)
     reporter.set_gauge(Gauge.LEADING, 0)
-    parts = make_certificate_parts(options.rotation, session, elector, context.namespace)
-    context = context._replace(certificates=parts)
+    parts = make_certificate_parts(options.rotation, session, elector, namespace)
+    context = ControllerContext(session, namespace, settings, parts)
     caches = ControllerCaches(session, parts and parts.secret)
     reconcilers = Reconcilers(context, caches, elector, reporter)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
-from controller.process import SCHEDULES
 from controller.protocols import Gauge, Unstructured
 from controller.reconcile import run_reconciler
+from controller.reconcilers import SCHEDULES
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.match_conditions import (
     CONDITION_NAME,
@@ -275,13 +276,16 @@ class Scene:
         self.stores = {KIND: WebhookStore(PartialObject), GUARD_KIND: WebhookStore(PartialObject)}
         self.stores[KIND].put(live(*held))
         for kind, store in self.stores.items():
-            store.before_write = lambda verb, _, kind=kind: self.applied.append(f"{verb} {kind}")
+            store.before_write = partial(self._note_write, kind)
         self.deployment: dict[str, Any] | None = ROLLED_OUT
         self.reporter = FakeReporter()
         webhooks = LiveWebhooks(self._read(KIND), self._read(GUARD_KIND), self._read_deployment)
         self.reconciler = MatchConditionReconciler(
             self.stores, webhooks, lambda: USUAL, self.reporter
         )
+
+    def _note_write(self, kind: str, verb: str, _: object) -> None:
+        self.applied.append(f"{verb} {kind}")
 
     def _read(self, kind: str) -> Callable[[], Unstructured | None]:
         return lambda: self.stores[kind].objects.get(("", WEBHOOK_CONFIGURATION))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-import controller.process
+import controller.reconcilers
 from cli.main import COMMANDS, parser_for
 from drawbridge.config import load as reading
 from drawbridge.config.model import Configuration
@@ -120,7 +120,7 @@ def test_the_operations_page_lists_exactly_the_registered_metrics() -> None:
 
 
 def test_the_operations_page_lists_every_reconciler() -> None:
-    for reconciler in controller.process.SCHEDULES:
+    for reconciler in controller.reconcilers.SCHEDULES:
         assert f"`{reconciler}`" in OPERATING, reconciler
 
 
