@@ -334,7 +334,7 @@ def _notes(
         yield f"No driver is known for {listed}. Name it in `targets` of the Configuration."
     yield from (f"Not read: {each}." for each in objects.missing)
     if objects.unread:
-        yield f"{count_noun(objects.unread, 'object')} could not be read, and are not counted."
+        yield f"Not counted: {count_noun(objects.unread, 'object')} that could not be read."
     if finished := sum(each.finished for each in entries):
         yield f"No devices are held by {count_noun(finished, 'finished pod')}."
     yield _SIMULATED
