@@ -14,6 +14,7 @@ from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.owned_pools import (
     decide_node,
     find_unfenced_nodes,
+    report_closed_nodes,
     report_disagreement,
     report_selection,
     report_shared_pools,
@@ -215,7 +216,7 @@ def check_quotas(checked: CheckedState) -> Iterator[Result]:
 
 
 def check_fence(checked: CheckedState) -> Iterator[Result]:
-    """Look for owned nodes without their taint, and for selectors that match none or all."""
+    """Look for nodes without the taint or with a wrong one, and for wrong selectors."""
     owned = owned_pools(checked.configuration)
     if not owned:
         return
@@ -225,6 +226,7 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
     nodes = {each.name: decide_node(owned, each.labels) for each in checked.objects.nodes}
     problems = (
         report_unfenced_nodes(find_unfenced_nodes(owned, checked.objects.nodes, rules_hold=True)),
+        report_closed_nodes(owned, checked.objects.nodes),
         report_selection(owned, nodes),
         report_disagreement(nodes),
         *report_shared_pools(owned, checked.objects.slices)[:_MOST_FINDINGS],

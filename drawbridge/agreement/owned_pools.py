@@ -16,6 +16,7 @@ from drawbridge.agreement.operation_codes import (
     FENCE_AROUND_ALL_NODES,
     FENCE_DISAGREES,
     FENCE_MISSING,
+    FENCE_WITHOUT_RULES,
     OWNED_NODES_MISSING,
     POOL_NOT_LOCAL,
     POOLS_NOT_OWNED,
@@ -273,6 +274,21 @@ def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:
     return FENCE_MISSING.at(
         "spec.taints", f"{_list_nodes(names)} {verb} the taint {OWNED_TAINT}:{FENCE.effect}"
     )
+
+
+def report_closed_nodes(owned: Sequence[OwnedPool], nodes: Iterable[Node]) -> Finding | None:
+    """Report nodes that the configuration leaves open, and that have the taint all the same."""
+    names = sorted(
+        node.name
+        for node in nodes
+        if decide_node(owned, node.labels).by_rules and has_fence(node.taints)
+    )
+    if not names:
+        return None
+    verb = "has" if len(names) == 1 else "have"
+    message = f"{_list_nodes(names)} {verb} the taint {OWNED_TAINT}:{FENCE.effect} despite "
+    message += "fence: rules; the events of ConfigMap drawbridge-facts say why"
+    return FENCE_WITHOUT_RULES.at("ownedPools", message, object="Configuration")
 
 
 def report_all_unfenced(

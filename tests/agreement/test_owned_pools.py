@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from drawbridge.agreement import owned_pools
 from drawbridge.agreement.owned_pools import (
     NodeOwnership,
     PoolOwner,
@@ -15,12 +14,15 @@ from drawbridge.agreement.owned_pools import (
     find_unfenced_nodes,
     find_withheld_drivers,
     report_all_unfenced,
+    report_closed_nodes,
     report_disagreement,
     report_shared_pool,
+    report_shared_pools,
     report_unfenced_nodes,
 )
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
 from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
@@ -64,7 +66,7 @@ def published(number: int, short: dict[str, Any]) -> Slice:
 
 @every_row("case", TABLE, ids=lambda case: str(case["name"]))
 def test_table(case: dict[str, Any]) -> None:
-    owned = owned_pools.owned_pools(configured(*case["owned"]))
+    owned = owned_pools(configured(*case["owned"]))
     slices = [published(i, each) for i, each in enumerate(case["slices"])]
     nodes = {name: Node(name, labels, taints=(FENCE,)) for name, labels in case["nodes"].items()}
     pool = PoolID(POOL.driver, case.get("pool", POOL.name))
@@ -83,13 +85,13 @@ def test_table(case: dict[str, Any]) -> None:
 
 
 def test_a_pool_without_slices_is_not_owned() -> None:
-    owned = owned_pools.owned_pools(configured(entry("a")))
-    assert decide_pool(owned, POOL, (), {}.get) is PoolOwner.SHARED
+    owned = owned_pools(configured(entry("a")))
+    assert decide_pool(owned, POOL, (), dict[str, Node]().get) is PoolOwner.SHARED
 
 
 def test_native_placement_owns_nothing() -> None:
     configuration = msgspec.structs.replace(configured(entry("a")), placement="native")
-    assert owned_pools.owned_pools(configuration) == ()
+    assert owned_pools(configuration) == ()
     assert decide_node((), {"a": "1"}) == NodeOwnership()
     assert not decide_node((), {}).owned
 
@@ -199,6 +201,16 @@ def test_the_finding_about_missing_taints_names_ten_nodes() -> None:
     assert report_unfenced_nodes(()) is None
 
 
+def test_a_node_with_the_taint_despite_its_fence_of_rules_is_reported() -> None:
+    owned = configured({**entry("open"), "fence": "rules"}, entry("closed")).owned_pools
+    closed = Node("n1", {"closed": "", "open": ""}, taints=(FENCE,))
+    assert report_closed_nodes(owned, (closed, Node("n2", {"open": ""}))) is None
+    finding = report_closed_nodes(owned, (closed, Node("n3", {"open": ""}, taints=(FENCE,))))
+    assert finding is not None
+    assert finding.code == "FenceWithoutRules"
+    assert finding.message.startswith("node n3 has the taint drawbridge.dev/owned:NoSchedule")
+
+
 KNOWN = known_families(Configuration())
 EXTENDED = {"example.com/gpu": frozenset({"gpu.example.com"})}
 
@@ -240,8 +252,8 @@ def test_shared_pools_of_owned_drivers_are_reported_by_name() -> None:
         msgspec.structs.replace(published(2, {"all": True}), driver="nic.example.com"),
     ]
     owned = configured(entry("a")).owned_pools
-    findings = owned_pools.report_shared_pools(owned, slices)
+    findings = report_shared_pools(owned, slices)
     assert [(each.code, each.message.partition(" is ")[0]) for each in findings] == [
         ("PoolNotLocal", "pool pool of driver gpu.example.com")
     ]
-    assert owned_pools.report_shared_pools((), slices) == ()
+    assert report_shared_pools((), slices) == ()

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -164,12 +165,12 @@ def configure(text: str) -> Callable[[FakeApi], object]:
     return lambda api: api.put(config_map("drawbridge-config", {"config.yaml": text}))
 
 
-def own(value: str) -> Callable[[FakeApi], None]:
+def own(value: str, fence: str = "taint") -> Callable[[FakeApi], None]:
     """Own the nodes with a label of this value; the first node has it with an empty value."""
 
     def change(api: FakeApi) -> None:
         selector = f"nodeSelector: {{matchLabels: {{owned: '{value}'}}}}"
-        entry = f"ownedPools: [{{driver: gpu.nvidia.com, {selector}}}]"
+        entry = f"ownedPools: [{{driver: gpu.nvidia.com, {selector}, fence: {fence}}}]"
         text = f"{CONFIGURATION}placement: bridge\n{entry}\n"
         api.put(config_map("drawbridge-config", {"config.yaml": text}))
         node = api.all("Node")[0]
@@ -178,6 +179,15 @@ def own(value: str) -> Callable[[FakeApi], None]:
         api.put(lease(-DAY, "host-1_0d3f", "drawbridge-scheduler"))
 
     return change
+
+
+def own_with_taint(fence: str, api: FakeApi) -> None:
+    """Own the first node, which has the taint."""
+    own("", fence)(api)
+    node = api.all("Node")[0]
+    taints = [{"key": "drawbridge.dev/owned", "effect": "NoSchedule"}]
+    node.setdefault("spec", {})["taints"] = taints
+    api.put(node)
 
 
 def test_doctor_names_the_namespaces_whose_pods_can_use_a_part_of_the_devices(
@@ -334,6 +344,9 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "bridge placement without its scheduler": (
         "scheduler", "SchedulerMissing", 1, own_without_scheduler,
     ),
+    "taint of a node with fence: rules": (
+        "owned nodes", "FenceWithoutRules", 0, partial(own_with_taint, "rules"),
+    ),
     "entry that selects no node": ("owned nodes", "OwnedNodesMissing", 0, own("no")),
 }  # fmt: skip
 
@@ -477,13 +490,7 @@ def test_the_named_namespace_is_the_one_that_is_tried(tmp_path: Path) -> None:
 
 
 def test_owned_nodes_with_their_taint_are_right(tmp_path: Path) -> None:
-    def fence(api: FakeApi) -> None:
-        own("")(api)
-        taints = [{"key": "drawbridge.dev/owned", "effect": "NoSchedule"}]
-        node = api.all("Node")[0]
-        node.setdefault("spec", {})["taints"] = taints
-        api.put(node)
-
+    fence = partial(own_with_taint, "taint")
     (line,) = doctor(tmp_path, "-o", "json", change=fence).of("owned nodes")
     assert line["message"] == "1 owned node; each that needs the taint has it"
     (scheduler,) = doctor(tmp_path, "-o", "json", change=fence).of("scheduler")
