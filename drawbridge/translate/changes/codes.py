@@ -190,7 +190,7 @@ BRIDGE_SCHEDULER_MISSING = CODES.define(
     text=(
         "The namespace uses bridge placement, but the scheduler `drawbridge` does not run: nothing "
         "has renewed its Lease for a minute. The pod is translated for native placement, so that "
-        "it does not wait for a scheduler that is not there. It cannot use owned nodes."
+        "it does not wait for a scheduler that is not there. It gets no devices of owned pools."
     ),
     example=(
         "spec.schedulerName: the scheduler drawbridge does not run, so the pod uses native "
@@ -198,7 +198,7 @@ BRIDGE_SCHEDULER_MISSING = CODES.define(
     ),
     remedy=(
         "Check the pods of drawbridge-scheduler with `drawbridge doctor`. Delete the pod when they "
-        "run if it needs owned nodes. To leave bridge placement, see docs/bridge.md."
+        "run if it needs owned pools. To leave bridge placement, see docs/bridge.md."
     ),
 )
 DEVICES_DIVIDED = CODES.define(
@@ -253,7 +253,7 @@ CLAIMS_LEFT_TO_SCHEDULER = CODES.define(
     Severity.INFO,
     text=(
         "A pod with claims of its own keeps the default scheduler, because some drivers of the "
-        "cluster have no owned pools. It cannot run on owned nodes."
+        "cluster have no owned pools. It gets no devices of owned pools."
     ),
     example=(
         "spec.schedulerName: the pod has claims of its own and keeps the default scheduler, which "
