@@ -106,6 +106,7 @@ def test_the_workflows_run_all_checks_lint_random_orders_the_slow_suites_and_a_s
     assert "-m e2e queues" in scripts["queues"]
     assert "-m e2e.bridge.check_types" in scripts["bridge"]
     assert "-m e2e.upstream.dra" in scripts["upstream"]
+    assert "make bench-scheduler" in scripts["upstream"]
     assert "-m e2e.signatures" in scripts["signatures"]
     assert "-m tools.release build" in scripts["release"]
     assert ".ci/publish" in scripts["release"]
