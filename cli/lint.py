@@ -115,10 +115,14 @@ def _record_places(
 
 
 def find_ignored_fields(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
-    """Report the fields of device objects that the API server drops."""
+    """Report the fields of device objects that the API server drops.
+
+    The reader recognizes an object only if all its fields are known.
+    """
     fields = IgnoredFields(slice_reader(), class_reader(), claim_reader(), template_reader())
     for document in documents:
-        yield from map(document.locate_finding, fields.find(document.value, document.name))
+        if document.decoded is None:
+            yield from map(document.locate_finding, fields.find(document.value, document.name))
 
 
 def drop_consequences(findings: Iterable[LocatedFinding]) -> Iterator[LocatedFinding]:
@@ -221,7 +225,7 @@ def _without_consequences(
             get_value(document.value, ("spec", "pool", "name")),
         )
         for document in documents
-        if _kind(document) == SLICE and document.name not in slices
+        if document.decoded is None and _kind(document) == SLICE and document.name not in slices
     ]
     for finding in judged:
         about = slices.get(finding.object)

@@ -32,12 +32,14 @@ def report_unlike_nodes(
 
     A node that is not ready, or whose drivers publish nothing, can be about to have its devices.
     """
-    devices = _find_devices(slices)
+    grouped = [
+        (group, each.name) for each in nodes if each.ready and (group := find_node_group(each))
+    ]
+    devices = _find_devices(slices) if grouped else {}
     groups: dict[str, dict[str, Mapping[str, list[Device]]]] = {}
-    for node in nodes:
-        group = find_node_group(node)
-        if group and node.ready and node.name in devices:
-            groups.setdefault(group, {})[node.name] = devices[node.name]
+    for group, name in grouped:
+        if name in devices:
+            groups.setdefault(group, {})[name] = devices[name]
     for group, members in sorted(groups.items()):
         for driver in sorted({each for published in members.values() for each in published}):
             shapes: dict[_Shape, list[str]] = {}
