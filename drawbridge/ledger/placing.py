@@ -19,20 +19,18 @@ from drawbridge.dra.allocation import Allocation, with_share_ids
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.counted import count_noun, join_words
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.rules import PackingPolicy
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes, extended_resources, generated_claims, node_fit
 from drawbridge.ledger.claim_references import PodClaims, find_pod_claims
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, name_of, uid_of
-from drawbridge.ledger.node_choice import DecidedPod, NodeChoice, RatedNode
+from drawbridge.ledger.node_choice import NodeChoice
 from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.node_order import NodeOrder
 from drawbridge.ledger.node_resources import Amounts, NodeResources, requested_amounts
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_room import find_least_excess, narrow_claims, quota_reason
-from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
 from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
-from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.reasons import Reason, merge_reasons
 from drawbridge.solver.world import View
 
@@ -117,7 +115,7 @@ class Placer:
         self.resources = resources
         self._resources = resources or NodeResources(())
         self._cluster = cluster
-        self._choice = choice
+        self._order = NodeOrder(planner, held.ledger, self._resources, choice)
         self._held = held
         self.ledger = held.ledger
         self._claims, self._templates = held.claims, held.templates
@@ -294,10 +292,10 @@ class Placer:
         errors = sum(map(_is_error, failed)) if stops else 0
         solutions = sum(isinstance(each, Solution) for _, each in answers.values())
         reasons = (*reasons, *_errors_that_stop_pod(errors, solutions))
-        for node, rated in () if errors else self._best_first(name, pod, answers):
+        for node, rated in () if errors else self._order.best_first(name, pod, answers):
             of_node, answer = answers[node]
             if rated is not None:
-                answer = self._with_devices_first(of_node, answer, rated.first())
+                answer = self._order.with_devices_first(of_node, answer, rated.first())
             refusal = self._reserve(of_node, answer, pod)
             if refusal is None:
                 rating = rated and NodeRating(
@@ -336,64 +334,6 @@ class Placer:
         takes_nothing = not self._count(pod, node) and not claims
         return PodPlacement(name, node, tuple(placed), takes_nothing=takes_nothing, rating=rating)
 
-    def _best_first(
-        self,
-        name: str | None,
-        pod: Pod | None,
-        answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
-    ) -> Iterator[tuple[str, RatedNode | None]]:
-        """Yield the nodes with a solution by rank, equal ones in the order of the strategy."""
-        by_rank: dict[tuple[int, int, float], set[str]] = {}
-        first: tuple[Sequence[Claim], Solution] | tuple[()] = ()
-        policy: PackingPolicy | None = None
-        for node, (claims, answer) in answers.items():
-            if isinstance(answer, Solution):
-                if not first:
-                    # Claims for extended resources differ between nodes, and have no rules.
-                    first = claims, answer
-                    policy = preferred_nodes(claims) if self._planner.obeys_rules else None
-                by_rank.setdefault(self._rank(claims, answer, policy), set()).add(node)
-        # A reservation rarely fails, so the nodes behind the first are not rated.
-        for rank in sorted(by_rank):
-            names = by_rank[rank]
-            for rated in self._rate(name, pod, *first) if first else ():
-                if rated.name in names:
-                    names.remove(rated.name)
-                    yield rated.name, rated
-            yield from ((node, None) for node in sorted(names))
-
-    def _rate(
-        self, name: str | None, pod: Pod | None, claims: Sequence[Claim], solution: Solution
-    ) -> Iterable[RatedNode]:
-        """Return the nodes in the order of the strategy."""
-        if self._choice is None or pod is None:
-            return ()
-        decided = DecidedPod(
-            name or "",
-            self._choice.names.of(claims),
-            pod.namespace,
-            requested_amounts(pod),
-            solution.node,
-            solution.allocations,
-        )
-        return self._choice.rank(decided, self.ledger.view(), self._resources)
-
-    def _with_devices_first(
-        self, claims: Sequence[Claim], answer: SolverResult, first: Sequence[PooledDevice]
-    ) -> SolverResult:
-        """Return a solution with these devices if there is one, else the answer."""
-        unallocated = [each for each in claims if each.status.allocation is None]
-        if not unallocated or not first:
-            return answer
-        solved = self._planner.solve_nodes(
-            self.ledger.view(),
-            unallocated,
-            [answer.node],
-            first=first,
-        )
-        better = solved.get(answer.node)
-        return better if isinstance(better, Solution) else answer
-
     def _count(self, pod: Pod | None, node: str) -> bool:
         """Count the requests of a pod; False if the node has as much left as before."""
         if pod is None:
@@ -401,14 +341,6 @@ class Placer:
         requested = requested_amounts(pod)
         self._resources.add(node, requested)
         return self._resources.counts(node, requested)
-
-    def _rank(
-        self, claims: Sequence[Claim], solution: Solution, policy: PackingPolicy | None
-    ) -> tuple[int, int, float]:
-        """Return the rank of a solution; the smallest one is the best."""
-        alternatives, preferences = rank_solution(claims, solution)
-        used = self._planner.part_in_use(solution.node, self.ledger.view()) if policy else 0.0
-        return -alternatives, -preferences, -rank_use(policy, used)
 
     def _reserve(
         self, claims: Sequence[Claim], answer: SolverResult, pod: Pod | None
