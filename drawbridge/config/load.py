@@ -26,8 +26,8 @@ from drawbridge.config.model import (
     Policy,
     Quota,
     QuotaAmounts,
-    check_partitions,
 )
+from drawbridge.config.partitions import check_partitions
 from drawbridge.config.schema import PLACES
 from drawbridge.config.strategy import Strategy
 from drawbridge.config.target import ATTRIBUTE_WORDS, CAPACITY_WORDS, Target

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from drawbridge.config.model import Configuration, Partitions, Placement
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.partitions import Partitions
 from drawbridge.config.policy import partition_tables
 from drawbridge.config.string_formats import AttributeName, DriverName
 from drawbridge.dra.allocation import AllocationResult

@@ -6,7 +6,8 @@ import json
 import msgspec
 import pytest
 
-from drawbridge.config.model import Configuration, Partitions, Placement
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.config.partitions import Partitions
 from drawbridge.config.string_formats import AttributeName, DriverName
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.gather import FactsInput, gather_facts
@@ -47,9 +48,9 @@ def translate_limits(
     annotations: YamlValue = None,
     configuration: Configuration = NATIVE,
 ) -> Translation:
-    container = {"name": "main", "resources": {"limits": limits}}
+    container: YamlValue = {"name": "main", "resources": {"limits": limits}}
     spec = {"schedulerName": "koord-scheduler", "containers": [container]}
-    pod = {"metadata": {"annotations": annotations or {}}, "spec": spec}
+    pod: YamlValue = {"metadata": {"annotations": annotations or {}}, "spec": spec}
     return translate(pod, make_context(configuration, build_facts(policy)))
 
 
@@ -191,7 +192,7 @@ def test_bridge_placement_requires_a_partition_where_all_nodes_honor_partitions(
 
 
 def test_pods_of_other_schedulers_do_not_follow_the_policy() -> None:
-    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 3}}}
+    container: YamlValue = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 3}}}
     context = make_context(Configuration(), build_facts(HONOR))
     assert translate({"spec": {"containers": [container]}}, context).edits
 
