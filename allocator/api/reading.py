@@ -27,7 +27,7 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.capacity import Amounts
-from drawbridge.dra.inventory import PoolID, PublishedPool, find_published_pool
+from drawbridge.dra.inventory import PoolID, PublishedPool
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import ClaimRecord
@@ -204,7 +204,7 @@ def _pools_on(state: AllocatorState, node: str) -> Collection[PoolID]:
 
 
 def _describe_pool(state: AllocatorState, pool: PoolID, readable: Collection[str]) -> NodePool:
-    published = find_published_pool(state.planner.world().inventory, pool)
+    published = state.planner.find_pool(pool)
     if published is None:
         return NodePool(driver=pool.driver, pool=pool.name, complete=False)
     use, holders = state.ledger.view().use(pool), state.ledger.holders_in(pool)

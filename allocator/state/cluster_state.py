@@ -19,7 +19,6 @@ from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import (
     PoolID,
     PublishedPool,
-    find_published_pool,
     read_published_pool,
 )
 from drawbridge.dra.nodes import Node
@@ -308,7 +307,7 @@ class AllocatorState:
         None while it is incomplete, and for a pool of others that is larger than a node's.
         """
         if pool in self._owned:
-            return find_published_pool(self.planner.world().inventory, pool)
+            return self.planner.find_pool(pool)
         slices = tuple(self._slices.get(pool, {}).values())
         if len(slices) > MAX_SLICES:
             return None

@@ -18,7 +18,7 @@ from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.inventory import PoolID, find_published_pool
+from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.taints import first_untolerated_taint
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
@@ -386,13 +386,13 @@ class ReservedPods:
 
     def _lost_device(self, claims: Iterable[ClaimReservation]) -> str:
         """Return which reserved device is no longer published, or has a new taint."""
-        inventory = self._state.planner.world().inventory
+        planner = self._state.planner
         for claim in claims:
             if not self.keeps(claim):
                 continue  # it is allocated
             for result in self._claims[claim.uid].reservation.allocation.devices.results:
                 name = f"device {result.driver}/{result.pool}/{result.device}"
-                published = find_published_pool(inventory, PoolID(result.driver, result.pool))
+                published = planner.find_pool(PoolID(result.driver, result.pool))
                 if published is None:
                     return f"the driver is updating the pool of {name}; the pod is tried again"
                 device = published.devices.get(result.device)

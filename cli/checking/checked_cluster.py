@@ -28,7 +28,6 @@ from drawbridge.dra import gates
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
-from drawbridge.dra.inventory import find_published_pool
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.facts.families import known_families
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
@@ -153,10 +152,7 @@ class CheckedCluster:
 
     def _new_quotas(self, planner: Planner) -> QuotaUse:
         """Return the quotas of the configuration, by the labels of the namespaces."""
-        quotas = QuotaUse(
-            device_quotas(self.configuration),
-            published_capacity(lambda pool: find_published_pool(planner.world().inventory, pool)),
-        )
+        quotas = QuotaUse(device_quotas(self.configuration), published_capacity(planner.find_pool))
         for name, labels in _namespace_labels((self.cluster, self.input)).items():
             quotas.set_labels(name, labels)
         return quotas

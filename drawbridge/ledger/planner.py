@@ -16,7 +16,14 @@ from drawbridge.dra.compatibility import Declaration, UnsetGroups
 from drawbridge.dra.counters import CounterKey
 from drawbridge.dra.device import CounterUse
 from drawbridge.dra.gates import DEFAULTS, Gates
-from drawbridge.dra.inventory import Inventory, Pool, PoolID, build_inventory, find_published_pool
+from drawbridge.dra.inventory import (
+    Inventory,
+    Pool,
+    PoolID,
+    PublishedPool,
+    build_inventory,
+    find_published_pool,
+)
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.partitions import PartitionTable
@@ -188,10 +195,14 @@ class Planner:
             total += sum(len(each.devices) for each in pool.slices)
         return held / total if total else 0.0
 
+    def find_pool(self, pool: PoolID) -> PublishedPool | None:
+        """Return a pool as it is published; None while it is incomplete."""
+        return find_published_pool(self.world().inventory, pool)
+
     def counter_uses(self, pool: PoolID, device: str) -> tuple[CounterUse, ...]:
         """Return the counters that a device consumes, with its effective groups."""
         self._memo.bind(self.world())
-        published = find_published_pool(self.world().inventory, pool)
+        published = self.find_pool(pool)
         slices = published.slices if published else ()
         candidates = (each for one in slices for each in self._memo.candidates.of_slice(one))
         return next((each.counter_uses for each in candidates if each.name == device), ())

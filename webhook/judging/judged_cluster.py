@@ -18,7 +18,7 @@ from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import DEFAULTS, Gates
-from drawbridge.dra.inventory import Inventory, PoolID, PublishedPool, find_published_pool
+from drawbridge.dra.inventory import Inventory, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.dra.slices import Slice
@@ -133,7 +133,7 @@ class JudgedCluster:
             unset_groups=UnsetGroups(configuration.unset_groups),
             allocator=Allocator.UPSTREAM if is_native else Allocator.DRAWBRIDGE,
         )
-        quotas = QuotaUse(device_quotas(configuration), published_capacity(self._find_pool))
+        quotas = QuotaUse(device_quotas(configuration), published_capacity(self._planner.find_pool))
         self._ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
         for (_, name), namespace in self._labels.items():
             quotas.set_labels(name, namespace.labels)
@@ -179,9 +179,6 @@ class JudgedCluster:
             slices = (each.after for each in changes if isinstance(each.after, Slice))
             for pool in {PoolID(each.driver, each.pool) for each in slices}:
                 self._ledger.charge_again(pool)
-
-    def _find_pool(self, pool: PoolID) -> PublishedPool | None:
-        return find_published_pool(self._planner.world().inventory, pool)
 
     def _apply_claim(self, change: ObjectChange) -> None:
         _store(self._claims, change, Claim)
