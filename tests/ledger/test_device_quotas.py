@@ -256,6 +256,13 @@ def test_the_use_is_what_claims_hold_and_never_above_the_total(
         assert line.left == Quantity.of(TOTAL - model.count())
 
 
+def test_a_reservation_that_would_exceed_a_quota_is_refused() -> None:
+    model = Model()
+    for uid, count, held in (("c0", 2, 2), ("c1", 2, 2), ("c2", 1, 3), ("c3", 1, 3)):
+        model.step("assume", uid, count)
+        assert model.count() == held
+
+
 def test_a_reservation_that_is_written_is_charged_once() -> None:
     model = Model()
     for what in ("assume", "write"):
