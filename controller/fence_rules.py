@@ -268,7 +268,7 @@ async def _write_rules(
         name = rule["metadata"]["name"]
         if name in missing and selects_as(rule, missing[name]):
             del missing[name]
-        elif name not in kept and is_our_rule(rule):
+        elif name in missing or (name not in kept and is_our_rule(rule)):
             wrong.append(rule)
 
     await process_each(wrong[:MAX_RULES], partial(_delete_rule, store))

@@ -426,6 +426,17 @@ def test_a_rule_that_another_client_writes_at_the_same_time_closes_no_node(verb:
     assert scene.ruled == ["a"]
 
 
+def test_a_rule_with_the_name_of_ours_is_replaced_if_it_selects_something_else() -> None:
+    """Without the label, nothing but its name tells."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    ((_, name),) = scene.rules.objects
+    scene.rules.put({"metadata": {"name": name}, "spec": {"deviceSelector": {"pool": "x"}}})
+    scene.reconcile(RULE_SECONDS)
+    assert scene.ruled == ["a"]
+
+
 def test_a_rule_without_its_label_is_still_ours() -> None:
     scene = Scene(ENTRY)
     scene.node("a")
