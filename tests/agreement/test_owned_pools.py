@@ -20,7 +20,6 @@ from drawbridge.agreement.owned_pools import (
     report_shared_pools,
     report_unfenced_nodes,
 )
-from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.dra.device import NodeSelector, Taint
@@ -29,18 +28,12 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
+from tests.agreement.bridge_configuration import configured
 from tests.tables import every_row, load_cases
 
 TABLE = load_cases(Path(__file__).parent / "cases" / "owned_pools.yaml")
 POOL = PoolID("gpu.example.com", "pool")
 FENCE = Taint("drawbridge.dev/owned", "NoSchedule")
-
-
-def configured(*entries: dict[str, Any]) -> Configuration:
-    head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
-    loaded = load_configuration({**head, "placement": "bridge", "ownedPools": list(entries)}, {})
-    assert isinstance(loaded, Configuration), loaded
-    return loaded
 
 
 def entry(label: str, *, unfenced: bool = False, driver: str = POOL.driver) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """Events of the kubelet about claims that a driver failed to prepare."""
 
+from collections.abc import Mapping
+
 import msgspec
 import pytest
 
@@ -29,8 +31,10 @@ def make_claim(namespace: str) -> Claim:
     return claim
 
 
-def apply(event: dict[str, object], *claims: Claim) -> list[tuple[DeviceID, float]]:
-    """Return the penalties after an event in namespace n."""
+def apply(
+    event: Mapping[str, object], *claims: Claim, deleted: bool = False
+) -> list[tuple[DeviceID, float]]:
+    """Return the penalties after an event in namespace n, or after its deletion."""
     failed: list[tuple[DeviceID, float]] = []
     failures = PrepareFailures(
         lambda uid: claims if uid == "pod-uid" else (),
@@ -38,7 +42,8 @@ def apply(event: dict[str, object], *claims: Claim) -> list[tuple[DeviceID, floa
         lambda: NOW,
     )
     value = msgspec.json.decode(msgspec.json.encode(event), type=PrepareEvent)
-    failures.on_event(None, CachedObject("n", "e", "u", "1", b"", value))
+    cached = CachedObject("n", "e", "u", "1", b"", value)
+    failures.on_event(*((cached, None) if deleted else (None, cached)))
     return failed
 
 
@@ -82,5 +87,5 @@ def test_an_event_of_one_namespace_never_concerns_the_claims_of_another() -> Non
 
 
 def test_a_deleted_event_changes_nothing() -> None:
-    failures = PrepareFailures(lambda _: (), lambda *_: None, lambda: NOW)
-    failures.on_event(None, None)
+    event = {"regarding": POD, "eventTime": "2023-11-14T22:13:20.000000Z"}
+    assert apply(event, make_claim("n"), deleted=True) == []

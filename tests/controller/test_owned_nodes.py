@@ -10,8 +10,8 @@ from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS
 from drawbridge.api_error import ApiError
-from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
+from tests.agreement.bridge_configuration import configured
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 
@@ -29,13 +29,6 @@ OTHERS = [
 ]
 ENTRY = {"driver": "gpu.example.com", "nodeSelector": {"matchLabels": OWNED}}
 Taints = list[dict[str, Any]]
-
-
-def configured(*entries: dict[str, Any]) -> Configuration:
-    head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
-    loaded = load_configuration({**head, "placement": "bridge", "ownedPools": list(entries)}, {})
-    assert isinstance(loaded, Configuration), loaded
-    return loaded
 
 
 class Scene:

@@ -20,11 +20,9 @@ from drawbridge.config import load as reading
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import PLACES, ROWS
 from drawbridge.process import metrics
-from drawbridge.process.conflict_metrics import ConflictCollector
-from drawbridge.process.quota_metrics import QuotaCollector
-from drawbridge.process.usage_metrics import Usage, UsageCollector
 from drawbridge.translate.targets.codes import GUARDED
 from tests.docs.test_commands import PAGES, ROOT, Step, blocks, console, run, steps
+from tests.process.idle_collectors import idle_collectors
 from tests.tables import every_row, read_yaml, read_yaml_documents
 
 RENDERED = {"configuration.md", "findings.md", "rules.md"}
@@ -78,39 +76,10 @@ def registered() -> set[str]:
         metric.name + ("_total" if metric.type == "counter" else "")
         for metric in metrics.REGISTRY.collect()
     }
-    kept = (
-        metrics.CacheCollector(lambda: ()),
-        metrics.AnswerCacheCollector(Nothing()),
-        metrics.ReachabilityCollector(Nothing()),
-        metrics.EventCollector(Nothing()),
-        UsageCollector(Nothing()),
-        ConflictCollector(tuple),
-        QuotaCollector(tuple),
-    )
-    for collector in kept:
+    for collector in idle_collectors():
         for metric in collector.collect():
             names.add(metric.name + ("_total" if metric.type == "counter" else ""))
     return {name for name in names if name.startswith(("drawbridge_", "controller_runtime_"))}
-
-
-class Nothing:
-    """An unused cache and an unused session."""
-
-    hits = misses = failures = dropped = 0
-    reachable = True
-
-    def __len__(self) -> int:
-        return 0
-
-    async def read(self) -> Usage:
-        """Return no device."""
-        return Usage()
-
-    def held(self) -> tuple[()]:
-        """Return no account and no device."""
-        return ()
-
-    used = devices = held
 
 
 def test_the_operations_page_lists_exactly_the_registered_metrics() -> None:

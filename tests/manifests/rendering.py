@@ -31,6 +31,11 @@ def find_program(name: str) -> Path:
         pytest.skip(f"NOT RENDERED: {problem}")
 
 
+def read_base(name: str) -> list[Json]:
+    """Return the objects of a file of the base."""
+    return list(read_yaml_documents((MANIFESTS / "base" / name).read_text("utf-8")))
+
+
 def run(name: str, *words: str | Path) -> str:
     """Run helm or kustomize; AssertionError with its message if it fails."""
     command = [find_program(name), *words]

@@ -14,6 +14,7 @@ from cli.main import parser_for
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES
+from tests.manifests.rendering import read_base
 from tests.tables import every_row, read_yaml, read_yaml_documents
 from tools import rbac_page
 from webhook.server.process import list_endpoints
@@ -25,11 +26,7 @@ PODS, WORKLOADS, CONFIGURATION = "/admit/pods", "/admit/workloads", "/admit/conf
 Json = dict[str, Any]
 SECRETS = ("drawbridge-ca", "drawbridge-allocator-tls")
 KUSTOMIZATION: Json = read_yaml((BASE / "kustomization.yaml").read_text("utf-8"))
-OBJECTS: list[Json] = [
-    obj
-    for name in KUSTOMIZATION["resources"]
-    for obj in read_yaml_documents((BASE / name).read_text("utf-8"))
-]
+OBJECTS: list[Json] = [obj for name in KUSTOMIZATION["resources"] for obj in read_base(name)]
 LABELS: Mapping[str, str] = KUSTOMIZATION["labels"][0]["pairs"]
 
 
@@ -41,13 +38,9 @@ def find_objects(*kinds: str) -> list[Json]:
 
 def list_process_roles() -> list[Json]:
     """Return the roles of processes; those of people are bound by administrators."""
-    people = {(each["kind"], each["metadata"]["name"]) for each in read_file("roles-people.yaml")}
+    people = {(each["kind"], each["metadata"]["name"]) for each in read_base("roles-people.yaml")}
     roles = find_objects("Role", "ClusterRole")
     return [each for each in roles if (each["kind"], each["metadata"]["name"]) not in people]
-
-
-def read_file(name: str) -> list[Json]:
-    return list(read_yaml_documents((BASE / name).read_text("utf-8")))
 
 
 def index_by_name(kind: str) -> dict[str, Json]:
@@ -184,7 +177,7 @@ def test_no_role_of_a_person_is_bound_by_the_installation() -> None:
         (obj["roleRef"]["kind"], obj["roleRef"]["name"])
         for obj in find_objects("RoleBinding", "ClusterRoleBinding")
     }
-    people = {(each["kind"], each["metadata"]["name"]) for each in read_file("roles-people.yaml")}
+    people = {(each["kind"], each["metadata"]["name"]) for each in read_base("roles-people.yaml")}
     assert not bound & people
 
 
@@ -193,7 +186,7 @@ def test_the_roles_for_everybody_in_a_namespace_are_aggregated_and_cannot_config
     label = "rbac.authorization.k8s.io/aggregate-to-"
     aggregated = [
         role
-        for role in read_file("roles-people.yaml")
+        for role in read_base("roles-people.yaml")
         if any(key.startswith(label) for key in role["metadata"].get("labels", {}))
     ]
     assert {each["metadata"]["name"] for each in aggregated} == {
@@ -213,7 +206,8 @@ def test_the_roles_for_everybody_in_a_namespace_are_aggregated_and_cannot_config
 @pytest.mark.parametrize("owned", list(list_containers()), ids=lambda owned: owned[2]["name"])
 def test_container_arguments_are_valid(owned: tuple[Json, Json, Json]) -> None:
     _, spec, container = owned
-    program, *words = [*container["command"], *container["args"]]
+    command: list[str] = container["command"] + container["args"]
+    program, *words = command
     assert program == "drawbridge"
     options = parser_for(["serve"], "drawbridge").parse_args(words)
     ports = {each["name"]: each["containerPort"] for each in container["ports"]}

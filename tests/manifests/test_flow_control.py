@@ -1,25 +1,17 @@
 """The API server handles the requests of Drawbridge before those of tenants."""
 
-from pathlib import Path
-from typing import Any
+from tests.manifests.rendering import Json, read_base
+from tests.tables import every_row
 
-from tests.tables import every_row, read_yaml_documents
-
-BASE = Path(__file__).parents[2] / "manifests" / "base"
-Json = dict[str, Any]
 # The matchingPrecedence of the API server's own FlowSchemas, from apiserver's bootstrap defaults.
 CONTROL_PLANE, SERVICE_ACCOUNTS = 900, 9000
 
 
-def read(name: str) -> list[Json]:
-    return list(read_yaml_documents((BASE / name).read_text("utf-8")))
-
-
-OBJECTS = read("flow-control.yaml")
+OBJECTS = read_base("flow-control.yaml")
 SCHEMAS = {each["metadata"]["name"]: each for each in OBJECTS if each["kind"] == "FlowSchema"}
 ACCOUNTS = {
     (account["metadata"]["name"], account["metadata"].get("namespace", "drawbridge-system"))
-    for account in read("accounts.yaml")
+    for account in read_base("accounts.yaml")
     if account["kind"] == "ServiceAccount"
 }
 

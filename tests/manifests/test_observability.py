@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from drawbridge.process import metrics
-from drawbridge.process.usage_metrics import Usage, UsageCollector
 from tests.manifests.rendering import (
     MANIFESTS,
     ROOT,
@@ -19,6 +18,7 @@ from tests.manifests.rendering import (
     render_chart,
     render_kustomization,
 )
+from tests.process.idle_collectors import idle_collectors
 from tests.tables import every_row, read_yaml
 
 FOLDER = MANIFESTS / "components" / "monitoring"
@@ -81,36 +81,10 @@ def read_metrics() -> dict[str, set[str]]:
             )
         elif hasattr(published, "_labelnames") and hasattr(published, "_type"):
             add(series, published._name, published._type, published._labelnames)  # noqa: SLF001  # not public
-    for collector in (
-        metrics.CacheCollector(lambda: ()),
-        metrics.AnswerCacheCollector(Nothing()),
-        metrics.ReachabilityCollector(Nothing()),
-        metrics.EventCollector(Nothing()),
-        UsageCollector(Nothing()),
-    ):
+    for collector in idle_collectors():
         for metric in collector.collect():
             add(series, metric.name, metric.type, getattr(metric, "_labelnames", ()))
     return series
-
-
-class Nothing:
-    """An unused cache and an unused session."""
-
-    hits = misses = failures = dropped = 0
-    reachable = True
-
-    def __len__(self) -> int:
-        return 0
-
-    async def read(self) -> Usage:
-        """Return no device."""
-        return Usage()
-
-    def held(self) -> tuple[()]:
-        """Return no account and no device."""
-        return ()
-
-    used = devices = held
 
 
 def add(metrics: dict[str, set[str]], name: str, kind: str, labels: Any) -> None:  # noqa: ANN401  # private fields
