@@ -29,12 +29,12 @@ def make_small_cluster() -> list[JSON]:
     return objects
 
 
-def make_large_cluster(nodes: int = 500, devices: int = 8) -> Iterator[JSON]:
-    """Yield a cluster of nodes with so many devices each, most of them held."""
+def make_large_cluster() -> Iterator[JSON]:
+    """Yield a cluster of 500 nodes with 8 devices each, of which 7 are held."""
     yield from _namespaces()
-    for number in range(nodes):
+    for number in range(500):
         pool = f"pool-{number % 4}"
-        yield from _driver_node(f"{pool}-{number:04}", pool, devices - 1, devices)
+        yield from _driver_node(f"{pool}-{number:04}", pool, 7, 8)
     for number in range(50):
         yield _waiting("team-vision", f"waits-{number}", _PATIENT)
 

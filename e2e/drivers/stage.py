@@ -197,13 +197,13 @@ class DriverStage(RealStage):
         driver = self.drivers[node]
         self.wait("nothing is prepared", lambda: not driver.prepared() and not driver.cdi())
 
-    def wait_refused(self, pod: str, words: str, seconds: float = 60.0) -> None:
+    def wait_refused(self, pod: str, words: str) -> None:
         """Wait until the kubelet reports these words: a driver registers after it has published."""
 
         def told() -> bool:
             return any(one.startswith("Failed") and words in one for one in self.events(pod))
 
-        self.wait(f"{pod} is refused: {words}", told, seconds)
+        self.wait(f"{pod} is refused: {words}", told, 60.0)
 
 
 def with_drivers(stage: Stage) -> DriverStage:

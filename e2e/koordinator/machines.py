@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from e2e.nodes.families.nics import FUNCTIONS
-from e2e.nodes.machine import Gpu, Machine, Nic
+from e2e.nodes.machine import Gpu, Machine
 
 Partitions = Mapping[int, tuple[tuple[int, ...], ...]]
 # Koordinator's table for Hopper boards with eight GPUs. Numbers are minors.
@@ -61,12 +61,6 @@ class OccupiedMachine:
     def is_nic_available(self, number: int) -> bool:
         """Return whether a claim can get the NIC, or a function of it."""
         return self.free_functions(number) > 0 if self.functions else number not in self.used_nics
-
-    @property
-    def available_nics(self) -> list[Nic]:
-        """The NICs that a claim can get, or of which it can get a function."""
-        nics = self.hardware.nics
-        return [nic for number, nic in enumerate(nics) if self.is_nic_available(number)]
 
     @property
     def roots_relate(self) -> bool:

@@ -223,7 +223,7 @@ def _counted(facts: Mapping[str, object]) -> dict[str, object]:
 _RIGS: WeakKeyDictionary[NodeRig, PodInstallation] = WeakKeyDictionary()
 
 
-def installed_as_pods(stage: RealStage, mode: str = "enforce") -> PodInstallation:
+def installed_as_pods(stage: RealStage) -> PodInstallation:
     """Return the installation, ready, and label the stage's namespace."""
     if stage.rig not in _RIGS:
         cluster = PodInstallation(stage.rig)
@@ -231,7 +231,7 @@ def installed_as_pods(stage: RealStage, mode: str = "enforce") -> PodInstallatio
         _RIGS[stage.rig] = cluster
     cluster = _RIGS[stage.rig]
     stage.wait("Drawbridge is ready", cluster.rolled_out, READY_SECONDS)
-    label = {"metadata": {"labels": {MODE: mode}}}
+    label = {"metadata": {"labels": {MODE: "enforce"}}}
     stage.client.patch(f"/api/v1/namespaces/{stage.namespace}", label)
     return cluster
 

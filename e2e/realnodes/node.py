@@ -82,7 +82,7 @@ class RealNode:
         self.path(mounts.READY).unlink(missing_ok=True)
         python = (sys.executable, "-ES")
         command = (
-            *(_program("nsenter"), f"--net={network.namespace(self.name)}"),
+            *(_nsenter(), f"--net={network.namespace(self.name)}"),
             *("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"),
             *(*python, INIT, *python, HERE / "mounts.py", self.places.folder),
         )
@@ -190,10 +190,10 @@ class RealNode:
         tied = ("setpriv", "--pdeathsig", "KILL", "--")
         path = f"{self.programs.path}:{os.environ['PATH']}"
         environment = ("env", f"PATH={path}", f"LD_LIBRARY_PATH={self.programs.libraries}")
-        return list(map(str, (_program("nsenter"), *namespaces, *tied, *environment, *words)))
+        return list(map(str, (_nsenter(), *namespaces, *tied, *environment, *words)))
 
 
-def _program(name: str) -> str:
-    program = shutil.which(name)
-    assert program is not None, f"{name} is not on the PATH"
+def _nsenter() -> str:
+    program = shutil.which("nsenter")
+    assert program is not None, "nsenter is not on the PATH"
     return program

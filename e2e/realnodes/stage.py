@@ -137,12 +137,12 @@ class RealStage(Stage):
         pods = self.client.get(self.pod_path(), labelSelector=f"app={name}")["items"]
         return [pod for pod in pods if not ready or is_ready(pod)]
 
-    def wait_ready_pods(self, name: str, count: int, seconds: float = 60.0) -> list[JSON]:
+    def wait_ready_pods(self, name: str, count: int) -> list[JSON]:
         """Wait until so many pods of a Deployment are ready."""
         self.wait(
             f"{count} pods of {name} are ready",
             lambda: len(self.pods_of(name)) == count,
-            seconds,
+            60.0,
         )
         return self.pods_of(name)
 

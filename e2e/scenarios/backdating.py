@@ -16,8 +16,8 @@ TWO_DAYS = timedelta(days=2)
 _MADE, _NANOS = b"\x42\x08\x08", b"\x10\x00"
 
 
-def backdate(plane: ControlPlane, path: str, by: timedelta = TWO_DAYS) -> str:
-    """Subtract `by` from the creationTimestamp of the object at a path; returns the new time."""
+def backdate(plane: ControlPlane, path: str) -> str:
+    """Make the object at a path two days older; returns its new creationTimestamp."""
     _, group, _, _, namespace, kind, name = path.strip("/").split("/")
     assert group, path
     made = datetime.fromisoformat(plane.admin.get(path)["metadata"]["creationTimestamp"])
@@ -26,10 +26,10 @@ def backdate(plane: ControlPlane, path: str, by: timedelta = TWO_DAYS) -> str:
     value = base64.b64decode(kept["value"])
     seconds = int(made.timestamp())
     before = _MADE + _varint(seconds) + _NANOS
-    after = _MADE + _varint(seconds - int(by.total_seconds())) + _NANOS
+    after = _MADE + _varint(seconds - int(TWO_DAYS.total_seconds())) + _NANOS
     assert (value.count(before), len(before)) == (1, len(after)), value
     _etcd(plane, "put", {"key": key, "value": _text(value.replace(before, after))})
-    return (made - by).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return (made - TWO_DAYS).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _varint(number: int) -> bytes:

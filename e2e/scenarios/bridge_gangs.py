@@ -87,10 +87,10 @@ def create_member(stage: Stage, body: JSON, member: JSON) -> JSON:
     return stage.client.create(stage.pod_path(), body)
 
 
-def create_gang(stage: Stage, name: str, size: int, minimum: int = 0, **spec: object) -> list[str]:
-    """Create a gang whose members have one GPU each, and return their names."""
+def create_gang(stage: Stage, name: str, size: int, **spec: object) -> list[str]:
+    """Create a gang whose members, all needed, have one GPU each; return their names."""
     priority = spec.get("priorityClassName", "")
-    member = create_group(stage, name, minimum or size, f"{priority}")
+    member = create_group(stage, name, size, f"{priority}")
     names = [f"{name}-{number}" for number in range(size)]
     for each in names:
         create_member(stage, stage.pod_object(each, templates={"gpu": "gpu"}, **spec), member)

@@ -145,9 +145,9 @@ def job(name: str, spec: JSON, parallelism: int = 1, queue: str = QUEUE) -> JSON
     }
 
 
-def gpu_pod(stage: Stage, name: str, gpus: int = 1, queue: str = QUEUE) -> JSON:
-    """Return a pod in a queue that asks for GPUs by the legacy name."""
-    pod = stage.pod_object(name, limits={GPU: f"{gpus}"})
+def gpu_pod(stage: Stage, name: str, queue: str = QUEUE) -> JSON:
+    """Return a pod in a queue that asks for a GPU by the legacy name."""
+    pod = stage.pod_object(name, limits={GPU: "1"})
     pod["metadata"]["labels"] |= {LABEL: queue} if queue else {}
     return pod
 

@@ -150,7 +150,7 @@ def pod(uid: str, *claims: str, **fields: Any) -> Pod:  # noqa: ANN401  # those 
     return read
 
 
-def members_of(cluster: "Cluster", uids: Sequence[str], asking: str = "") -> PreFilterGroupRequest:
+def members_of(cluster: "Cluster", uids: Sequence[str]) -> PreFilterGroupRequest:
     """Return what the scheduler asks for the group of some pods, of which all must run."""
     group = GroupReference(key="default/g", min_count=len(uids))
     members = tuple(
@@ -159,7 +159,7 @@ def members_of(cluster: "Cluster", uids: Sequence[str], asking: str = "") -> Pre
         )
         for uid in uids
     )
-    return PreFilterGroupRequest(pod_uid=asking or uids[0], group=group, members=members)
+    return PreFilterGroupRequest(pod_uid=uids[0], group=group, members=members)
 
 
 class Cluster:

@@ -38,13 +38,9 @@ def findings(reported: Iterable[Finding | DeviceFinding]) -> tuple[Finding, ...]
     return tuple(each.finding if isinstance(each, DeviceFinding) else each for each in reported)
 
 
-def subject_of(
-    requests: Sequence[YamlValue],
-    constraints: Sequence[YamlValue] = (),
-    configs: Sequence[YamlValue] = (),
-) -> Subject:
+def subject_of(requests: Sequence[YamlValue], configs: Sequence[YamlValue] = ()) -> Subject:
     """Return the claim `c` in namespace `ns` as a subject."""
-    devices = {"requests": requests, "constraints": constraints, "config": configs}
+    devices = {"requests": requests, "config": configs}
     claim = read_claim(
         {
             "apiVersion": "resource.k8s.io/v1",
