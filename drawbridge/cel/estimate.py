@@ -262,8 +262,6 @@ class Estimator:
         if path and path[0] in ACCUMULATORS:
             path = ()
         size = self.size(node)
-        if size is None and path:
-            size = self.sizes(path)
         elements = self.sizes((*path, "@items")) if path and kind.params else None
         literal = node.value if isinstance(node, ast.Literal) else None
         return Operand(kind, size or ANY_SIZE, literal, elements or ANY_SIZE)
@@ -300,10 +298,6 @@ class Estimator:
 
     def path(self, node: ast.CelNode) -> FieldPath:
         """Return the path of `node` in the declared variables, if it has one."""
-        if isinstance(node, ast.Ident):
-            local = self.local(node.name)
-            if local is not None:
-                return local.path
         return self.paths.get(node.id, ())
 
     def size_or_any(self, node: ast.CelNode) -> Range:
