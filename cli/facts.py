@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not isinstance(enabled, gates.Gates):
         output.print_findings(enabled, streams.err)
         return BAD
-    gathered = gather_facts(facts_input(files), configuration, enabled)
+    gathered = gather_facts(facts_input(files), configuration, enabled.with_groups())
     findings = (*before, *files.findings, *files.located(gathered.findings))
     facts = read_facts(options.facts, streams, gathered.facts) if options.facts else gathered.facts
     if isinstance(facts, tuple):

@@ -15,7 +15,7 @@ from drawbridge.agreement import operation_codes
 from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
-from drawbridge.dra.gates import GROUPS_VERSION, Gates, gates_of_version, nearest_version
+from drawbridge.dra.gates import Gates, gates_of_version, nearest_version
 from drawbridge.facts.gather import GATE_OF_FIELD
 from drawbridge.finding import Finding
 from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
@@ -125,9 +125,7 @@ def infer_gates(version: str, stored_fields: tuple[str, ...] | None = None) -> t
     observed: dict[str, bool] = {}
     for field, gate in GATE_OF_FIELD.items():
         observed[gate] = observed.get(gate, False) or field in stored_fields
-    # No dry run tells about a field of slices, and a claim is refused only where that is proved.
-    observed["counts_groups"] = gates.version >= GROUPS_VERSION
-    return msgspec.structs.replace(gates, **observed), is_known
+    return msgspec.structs.replace(gates, **observed).with_groups(), is_known
 
 
 class ServerSupport(msgspec.Struct, frozen=True):

@@ -62,8 +62,7 @@ class Gates(msgspec.Struct, frozen=True):
     device_compatibility_groups: bool = False
     optional_node_operations: bool = False
     partitionable_devices_type: bool = False
-    # No gate of Kubernetes: slices with groups count although nothing tells the gate. A server that
-    # has such a slice served groups when it stored the slice.
+    # No gate of Kubernetes: see `with_groups`.
     counts_groups: bool = False
 
     @property
@@ -80,6 +79,14 @@ class Gates(msgspec.Struct, frozen=True):
         """
         reads_groups = self.device_compatibility_groups or self.counts_groups
         return self.version >= GROUPS_VERSION and not reads_groups
+
+    def with_groups(self) -> "Gates":
+        """Return the gates of a cluster in which slices with compatibility groups count.
+
+        No object and no dry run tells whether the gate is enabled. A server that has such a slice
+        served groups when it stored the slice.
+        """
+        return msgspec.structs.replace(self, counts_groups=self.version >= GROUPS_VERSION)
 
     def with_taint_rules(self) -> "Gates":
         """Return the gates of a cluster whose API server serves DeviceTaintRules.

@@ -7,8 +7,6 @@ equal object changes nothing. The caches never change a result. The ledger track
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
-from msgspec.structs import replace
-
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
@@ -56,8 +54,7 @@ class Planner:
         allocator: Allocator = Allocator.DRAWBRIDGE,
     ) -> None:
         if allocator is Allocator.DRAWBRIDGE:
-            # Nothing tells whether the gate is enabled, and a server that has groups stored them.
-            gates = replace(gates, counts_groups=True)
+            gates = gates.with_groups()
         self.selectors = Selectors.of_gates(gates)
         self._compatibility = tuple(compatibility)
         self._unset_groups = unset_groups

@@ -4,7 +4,11 @@ import json
 from functools import partial
 from pathlib import Path
 
+from controller.field_probe import infer_gates
+from drawbridge.dra.gates import VERSIONS
+from drawbridge.facts.gather import describe_cluster
 from tests.cli.running import command
+from tests.tables import every_row
 
 SAMPLES = str(Path(__file__).parents[2] / "examples" / "inventory")
 PAIR = ("gpu.nvidia.com", "dra.net")
@@ -56,3 +60,14 @@ def test_an_unknown_feature_gate_is_an_error() -> None:
 def test_supported_fields_depend_on_the_kubernetes_version() -> None:
     _, out, _ = run("--cluster", SAMPLES, "--kubernetes-version", "1.34", "-o", "json")
     assert "exactly.capacity" not in json.loads(out)["cluster"]["keeps"]
+
+
+@every_row("version", VERSIONS)
+def test_facts_have_the_gates_that_the_controller_sees(version: str) -> None:
+    """With the defaults of a version, whose fields the API server stores."""
+    code, out, _ = run("--cluster", SAMPLES, "--kubernetes-version", version, "-o", "json")
+    assert code == 0
+    cluster = json.loads(out)["cluster"]
+    seen, is_known = infer_gates(version, tuple(cluster["keeps"]))
+    assert is_known
+    assert cluster["gates"] == [*describe_cluster(seen).gates]
