@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from allocator.api.forked import ForkLimits
+from allocator.api.live_nodes import live_nodes
 from allocator.api.messages import HeldDevice, SimulatedClaim
 from allocator.api.plan_messages import (
     AdjustReply,
@@ -32,7 +33,6 @@ from allocator.state.preemptors import key_of
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.quantity import QuantityError, parse
-from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.adjustment import (
     AllocatedCluster,
     Growth,
@@ -101,9 +101,7 @@ class _Cluster:
         self.state = state
         self._asking = asking
         nodes = map(state.planner.nodes.get, state.nodes_with_pools)
-        with_pools = tuple(each for each in nodes if each is not None)
-        advertised = {each.name: frozenset(advertised_resources(each)) for each in with_pools}
-        self.nodes = ClusterNodes(nodes=with_pools, advertised=advertised)
+        self.nodes = live_nodes(each for each in nodes if each is not None)
         claims = (with_reservation(state, each) for each in state.claims.values())
         self.claims = {name_of(each): each for each in claims}
         self.pods = {f"{each.namespace}/{each.metadata.name}": each for each in view.running()}

@@ -15,7 +15,7 @@ from allocator.api.reading import format_position
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import Inventory, PoolID, find_published_pool
-from drawbridge.dra.taints import first_untolerated_taint
+from drawbridge.dra.taints import first_untolerated
 
 # A page ends after so many devices: a pool can have thousands.
 MAX_DEVICES: Final = 8_192
@@ -126,7 +126,7 @@ def describe_pool(inventory: Inventory, pool: PoolID, held: Mapping[str, bool]) 
         return replace(status, validation_error=f"the pool is incomplete: {counted} are published")
     states = [held.get(name) for name in published.devices]
     tainted = sum(
-        name not in held and first_untolerated_taint(device, ()) is not None
+        name not in held and first_untolerated(device.taints, ()) is not None
         for name, device in published.devices.items()
     )
     return replace(

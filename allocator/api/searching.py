@@ -11,6 +11,7 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from allocator.api.live_nodes import live_nodes
 from allocator.api.messages import (
     ClaimOfPod,
     ClaimState,
@@ -35,9 +36,7 @@ from allocator.state.preemptors import key_of
 from allocator.state.releases import Releases
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
-from drawbridge.dra.nodes import Node
-from drawbridge.dra.taints import EXCLUDING, tolerates
-from drawbridge.facts.served_names import advertised_resources
+from drawbridge.dra.taints import first_untolerated
 from drawbridge.ledger.claim_references import find_pod_claims
 from drawbridge.ledger.codes import CLAIM_MISSING
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
@@ -267,13 +266,9 @@ def _preempt(
     nodes = tuple(
         node
         for node in map(state.planner.nodes.get, names)
-        if node is not None and _tolerates_all(pod, node)
+        if node is not None and first_untolerated(node.taints, pod.spec.tolerations) is None
     )
-    cluster = ClusterNodes(
-        nodes=nodes,
-        advertised={each.name: frozenset(advertised_resources(each)) for each in nodes},
-    )
-    done = preempting.beside(placer.beside(state.planner, cluster)).place_pod(pod)
+    done = preempting.beside(placer.beside(state.planner, live_nodes(nodes))).place_pod(pod)
     return SimulatedPod(
         namespace=pod.namespace,
         pod=pod.metadata.name,
@@ -281,13 +276,6 @@ def _preempt(
         claims=tuple(describe_claim(name, written) for name, written in done.claims),
         reasons=describe_reasons(done.reasons),
         preempted=done.preempted,
-    )
-
-
-def _tolerates_all(pod: Pod, node: Node) -> bool:
-    return all(
-        taint.effect not in EXCLUDING or any(tolerates(t, taint) for t in pod.spec.tolerations)
-        for taint in node.taints
     )
 
 
@@ -305,9 +293,7 @@ def _place(
     if not shortlist.fitting:
         return _refused(pod, used.claims, (*unserved, *shortlist.list_reasons()))
     there = (state.planner.nodes[shortlist.fitting[0].name],)
-    advertised = {each.name: frozenset(advertised_resources(each)) for each in there}
-    nodes = ClusterNodes(nodes=there, advertised=advertised)
-    done = placer.beside(state.planner, nodes).place_pod(pod)
+    done = placer.beside(state.planner, live_nodes(there)).place_pod(pod)
     if done.node is None:
         return _refused(pod, used.claims, done.reasons)
     claims = (describe_claim(name, written) for name, written in done.claims)
@@ -325,8 +311,7 @@ def _serving_nodes(
     if not requested_names(pod):
         return None, ()
     nodes = tuple(state.planner.nodes.values())
-    advertised = {each.name: frozenset(advertised_resources(each)) for each in nodes}
-    served = group_nodes_by_service(pod, nodes, ClusterNodes(nodes=nodes, advertised=advertised))
+    served = group_nodes_by_service(pod, nodes, live_nodes(nodes))
     names = frozenset(each.name for group in served.groups.values() for each in group)
     return names, served.reasons
 

@@ -4,11 +4,10 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from allocator.api.live_nodes import live_nodes
 from allocator.api.messages import without_node_names
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim, Template
-from drawbridge.facts.served_names import advertised_resources
-from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.stages import FilteredCluster, PodStages, filter_by_stage
 from drawbridge.solver.world import View
@@ -22,9 +21,7 @@ def filter_pod(
     templates: Mapping[str, Template],
 ) -> PodStages:
     """Filter all nodes for a pod. The scheduler counts CPU and memory itself."""
-    nodes = tuple(state.planner.nodes.values())
-    advertised = {each.name: frozenset(advertised_resources(each)) for each in nodes}
-    cluster = ClusterNodes(nodes=nodes, advertised=advertised)
+    cluster = live_nodes(state.planner.nodes.values())
     return filter_by_stage(pod, FilteredCluster(state.planner, cluster, view, claims, templates))
 
 

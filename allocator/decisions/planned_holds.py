@@ -20,13 +20,13 @@ from allocator.decisions.pod_requests import (
 )
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
-from allocator.decisions.shortlist import UNSCHEDULABLE, NodeSearch, find_nodes
+from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.decisions.victims import DeviceVictims
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.taints import Toleration
+from drawbridge.dra.taints import UNSCHEDULABLE, Toleration
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold

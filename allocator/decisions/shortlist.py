@@ -18,7 +18,7 @@ from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
-from drawbridge.dra.taints import EXCLUDING, tolerates
+from drawbridge.dra.taints import UNSCHEDULABLE, first_untolerated
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
 from drawbridge.ledger.quota_room import find_excess_with, quota_reason
@@ -35,8 +35,6 @@ MAX_FAILING_NODES: Final = 16
 MAX_WORK_PER_NODE: Final = 20_000
 # Each expression is compared with each node.
 _MAX_EXPRESSIONS: Final = 256
-# The taint that cordons a node, and that some pods tolerate.
-UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 def never() -> bool:
@@ -267,12 +265,8 @@ def _open_nodes(
 def _untolerated_taint(node: Node, pod: SchedulingPod) -> Taint | None:
     if not node.taints and not node.unschedulable:
         return None
-    tolerations = pod.tolerations or ()
-    taints: tuple[Taint, ...] = node.taints
-    for taint in (*taints, UNSCHEDULABLE) if node.unschedulable else taints:
-        if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
-            return taint
-    return None
+    taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
+    return first_untolerated(taints, pod.tolerations or ())
 
 
 def _examine(  # noqa: PLR0913, PLR0917  # one step of a search

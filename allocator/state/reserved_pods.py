@@ -19,7 +19,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
-from drawbridge.dra.taints import first_untolerated_taint
+from drawbridge.dra.taints import first_untolerated
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
 
@@ -398,7 +398,7 @@ class ReservedPods:
                 device = published.devices.get(result.device)
                 if device is None:
                     return f"{name} is no longer published; the pod is tried again"
-                taint = first_untolerated_taint(device, result.tolerations)
+                taint = first_untolerated(device.taints, result.tolerations)
                 if taint is not None:
                     return (
                         f"{name} has the taint {taint.key}:{taint.effect}; the pod is tried again"

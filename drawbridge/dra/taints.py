@@ -15,6 +15,8 @@ from drawbridge.dra.device import Device, Int64, Taint
 from drawbridge.finding import Finding
 
 EXCLUDING = ("NoSchedule", "NoExecute")
+# The taint of a cordoned node, whether or not it has it already; some pods tolerate it.
+UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -103,9 +105,9 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists"
 
 
-def first_untolerated_taint(device: Device, tolerations: Sequence[Toleration]) -> Taint | None:
-    """Return the first taint of a device that these tolerations do not match."""
-    for taint in device.taints:
+def first_untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> Taint | None:
+    """Return the first of the taints that excludes and that these tolerations do not match."""
+    for taint in taints:
         if taint.effect in EXCLUDING and not any(tolerates(t, taint) for t in tolerations):
             return taint
     return None

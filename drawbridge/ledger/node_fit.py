@@ -17,7 +17,7 @@ from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import NodeSelector, Taint
 from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
-from drawbridge.dra.taints import EXCLUDING, Toleration, tolerates
+from drawbridge.dra.taints import UNSCHEDULABLE, Toleration, first_untolerated
 from drawbridge.finding import Code, Finding
 from drawbridge.ledger import codes, extended_resources
 from drawbridge.ledger.ledger import name_of
@@ -26,7 +26,6 @@ from drawbridge.names import OWNED_TAINT
 from drawbridge.solver.reasons import Reason
 
 _FENCE: Final = Taint(OWNED_TAINT, "NoSchedule")
-_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,16 +162,11 @@ _FILTERS: Final = (
 
 def _first_untolerated(pod: Pod, node: Node, *, is_fenced: bool) -> Taint | None:
     # The owned nodes of the configuration decide about their taint, not what a node has now.
-    taints = (each for each in node.taints if each.key not in (OWNED_TAINT, _UNSCHEDULABLE.key))
-    for taint in (*taints, _FENCE) if is_fenced else taints:
-        if taint.effect in EXCLUDING and not _tolerates(pod.spec.tolerations, taint):
-            # The time at which a taint was added would tell equal taints apart.
-            return Taint(taint.key, taint.effect, taint.value)
-    return None
-
-
-def _tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
-    return any(tolerates(each, taint) for each in tolerations)
+    taints = (each for each in node.taints if each.key not in (OWNED_TAINT, UNSCHEDULABLE.key))
+    counting = (*taints, _FENCE) if is_fenced else taints
+    taint = first_untolerated(counting, pod.spec.tolerations)
+    # The time at which a taint was added would tell equal taints apart.
+    return taint and Taint(taint.key, taint.effect, taint.value)
 
 
 def _format_taint(taint: Taint) -> str:
@@ -186,7 +180,7 @@ def schedulable_nodes(
     """Return the schedulable nodes, and reasons for the others; a toleration can ignore that."""
     if not nodes:
         return [], (make_reason(codes.NODE_UNFIT, "nodes", "there are no nodes"),)
-    if _tolerates(tolerations, _UNSCHEDULABLE):
+    if first_untolerated((UNSCHEDULABLE,), tolerations) is None:
         return [*nodes], ()
     nodes_found = [node for node in nodes if not node.unschedulable]
     reasons = _exclusion_reasons("unschedulable", len(nodes), len(nodes_found))

@@ -14,7 +14,7 @@ from drawbridge.dra.counters import Counters, Shortage, charge
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import NodeSelectorError
-from drawbridge.dra.taints import first_untolerated_taint
+from drawbridge.dra.taints import first_untolerated
 from drawbridge.solver.candidates import Candidate, rule_evaluator
 from drawbridge.solver.constraints import AttributeConstraint
 from drawbridge.solver.demand import Abort, Cause, Demand, Option, claim_name
@@ -201,7 +201,7 @@ class State:
         if isinstance(hardware, Rejection):
             return hardware
         if candidate.device.taints and self._gates.device_taints:
-            taint = first_untolerated_taint(candidate.device, option.wanted.tolerations)
+            taint = first_untolerated(candidate.device.taints, option.wanted.tolerations)
             if taint is not None:
                 return Rejection(Stage.TAINT, taint)
         constraints = self._check_constraints(option, candidate)

@@ -15,7 +15,7 @@ from drawbridge.dra.taints import (
     DeviceTaintRule,
     TaintSelector,
     Toleration,
-    first_untolerated_taint,
+    first_untolerated,
     read_taint_rules,
 )
 from tests.tables import every_row, read_yaml
@@ -25,10 +25,8 @@ TABLE = read_yaml((Path(__file__).parent / "cases" / "taints.yaml").read_text("u
 
 @every_row("case", TABLE["tolerations"], ids=lambda case: case["name"])
 def test_an_untolerated_taint_excludes_the_device(case: dict[str, Any]) -> None:
-    device = Device("x", taints=msgspec.convert(case["taints"], tuple[Taint, ...]))
-    kept = first_untolerated_taint(
-        device, msgspec.convert(case["tolerations"], tuple[Toleration, ...])
-    )
+    taints = msgspec.convert(case["taints"], tuple[Taint, ...])
+    kept = first_untolerated(taints, msgspec.convert(case["tolerations"], tuple[Toleration, ...]))
     assert (kept.key if kept else None) == case["kept_off_by"]
 
 
