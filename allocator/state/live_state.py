@@ -60,6 +60,7 @@ from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
 from drawbridge.process.logs import log_event
+from drawbridge.resource_version import parse_version
 
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 # So long the strategy is prepared in one turn of the loop.
@@ -395,8 +396,7 @@ class LiveState:
         """Remove deleted claims from the ledger after all changes of this batch are applied."""
         if not self._observed_version:
             asyncio.get_running_loop().call_soon(self._observe_version)
-        number = int(version) if version.isdecimal() else 0
-        self._observed_version = max(self._observed_version, number)
+        self._observed_version = max(self._observed_version, parse_version(version))
 
     def _observe_version(self) -> None:
         version, self._observed_version = self._observed_version, 0

@@ -40,6 +40,7 @@ from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.names import ALLOCATION_ANNOTATION
+from drawbridge.resource_version import parse_version
 
 _LOG: Final = logging.getLogger("allocator.writes.binding")
 BINDING_ATTEMPTS: Final = 3
@@ -464,8 +465,7 @@ def _loop_time() -> float:
 
 
 def _version(claim: Claim) -> int:
-    version = claim.metadata.resource_version
-    return int(version) if version.isdecimal() else 0
+    return parse_version(claim.metadata.resource_version)
 
 
 _: type[Binder] = PodBinder

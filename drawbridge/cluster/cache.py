@@ -55,6 +55,7 @@ from drawbridge.cluster.store import (
     pause_garbage_collection,
     read_header,
 )
+from drawbridge.resource_version import parse_version
 
 __all__ = ["Cache", "CachedObject"]
 
@@ -388,6 +389,4 @@ class Cache(Generic[T]):
 
 def _is_older(version: str, than: str) -> bool:
     """Compare two versions; one that is not a number counts as new."""
-    if version.isdecimal() and than.isdecimal():
-        return int(version) < int(than)
-    return False
+    return 0 < parse_version(version) < parse_version(than)

@@ -7,7 +7,6 @@ reservation, and the audit afterwards.
 """
 
 import enum
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from drawbridge.ledger.allocation_mark import UNMARKED, Mark, is_mark_of, read_m
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds, read_marked_holds
 from drawbridge.ledger.pool_use import replace_uses, updated_use
 from drawbridge.ledger.quota_use import QuotaUse
+from drawbridge.resource_version import parse_version
 from drawbridge.solver.world import UNUSED, View
 
 # A later event about a deleted claim arrives within seconds, if at all.
@@ -107,7 +107,7 @@ class Ledger:
 
         An allocation by any client ends the reservation of the claim.
         """
-        uid, version = uid_of(claim), _parse_version(claim.metadata.resource_version)
+        uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
         record = self._records.get(uid)
         newest = record.version if record else self._observed_to
         if uid in self._deleted or version <= newest:
@@ -140,7 +140,7 @@ class Ledger:
             self._remove_holds(uid, record.holds)
             self.quotas.charge(uid, record.namespace, {})
         self._remove_reservation(uid)
-        self._deleted.put(uid, max(_parse_version(version), record.version if record else 0))
+        self._deleted.put(uid, max(parse_version(version), record.version if record else 0))
         return True
 
     def observe_bookmark(self, version: str) -> None:
@@ -148,7 +148,7 @@ class Ledger:
 
         A claim unknown at that version was deleted before; later events about it are outdated.
         """
-        self._observed_to = max(self._observed_to, _parse_version(version))
+        self._observed_to = max(self._observed_to, parse_version(version))
         for uid, at in tuple(self._deleted.items()):
             if at <= self._observed_to:
                 self._deleted.pop(uid)
@@ -166,7 +166,7 @@ class Ledger:
         uid, record = uid_of(claim), self._records.get(uid_of(claim))
         if (
             record is None
-            or record.version != _parse_version(claim.metadata.resource_version)
+            or record.version != parse_version(claim.metadata.resource_version)
             or record.allocation is not None
             or not isinstance(mark := read_mark(claim.metadata), Mark)
         ):
@@ -434,11 +434,3 @@ def _is_same_allocation(ours: Allocation, other: Allocation) -> bool:
         for side in (ours, other)
     )
     return first == second
-
-
-_NUMBER = re.compile(r"[0-9]{1,40}")
-
-
-def _parse_version(text: str) -> int:
-    """Parse a resourceVersion, which grows with time; 0 for an object from a file without one."""
-    return int(text) if _NUMBER.fullmatch(text) else 0

@@ -27,6 +27,7 @@ from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, b
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.quota_use import QuotaUse, published_capacity
+from drawbridge.resource_version import parse_version
 from drawbridge.solver.deviations import Allocator
 from webhook.judging.withdrawn_devices import WithdrawnDevices
 
@@ -166,7 +167,7 @@ class JudgedCluster:
         # The ledger forgets the deleted claims of the batch.
         versions = [each.version for each in changes if isinstance(each.before, Claim)]
         if versions:
-            self._ledger.observe_bookmark(max(versions, key=_parse_version))
+            self._ledger.observe_bookmark(max(versions, key=parse_version))
 
     def _follow_labels(self, change: ObjectChange) -> None:
         after = change.after
@@ -259,10 +260,6 @@ class JudgedCluster:
 
     def _find_quotas(self, namespace: str) -> tuple[ResourceQuota, ...]:
         return tuple(each for (own, _), each in self._quotas.items() if own == namespace)
-
-
-def _parse_version(version: str) -> int:
-    return int(version) if version.isdecimal() else 0
 
 
 def _store(objects: dict[tuple[str, str], T], change: ObjectChange, kind: type[T]) -> None:
