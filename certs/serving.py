@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import os
 import ssl
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,6 @@ from drawbridge.process.tls import (
     report_failure,
 )
 
-_LOG: Final = logging.getLogger("certs.serving")
 # The wait for the next renewal; the clock of the API server may be corrected meanwhile.
 _MIN_WAIT: Final = 0.2
 _MAX_WAIT: Final = 60.0

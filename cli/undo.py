@@ -6,7 +6,6 @@ With `--context` and without files, reads the translated workloads of a namespac
 
 import argparse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from cli.input.files import read_sources
 from cli.input.live_cluster import ClusterReadError
@@ -38,9 +37,6 @@ from drawbridge.translate.changes.template import has_generated_name
 from drawbridge.translate.manifests.objects import TranslatedObject
 from drawbridge.translate.manifests.readable_names import has_readable_name
 from drawbridge.translate.manifests.undone import undo_object
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "undo"
 EXIT_CODES = {
