@@ -19,7 +19,7 @@ from cli.input.files import read_documents
 from drawbridge.config.model import Configuration
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.process import logs
-from drawbridge.process.health import Address
+from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
 from drawbridge.translate.pods import TranslationContext, make_context

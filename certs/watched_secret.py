@@ -6,9 +6,10 @@ from typing import Any, Final
 from certs.authority import NONE, Authorities
 from certs.rotation import combine
 from certs.secret import SecretReading, SecretState, read_secret
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import SECRETS
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from drawbridge.names import CA_SECRET
 from drawbridge.process import metrics
 

@@ -10,7 +10,7 @@ from allocator.state.node_amounts import summarized_requests
 from allocator.writes.claims import ClaimCache
 from allocator.writes.prepare_failures import REASON, PrepareEvent
 from drawbridge.agreement.device_fence import FencePart, FenceParts
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.discovery import find_served, find_taint_rules
 from drawbridge.cluster.resources import (
@@ -28,6 +28,7 @@ from drawbridge.cluster.resources import (
     Resource,
 )
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.decode import Metadata, Reader

@@ -34,9 +34,8 @@ from drawbridge.agreement.owned_pools import (
     find_withheld_drivers,
     report_all_unfenced,
 )
-from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.server_clock import boot_time
-from drawbridge.cluster.store import pause_garbage_collection
+from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import (

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.cluster.cache import CachedObject
+from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID

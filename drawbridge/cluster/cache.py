@@ -57,8 +57,6 @@ from drawbridge.cluster.store import (
 )
 from drawbridge.resource_version import parse_version
 
-__all__ = ["Cache", "CachedObject"]
-
 T = TypeVar("T")
 _LOG = logging.getLogger("drawbridge.cluster.cache")
 # The server ends a watch after this time, so that watches move between API servers.

@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST
 
-from drawbridge.process.addresses import Address, parse_address
+from drawbridge.process.addresses import Address
 from drawbridge.process.http_server import HTTPServer
 from drawbridge.process.logs import connection_logger, log_event
 from drawbridge.process.metrics import write_metrics
@@ -20,7 +20,6 @@ _LOG: Final = logging.getLogger("drawbridge.process")
 # What a kernel without IPv6, and an interface without an IPv6 address, report.
 _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.ENOPROTOOPT)
 _METHODS: Final = ("GET", "HEAD")
-__all__ = ["Address", "open_listening_socket", "parse_address", "serve_operations"]
 # Returns the reasons why the process is not ready.
 ReadinessCheck = Callable[[], Sequence[str]]
 _Handler = Callable[[web.BaseRequest], Awaitable[web.Response]]

@@ -19,7 +19,8 @@ from typing import Any, Final
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from drawbridge.process.health import Address, open_listening_socket
+from drawbridge.process.addresses import Address
+from drawbridge.process.health import open_listening_socket
 from drawbridge.process.http_server import HTTPServer
 from drawbridge.process.logs import connection_logger, log_event
 from drawbridge.process.network_peers import (

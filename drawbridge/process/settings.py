@@ -19,9 +19,10 @@ from drawbridge.agreement.configuration_in_use import (
     read_in_use,
     read_offered,
 )
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
 from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_IN_USE_CONFIG_MAP

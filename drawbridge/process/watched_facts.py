@@ -13,9 +13,10 @@ from drawbridge.agreement.published_facts import (
     read_current_hash,
     read_facts,
 )
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from drawbridge.facts.model import Facts
 from drawbridge.names import FACTS_CONFIG_MAP
 from drawbridge.process import metrics

@@ -12,8 +12,8 @@ from allocator.state.caches import AllocatorCaches
 from allocator.state.conflicts import MAX_SEARCHES
 from allocator.state.guarded_pools import Look
 from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
-from drawbridge.cluster.cache import CachedObject
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration, LabelSelector, Placement, Quota
 from drawbridge.config.string_formats import (
     AttributeName,

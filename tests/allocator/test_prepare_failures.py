@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from allocator.writes.prepare_failures import PrepareEvent, PrepareFailures
-from drawbridge.cluster.cache import CachedObject
+from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID

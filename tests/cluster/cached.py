@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.credentials import Credentials
 from drawbridge.cluster.resources import CONFIG_MAPS
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.kinds import JSON

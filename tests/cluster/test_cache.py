@@ -6,8 +6,9 @@ import gc
 import msgspec
 import pytest
 
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.store import CachedObject
 from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 

@@ -12,10 +12,9 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from drawbridge.process import logs, metrics
+from drawbridge.process.addresses import Address, parse_address
 from drawbridge.process.health import (
-    Address,
     open_listening_socket,
-    parse_address,
     serve_operations,
 )
 from tests.process import http_client
@@ -120,11 +119,11 @@ def test_every_log_line_is_valid_json(lines: io.StringIO) -> None:
     assert line.count("\n") == 1
     assert all(ord(letter) >= 32 for letter in line[:-1])
     assert not set("\x9b\u202e") & set(line)
-    (line,) = read(lines)
-    assert list(line)[:4] == ["ts", "level", "logger", "msg"]
-    assert (line["level"], line["logger"], line["msg"]) == ("info", "runtime.test", "logged")
-    assert line["uid"] == "u-1"
-    assert line["ts"].endswith("Z")
+    (entry,) = read(lines)
+    assert list(entry)[:4] == ["ts", "level", "logger", "msg"]
+    assert (entry["level"], entry["logger"], entry["msg"]) == ("info", "runtime.test", "logged")
+    assert entry["uid"] == "u-1"
+    assert entry["ts"].endswith("Z")
 
 
 def test_a_field_cannot_replace_the_header_of_a_line(lines: io.StringIO) -> None:

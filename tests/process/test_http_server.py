@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.process.health import Address, serve_operations
+from drawbridge.process.addresses import Address
+from drawbridge.process.health import serve_operations
 from tests.process import http_client
 from tests.process.http_client import Response, request
 from tests.webhook.server.served import serve

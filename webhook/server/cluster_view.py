@@ -10,7 +10,7 @@ import msgspec
 
 from drawbridge.agreement import match_conditions
 from drawbridge.agreement.other_webhooks import find_other_webhooks
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
     LIMIT_RANGES,
@@ -19,6 +19,7 @@ from drawbridge.cluster.resources import (
     TEMPLATES,
 )
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts

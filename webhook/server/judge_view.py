@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
     CLAIMS,
@@ -17,6 +17,7 @@ from drawbridge.cluster.resources import (
     Resource,
 )
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader

@@ -9,10 +9,10 @@ import msgspec
 
 from drawbridge.agreement.owned_templates import has_owned_name
 from drawbridge.api_error import ApiError
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.resources import ApiObject
-from drawbridge.cluster.store import ChangeListener
+from drawbridge.cluster.store import CachedObject, ChangeListener
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.process.logs import log_event

@@ -5,10 +5,11 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.cluster.cache import Cache, CachedObject
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.client import ResourceClient
 from drawbridge.cluster.resources import NAMESPACES
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
 from webhook.server.namespace_reads import NamespaceReads
 
 _READ_SECONDS: Final = 5.0

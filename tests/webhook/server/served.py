@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from drawbridge.process.health import Address
+from drawbridge.process.addresses import Address
 from drawbridge.process.listener import MAX_CONNECTIONS, MAX_HANDSHAKES, TLSListener
 from drawbridge.process.review import decode_review
 from drawbridge.process.tls import ServingCertificate
