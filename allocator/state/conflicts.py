@@ -90,7 +90,7 @@ class Conflicts:
         claims = self._ledger.claims
         ours = {hold.pool for each in claims.values() if each.ours for hold in each.holds}
         for uid, record in claims.items():
-            if not record.ours and any(hold.pool in ours for hold in record.holds):
+            if not self._is_ours(uid) and any(hold.pool in ours for hold in record.holds):
                 yield uid
 
     def find_contest(self, uid: str) -> ContestedClaim | None:
@@ -111,7 +111,7 @@ class Conflicts:
     def _contest(self, uid: str) -> ContestedClaim | None:
         for key in self._of_claim.get(uid, ()):
             conflict = self._conflicts[key]
-            rival = find_rival(conflict, self._ledger, uid, self._is_in_use)
+            rival = find_rival(conflict, self._ledger, uid, self._is_in_use, self._is_ours)
             if rival:
                 return ContestedClaim(uid, rival, conflict)
         return None
@@ -119,6 +119,14 @@ class Conflicts:
     def list_lines(self) -> Iterator[ConflictLine]:
         """Yield each conflict with the names of two of its claims, ours first."""
         return (describe_conflict(each, self._ledger) for each in self._conflicts.values())
+
+    def _is_ours(self, uid: str) -> bool:
+        """Whether our allocator allocated a claim.
+
+        A tenant can write the mark, but not for which pods the claim is reserved.
+        """
+        users = self._pods.consumers(uid)
+        return self._ledger.claims[uid].ours and not any(map(self._pods.is_foreign, users))
 
     def _is_in_use(self, uid: str) -> bool:
         """Whether a pod that uses a claim has a node, or is not ours to try again."""

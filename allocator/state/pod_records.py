@@ -211,6 +211,11 @@ class PodRecords:
         record = self._records.get(uid)
         return record is not None and not record.ended and bool(record.node or record.foreign)
 
+    def is_foreign(self, uid: str) -> bool:
+        """Whether another scheduler handles a pod."""
+        record = self._records.get(uid)
+        return record is not None and record.foreign
+
     def nominated_node(self, uid: str) -> str:
         """Return the node on which others were evicted for a pod; empty if there is none."""
         record = self._records.get(uid)

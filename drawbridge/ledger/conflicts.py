@@ -70,23 +70,22 @@ def describe_conflict(conflict: Conflict, ledger: Ledger) -> ConflictLine:
 
 
 def find_rival(
-    conflict: Conflict, ledger: Ledger, uid: str, is_in_use: Callable[[str], bool]
+    conflict: Conflict,
+    ledger: Ledger,
+    uid: str,
+    is_in_use: Callable[[str], bool],
+    is_ours: Callable[[str], bool],
 ) -> str:
     """Return the claim for which one that our allocator allocated gives its devices back, or "".
 
     Only an allocation of ours yields, only to one of another allocator, whichever was written
     first, and not while a pod uses it: its node may have prepared the devices.
     """
-    record = ledger.claims.get(uid)
-    if record is None or not record.ours or uid not in conflict.holders:
+    if uid not in conflict.holders or uid not in ledger.claims or not is_ours(uid):
         return ""
-    rivals = (each for each in conflict.holders if _is_of_others(ledger, each))
-    rival = next(rivals, "")
+    others = (each for each in conflict.holders if each != uid and is_allocated(ledger, each))
+    rival = next((each for each in others if not is_ours(each)), "")
     return "" if rival and is_in_use(uid) else rival
-
-
-def _is_of_others(ledger: Ledger, uid: str) -> bool:
-    return is_allocated(ledger, uid) and not ledger.claims[uid].ours
 
 
 def find_conflicts(ledger: Ledger, find_pool: FindPool, claim_uid: str) -> Iterator[Conflict]:

@@ -102,6 +102,19 @@ def test_ours_yields_only_while_no_pod_can_have_its_devices(case: str) -> None:
     assert names(cluster) == [("default/ours", "default/theirs")]
 
 
+@every_row("restarts", [False, True])
+def test_ours_yields_to_an_allocation_of_another_scheduler_with_a_forged_mark(
+    *, restarts: bool
+) -> None:
+    """Otherwise a tenant keeps the pod of another one on a device that both have."""
+    users = pod("p", "ours", spec=OURS), pod("q", "forged", spec=DEFAULT)
+    claims = written("ours", 0, pods=["p"]), written("forged", 0, pods=["q"])
+    cluster = started(*users, *claims)
+    if restarts:
+        cluster.state.conflicts.start()
+    assert yielding(cluster) == {"ours": "forged"}
+
+
 def test_after_a_restart_conflicts_are_found_without_a_search_for_each_claim() -> None:
     beside = [written(f"c{number}", number) for number in range(2, 8)]
     cluster = started(written("ours", 0), written("theirs", 0, ours=False), *beside)

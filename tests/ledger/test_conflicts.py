@@ -144,12 +144,14 @@ def yielding(held: list[str], changed: str, in_use: str = "") -> dict[str, str]:
     ledger = Ledger()
     for number, text in enumerate(held):
         observe(ledger, f"{number}", text)
-    return {
-        uid: rival
-        for conflict in find_conflicts(ledger, find_pool, changed)
-        for uid in ledger.claims
-        if (rival := find_rival(conflict, ledger, uid, lambda each: each in in_use))
-    }
+    found: dict[str, str] = {}
+    for conflict in find_conflicts(ledger, find_pool, changed):
+        for uid in ledger.claims:
+            rival = find_rival(
+                conflict, ledger, uid, in_use.__contains__, lambda each: ledger.claims[each].ours
+            )
+            found |= {uid: rival} if rival else {}
+    return found
 
 
 @every_row(
