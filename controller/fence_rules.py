@@ -230,8 +230,10 @@ class FenceRuleReconciler:
         if not fits_policy(wanted | kept):
             kept = set()  # what is wanted fits
         ended = unwanted - kept
-        await self._name(named, wanted | (named & kept))
-        self._named = wanted | (named & kept)
+        names = wanted | (named & kept)
+        self._named &= names  # of a write without a response, nobody knows
+        await self._name(named, names)
+        self._named = names
         is_changed = bool(wanted - self._wanted or ended)
         self._wanted = wanted
         # The first time also without pools: the rules were perhaps not served when the pools ended.

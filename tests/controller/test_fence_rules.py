@@ -28,9 +28,9 @@ from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import slice_reader
+from tests.agreement.bridge_configuration import configured
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
-from tests.controller.test_owned_nodes import configured
 
 DRIVER, NAMESPACE = "gpu.example.com", "own"
 OPEN = {"pool": "open"}
@@ -163,6 +163,29 @@ def test_a_client_that_empties_the_list_again_and_again_closes_the_nodes() -> No
     assert scene.reconcile(LOSS_SECONDS - 1) is False
     assert scene.reconcile(1) is True
     assert scene.pools == ["a"]
+
+
+def test_an_own_write_without_a_response_is_no_contest() -> None:
+    scene = Scene(ENTRY)
+    for name in ("a", "b"):
+        scene.node(name)
+
+    def store_and_fail(_verb: str, value: dict[str, Any]) -> None:
+        live = scene.policies.objects["", POLICY]
+        scene.policies.put({**live, "spec": {**live["spec"], **value["spec"]}})
+        raise ApiError(504, "Timeout")
+
+    for _ in range(MAX_LOSSES):
+        assert scene.reconcile() is True
+        scene.slices.remove(f"b-{DRIVER}")
+        scene.reconcile(1)
+        scene.policies.before_write = store_and_fail
+        with pytest.raises(ApiError):
+            scene.reconcile(KEEP_SECONDS)
+        scene.policies.before_write = lambda _verb, _value: None
+        scene.reconcile()
+        scene.node("b")
+    assert scene.reconcile() is True
 
 
 def test_a_policy_that_is_installed_again_is_no_contest() -> None:

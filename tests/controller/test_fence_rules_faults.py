@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from controller.fence_rules import KEEP_SECONDS, LOSS_SECONDS
 from drawbridge.api_error import ApiError
+from tests.agreement.bridge_configuration import configured
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.test_fence_rules import DRIVER, ENTRY, Scene
-from tests.controller.test_owned_nodes import configured
 
 ERRORS = ((409, "AlreadyExists"), (409, "Conflict"), (403, "Forbidden"), (404, "NotFound"))
 # The last ones are cases without a response, and of an API server that cannot answer.
