@@ -144,14 +144,14 @@ def yielding(held: list[str], changed: str, in_use: str = "") -> dict[str, str]:
     ledger = Ledger()
     for number, text in enumerate(held):
         observe(ledger, f"{number}", text)
-    found: dict[str, str] = {}
+    rivals: dict[str, str] = {}
     for conflict in find_conflicts(ledger, find_pool, changed):
         for uid in ledger.claims:
             rival = find_rival(
                 conflict, ledger, uid, in_use.__contains__, lambda each: ledger.claims[each].ours
             )
-            found |= {uid: rival} if rival else {}
-    return found
+            rivals |= {uid: rival} if rival else {}
+    return rivals
 
 
 @every_row(
