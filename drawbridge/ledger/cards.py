@@ -17,7 +17,7 @@ from drawbridge.dra.inventory import Pool, PoolID
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.world import PoolUse
 
-# Names the product of a device, by which nodes are told apart.
+# Names the product of a device.
 PRODUCT: Final = "productName"
 
 
@@ -29,10 +29,18 @@ class Card(NamedTuple):
     counters: Mapping[CounterKey, int]
 
     @property
-    def product(self) -> str:
-        """The product that the first device publishes; empty without one."""
+    def kind(self) -> str:
+        """What tells nodes apart: the product of the first device, and about how much it has.
+
+        What a task takes of a card is the same on all cards of a kind. A driver can publish no
+        product, or one name for several sizes, and a node that is taken over any size.
+        """
         attribute = self.devices[0].find_attribute(f"{self.pool.driver}/{PRODUCT}")
-        return (attribute.string or "") if attribute is not None else ""
+        product = (attribute.string or "") if attribute is not None else ""
+        amounts = {name: each.value for name, each in self.devices[0].device.capacity.items()}
+        sizes = {name: _about(value.nanos()) for name, value in amounts.items()}
+        sizes |= {counter: _about(total) for (_, counter), total in self.counters.items()}
+        return f"{product} {sorted(sizes.items())}"
 
     def free(self, use: PoolUse, left: Mapping[CounterKey, int]) -> int:
         """Return the thousandths that claims can still get, rounded down."""
@@ -148,6 +156,12 @@ def _asked_part(result: AllocationResult, card: Card, device: Candidate) -> Aske
         left = {key: all_ - device.draw.get(key, 0) for key, all_ in card.counters.items()}
         return AskedPart(drawn=WHOLE - _mean_part(left, card.counters))
     return AskedPart()
+
+
+def _about(amount: int) -> int:
+    """Return an amount with four binary digits: what differs by less is equal."""
+    rest = max(0, amount.bit_length() - 4)
+    return amount >> rest << rest
 
 
 def _free_of_device(device: Candidate, use: PoolUse) -> int:

@@ -89,7 +89,7 @@ class _Static(NamedTuple):
 
 
 class _DriverNodes:
-    """The nodes with cards of one driver, by product, and the tasks that are typical for them."""
+    """The nodes with cards of one driver, by kind, and the tasks that are typical for them."""
 
     def __init__(self, chosen: ChosenStrategy, typical: TypicalTasks | None) -> None:
         self.chosen = chosen
@@ -103,7 +103,7 @@ class _DriverNodes:
         self.is_complete = False  # whether each node was looked at once
 
     def put(self, name: str, static: _Static | None) -> None:
-        """Set what a node has, or remove it. Nothing stays of a product that no node has."""
+        """Set what a node has, or remove it. Nothing stays of a kind that no node has."""
         before = self.static.pop(name, None)
         if before is not None and (static is None or static.shape.label != before.shape.label):
             chooser = self.choosers[before.shape.label]
@@ -255,7 +255,7 @@ class NodeChoice:
     def _merged(
         self, of_driver: _DriverNodes, asked: AskedCards, pod: DecidedPod, judgements: Steps
     ) -> Iterator[RatedNode]:
-        """Yield the nodes of all products, the best first."""
+        """Yield the nodes of all kinds, the best first."""
         strategy = of_driver.strategy
         assert strategy is not None  # noqa: S101  # there is one after the first look
         cpu, memory = _beside(pod)
@@ -373,7 +373,7 @@ class NodeChoice:
         total = allocatable_amounts(node)
         cpu, memory = total.get(CPU, _UNKNOWN), total.get(MEMORY, _UNKNOWN)
         near = find_groups(cards, chosen.near) if chosen.near else ()
-        return _Static(origin, Shape(cards[0].product, cpu, memory, len(cards), near), cards)
+        return _Static(origin, Shape(cards[0].kind, cpu, memory, len(cards), near), cards)
 
     def _room(
         self,
@@ -411,7 +411,7 @@ class NodeChoice:
 
     @staticmethod
     def _a_card(of_driver: _DriverNodes, chooser: NodeChooser) -> Card | None:
-        """Return a card of the nodes of a chooser; all are of one product."""
+        """Return a card of the nodes of a chooser; all are of one kind."""
         name = next(iter(chooser.nodes), None)
         return None if name is None else of_driver.static[name].cards[0]
 
