@@ -5,7 +5,7 @@ import json
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.installed.installation import Installation, installed, set_mode, wait_for_facts
 from e2e.scenarios.admission import GPU, NEEDS, ORIGINAL, add_gpu_node, devices, legacy_pod
-from e2e.scenarios.objects import claim_spec, request
+from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.people import Person
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -40,10 +40,18 @@ def report_mode_leaves_a_trace_that_a_restart_does_not_remove(stage: Stage) -> N
         stage.client.create(stage.pod_path(), legacy_pod(stage, name))
     assert count(stage, cluster, mode="report", verdict="translated") == len(names)
     assert count(stage, cluster) == len(names)
-    lines = [line for replica in cluster.webhooks for line in replica.lines()]
-    records = [each for each in lines if each.get("namespace") == stage.namespace]
-    written = [each for each in records if each.get("verdict") and not each["dryRun"]]
-    assert {each["owner"] for each in written} == {f"Pod/{name}" for name in names}, written
+    records: list[JSON] = []
+    written: list[JSON] = []
+
+    def is_written() -> bool:
+        lines = [line for replica in cluster.webhooks for line in replica.lines()]
+        records[:] = [each for each in lines if each.get("namespace") == stage.namespace]
+        written[:] = [each for each in records if each.get("verdict") and not each["dryRun"]]
+        return {each["owner"] for each in written} == {f"Pod/{name}" for name in names}
+
+    # A webhook answers before it writes its log.
+    stage.wait("a record of each pod", is_written)
+    assert len(written) == len(names), written
     assert all(" -> 1 device of class" in each["changes"][0] for each in written), written
     assert any(each["dryRun"] and each.get("mode") == "enforce" for each in records), records
     for replica in cluster.webhooks:
