@@ -130,7 +130,7 @@ def _choose_pod(
     asked = options.pod or "the pod"
     message = f"{asked} is not among the pods that wait"
     if pods:
-        names = ", ".join(f"{each.namespace}/{each.metadata.name}" for each in pods[:10])
+        names = ", ".join(each.full_name for each in pods[:10])
         message = f"{len(pods):,} pods wait, and a plan is for one: {names}"
     findings.append(LocatedFinding(input_codes.POD_UNKNOWN.at("", message)))
     return None
@@ -141,7 +141,7 @@ def plan_for(
 ) -> MovePlan | NoPlan:
     """Plan moves for a pod of the input."""
     running, budgets, priorities = read_evictable(inputs, findings)
-    pods = {f"{each.namespace}/{each.metadata.name}": each for each in inputs.running or ()}
+    pods = {each.full_name: each for each in inputs.running or ()}
     priority = priorities.find(pod)
     movable = MovablePods(running, pods, budgets, priority.value if priority else 0)
     return plan_moves(pod, _Input(inputs), movable)
@@ -163,7 +163,7 @@ def _hold_for(
     """Return the hold of what a plan frees, if the command asks for one."""
     if options.hold is None or not isinstance(plan, MovePlan):
         return None
-    name, uid = f"Pod/{pod.namespace}/{pod.metadata.name}", pod.metadata.uid
+    name, uid = f"Pod/{pod.full_name}", pod.metadata.uid
     if pod.spec.scheduler_name != SCHEDULER_NAME:
         text = f"its scheduler is {pod.spec.scheduler_name or 'not set'}, which holds no devices"
     elif pod.group is not None and pod.group.is_gang:

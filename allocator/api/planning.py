@@ -104,7 +104,7 @@ class _Cluster:
         self.nodes = live_nodes(each for each in nodes if each is not None)
         claims = (with_reservation(state, each) for each in state.claims.values())
         self.claims = {name_of(each): each for each in claims}
-        self.pods = {f"{each.namespace}/{each.metadata.name}": each for each in view.running()}
+        self.pods = {each.full_name: each for each in view.running()}
         self.priorities = Priorities(view.classes())
 
     def running(self) -> list[RunningPod]:

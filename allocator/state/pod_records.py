@@ -290,7 +290,7 @@ def _read_record(pod: Pod) -> PodRecord:
     )
     since = parse_time(pod.unschedulable_since)
     return PodRecord(
-        name=f"{pod.namespace}/{pod.metadata.name}",
+        name=pod.full_name,
         node=pod.spec.node_name,
         ended=pod.status.phase in FINISHED,
         terminating=pod.metadata.deletion_timestamp is not None,

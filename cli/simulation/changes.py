@@ -68,16 +68,12 @@ def _with_findings(inputs: SimulationInput, *findings: LocatedFinding) -> Simula
 
 
 def _report_unknown(inputs: SimulationInput, names: Collection[str]) -> list[LocatedFinding]:
-    running = {_name(each) for each in inputs.running or ()}
+    running = {each.full_name for each in inputs.running or ()}
     return [
         LocatedFinding(POD_UNKNOWN.at("--without-pods", f"pod {name} has no node in the input"))
         for name in sorted(names)
         if name not in running
     ]
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.metadata.name}"
 
 
 def _without_pods(
@@ -86,7 +82,7 @@ def _without_pods(
     """Return the input without pods that run, and with the claims released that only they use."""
     if not names or inputs.running is None:
         return _with_findings(inputs, *findings)
-    running = tuple(each for each in inputs.running if _name(each) not in names)
+    running = tuple(each for each in inputs.running if each.full_name not in names)
     claims = tuple(_without_consumers(each, names) for each in inputs.objects.claims)
     objects = replace(inputs.objects, claims=claims)
     return _with_findings(replace(inputs, running=running, objects=objects), *findings)
@@ -164,13 +160,13 @@ def _drained(inputs: SimulationInput, name: str) -> SimulationInput:
     ]
     findings = [
         LocatedFinding(
-            codes.POD_NOT_RECREATED.at("", "no owner recreates it", object=f"Pod/{_name(each)}")
+            codes.POD_NOT_RECREATED.at("", "no owner recreates it", object=f"Pod/{each.full_name}")
         )
         for each in leaving
         if each.owner_kind not in RECREATING
     ]
     again = [_to_place(each) for each in leaving if each.owner_kind in RECREATING]
-    inputs = _without_pods(inputs, {_name(each) for each in leaving}, findings)
+    inputs = _without_pods(inputs, {each.full_name for each in leaving}, findings)
     nodes = tuple(map(_cordon, inputs.objects.nodes, (name,) * len(inputs.objects.nodes)))
     by_name = {each.name: each for each in nodes}
     inputs = replace(
@@ -185,7 +181,7 @@ def _cordon(node: Node, name: str) -> Node:
 
 def _to_place(pod: Pod) -> PodsToPlace:
     pod = structs.replace(pod, spec=structs.replace(pod.spec, node_name=""))
-    return PodsToPlace(pod, f"Pod/{_name(pod)}", PodCount(1))
+    return PodsToPlace(pod, f"Pod/{pod.full_name}", PodCount(1))
 
 
 def _unknown_node(option: str, name: str) -> LocatedFinding:
@@ -232,7 +228,7 @@ def find_fewest_pods(inputs: SimulationInput, names: Collection[str]) -> Iterato
             smallest = find_fewest(ordered, removals.fits_without, tries)
             if smallest.pods is not None:
                 gone = tuple(sorted(each.name for each in smallest.pods))
-                fewest.append(FewestPods(_name(pod), node, gone, smallest.proven))
+                fewest.append(FewestPods(pod.full_name, node, gone, smallest.proven))
         fewest.sort(key=lambda of_node: (len(of_node.pods), of_node.node))
         yield from fewest[:_MOST_SETS]
 

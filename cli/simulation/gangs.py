@@ -34,7 +34,7 @@ class GangPlacer:
         """Return the placement of a member."""
         if not self._placed:
             self._placed = {f"{each.pod}": each for each in self._place()}
-        return self._placed[f"{pod.namespace}/{pod.metadata.name}"]
+        return self._placed[pod.full_name]
 
 
 def has_gangs(inputs: SimulationInput) -> bool:

@@ -64,7 +64,7 @@ class SimulatedSchedulers:
         ledger = Ledger(sharing=inputs.gates.consumable_capacity, quotas=self._new_quotas())
         held = hold_claims(ledger, claims.values(), inputs.objects.templates)
         if inputs.holds and Allocator.DRAWBRIDGE in self.planners:
-            asking = {f"{each.pod.namespace}/{each.pod.metadata.name}" for each in inputs.pods}
+            asking = {each.pod.full_name for each in inputs.pods}
             keep_planned(self.planners[Allocator.DRAWBRIDGE], held, inputs.holds, asking)
         return Placer(planner, nodes, held, resources=_count_resources(inputs))
 

@@ -28,7 +28,7 @@ class StagesOfPods:
 
     def replace(self, first: Pod, pod: Pod) -> None:
         """Filter for another pod of the same template instead of the first one."""
-        self._stages.pop(f"{first.namespace}/{first.metadata.name}", None)
+        self._stages.pop(first.full_name, None)
         self.add(pod)
 
     @property

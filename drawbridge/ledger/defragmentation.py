@@ -105,7 +105,7 @@ def plan_moves(
     pod: Pod, cluster: FragmentedCluster, movable: MovablePods, tries: Tries | None = None
 ) -> MovePlan | NoPlan:
     """Plan the fewest moves after which a pod fits."""
-    name = f"{pod.namespace}/{pod.metadata.name}"
+    name = pod.full_name
     copy = cluster.copy()
     placed = copy.placer(pod).place_pod(pod)
     if placed.node is not None:

@@ -129,5 +129,5 @@ def _plan(
 
 def without_node(gang: Gang, reason: Reason) -> tuple[PodPlacement, ...]:
     """Return the members of a gang that is not tried."""
-    names = (f"{pod.namespace}/{pod.metadata.name}" for pod in gang.members)
+    names = (pod.full_name for pod in gang.members)
     return tuple(replace(PodPlacement(name, None, ()), reasons=(reason,)) for name in names)

@@ -50,7 +50,7 @@ def claim_from_template(pod: Pod, entry: PodClaim, template: Template) -> Claim:
         base = f"{pod.metadata.name[:first]}-{entry.name[:second]}"
     template_metadata = template.spec.metadata
     metadata = ClaimMetadata(
-        name=generate_name(base, f"{pod.namespace}/{pod.metadata.name}/{entry.name}"),
+        name=generate_name(base, f"{pod.full_name}/{entry.name}"),
         namespace=pod.namespace,
         labels=template_metadata.labels,
         annotations={**template_metadata.annotations, POD_CLAIM: entry.name},
@@ -63,7 +63,7 @@ def claim_for_extended_resources(pod: Pod, requests: tuple[Request, ...]) -> Cla
     """Generate the claim that the scheduler creates for a pod's extended resources."""
     base = f"{pod.metadata.name}-extended-resources-"
     metadata = ClaimMetadata(
-        name=generate_name(base, f"{pod.namespace}/{pod.metadata.name}/{base}"),
+        name=generate_name(base, f"{pod.full_name}/{base}"),
         namespace=pod.namespace,
         annotations={EXTENDED: "true"},
         generate_name=base,

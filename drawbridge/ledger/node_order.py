@@ -30,10 +30,7 @@ class NodeOrder:
         self._choice = choice
 
     def best_first(
-        self,
-        name: str | None,
-        pod: Pod | None,
-        answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
+        self, pod: Pod | None, answers: Mapping[str, tuple[Sequence[Claim], SolverResult]]
     ) -> Iterator[tuple[str, RatedNode | None]]:
         """Yield the nodes with a solution by rank, equal ones in the order of the strategy."""
         by_rank: dict[tuple[int, int, float], set[str]] = {}
@@ -49,20 +46,20 @@ class NodeOrder:
         # A reservation rarely fails, so the nodes behind the first are not rated.
         for rank in sorted(by_rank):
             names = by_rank[rank]
-            for rated in self._rate(name, pod, *first) if first else ():
+            for rated in self._rate(pod, *first) if first else ():
                 if rated.name in names:
                     names.remove(rated.name)
                     yield rated.name, rated
             yield from ((node, None) for node in sorted(names))
 
     def _rate(
-        self, name: str | None, pod: Pod | None, claims: Sequence[Claim], solution: Solution
+        self, pod: Pod | None, claims: Sequence[Claim], solution: Solution
     ) -> Iterable[RatedNode]:
         """Return the nodes in the order of the strategy."""
         if self._choice is None or pod is None:
             return ()
         decided = DecidedPod(
-            name or "",
+            pod.full_name,
             self._choice.names.of(claims),
             pod.namespace,
             requested_amounts(pod),

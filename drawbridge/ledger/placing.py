@@ -136,8 +136,7 @@ class Placer:
     ) -> PodPlacement:
         """Place a pod on one of these nodes; `unfit` are the reasons of the others."""
         claims, answers, reasons = self._answer(pod, self.ledger.view(), nodes, unfit)
-        name = f"{pod.namespace}/{pod.metadata.name}"
-        return self._choose_node(name, pod, claims, answers, reasons)
+        return self._choose_node(pod, claims, answers, reasons)
 
     def fitting_nodes(
         self,
@@ -218,16 +217,15 @@ class Placer:
 
     def place_at(self, pod: Pod, node: Node, allocations: Sequence[Allocation]) -> PodPlacement:
         """Place a pod that `ask` returned claims of, with these devices."""
-        name = f"{pod.namespace}/{pod.metadata.name}"
         claims = find_pod_claims(pod, self._claims, self._templates).claims
         _, lacking = self._resources.fitting(requested_amounts(pod), [node])
         if lacking:
-            return _failed(name, claims, tuple(lacking))
+            return _failed(pod, claims, tuple(lacking))
         # The devices of a gang were found together: others could take those of the next member.
         refusal = self._reserve(claims, Solution(node.name, tuple(allocations)), pod)
         if refusal is not None:
-            return _failed(name, claims, (_not_promised(node.name, refusal),))
-        return self._placed(name, pod, node.name, claims, None)
+            return _failed(pod, claims, (_not_promised(node.name, refusal),))
+        return self._placed(pod, node.name, claims, None)
 
     def _answer(
         self, pod: Pod, view: View, nodes: Sequence[Node], unfit: tuple[Reason, ...] = ()
@@ -258,7 +256,7 @@ class Placer:
         open_nodes, unfit = node_fit.schedulable_nodes(nodes)
         solved, elsewhere = self._solve(claims, open_nodes, self.ledger.view())
         answers = {node: (claims, answer) for node, answer in solved.items()}
-        return self._choose_node(None, None, claims, answers, (*unfit, *elsewhere))
+        return self._choose_node(None, claims, answers, (*unfit, *elsewhere))
 
     def _solve(
         self, claims: Sequence[Claim], nodes: Sequence[Node], view: View
@@ -275,7 +273,6 @@ class Placer:
 
     def _choose_node(
         self,
-        name: str | None,
         pod: Pod | None,
         claims: Sequence[Claim],
         answers: Mapping[str, tuple[Sequence[Claim], SolverResult]],
@@ -286,13 +283,13 @@ class Placer:
         In the scheduler, an error on any node stops the pod.
         """
         if (excess := self.find_excess(claims)) is not None:
-            return _failed(name, claims, (*reasons, excess))
+            return _failed(pod, claims, (*reasons, excess))
         failed = [each for _, each in answers.values() if isinstance(each, Failure)]
         stops = not self._planner.world().deviations.errors_stay_on_their_node
         errors = sum(map(_is_error, failed)) if stops else 0
         solutions = sum(isinstance(each, Solution) for _, each in answers.values())
         reasons = (*reasons, *_errors_that_stop_pod(errors, solutions))
-        for node, rated in () if errors else self._order.best_first(name, pod, answers):
+        for node, rated in () if errors else self._order.best_first(pod, answers):
             of_node, answer = answers[node]
             if rated is not None:
                 answer = self._order.with_devices_first(of_node, answer, rated.first())
@@ -301,10 +298,10 @@ class Placer:
                 rating = rated and NodeRating(
                     *rated.strategy, rated.score, rated.parts(), rated.unpublished()
                 )
-                return self._placed(name, pod, node, of_node, rating)
+                return self._placed(pod, node, of_node, rating)
             reasons = (*reasons, _not_promised(node, refusal))
         of_nodes = chain.from_iterable(each.reasons for each in failed)
-        return _failed(name, claims, (*reasons, *merge_reasons(of_nodes)))
+        return _failed(pod, claims, (*reasons, *merge_reasons(of_nodes)))
 
     def find_excess(self, claims: Sequence[Claim]) -> Reason | None:
         """Return which quota has no room for claims, where the allocator knows quotas."""
@@ -323,7 +320,6 @@ class Placer:
 
     def _placed(
         self,
-        name: str | None,
         pod: Pod | None,
         node: str,
         claims: Sequence[Claim],
@@ -332,6 +328,7 @@ class Placer:
         """Count a pod whose devices are reserved, and return its placement."""
         placed = ((each, self._claims[each].status.allocation) for each in map(name_of, claims))
         takes_nothing = not self._count(pod, node) and not claims
+        name = None if pod is None else pod.full_name
         return PodPlacement(name, node, tuple(placed), takes_nothing=takes_nothing, rating=rating)
 
     def _count(self, pod: Pod | None, node: str) -> bool:
@@ -420,5 +417,6 @@ def _is_error(answer: SolverResult) -> bool:
     return isinstance(answer, Failure) and answer.outcome is FailureKind.ERROR
 
 
-def _failed(pod: str | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
-    return PodPlacement(pod, None, tuple((name_of(each), None) for each in claims), reasons)
+def _failed(pod: Pod | None, claims: Iterable[Claim], reasons: tuple[Reason, ...]) -> PodPlacement:
+    name = None if pod is None else pod.full_name
+    return PodPlacement(name, None, tuple((name_of(each), None) for each in claims), reasons)

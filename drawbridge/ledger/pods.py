@@ -161,6 +161,11 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         return self.metadata.namespace or "default"
 
     @property
+    def full_name(self) -> str:
+        """The namespace and the name: `namespace/name`."""
+        return f"{self.namespace}/{self.metadata.name}"
+
+    @property
     def group(self) -> PodGroup | None:
         """The group that the pod is a member of."""
         spec = self.spec

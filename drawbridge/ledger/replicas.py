@@ -75,7 +75,7 @@ def place_on_each_node(placer: PodPlacer, pod: Pod, cluster: ClusterNodes) -> Re
     pod = replace(pod, spec=spec)
     nodes, reasons = node_fit.selected_nodes(pod, cluster)
     if not nodes:
-        nowhere = PodPlacement(f"{pod.namespace}/{pod.metadata.name}", None, (), reasons)
+        nowhere = PodPlacement(pod.full_name, None, (), reasons)
         return ReplicaPlacement(0, 0, refused=nowhere)
     answers = [
         placer.place_pod(replace(replica, spec=replace(replica.spec, node_name=node.name)))

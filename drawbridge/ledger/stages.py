@@ -59,7 +59,7 @@ class FilteredCluster(msgspec.Struct, frozen=True):
 
 def filter_by_stage(pod: Pod, cluster: FilteredCluster) -> PodStages:
     """Filter all nodes for a pod; changes nothing."""
-    name = f"{pod.namespace}/{pod.metadata.name}"
+    name = pod.full_name
     pod_claims = find_pod_claims(pod, cluster.claims, cluster.templates)
     stages: list[NodeStage] = []
     left: Sequence[Node] = cluster.nodes.nodes

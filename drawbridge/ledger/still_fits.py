@@ -17,6 +17,7 @@ could still find one.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -112,7 +113,7 @@ def still_fits(  # noqa: PLR0913  # the parts of a cluster
         sharing,
         groups,
     )
-    names = {_name(each) for each in pods}
+    names = {each.full_name for each in pods}
     released = [_released(each, names) for each in claims]
     total = 2 * len(pods)
     in_place = _Placement(cluster, claims, lambda done: progress(done, total))
@@ -194,7 +195,7 @@ def _group(
     `templates` is what a claim of each template wants.
     """
     members: dict[bytes, list[Pod]] = {}
-    for pod in sorted(pods, key=_name):
+    for pod in sorted(pods, key=attrgetter("full_name")):
         members.setdefault(_key(pod), []).append(pod)
     groups = [
         _Group(
@@ -242,11 +243,7 @@ def _difficulty(group: _Group) -> tuple[object, ...]:
     tied = group.is_static or (bool(terms) and all(each.match_fields for each in terms))
     selects = required is not None or bool(first.spec.node_selector)
     of_claims = not group.has_claims, -group.wanted.devices, -group.wanted.selectors
-    return not tied, *of_claims, not selects, -_weight(group.requested), _name(first)
-
-
-def _name(pod: Pod) -> str:
-    return f"{pod.namespace}/{pod.metadata.name}"
+    return not tied, *of_claims, not selects, -_weight(group.requested), first.full_name
 
 
 def _released(claim: Claim, pods: Collection[str]) -> Claim:
@@ -364,9 +361,9 @@ class _Placement:
 
     def _note(self, pod: Pod, node: str, refused: tuple[Reason, ...] | None) -> None:
         if refused is None:
-            self._nodes[_name(pod)] = node
+            self._nodes[pod.full_name] = node
         else:
-            self._refused.append(RefusedPod(_name(pod), pod.spec.node_name, refused))
+            self._refused.append(RefusedPod(pod.full_name, pod.spec.node_name, refused))
 
     def _tell(self) -> None:
         self._progress(len(self._nodes) + len(self._refused))
