@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from allocator.decisions.shortlist import NodeSearch, Shortlist, find_nodes
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.ledger.ledger import uid_of
+from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.solver.answer_cache import demand_key
 from drawbridge.solver.reasons import merge_reasons
 
@@ -157,7 +157,7 @@ def _joined(before: Shortlist, after: Shortlist) -> Shortlist:
 
 def _names_of(search: NodeSearch) -> tuple[str, ...]:
     """Return the names of the claims, as messages have them."""
-    return tuple(f"{each.metadata.namespace}/{each.metadata.name}" for each in search.unallocated)
+    return tuple(map(name_of, search.unallocated))
 
 
 def answer_key(search: NodeSearch, state: AllocatorState) -> bytes:

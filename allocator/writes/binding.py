@@ -39,6 +39,7 @@ from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import name_of
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.resource_version import parse_version
 
@@ -300,13 +301,11 @@ class PodBinder:
         for claim in claims:
             live = self._cache.get(claim.metadata.namespace, claim.metadata.name)
             if live is None or live.metadata.uid != claim.metadata.uid:
-                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-                raise BindRefusedError(f"claim {name} was deleted")
+                raise BindRefusedError(f"claim {name_of(claim)} was deleted")
             if _version(live) < _version(claim):
                 live = claim  # the watch is behind the response
             if live.status.allocation is None:
-                name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-                raise BindRefusedError(f"claim {name} was deallocated meanwhile")
+                raise BindRefusedError(f"claim {name_of(claim)} was deallocated meanwhile")
             current.append(live)
         return current
 
@@ -405,8 +404,7 @@ class PodBinder:
         if ALLOCATION_ANNOTATION not in live.metadata.annotations:
             return []
         if asyncio.get_running_loop().time() < self._kept_until(pod_uid, metadata.uid):
-            name = f"{metadata.namespace}/{metadata.name}"
-            text = f"the allocation of claim {name} is kept for now"
+            text = f"the allocation of claim {name_of(claim)} is kept for now"
             raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
         of_group = any(each.is_pod_group for each in live.status.reserved_for)
         if not await (self._is_unused(pod_uid, live) if of_group else self._leave(pod_uid, live)):
@@ -414,7 +412,7 @@ class PodBinder:
         live = await self._writes.deallocate(live)
         self._state.observe_claim(live)
         self._state.observe_claim(await self._writes.unmark(live))
-        return [f"{metadata.namespace}/{metadata.name}"]
+        return [name_of(live)]
 
     async def _leave(self, pod_uid: str, live: Claim) -> bool:
         """Whether no other pod uses a claim.

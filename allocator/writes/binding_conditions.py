@@ -13,6 +13,7 @@ from drawbridge.dra.allocation import AllocationResult, ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import name_of
 
 _TRUE = "True"
 
@@ -41,7 +42,7 @@ def readiness(claims: Iterable[Claim], now: float, timeout: float) -> BindingSta
     """
     waiting = ""
     for claim in claims:
-        name = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
+        name = f"claim {name_of(claim)}"
         for result in _results(claim.status):
             device_id = DeviceID(PoolID(result.driver, result.pool), result.device)
             device = f"{name}: device {result.driver}/{result.pool}/{result.device}"

@@ -26,6 +26,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Code, Finding
 from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import name_of
 from drawbridge.process import metrics
 
 
@@ -52,9 +53,7 @@ class ContestedState(Protocol):
 def describe_contest(contest: ContestedClaim, state: ContestedState) -> str:
     """Say which device of which claim another claim holds as well."""
     claims = (state.find_claim(uid) for uid in (contest.ours, contest.theirs))
-    ours, theirs = (
-        f"{each.metadata.namespace}/{each.metadata.name}" if each else "a claim" for each in claims
-    )
+    ours, theirs = (name_of(each) if each else "a claim" for each in claims)
     about = contest.conflict.finding.object
     return f"claim {theirs}, which another allocator wrote, contradicts claim {ours}: {about}"
 
