@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -33,9 +34,8 @@ TABLES = Path(__file__).parent / "cases"
 ROOM = 256 * 1024
 
 
-@every_row("case", load_cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
-def test_an_extended_resource_has_the_expected_servers(case: YamlValue) -> None:
-    objects = FactsInput(
+def objects_of(case: YamlValue) -> FactsInput:
+    return FactsInput(
         tuple(
             clusters.slice_of("gpu.nvidia.com", name, [clusters.gpu("gpu-0")])
             for name in case.get("slices", [])
@@ -43,6 +43,11 @@ def test_an_extended_resource_has_the_expected_servers(case: YamlValue) -> None:
         tuple(clusters.device_class(**each) for each in case.get("classes", [])),
         tuple(clusters.node(**each) for each in case.get("nodes", [])),
     )
+
+
+@every_row("case", load_cases(TABLES / "names.yaml"), ids=lambda case: case["name"])
+def test_an_extended_resource_has_the_expected_servers(case: YamlValue) -> None:
+    objects = objects_of(case)
     expected = case["expected"]
     assert gather_facts(objects).facts.names == (
         () if expected is None else (msgspec.convert(expected, ResourceFacts),)
@@ -115,14 +120,7 @@ def test_a_class_with_a_long_name_has_no_implicit_name() -> None:
 
 @every_row("case", load_cases(TABLES / "offers.yaml"), ids=lambda case: case["name"])
 def test_offers_are_what_nodes_have_together(case: YamlValue) -> None:
-    objects = FactsInput(
-        tuple(
-            clusters.slice_of("gpu.nvidia.com", name, [clusters.gpu("gpu-0")])
-            for name in case.get("slices", [])
-        ),
-        tuple(clusters.device_class(**each) for each in case.get("classes", [])),
-        tuple(clusters.node(**each) for each in case.get("nodes", [])),
-    )
+    objects = objects_of(case)
     renames = {ResourceName(k): ResourceName(v) for k, v in case.get("renames", {}).items()}
     configuration = Configuration(legacy=Legacy(renames=renames))
     expected = msgspec.convert(case["expected"], tuple[NodeOffer, ...])
@@ -188,7 +186,8 @@ def test_kept_fields_come_from_gates_or_probes() -> None:
 
 def test_facts_do_not_depend_on_the_order_of_objects() -> None:
     objects = clusters.fleet(8)
-    shuffled = FactsInput(*(tuple(random.Random(1).sample(each, len(each))) for each in objects))
+    mixed: list[Any] = [tuple(random.Random(1).sample(each, len(each))) for each in objects]
+    shuffled = FactsInput(*mixed)
     assert serialized.encode_facts(gather_facts(objects).facts) == serialized.encode_facts(
         gather_facts(shuffled).facts
     )

@@ -84,7 +84,7 @@ def test_what_happened_while_all_were_down_is_reconstructed_or_unknown(
     books = world.all_books()
     counted, gaps = used(books), [gap for book in books for gap in book.gaps]
     through = books[-1].through
-    visible = defaultdict(Fraction)
+    visible = defaultdict[tuple[str, str], Fraction](Fraction)
     for account, number, since, until in world.intervals():
         if not any(start <= since and until <= end for start, end in join(gaps)):
             seconds = max(0, min(until, through) - max(since, START))
@@ -110,10 +110,8 @@ def join(gaps: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-@FEW
-@given(actions("create", "allocate", "share", "write", "start", "start", "kill"))
-def test_claims_that_keep_their_devices_are_exact_through_every_gap(history: list[Action]) -> None:
-    world = World()
+def play(world: World, history: list[Action]) -> list[Book]:
+    """Let one leader begin and another one end what happens, and return the books."""
     world.start(0)
     world.now += 10
     world.write(0)
@@ -122,7 +120,14 @@ def test_claims_that_keep_their_devices_are_exact_through_every_gap(history: lis
     world.start(1)
     world.now += 10
     world.write(1)
-    books = world.all_books()
+    return world.all_books()
+
+
+@FEW
+@given(actions("create", "allocate", "share", "write", "start", "start", "kill"))
+def test_claims_that_keep_their_devices_are_exact_through_every_gap(history: list[Action]) -> None:
+    world = World()
+    books = play(world, history)
     assert devices(used(books)) == world.truth(START, books[-1].through)
     assert total(used(books)).unknown == 0
 
@@ -151,15 +156,7 @@ def test_a_clock_that_goes_back_counts_no_second_twice(history: list[Action]) ->
 @given(actions(*CLAIMS, "write", "start", "kill"))
 def test_without_times_of_allocation_nothing_is_guessed(history: list[Action]) -> None:
     world = World(timestamps=False)
-    world.start(0)
-    world.now += 10
-    world.write(0)
-    for action in history:
-        act(world, action)
-    world.start(1)
-    world.now += 10
-    world.write(1)
-    books = world.all_books()
+    books = play(world, history)
     truth = by_group(world.truth(START, books[-1].through))
     for group, number in by_group(devices(used(books))).items():
         assert number <= truth[group]
