@@ -61,6 +61,11 @@ class ClaimReservation(msgspec.Struct, frozen=True):
     allocation: Allocation | None = None
     mark: str = ""
 
+    @property
+    def full_name(self) -> str:
+        """The namespace and the name: `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
 
 class PodReservation(msgspec.Struct, frozen=True):
     """The node and the devices that are reserved for one pod."""
@@ -70,6 +75,11 @@ class PodReservation(msgspec.Struct, frozen=True):
     uid: str
     node: str
     claims: tuple[ClaimReservation, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The namespace and the name: `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
 
 
 class _PromisedClaim(msgspec.Struct, frozen=True):
@@ -376,7 +386,7 @@ class ReservedPods:
     def _lost_claim(self, claims: Iterable[ClaimReservation]) -> str:
         """Return which claim has neither its reservation any more nor an allocation."""
         for claim in claims:
-            name = f"claim {claim.namespace}/{claim.name}"
+            name = f"claim {claim.full_name}"
             record = self._state.ledger.claims.get(claim.uid)
             if record is None:
                 return f"{name} was deleted"

@@ -358,7 +358,7 @@ class PodBinder:
         try:
             await self._undo(reservation)
         except (ApiError, NotLeadingError) as error:
-            name = f"{reservation.namespace}/{reservation.name}"
+            name = reservation.full_name
             _LOG.info("cannot undo the failed write for pod %s yet: %s", name, error)
 
     async def _undo_later(self, reservation: PodReservation) -> None:
@@ -382,7 +382,7 @@ class PodBinder:
             self._state.reservations.end_write(reservation.uid, written=False)
 
     def _report_unfinished(self, reservation: PodReservation, problem: str) -> None:
-        name = f"{reservation.namespace}/{reservation.name}"
+        name = reservation.full_name
         for reserved in reservation.claims:
             claim = self._cache.get(reserved.namespace, reserved.name)
             if claim is not None:

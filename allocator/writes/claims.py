@@ -13,7 +13,7 @@ import msgspec
 from allocator.state.reserved_pods import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName
 from drawbridge.api_error import ApiError
-from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation
+from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -174,7 +174,7 @@ class ClaimWriter:
         """Read a claim from the API server."""
         live = await self._writes.read_claim(reserved.namespace, reserved.name)
         if live is None:
-            raise BindRefusedError(f"claim {reserved.namespace}/{reserved.name} was deleted")
+            raise BindRefusedError(f"claim {reserved.full_name} was deleted")
         return self._observed(live)
 
     async def _allocate(self, live: Claim, reserved: ClaimReservation) -> Claim:
@@ -192,7 +192,7 @@ class ClaimWriter:
         if any(each.uid == consumer.uid for each in consumers):
             return await self._renew(live)
         if len(consumers) >= MAX_CONSUMERS:
-            name = f"{reserved.namespace}/{reserved.name}"
+            name = reserved.full_name
             raise BindRefusedError(f"claim {name} already has {MAX_CONSUMERS} consumers")
         return self._observed(await self._writes.set_consumers(live, (*consumers, consumer)))
 
@@ -211,8 +211,8 @@ class ClaimWriter:
         """
         self._check()
         if not self._state.reservations.keeps(reserved):
-            name = f"{reserved.namespace}/{reserved.name}"
-            raise BindRefusedError(f"the devices of claim {name} are not reserved any more")
+            text = f"the devices of claim {reserved.full_name} are not reserved any more"
+            raise BindRefusedError(text)
 
     def _observed(self, live: Claim) -> Claim:
         self._state.observe_claim(live)
@@ -221,7 +221,7 @@ class ClaimWriter:
 
 def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
     """Raise BindRefusedError unless the claim can still have what is reserved."""
-    name = f"claim {reserved.namespace}/{reserved.name}"
+    name = f"claim {reserved.full_name}"
     metadata = live.metadata
     if metadata.uid != reserved.uid:
         raise BindRefusedError(f"{name} was deleted, and another claim has its name")
@@ -230,18 +230,10 @@ def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
     if live.status.allocation is None:
         if reserved.allocation is None:
             raise BindRefusedError(f"{name} was deallocated meanwhile")
-    elif reserved.allocation is not None and (
-        _list_devices(live.status.allocation) != _list_devices(reserved.allocation)
+    elif reserved.allocation is not None and not gives_same_devices(
+        live.status.allocation, reserved.allocation
     ):
         raise BindRefusedError(f"{name} got another allocation meanwhile")
-
-
-def _list_devices(allocation: Allocation) -> list[tuple[str, str, str, str, str | None]]:
-    """Return which devices and shares an allocation gives to which requests."""
-    return [
-        (result.request, result.driver, result.pool, result.device, result.share_id)
-        for result in allocation.devices.results
-    ]
 
 
 def _raise_unless_changed(error: ApiError) -> None:
@@ -250,5 +242,5 @@ def _raise_unless_changed(error: ApiError) -> None:
 
 
 def _changes_too_often(reserved: ClaimReservation) -> BindRefusedError:
-    name = f"{reserved.namespace}/{reserved.name}"
-    return BindRefusedError(f"claim {name} changed at each of {ATTEMPTS} attempts to write it")
+    text = f"changed at each of {ATTEMPTS} attempts to write it"
+    return BindRefusedError(f"claim {reserved.full_name} {text}")

@@ -119,6 +119,18 @@ def to_json(status: Allocation | Consumer) -> dict[str, Any]:
     return written
 
 
+def gives_same_devices(allocation: Allocation, other: Allocation) -> bool:
+    """Return whether two allocations give the same devices to the same requests."""
+    first, second = (
+        [
+            (r.request, r.driver, r.pool, r.device, r.share_id, r.admin_access)
+            for r in side.devices.results
+        ]
+        for side in (allocation, other)
+    )
+    return first == second
+
+
 def with_share_ids(
     allocation: Allocation, make_id: Callable[[int, AllocationResult], str]
 ) -> Allocation:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.allocation import Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim, ClaimSpec, Template
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.layered_map import LayeredMap
@@ -399,10 +399,10 @@ class Ledger:
             return ReservationRefusal.GONE
         allocation = self._allocation_of(uid)
         if allocation is not None:
-            same = _is_same_allocation(allocation, reservation.allocation)
+            same = gives_same_devices(allocation, reservation.allocation)
             return None if same else ReservationRefusal.ALLOCATED
         active = self._reservations.get(uid)
-        if active is not None and not _is_same_allocation(
+        if active is not None and not gives_same_devices(
             active.reservation.allocation, reservation.allocation
         ):
             return ReservationRefusal.RESERVED
@@ -422,15 +422,3 @@ class Ledger:
 
 def _share_of(holding: Hold) -> tuple[DeviceID, str]:
     return holding.device_id, holding.share
-
-
-def _is_same_allocation(ours: Allocation, other: Allocation) -> bool:
-    """Return whether two allocations give the same devices to the same requests."""
-    first, second = (
-        [
-            (r.request, r.driver, r.pool, r.device, r.share_id, r.admin_access)
-            for r in side.devices.results
-        ]
-        for side in (ours, other)
-    )
-    return first == second
