@@ -5,7 +5,7 @@ the slices for other nodes, whatever pool and generation it names: only a slice 
 or one that names no node, replaces a slice.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from drawbridge.dra.slices import Slice
 
@@ -14,18 +14,19 @@ def current_slices(published: Iterable[Slice]) -> tuple[Slice, ...]:
     """Return the slices of one pool that no other slice replaces, in order."""
     slices = tuple(published)
     newest = _newest_by_node(slices)
-    return tuple([each for each in slices if each.generation >= _newest_for(each, newest)])
+    return tuple(
+        [each for each in slices if each.generation >= _newest_for(each, newest).generation]
+    )
 
 
-def find_replacement(outdated: Slice, published: Iterable[Slice]) -> Slice | None:
-    """Return the slice of the newest generation that replaces another one of its pool."""
-    newer = [
-        slice_
-        for slice_ in published
-        if slice_.generation > outdated.generation
-        and slice_.node_name in {None, outdated.node_name}
-    ]
-    return max(newer, key=lambda each: each.generation, default=None)
+def find_replaced(published: Iterable[Slice]) -> Iterator[tuple[Slice, Slice]]:
+    """Yield each slice of one pool that others replace, with one of the newest of these."""
+    slices = tuple(published)
+    newest = _newest_by_node(slices)
+    for resource_slice in slices:
+        newer = _newest_for(resource_slice, newest)
+        if newer.generation > resource_slice.generation:
+            yield resource_slice, newer
 
 
 def current_parts(published: Iterable[Slice]) -> Iterator[tuple[Slice, ...]]:
@@ -57,14 +58,15 @@ def _parts_by_node(members: Iterable[Slice]) -> Iterator[tuple[Slice, ...]]:
         yield from map(tuple, nodes.values())
 
 
-def _newest_by_node(slices: Iterable[Slice]) -> dict[str | None, int]:
-    newest: dict[str | None, int] = {}
+def _newest_by_node(slices: Iterable[Slice]) -> dict[str | None, Slice]:
+    newest: dict[str | None, Slice] = {}
     for resource_slice in slices:
-        node = resource_slice.node_name
-        newest[node] = max(newest.get(node, resource_slice.generation), resource_slice.generation)
+        before = newest.setdefault(resource_slice.node_name, resource_slice)
+        if resource_slice.generation > before.generation:
+            newest[resource_slice.node_name] = resource_slice
     return newest
 
 
-def _newest_for(resource_slice: Slice, newest: dict[str | None, int]) -> int:
+def _newest_for(resource_slice: Slice, newest: Mapping[str | None, Slice]) -> Slice:
     of_node = newest[resource_slice.node_name]
-    return max(of_node, newest.get(None, of_node))
+    return max(newest.get(None, of_node), of_node, key=lambda each: each.generation)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from drawbridge.dra.generations import current_parts, find_replacement
+from drawbridge.dra.generations import current_parts, find_replaced
 from drawbridge.dra.slices import Slice
 from tests.dra.short_slices import slice_of
 from tests.tables import every_row, load_cases
@@ -21,6 +21,5 @@ def test_only_slices_for_the_same_nodes_replace_a_slice(case: dict[str, Any]) ->
     slices = [published(name, *short) for name, short in sorted(case["slices"].items())]
     parts = [[each.name for each in part] for part in current_parts(slices)]
     assert sorted(parts) == sorted(case["parts"])
-    newer = {each.name: find_replacement(each, slices) for each in slices}
-    replaced = {name: each.name for name, each in newer.items() if each is not None}
+    replaced = {each.name: newer.name for each, newer in find_replaced(slices)}
     assert replaced == case.get("replaced", {})

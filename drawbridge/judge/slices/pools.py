@@ -4,9 +4,10 @@ The scheduler allocates nothing from an incomplete or invalid pool.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
-from drawbridge.dra.generations import current_parts, current_slices, find_replacement, is_complete
+from drawbridge.dra.generations import current_parts, current_slices, find_replaced, is_complete
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
@@ -61,16 +62,12 @@ def find_repeated(slices: Iterable[Slice]) -> Iterator[Finding]:
 
 def find_outdated(slices: SlicesByPool) -> Iterator[Finding]:
     """Report slices of old generations."""
-    for slice_, members in ((each, listed) for listed in slices.values() for each in listed):
-        newer = find_replacement(slice_, members)
-        if newer is not None:
-            message = (
-                f"generation {slice_.generation} of pool {slice_.pool} of {slice_.driver} is "
-                f"ignored: slice {newer.name} has generation {newer.generation}"
-            )
-            yield codes.SLICE_OLD.at(
-                "spec.pool.generation", message, object=f"{KIND}/{slice_.name}"
-            )
+    for slice_, newer in chain.from_iterable(map(find_replaced, slices.values())):
+        message = (
+            f"generation {slice_.generation} of pool {slice_.pool} of {slice_.driver} is "
+            f"ignored: slice {newer.name} has generation {newer.generation}"
+        )
+        yield codes.SLICE_OLD.at("spec.pool.generation", message, object=f"{KIND}/{slice_.name}")
 
 
 def find_foreign_slices(slices: SlicesByPool) -> Iterator[Finding]:
