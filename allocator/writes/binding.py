@@ -128,7 +128,7 @@ class PodBinder:
         self._taking_back.clear()
         self._late_bindings.clear()
         self._allocated_now.clear()
-        self._earlier_bindings = asyncio.get_running_loop().time() + self._times.late
+        self._earlier_bindings = _loop_time() + self._times.late
 
     def is_writing(self, pod_uid: str) -> bool:
         """Whether a call for this pod is in progress."""
@@ -216,7 +216,7 @@ class PodBinder:
 
     async def finish_failed_writes(self) -> bool:
         """Undo failed writes that could not be undone before; return whether more can be now."""
-        now = asyncio.get_running_loop().time()
+        now = _loop_time()
         late = {uid: until for uid, until in self._late_bindings.items() if until > now}
         self._late_bindings = late
         return await self._undoing.run_turn()
@@ -252,7 +252,7 @@ class PodBinder:
 
     def _note_allocated(self, claim_uid: str) -> None:
         """Remember claims while bindings of an earlier term may arrive: none is for their pods."""
-        if asyncio.get_running_loop().time() < self._earlier_bindings:
+        if _loop_time() < self._earlier_bindings:
             self._allocated_now.add(claim_uid)
 
     async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
@@ -269,7 +269,7 @@ class PodBinder:
     async def _wait_for_devices(self, pod_uid: str, allocated: Sequence[Claim]) -> str:
         """Wait until all devices are ready; returns what is missing when the call must end."""
         claims = list(allocated)
-        deadline = asyncio.get_running_loop().time() + self._times.wait
+        deadline = _loop_time() + self._times.wait
         while True:
             self._check_contests(each.metadata.uid for each in claims)
             binding_state = readiness(claims, self._server_time(), self._times.timeout)
@@ -281,7 +281,7 @@ class PodBinder:
                 for claim in claims:
                     await self._release(pod_uid, claim)
                 raise BindRefusedError(binding_state.missing)
-            remaining = deadline - asyncio.get_running_loop().time()
+            remaining = deadline - _loop_time()
             if remaining <= 0:
                 return binding_state.missing
             claims = await self._changed(pod_uid, claims, min(remaining, 5.0))
@@ -329,7 +329,7 @@ class PodBinder:
                 break
             except ApiError as error:
                 if error.unknown:
-                    until = asyncio.get_running_loop().time() + self._times.late
+                    until = _loop_time() + self._times.late
                     self._late_bindings[pod.uid] = until
                 place = await self._read_unbound(pod, reservation.node)
                 if place is None:
@@ -403,7 +403,7 @@ class PodBinder:
             return []
         if ALLOCATION_ANNOTATION not in live.metadata.annotations:
             return []
-        if asyncio.get_running_loop().time() < self._kept_until(pod_uid, metadata.uid):
+        if _loop_time() < self._kept_until(pod_uid, metadata.uid):
             text = f"the allocation of claim {name_of(claim)} is kept for now"
             raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
         of_group = any(each.is_pod_group for each in live.status.reserved_for)
@@ -442,7 +442,7 @@ class PodBinder:
         others = [each.uid for each in members if each.uid != pod_uid]
         if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
             return False
-        now = asyncio.get_running_loop().time()
+        now = _loop_time()
         if any(now < self._kept_until(uid, claim.metadata.uid) for uid in others):
             return False
         for member in members:
