@@ -195,7 +195,7 @@ def the_taint_returns_before_the_rules_go(stage: BridgeStage) -> None:
     stage.pod("after", templates={"gpu": "gpu"})
     stage.wait_running("after")
     stage.wait("no pool is left", lambda: not guarded_pools(stage, node), SWITCH_SECONDS)
-    assert not rules_of(stage, node)
+    stage.wait("no rule is left", lambda: not rules_of(stage, node))
     assert not is_open(stage, node)
 
 
