@@ -206,7 +206,7 @@ def a_version_that_refuses_the_configuration_in_use_waits_and_the_others_serve(
     for replica in started:
         replica.stop()
     # A field that another version has: that one accepted it.
-    text = f"{stage.client.get(OFFERED)['data']['config.yaml']}quotas: []\n"
+    text = f"{stage.client.get(OFFERED)['data']['config.yaml']}ofAnotherVersion: []\n"
     with refused(stage, text):
         digest = f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
         metadata = {"annotations": {"drawbridge.dev/hash": digest}}
@@ -214,7 +214,7 @@ def a_version_that_refuses_the_configuration_in_use_waits_and_the_others_serve(
         for replica in started:
             cluster.plane.processes[replica.name] = replica.start()
         for replica in started:
-            stage.wait(f"{replica.name} says so", partial(_says_why, replica, "quotas"))
+            stage.wait(f"{replica.name} says so", partial(_says_why, replica, "ofAnotherVersion"))
             assert replica.alive
         assert cluster.find_leader() is None
         assert ORIGINAL in _admitted(stage, pod)
