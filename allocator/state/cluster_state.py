@@ -185,9 +185,9 @@ class AllocatorState:
 
     def _apply_rule(self, before: DeviceTaintRule | None, after: DeviceTaintRule | None) -> None:
         changed = after or before
-        if changed is None or not without_fence((changed,)):
-            return
-        if self._change_planner(DeviceTaintRule, changed.name, after):
+        # A rule can become one of the fence, and be none any more.
+        obeyed = next(iter(without_fence((after,))), None) if after else None
+        if changed and self._change_planner(DeviceTaintRule, changed.name, obeyed):
             self.changes.add(None)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None) -> None:

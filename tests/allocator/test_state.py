@@ -11,6 +11,7 @@ from allocator.state import cluster_state
 from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
 from allocator.state.live_state import make_pool_filter
+from drawbridge.agreement.owned_pools import FENCE
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.device import Taint
@@ -138,6 +139,18 @@ def test_a_taint_rule_changes_decisions_until_it_is_deleted() -> None:
     assert before != cluster.state.epoch()
     assert cluster.nodes("p", claim("c")) == []
     cluster.state.apply(rule, None)
+    assert cluster.nodes("p", claim("c")) == ["n1"]
+
+
+def test_a_taint_rule_that_becomes_one_of_the_fence_is_not_obeyed_any_more() -> None:
+    cluster = Cluster(n1=1)
+    rule = DeviceTaintRule("r", Taint("t", "NoSchedule"), TaintSelector(driver=DRIVER))
+    fence = replace(rule, taint=FENCE)
+    cluster.state.apply(None, fence)
+    assert cluster.nodes("p", claim("c")) == ["n1"]
+    cluster.state.apply(fence, rule)
+    assert cluster.nodes("p", claim("c")) == []
+    cluster.state.apply(rule, fence)
     assert cluster.nodes("p", claim("c")) == ["n1"]
 
 
