@@ -220,7 +220,7 @@ class PodDecisions:
             return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
-        shortlist, places = self.strategy.find(search, self._searches.run, now)
+        shortlist, places = self.strategy.find_ordered(search, self._searches.run, now)
         if shortlist.fitting:
             self._preemption.waits_no_more(uid)
             if reservation is not None:

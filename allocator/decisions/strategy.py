@@ -101,7 +101,7 @@ class ConfiguredStrategy:
                 DecidedPod(pods[0], strategy, namespace, requested, node, allocations)
             )
 
-    def find(
+    def find_ordered(
         self, search: NodeSearch, run: Callable[[NodeSearch, float], Shortlist], now: float
     ) -> OrderedNodes:
         """Return nodes for a pod, with their places in the order; `run` searches for any.

@@ -60,12 +60,12 @@ class VictimRetries:
         """Return when the pause of a pod that waits ends; None if none does."""
         return self._pauses.next_end(waiting)
 
-    def end(self, uid: str) -> None:
+    def stop_asking(self, uid: str) -> None:
         """Let a pod ask no more, which has devices or does not wait; its pauses still grow."""
         self._refused.pop(uid, None)
         self._to_retry.pop(uid, None)
 
     def forget(self, uid: str) -> None:
         """Forget a pod."""
-        self.end(uid)
+        self.stop_asking(uid)
         self._pauses.forget(uid)

@@ -160,7 +160,7 @@ class WaitingPods:
             return  # the scheduler itself tries it again, later
         if fitting:
             self._device_pauses.extend(uid, now + SCHEDULING_SECONDS)
-            self._retries.end(uid)
+            self._retries.stop_asking(uid)
         else:
             # It lacks nothing but devices, so that it must not miss those that become free.
             self._device_pauses.shrink(uid, now + FIRST_PAUSE_SECONDS)
@@ -456,7 +456,7 @@ class WaitingPods:
         self._aside.discard(uid)
         self._cut.discard(uid)
         self._unanswered.pop(uid, None)
-        self._retries.end(uid)
+        self._retries.stop_asking(uid)
 
     def _take(self, uid: str) -> None:
         """Take a pod out of the order."""

@@ -103,7 +103,7 @@ class Preemptors:
     ) -> None:
         self.forget(pod_uid)
         for other in self._lower_that_lose_devices(devices, search.pod.priority):
-            self._end(other)
+            self._end_and_retry(other)
         self._put(
             Preemptor(
                 pod=search.pod,
@@ -122,7 +122,7 @@ class Preemptors:
         """End the holds of plans that are not asked for any more; `asked` has those by node."""
         for pod in tuple(self._pods.values()):
             if pod.planned is not None and asked.get(pod.node) != pod.planned:
-                self._end(pod)
+                self._end_and_retry(pod)
 
     def forget(self, pod_uid: str) -> None:
         """Keep no devices for a pod any more."""
@@ -133,7 +133,7 @@ class Preemptors:
     def take_over(self, pods: Collection[Preemptor]) -> None:
         """Give up what is kept for pods, because one with a higher priority gets it."""
         for pod in pods:
-            self._end(pod)
+            self._end_and_retry(pod)
 
     def clear(self) -> None:
         """Forget all pods, because another process decides now."""
@@ -144,7 +144,7 @@ class Preemptors:
         """Let pods preempt again that wait for claims which are not released, and `others`."""
         for pod in tuple(self._pods.values()):
             if not pod.pending.isdisjoint(claims):
-                self._end(pod)
+                self._end_and_retry(pod)
         self._to_retry += others
 
     def take_to_retry(self) -> tuple[str, ...]:
@@ -177,7 +177,7 @@ class Preemptors:
         for pod in tuple(self._pods.values()):
             is_changed = changed is None or pod.node in changed
             if is_changed and not is_open(pod.node, pod.pod, self._state):
-                self._end(pod)
+                self._end_and_retry(pod)
 
     def expire(self, now: float) -> None:
         """Forget the pods whose victims do not end, or that do not use their devices."""
@@ -188,7 +188,7 @@ class Preemptors:
             if any(uid in releasing for uid in pod.pending):
                 self._pods[pod.uid] = msgspec.structs.replace(pod, until=now + KEEP_SECONDS)
             else:
-                self._end(pod)
+                self._end_and_retry(pod)
 
     # --- questions ---
 
@@ -255,7 +255,8 @@ class Preemptors:
             hardware.update((device.pool, "counters", name) for name in sets)
         return hardware
 
-    def _end(self, preemptor: Preemptor) -> None:
+    def _end_and_retry(self, preemptor: Preemptor) -> None:
+        """Keep nothing for a pod any more, and let it preempt again."""
         self.forget(preemptor.uid)
         self._to_retry.append(preemptor.uid)
 

@@ -209,9 +209,9 @@ class NodeChooser:
             del self._nodes[node]
         if state is not None:
             self._nodes[node] = state
-            self._enter(node, state)
+            self._add_to_state(node, state)
 
-    def _enter(self, node: str, room: NodeRoom) -> None:
+    def _add_to_state(self, node: str, room: NodeRoom) -> None:
         state = self._states.get(room)
         if state is not None:
             bisect.insort(state.nodes, node)

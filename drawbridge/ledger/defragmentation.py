@@ -345,7 +345,7 @@ class _Replacing:
 
     def _size(self, pod: Pod) -> tuple[int, int, str]:
         placer = self._copy.placer(pod)
-        asked, _ = placer.ask(pod)
+        asked, _ = placer.find_shared_question(pod)
         count = sum(
             each.exactly.count if each.exactly else 1
             for claim in asked

@@ -100,7 +100,7 @@ def _plan(
     kinds: dict[bytes, list[int]] = {}
     questions: dict[bytes, _Question] = {}
     for number, pod in enumerate(members):
-        claims, nodes = placer.ask(pod)
+        claims, nodes = placer.find_shared_question(pod)
         if not claims:
             continue
         question = _Question(tuple(claims), tuple(nodes))

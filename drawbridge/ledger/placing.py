@@ -193,7 +193,7 @@ class Placer:
         # Claims that were allocated before have the consumers that they had.
         self._claims |= {name: each for name, each in before.items() if each.status.allocation}
 
-    def ask(self, pod: Pod) -> tuple[Sequence[Claim], Sequence[Node]]:
+    def find_shared_question(self, pod: Pod) -> tuple[Sequence[Claim], Sequence[Node]]:
         """Return the claims of a pod that need devices, and the nodes that it can use.
 
         There are none if the question cannot be shared with other pods: the claims depend on the
@@ -216,7 +216,7 @@ class Placer:
         return self._planner.solve_nodes(view, claims, names)
 
     def place_at(self, pod: Pod, node: Node, allocations: Sequence[Allocation]) -> PodPlacement:
-        """Place a pod that `ask` returned claims of, with these devices."""
+        """Place a pod that `find_shared_question` returned claims of, with these devices."""
         claims = find_pod_claims(pod, self._claims, self._templates).claims
         _, lacking = self._resources.fitting(requested_amounts(pod), [node])
         if lacking:

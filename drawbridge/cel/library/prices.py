@@ -156,10 +156,12 @@ def _order(elements: CelValue) -> int:
 
 
 def _flatten(elements: CelValue, depth: CelValue = 1) -> int:
+    """Price a new list: one level visits each element and copies what lies in those, others all."""
     if not isinstance(elements, _CONTAINERS):
         return 1
     if depth == 1:
-        return 10 + len(elements) * 8 + sum(map(_length, elements)) // 2
+        inner = sum(map(_length, elements))
+        return 10 + len(elements) * _VISITED + inner // 2
     return extent(elements)
 
 
