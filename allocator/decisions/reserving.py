@@ -83,11 +83,8 @@ class PodReserver:
     def reserve_member(
         self, request: PodRequest, fitting: FittingNode, search: NodeSearch, now: float
     ) -> ReservationRefusal | None:
-        """Reserve what a search has found for a member of a group, whose nodes are not ordered."""
-        refusal = self.reserve_found(request, fitting, search, now, promised=True)
-        if refusal is None:
-            self._strategy.learn(search, fitting)
-        return refusal
+        """Reserve what a search has found for a member of a group."""
+        return self.reserve_found(request, fitting, search, now, promised=True)
 
     def keep(
         self, request: PodRequest, node: str, search: NodeSearch, shortlist: Shortlist, now: float

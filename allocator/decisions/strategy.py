@@ -25,6 +25,7 @@ from allocator.state.cluster_state import AllocatorState
 from drawbridge.choice.catalog import ChosenStrategy
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.chosen_strategies import StrategyNames
+from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import OutOfTimeError
@@ -40,6 +41,7 @@ _LOOKS: Final = 64
 _MAX_RANKED: Final = 1024
 # So many claims are read at the start to learn what is typical.
 _MAX_LEARNED: Final = 1024
+_MAX_TO_LEARN: Final = 2 * _MAX_LEARNED
 
 _FIRST_FIT: Final = ChosenStrategy()
 
@@ -61,10 +63,11 @@ class ConfiguredStrategy:
         self._state = state
         self._ids = ids
         self._choice = NodeChoice(state.planner, names, looks=_LOOKS)
-        self._to_learn: list[str] = []
         self._names = names
-        if names.order:
-            self._to_learn = [*islice(_in_turns(state.allocated_claims("")), _MAX_LEARNED)]
+        # What was allocated before is learned namespace by namespace, and then what comes.
+        state.take_newly_allocated()
+        exist = _in_turns(state.allocated_claims("")) if names.order else ()
+        self._to_learn = [*islice(exist, _MAX_LEARNED)]
 
     @property
     def orders(self) -> bool:
@@ -72,10 +75,12 @@ class ConfiguredStrategy:
         return self._names.order or self._choice.is_used
 
     def catch_up(self, out_of_time: Callable[[], bool] | None = None) -> bool:
-        """Learn from claims of the start and look at nodes that changed, a few of each.
+        """Learn from allocated claims and look at nodes that changed, a few of each.
 
-        Return whether others are left. Decisions wait for neither.
+        Return whether others are left. Decisions wait for neither. Only what used devices teaches:
+        whoever only asks changes no decision about others.
         """
+        self._to_learn = [*self._state.take_newly_allocated(), *self._to_learn][:_MAX_TO_LEARN]
         for uid in self._to_learn[-_LOOKS:]:
             self._learn_claim(uid)
         del self._to_learn[-_LOOKS:]
@@ -84,19 +89,17 @@ class ConfiguredStrategy:
         return is_behind or bool(self._to_learn)
 
     def _learn_claim(self, uid: str) -> None:
-        """Learn from a claim that is allocated."""
-        claim = self._state.claims.get(uid)
-        if claim is None or claim.status.allocation is None:
-            return
+        """Learn from the pod of a claim that is allocated, by all claims that it has by now."""
         pods = self._state.pods.consumers(uid)
-        record = self._state.ledger.claims.get(uid)
-        pools = {each.pool for each in record.holds} if record else ()
+        claims = self._state.claims_of(pods[0]) if pods else ()
+        allocations = tuple(each.status.allocation for each in claims if each.status.allocation)
+        records = [self._state.ledger.claims.get(uid_of(each)) for each in claims]
+        pools = {hold.pool for each in records if each for hold in each.holds}
         nodes = {self._state.node_of(each) for each in pools}
         node = nodes.pop() if len(nodes) == 1 else None
-        if pods and node:
+        if node:
             requested = self._state.pods.requested(pods[0])
-            allocations = (claim.status.allocation,)
-            namespace, strategy = claim.metadata.namespace, self._names.of([claim])
+            namespace, strategy = claims[0].metadata.namespace, self._names.of(claims)
             self._choice.learn(
                 DecidedPod(pods[0], strategy, namespace, requested, node, allocations)
             )
@@ -154,11 +157,6 @@ class ConfiguredStrategy:
             shortlist.fitting,
             key=lambda fit: (*map(neg, fit.rank), places.get(fit.name, len(places))),
         )
-
-    def learn(self, search: NodeSearch, fit: FittingNode) -> None:
-        """Learn from a pod that gets devices and whose nodes are not ordered."""
-        if fit.solution is not None and self.orders:
-            self._choice.learn(self._decided(search, fit.name, fit.solution))
 
     def with_devices(self, search: NodeSearch, fit: FittingNode, now: float) -> FittingNode:
         """Return a node with the devices of the strategy, if they suit the claims.

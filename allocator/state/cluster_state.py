@@ -5,7 +5,7 @@ again when either changes. The state reads no clock: penalties have the caller's
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -38,6 +38,8 @@ FindNode: TypeAlias = Callable[[str], Node | None]
 # Whether the allocator owns a pool with these slices.
 OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
 MAX_PENALTIES: Final = 1024
+# So many claims that were allocated lately are remembered until somebody takes them.
+MAX_NEWLY_ALLOCATED: Final = 1024
 # Of a pool that is not owned, and is read again at each change of a claim that has its devices.
 MAX_SLICES: Final = 16
 
@@ -104,6 +106,7 @@ class AllocatorState:
         self._claims: dict[str, Claim] = {}
         self._uids: dict[str, str] = {}
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
+        self._newly_allocated: deque[str] = deque(maxlen=MAX_NEWLY_ALLOCATED)
         self._node_holds: dict[str, NodeHold] = {}
         self._freed = False  # whether a pod without claims has ended beside owned devices
         self._penalties: dict[DeviceID, float] = {}
@@ -151,11 +154,14 @@ class AllocatorState:
             self.observe_claim(after)
 
     def _follow_allocation(self, before: Claim | None, after: Claim | None) -> None:
-        """Keep the allocated claims in order."""
-        if before is not None and before.status.allocation is not None:
+        """Keep the allocated claims in order, and note the new ones."""
+        was_allocated = before is not None and before.status.allocation is not None
+        if before is not None and was_allocated:
             del self._allocated[bisect_left(self._allocated, (name_of(before), uid_of(before)))]
         if after is not None and after.status.allocation is not None:
             insort(self._allocated, (name_of(after), uid_of(after)))
+            if not was_allocated:
+                self._newly_allocated.append(uid_of(after))
 
     def _apply_node(self, before: Node | None, after: Node | None) -> None:
         node = after or before
@@ -335,6 +341,12 @@ class AllocatorState:
         """
         first = bisect_right(self._allocated, after, key=lambda each: each[0])
         return (self._allocated[at] for at in range(first, len(self._allocated)))
+
+    def take_newly_allocated(self) -> tuple[str, ...]:
+        """Return the UIDs of the claims that were allocated since the last call, the last ones."""
+        taken = tuple(self._newly_allocated)
+        self._newly_allocated.clear()
+        return taken
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims that a pod names or that are reserved for it."""

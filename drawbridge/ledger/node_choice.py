@@ -1,8 +1,8 @@
 """Orders the nodes of a pod by a strategy, and the devices on each of them.
 
 The solver decides what fits. This says what is tried first: it follows what the nodes have left,
-and judges a node again only when that changes. What is typical is learned from the tasks that were
-decided, and the strategy is made anew from time to time.
+and judges a node again only when that changes. What is typical is learned from the pods that got
+their devices, and the strategy is made anew from time to time.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -166,7 +166,6 @@ class NodeChoice:
         self._follow(view, amounts)
         looks = Steps(self._looks, out_of_time)
         self._look_at_pending(asked.driver, of_driver, view, amounts, looks)
-        self.learn(pod)
         if of_driver.recent.is_outdated and not pod.strategy.is_by_levels:
             self._use_strategy(of_driver)
         ranked = self._merged(of_driver, asked, pod, Steps(self._looks, out_of_time))
@@ -195,7 +194,7 @@ class NodeChoice:
         return _devices(static, judged.taken) if judged is not None else ()
 
     def learn(self, pod: DecidedPod) -> None:
-        """Note what a pod asks for."""
+        """Note what a pod with devices has asked for."""
         if self._typical is not None or pod.strategy == _FIRST_FIT:
             return
         cards = self._cards_of(pod)

@@ -58,15 +58,15 @@ class NodeOrder:
         """Return the nodes in the order of the strategy."""
         if self._choice is None or pod is None:
             return ()
-        decided = DecidedPod(
-            pod.full_name,
-            self._choice.names.of(claims),
-            pod.namespace,
-            requested_amounts(pod),
-            solution.node,
-            solution.allocations,
-        )
+        decided = _decided(self._choice, pod, claims, solution)
         return self._choice.rank(decided, self._ledger.view(), self._resources)
+
+    def learn(self, pod: Pod, claims: Sequence[Claim], node: str) -> None:
+        """Learn from a pod that got its devices; the claims have them."""
+        if self._choice is not None:
+            allocations = (each.status.allocation for each in claims)
+            solution = Solution(node, tuple(filter(None, allocations)))
+            self._choice.learn(_decided(self._choice, pod, claims, solution))
 
     def with_devices_first(
         self, claims: Sequence[Claim], answer: SolverResult, first: Sequence[PooledDevice]
@@ -87,3 +87,16 @@ class NodeOrder:
         alternatives, preferences = rank_solution(claims, solution)
         used = self._planner.part_in_use(solution.node, self._ledger.view()) if policy else 0.0
         return -alternatives, -preferences, -rank_use(policy, used)
+
+
+def _decided(
+    choice: NodeChoice, pod: Pod, claims: Sequence[Claim], solution: Solution
+) -> DecidedPod:
+    return DecidedPod(
+        pod.full_name,
+        choice.names.of(claims),
+        pod.namespace,
+        requested_amounts(pod),
+        solution.node,
+        solution.allocations,
+    )

@@ -327,6 +327,8 @@ class Placer:
     ) -> PodPlacement:
         """Count a pod whose devices are reserved, and return its placement."""
         placed = ((each, self._claims[each].status.allocation) for each in map(name_of, claims))
+        if pod is not None:
+            self._order.learn(pod, [self._claims[name_of(each)] for each in claims], node)
         takes_nothing = not self._count(pod, node) and not claims
         name = None if pod is None else pod.full_name
         return PodPlacement(name, node, tuple(placed), takes_nothing=takes_nothing, rating=rating)

@@ -19,7 +19,7 @@ from drawbridge.dra.quantity import parse
 from drawbridge.dra.rules import StrategyName
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger.chosen_strategies import StrategyNames
-from drawbridge.ledger.node_choice import NodeChoice
+from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
 from drawbridge.ledger.pods import Pod, pod_reader
 from tests.allocator.clusters import (
     DRIVER,
@@ -325,8 +325,9 @@ def test_at_the_start_no_namespace_keeps_the_claims_of_others_from_being_learned
 ) -> None:
     cluster, learned = Cluster(n1=2), Counter[str]()
     for number in range(1100):
-        held = claim(f"held-{number}", allocation=allocation_on("n1", 0), pods=["x"])
-        cluster.add_claim(held)
+        cluster.add_claim(
+            claim(f"held-{number}", allocation=allocation_on("n1", 0), pods=[f"x-{number}"])
+        )
     other = claim("other", allocation=allocation_on("n1", 1), pods=["y"], namespace="later")
     cluster.add_claim(other)
     monkeypatch.setattr(NodeChoice, "learn", lambda _, pod: learned.update([pod.namespace]))
@@ -336,12 +337,40 @@ def test_at_the_start_no_namespace_keeps_the_claims_of_others_from_being_learned
     assert learned == {"default": 1023, "later": 1}
 
 
-def test_what_the_members_of_a_gang_ask_for_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_pods_whose_claims_are_allocated_are_learned_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     learned = Counter[str]()
     monkeypatch.setattr(NodeChoice, "learn", lambda _, pod: learned.update([pod.key]))
-    cluster = Cluster(strategy="usable", n1=2, n2=2)
+    cluster = Cluster(strategy="usable", n1=4, n2=4)
+    for number in range(50):
+        assert cluster.prefilter(f"asks-{number}", claim(f"asked-{number}")).fit
+    _schedule(cluster, "reserves", claim("reserved"))
     cluster.schedule_group("a", "b", "c")
-    assert learned.keys() == {"a", "b", "c"}
+    _catch_up(cluster)
+    assert not learned
+    for number in range(2):
+        held = claim(f"held-{number}", allocation=allocation_on("n1", number), pods=["runs"])
+        cluster.add_claim(held)
+    _catch_up(cluster)
+    cluster.add_claim(held | {"metadata": held["metadata"] | {"resourceVersion": "99"}})
+    _catch_up(cluster)
+    assert learned == {"runs": 2}
+
+
+def test_a_pod_with_several_claims_is_learned_as_one_task() -> None:
+    cluster = Cluster(strategy="usable", n1=4)
+    for number in range(2):
+        held = claim(f"held-{number}", allocation=allocation_on("n1", number), pods=["runs"])
+        cluster.add_claim(held)
+    learned: list[DecidedPod] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(NodeChoice, "learn", lambda _, pod: learned.append(pod))
+        _catch_up(cluster)
+    devices = [
+        {each.device for one in pod.allocations for each in one.devices.results} for pod in learned
+    ]
+    assert devices == [{"gpu-0", "gpu-1"}] * 2
 
 
 def test_the_class_of_the_devices_decides_the_strategy() -> None:
