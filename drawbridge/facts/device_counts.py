@@ -26,6 +26,8 @@ from drawbridge.names import DUAL_LABEL
 
 # Capacities per product. Further capacities are ignored to bound the size of a product.
 MAX_CAPACITIES = 16
+# Behind every place that a node can give.
+MAX_PLACE = 1 << 30
 # Koordinator allocates only GPUs of one partition on nodes with this label.
 _PARTITION_POLICY = "node.koordinator.sh/gpu-partition-policy"
 _HONOR = "Honor"
@@ -63,6 +65,7 @@ class ProductCounts:
     devices: int = 0
     nodes: int = 0
     most: int = 0  # devices on one node
+    place: int = MAX_PLACE  # among the products of a node, the one with most devices first
     # One device, and the number of devices, for each distinct projection.
     samples: dict[object, tuple[Device, int]] = field(default_factory=dict)
 
@@ -75,8 +78,10 @@ class DriverCounts:
     nodes: int = 0
     dual: int = 0
     honoring: int = 0  # nodes on which Koordinator honors GPU partitions
-    attributes: dict[str, str] = field(default_factory=dict)
-    capacities: set[str] = field(default_factory=set)
+    place: int = MAX_PLACE  # among the drivers of a node, the one with most devices first
+    # The nodes that publish an attribute, by full name and type, and a capacity.
+    attributes: dict[str, Counter[str]] = field(default_factory=dict)
+    capacities: Counter[str] = field(default_factory=Counter)
 
 
 class NodeDevices(NamedTuple):
@@ -110,6 +115,7 @@ def count_devices(
     """Count the devices that each node can use."""
     cluster, pool_cache = ClusterDevices(), PoolCache()
     keys: dict[tuple[PoolID, str], ProductKey] = {}
+    published = _PublishedNames()
     for node in nodes:
         try:
             devices = list(_devices(inventory, node, pool_cache))
@@ -126,10 +132,49 @@ def count_devices(
                 cluster.used_devices[slice_name] += 1
                 _count_device(cluster, pool.driver, device, keys[at], projections)
             counted[keys[at]] += 1
+            published.add(pool.driver, device)
             if family and (location := device_location(pool.driver, device, family)):
                 locations.append(location)
         _count_node(cluster, node, counted, tuple(locations))
+        published.count(cluster.drivers)
     return cluster
+
+
+def nearly_all(count: int, total: int) -> bool:
+    """Whether a number of nodes is most of them, and lacks one node or a tenth at most.
+
+    So no single node decides what holds for all others.
+    """
+    return 2 * count > total and total - count <= max(1, total // 10)
+
+
+class _PublishedNames:
+    """Which attributes and capacities the devices of one node have, by driver."""
+
+    def __init__(self) -> None:
+        self._attributes: dict[str, dict[str, str]] = {}  # with the type of the first device
+        self._capacities: dict[str, set[str]] = {}
+
+    def add(self, driver: str, device: Device) -> None:
+        """Add a device of the node."""
+        types = self._attributes.setdefault(driver, {})
+        for name, attribute in device.attributes.items():
+            if name not in types:
+                types[name] = attribute_type(attribute)
+        self._capacities.setdefault(driver, set()).update(device.capacity)
+
+    def count(self, drivers: Mapping[str, DriverCounts]) -> None:
+        """Count the node for what it has, and begin with the next one."""
+        for driver, types in self._attributes.items():
+            counts = drivers[driver].attributes
+            full = {"/".join(split_name(name, driver)): type_ for name, type_ in types.items()}
+            for name, type_ in full.items():
+                counts.setdefault(name, Counter())[type_] += 1
+        for driver, capacities in self._capacities.items():
+            names = {"/".join(split_name(name, driver)) for name in capacities}
+            drivers[driver].capacities.update(names)
+        self._attributes.clear()
+        self._capacities.clear()
 
 
 class DeviceProjections:
@@ -164,13 +209,7 @@ def _count_device(
     projection = projections.project(driver, device)
     sample, count = counts.samples.get(projection, (device, 0))
     counts.samples[projection] = (sample, count + 1)
-    published = cluster.drivers.setdefault(driver, DriverCounts())
-    published.devices += 1
-    for name, attribute in device.attributes.items():
-        full = "/".join(split_name(name, driver))
-        if full not in published.attributes:
-            published.attributes[full] = attribute_type(attribute)
-    published.capacities.update("/".join(split_name(name, driver)) for name in device.capacity)
+    cluster.drivers.setdefault(driver, DriverCounts()).devices += 1
 
 
 def _count_node(
@@ -179,16 +218,25 @@ def _count_node(
     counted: Mapping[ProductKey, int],
     locations: tuple[DeviceLocation, ...],
 ) -> None:
-    for key, count in counted.items():
+    drivers: Counter[str] = Counter()
+    for place, (key, count) in enumerate(sorted(counted.items(), key=_most_devices)):
         counts = cluster.products[key]
         counts.nodes += 1
         counts.most = max(counts.most, count)
-    drivers = frozenset(key.driver for key in counted)
-    for driver in drivers:
-        cluster.drivers[driver].nodes += 1
-        cluster.drivers[driver].dual += DUAL_LABEL in node.labels
-        cluster.drivers[driver].honoring += node.labels.get(_PARTITION_POLICY) == _HONOR
-    cluster.nodes.append(NodeDevices(node, counted, locations, drivers))
+        counts.place = min(counts.place, place)
+        drivers[key.driver] += count
+    for place, (driver, _) in enumerate(sorted(drivers.items(), key=_most_devices)):
+        of_driver = cluster.drivers[driver]
+        of_driver.nodes += 1
+        of_driver.place = min(of_driver.place, place)
+        of_driver.dual += DUAL_LABEL in node.labels
+        of_driver.honoring += node.labels.get(_PARTITION_POLICY) == _HONOR
+    cluster.nodes.append(NodeDevices(node, counted, locations, frozenset(drivers)))
+
+
+def _most_devices(counted: tuple[str | ProductKey, int]) -> tuple[int, str | ProductKey]:
+    key, count = counted
+    return -count, key
 
 
 def product_key(driver: str, device: Device, family: Family | None) -> ProductKey:

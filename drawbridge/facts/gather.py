@@ -5,8 +5,9 @@ has a size limit; rows beyond the limit are omitted and reported as findings.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter, neg
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -20,18 +21,21 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts import codes
 from drawbridge.facts.closed_classes import mark_closed_classes
-from drawbridge.facts.device_counts import ClusterDevices, DriverCounts, ProductKey, count_devices
+from drawbridge.facts.device_counts import (
+    ClusterDevices,
+    DriverCounts,
+    ProductKey,
+    count_devices,
+    nearly_all,
+)
 from drawbridge.facts.families import GPU, Family, find_own_numa, known_families
 from drawbridge.facts.model import (
     DERIVED_FIELD,
-    ClassFacts,
     Cluster,
     Driver,
     Facts,
     FactsPart,
     NetworkFacts,
-    NodeOffer,
-    NodeShape,
     PartitionPolicy,
     Product,
     ResourceFacts,
@@ -40,6 +44,7 @@ from drawbridge.facts.networks import network_table
 from drawbridge.facts.offers import offer_table
 from drawbridge.facts.served_names import (
     DualNode,
+    advertised_resources,
     class_table,
     compile_classes,
     count_selected,
@@ -59,8 +64,11 @@ MAX_TABLE_BYTES: Final = {
     "offers": 20_000,
     "networks": 10_000,
 }
+# Of so many nodes, what one says can be true of half of them.
+_FEW_NODES: Final = 2
 # Per driver. A device has at most 32 attributes and capacities.
 _MAX_ATTRIBUTES: Final = 200
+_first: Final = itemgetter(0)
 # The feature gate of each optional field of a claim, by the path of the field in a request.
 GATE_OF_FIELD: Final = {
     "exactly.adminAccess": "admin_access",
@@ -72,6 +80,9 @@ GATE_OF_FIELD: Final = {
 }
 
 R = TypeVar("R", bound=FactsPart)
+# What is large stays when a table is full. What several nodes have comes before what one node says,
+# and of that the first of each node before the second of any: no node displaces what others have.
+Weight: TypeAlias = tuple[int, ...]
 
 
 class FactsInput(NamedTuple):
@@ -118,16 +129,17 @@ def gather_facts(
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
     omitted: dict[str, int] = {}
     server = describe_cluster(gates, keeps)
-    shapes = shape_table(cluster.nodes, _list_own_numa(cluster, families, server))
+    drivers = _drivers(cluster, families, omitted)
+    shapes = shape_table(cluster.nodes, _list_own_numa(drivers, families, server))
     facts = Facts(
         cluster=server,
-        classes=_fit(rows, "classes", _class_weight, omitted),
-        names=_fit(names, "names", _resource_weight, omitted),
-        products=_fit(_products(cluster, counted), "products", _product_weight, omitted),
-        drivers=_fit(_drivers(cluster, families, omitted), "drivers", _driver_weight, omitted),
-        shapes=_fit(shapes, "shapes", _shape_weight, omitted),
-        offers=_fit(offers, "offers", _offer_weight, omitted),
-        networks=_fit(networks, "networks", lambda row: -networks[row], omitted),
+        classes=_fit([(each, (each.devices,)) for each in rows], "classes", omitted),
+        names=_fit(_weigh_names(names, nodes), "names", omitted),
+        products=_fit(_products(cluster, counted), "products", omitted),
+        drivers=_fit(_weigh_drivers(drivers, cluster), "drivers", omitted),
+        shapes=_fit([(each, (each.nodes,)) for each in shapes], "shapes", omitted),
+        offers=_fit([(each, (each.nodes,)) for each in offers], "offers", omitted),
+        networks=_fit([(each, (-at,)) for each, at in networks.items()], "networks", omitted),
     )
     facts = msgspec.structs.replace(facts, omitted=dict(sorted(omitted.items())))
     return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes)
@@ -152,13 +164,16 @@ def describe_cluster(gates: Gates, keeps: Iterable[str] | None = None) -> Cluste
 
 
 def _list_own_numa(
-    cluster: ClusterDevices, families: Mapping[str, Family], server: Cluster
+    drivers: Iterable[Driver], families: Mapping[str, Family], server: Cluster
 ) -> tuple[str, ...]:
     """Return the drivers whose NUMA nodes only a derived attribute can compare."""
     if DERIVED_FIELD not in server.keeps:
         return ()
-    published = ((name, counts.attributes) for name, counts in cluster.drivers.items())
-    return tuple(n for n, found in published if n in families and find_own_numa(families[n], found))
+    return tuple(
+        each.name
+        for each in drivers
+        if each.name in families and find_own_numa(families[each.name], each.common_attributes)
+    )
 
 
 def _count_owned(cluster: ClusterDevices, configuration: Configuration) -> Counter[ProductKey]:
@@ -173,20 +188,26 @@ def _count_owned(cluster: ClusterDevices, configuration: Configuration) -> Count
     return owned
 
 
-def _products(cluster: ClusterDevices, counted: Mapping[str, Counter[ProductKey]]) -> list[Product]:
+def _products(
+    cluster: ClusterDevices, counted: Mapping[str, Counter[ProductKey]]
+) -> list[tuple[Product, Weight]]:
     return [
-        Product(
-            key.driver,
-            type=key.type,
-            name=key.name,
-            profile=key.profile,
-            architecture=key.architecture,
-            shared=key.shared,
-            capacity=dict(key.capacity),
-            classes=tuple(sorted(name for name, found in counted.items() if key in found)),
-            devices=tally.devices,
-            nodes=tally.nodes,
-            most=tally.most,
+        (
+            Product(
+                key.driver,
+                type=key.type,
+                name=key.name,
+                profile=key.profile,
+                architecture=key.architecture,
+                shared=key.shared,
+                capacity=dict(key.capacity),
+                classes=tuple(sorted(name for name, found in counted.items() if key in found)),
+                devices=tally.devices,
+                nodes=tally.nodes,
+                most=tally.most,
+                single=tally.nodes == 1 and cluster.drivers[key.driver].nodes > _FEW_NODES,
+            ),
+            (tally.nodes, -tally.place, tally.devices),
         )
         for key, tally in cluster.products.items()
     ]
@@ -202,8 +223,10 @@ def _drivers(
 
 
 def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, int]) -> Driver:
-    attributes = dict(sorted(published.attributes.items())[:_MAX_ATTRIBUTES])
-    capacities = tuple(sorted(published.capacities)[:_MAX_ATTRIBUTES])
+    types = {each: _find_type(counts) for each, counts in published.attributes.items()}
+    by_nodes = {each: published.attributes[each][of_type] for each, of_type in types.items()}
+    attributes = {each: types[each] for each in _select_common(by_nodes)}
+    capacities = _select_common(published.capacities)
     total = len(published.attributes) + len(published.capacities)
     if dropped := total - len(attributes) - len(capacities):
         omitted["attributes"] = omitted.get("attributes", 0) + dropped
@@ -214,60 +237,62 @@ def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, in
         nodes=published.nodes,
         dual=published.dual,
         attributes=attributes,
+        partial=tuple(
+            each for each in attributes if not nearly_all(by_nodes[each], published.nodes)
+        ),
         capacities=capacities,
         partition_policy=_find_partition_policy(published, kind),
     )
 
 
+def _find_type(counts: Counter[str]) -> str:
+    """Return the type that most nodes publish."""
+    return min(counts, key=lambda each: (-counts[each], each))
+
+
+def _select_common(nodes: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the names that most nodes publish, sorted."""
+    return tuple(sorted(sorted(nodes, key=lambda each: (-nodes[each], each))[:_MAX_ATTRIBUTES]))
+
+
 def _find_partition_policy(published: DriverCounts, kind: str) -> PartitionPolicy:
-    if kind != GPU or not published.honoring:
+    others = published.nodes - published.honoring
+    if kind != GPU or not published.honoring or nearly_all(others, published.nodes):
         return PartitionPolicy.PREFER
-    honored = published.honoring == published.nodes
-    return PartitionPolicy.HONOR if honored else PartitionPolicy.MIXED
+    is_honored = nearly_all(published.honoring, published.nodes)
+    return PartitionPolicy.HONOR if is_honored else PartitionPolicy.MIXED
 
 
-def _class_weight(row: ClassFacts) -> int:
-    return row.devices
+def _weigh_names(
+    rows: Iterable[ResourceFacts], nodes: Iterable[Node]
+) -> Iterator[tuple[ResourceFacts, Weight]]:
+    places: dict[str, int] = {}
+    for node in nodes:
+        for place, name in enumerate(sorted(advertised_resources(node))):
+            places[name] = min(places.get(name, place), place)
+    for row in rows:
+        yield row, (bool(row.classes), row.nodes, -places.get(row.name, 0))
 
 
-def _resource_weight(row: ResourceFacts) -> int:
-    return row.nodes + (1 << 30 if row.classes else 0)
+def _weigh_drivers(
+    rows: Iterable[Driver], cluster: ClusterDevices
+) -> Iterator[tuple[Driver, Weight]]:
+    for row in rows:
+        yield row, (row.nodes, -cluster.drivers[row.name].place, row.devices)
 
 
-def _product_weight(row: Product) -> int:
-    return row.devices
-
-
-def _driver_weight(row: Driver) -> int:
-    return row.devices
-
-
-def _shape_weight(row: NodeShape) -> int:
-    return row.nodes
-
-
-def _offer_weight(row: NodeOffer) -> int:
-    return row.nodes
-
-
-def _fit(
-    rows: Iterable[R], table: str, weight: Callable[[R], int], omitted: dict[str, int]
-) -> tuple[R, ...]:
+def _fit(rows: Iterable[tuple[R, Weight]], table: str, omitted: dict[str, int]) -> tuple[R, ...]:
     """Return the rows with the highest weight that fit into the table, sorted by content."""
     # The encoding keeps the order of the fields, so rows sort by driver or name first.
-    encoded = sorted(((msgspec.json.encode(row), row) for row in rows), key=_encoding)
+    encoded = sorted(((msgspec.json.encode(row), weight, row) for row, weight in rows), key=_first)
     kept, free = [], MAX_TABLE_BYTES[table]
-    for text, row in sorted(encoded, key=lambda each: -weight(each[1])):
+    for text, _, row in sorted(encoded, key=lambda each: tuple(map(neg, each[1]))):
         if len(text) >= free:
             omitted[table] = omitted.get(table, 0) + 1
             continue
         free -= len(text) + 1
         kept.append((text, row))
-    return tuple(row for _, row in sorted(kept, key=_encoding))
-
-
-def _encoding(pair: tuple[bytes, object]) -> bytes:
-    return pair[0]
+    return tuple(row for _, row in sorted(kept, key=_first))
 
 
 def _findings(cluster: ClusterDevices, omitted: Mapping[str, int]) -> tuple[Finding, ...]:

@@ -89,7 +89,11 @@ class Amount(FactsPart, frozen=True):
 
 
 class Product(FactsPart, frozen=True):
-    """Devices with the same properties. `most` is the largest number of them on one node."""
+    """Devices with the same properties. `most` is the largest number of them on one node.
+
+    A `single` product is on one node, of more than two with its driver: a pod can get its devices,
+    but it decides nothing about the devices of other nodes.
+    """
 
     driver: str
     type: str = ""
@@ -102,6 +106,7 @@ class Product(FactsPart, frozen=True):
     devices: int = 0
     nodes: int = 0
     most: int = 0
+    single: bool = False
 
 
 class PartitionPolicy(enum.StrEnum):
@@ -115,6 +120,7 @@ class PartitionPolicy(enum.StrEnum):
 class Driver(FactsPart, frozen=True):
     """The attributes (full name and type) and capacities that a driver publishes.
 
+    More than a few nodes lack the `partial` attributes, or have them with another type.
     `dual` of its nodes have the dual label: a device plugin allocates the same devices there, or
     did, and pods may still use them.
     """
@@ -125,8 +131,14 @@ class Driver(FactsPart, frozen=True):
     nodes: int = 0
     dual: int = 0
     attributes: Mapping[str, str] = {}
+    partial: tuple[str, ...] = ()
     capacities: tuple[str, ...] = ()
     partition_policy: PartitionPolicy = PartitionPolicy.PREFER
+
+    @property
+    def common_attributes(self) -> Mapping[str, str]:
+        """The attributes that a claim can require without leaving out more than a few nodes."""
+        return {name: each for name, each in self.attributes.items() if name not in self.partial}
 
 
 class Neighbourhood(FactsPart, frozen=True):

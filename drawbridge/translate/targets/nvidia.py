@@ -100,8 +100,12 @@ def _passthrough(ask: Ask, target: DriverTarget) -> DevicePlan:
 
 
 def sharing_modes(products: tuple[Product, ...], target: DriverTarget) -> set[str | int]:
-    """Return the sharing modes of the products; without products, the configured mode."""
-    return {_mode(each) for each in products} or {target.sharing}
+    """Return the sharing modes of the products; without products, the configured mode.
+
+    No single node decides in which mode the others share their devices.
+    """
+    several = [each for each in products if not each.single]
+    return {_mode(each) for each in several or products} or {target.sharing}
 
 
 def _mode(product: Product) -> str | int:

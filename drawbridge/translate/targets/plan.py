@@ -50,9 +50,9 @@ class DriverTarget(msgspec.Struct, frozen=True):
         return tuple([each for each in rows if each.type in types]) if types else rows
 
     def publishes(self, name: str) -> bool:
-        """Whether the driver publishes an attribute on any device."""
+        """Whether the driver publishes an attribute on nearly all of its nodes."""
         driver = self.facts.find_driver(self.driver) if self.facts else None
-        return driver is not None and name in driver.attributes
+        return driver is not None and name in driver.attributes and name not in driver.partial
 
     @property
     def types(self) -> Mapping[str, str]:
@@ -66,7 +66,9 @@ class DriverTarget(msgspec.Struct, frozen=True):
         family = BY_DRIVER.get(self.family)
         if family is None:
             return ""
-        return find_own_numa(msgspec.structs.replace(family, driver=self.driver), self.types)
+        driver = self.facts.find_driver(self.driver) if self.facts else None
+        common = driver.common_attributes if driver else {}
+        return find_own_numa(msgspec.structs.replace(family, driver=self.driver), common)
 
     def require_class(self, name: str) -> str:
         """Return the class name; raise NotExpressibleError if the driver has no such class."""
