@@ -27,7 +27,7 @@ from cli.terminal.cluster_options import (
 )
 from cli.terminal.durations import parse_duration, parse_time
 from cli.terminal.exit_codes import BAD, DONE
-from cli.terminal.streams import Streams, unfolded
+from cli.terminal.streams import Streams, for_data, unfolded
 from drawbridge.audit.compose import DecisionsByFacts, Future, compose_audit, foresee
 from drawbridge.audit.fit import RunningPods
 from drawbridge.audit.model import Audit
@@ -198,7 +198,9 @@ def _is_recent(value: Value, start: datetime) -> bool:
 
 def _print(audit: Audit, options: argparse.Namespace, streams: Streams) -> None:
     if options.output in _WRITERS:
-        unfolded(streams.out).writelines(_WRITERS[options.output](audit))
+        # A table is read by persons, too; the page escapes what it shows.
+        choose = unfolded if options.output == "csv" else for_data
+        choose(streams.out).writelines(_WRITERS[options.output](audit))
         return
     if options.output != "text":
         output.print_value(msgspec.to_builtins(audit), options.output, streams.out)

@@ -14,7 +14,7 @@ from cli.input.facts_file import read_gates
 from cli.terminal import output
 from cli.terminal.cluster_options import add_files_option, add_version_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
-from cli.terminal.streams import Streams, unfolded
+from cli.terminal.streams import Streams, for_data
 from drawbridge.cel.dra.advice import describe_problem
 from drawbridge.cel.dra.environment import device_variables
 from drawbridge.cel.dra.selectors import Selectors, position
@@ -74,7 +74,7 @@ def run_batch(options: argparse.Namespace, enabled: gates.Gates, streams: Stream
     try:
         for result in evaluate_lines(_lines(options.batch, streams), enabled.version):
             code = max(code, BAD if not result.compiled else NOTICE if result.failed else DONE)
-            unfolded(streams.out).write(result.line.decode() + "\n")
+            for_data(streams.out).write(result.line.decode() + "\n")
     except OSError as error:
         if options.batch == "-" or isinstance(error, BrokenPipeError):
             raise
@@ -118,7 +118,7 @@ def run_expression(
             "error": refused and _problem_text(refused),
             "devices": [{key: row[key] for key in _SHOWN} for row in rows],
         }
-        unfolded(streams.out).write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
+        for_data(streams.out).write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
     else:
         if not admitted:
             streams.err.write(f"{_describe_refusal(program, refused)}\n")
@@ -177,7 +177,7 @@ def _print_compile_errors(
             "error": _problem_text(problems[0]),
             "devices": [],
         }
-        unfolded(streams.out).write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
+        for_data(streams.out).write(msgspec.json.format(msgspec.json.encode(shown)).decode() + "\n")
         return BAD
     for problem in problems:
         place = (problem.line, problem.column) if problem.line > 0 else None

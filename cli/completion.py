@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from cli.terminal.command_parser import CommandParser
 from cli.terminal.exit_codes import BAD, DONE
-from cli.terminal.streams import Streams, unfolded
+from cli.terminal.streams import Streams, for_data
 
 _OF_FILES: Final = ("FILE", "DIR", "PATH")
 
@@ -265,7 +265,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the script."""
-    unfolded(streams.out).write(_SCRIPTS[options.shell](build_table()))
+    for_data(streams.out).write(_SCRIPTS[options.shell](build_table()))
     return DONE
 
 

@@ -15,7 +15,7 @@ from cli.terminal import output
 from cli.terminal.cluster_options import add_files_option, add_live_options
 from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE
-from cli.terminal.streams import Streams
+from cli.terminal.streams import Streams, unfolded
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
@@ -96,7 +96,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         lines = _format(summary, options.by)
         streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
     elif options.output == "csv":
-        streams.out.write(_format_csv(summary, options.by))
+        unfolded(streams.out).write(_format_csv(summary, options.by))
     else:
         output.print_value(_to_json(summary), options.output, streams.out)
     return DONE

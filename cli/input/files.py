@@ -3,9 +3,13 @@
 Reads the .yaml, .yml and .json files of a folder and its subfolders, sorted by name, and skips
 hidden folders. A folder with a kustomization is built instead (cli.input.builds), and a Helm chart
 is refused. Yields a finding for each file that cannot be read.
+
+Somebody else can have written a folder: what is read of it stays in it, and is a regular file. A
+file that is named itself can be a link or a pipe, as a shell passes them.
 """
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -63,9 +67,12 @@ def read_sources(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Source | Loc
                 yield file
                 continue
             real = _real_path(file if isinstance(file, str) else file.name)
-            if real not in seen:
+            in_folder = Path(path).is_dir()
+            if in_folder and not Path(real).is_relative_to(_real_path(path)):
+                yield unreadable_file(f"{file}", "a link to a file outside the folder")
+            elif real not in seen:
                 seen.add(real)
-                yield _read_file(file) if isinstance(file, str) else file
+                yield _read_file(file, in_folder=in_folder) if isinstance(file, str) else file
 
 
 def _files(path: str) -> Iterator[str | Source | LocatedFinding]:
@@ -146,12 +153,24 @@ def _real_path(path: str) -> str:
         return path
 
 
-def _read_file(path: str) -> Source | LocatedFinding:
+def _read_file(path: str, *, in_folder: bool) -> Source | LocatedFinding:
     try:
-        with Path(path).open("rb") as stream:
+        # A pipe in a folder would be waited for.
+        flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_NONBLOCK if in_folder else 0)
+        with os.fdopen(os.open(path, flags), "rb") as stream:
+            is_regular = stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+            if not is_regular and (in_folder or _is_endless(stream)):
+                return unreadable_file(path, "not a regular file")
             return _read_bytes(path, stream)
     except (OSError, ValueError) as error:
         return unreadable_file(path, _error_text(error))
+
+
+def _is_endless(stream: BinaryIO) -> bool:
+    """Whether a file is a device, but neither a terminal nor the one that is empty."""
+    status = os.fstat(stream.fileno())
+    is_device = stat.S_ISBLK(status.st_mode) or stat.S_ISCHR(status.st_mode)
+    return is_device and not stream.isatty() and status.st_rdev != Path(os.devnull).stat().st_rdev
 
 
 def _read_bytes(name: str, stream: BinaryIO) -> Source | LocatedFinding:

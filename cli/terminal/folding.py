@@ -26,11 +26,6 @@ class FoldingStream(io.TextIOBase):
         """The encoding of the terminal."""
         return self.terminal.encoding
 
-    @property
-    def buffer(self) -> object:
-        """The bytes of the terminal, for data."""
-        return self.terminal.buffer
-
     def isatty(self) -> bool:
         """It is a terminal."""
         return True

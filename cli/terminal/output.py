@@ -11,7 +11,7 @@ from typing import Final, TextIO, TypeVar
 import msgspec
 
 from cli.terminal.exit_codes import BAD
-from cli.terminal.streams import Streams, unfolded
+from cli.terminal.streams import Streams, for_data, unescaped
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Severity
@@ -109,7 +109,7 @@ def print_findings(
 
 def print_value(data: object, form: str, stream: TextIO) -> None:
     """Print plain data as `json` or `yaml`."""
-    stream = unfolded(stream)
+    stream = for_data(stream)
     if form == "json":
         stream.write(f"{json.dumps(data, indent=2, ensure_ascii=False)}\n")
         return
@@ -142,15 +142,16 @@ def with_progress(files: Sequence[T], options: argparse.Namespace, streams: Stre
     if options.quiet or len(files) < _LEAST or not streams.err.isatty():
         yield from files
         return
+    terminal = unescaped(streams.err)
     try:
         for number, file in enumerate(files):
             if number % _EVERY == 0:
-                streams.err.write(f"{_CLEAR}{number:,} of {len(files):,} files")
-                streams.err.flush()
+                terminal.write(f"{_CLEAR}{number:,} of {len(files):,} files")
+                terminal.flush()
             yield file
     finally:
-        streams.err.write(_CLEAR)
-        streams.err.flush()
+        terminal.write(_CLEAR)
+        terminal.flush()
 
 
 def print_unreadable(findings: Sequence[LocatedFinding], form: str, streams: Streams) -> int:

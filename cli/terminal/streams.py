@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import BinaryIO, NamedTuple, TextIO, cast
 
 from cli.terminal.folding import FoldingStream
+from cli.terminal.printable import PrintableStream
 
 
 class Streams(NamedTuple):
@@ -33,7 +34,7 @@ def process_streams(environment: Mapping[str, str]) -> Streams:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     terminal = out.isatty() and environment.get("TERM") != "dumb"
-    out, err = fold_for_terminal(out), fold_for_terminal(err)
+    out, err = make_safe(out), make_safe(err)
     return Streams(
         stdin=sys.stdin.buffer if sys.stdin else io.BytesIO(),
         out=out,
@@ -53,16 +54,29 @@ class _ClosedStream(io.StringIO):
         return 0
 
 
-def fold_for_terminal(stream: TextIO) -> TextIO:
-    """Return a stream that folds lines to the width of its terminal, if it is one."""
+def make_safe(stream: TextIO) -> TextIO:
+    """Return a stream for persons: escaped, and folded to the width if it is a terminal."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except OSError:
         columns = 0
-    return cast("TextIO", FoldingStream(stream, columns)) if columns else stream
+    printable = cast("TextIO", PrintableStream(stream))
+    return cast("TextIO", FoldingStream(printable, columns)) if columns else printable
 
 
 def unfolded(stream: TextIO) -> TextIO:
-    """Return the stream for data and scripts, whose lines must stay as they are."""
+    """Return the stream for text whose lines must stay as they are."""
     terminal: TextIO = getattr(stream, "terminal", stream)
     return terminal
+
+
+def unescaped(stream: TextIO) -> TextIO:
+    """Return the stream for control sequences of our own."""
+    stream = unfolded(stream)
+    beneath: TextIO = getattr(stream, "beneath", stream)
+    return beneath
+
+
+def for_data(stream: TextIO) -> TextIO:
+    """Return the stream for data that programs read: unchanged, except in a terminal."""
+    return unfolded(stream) if stream.isatty() else unescaped(stream)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from cli.terminal import output
-from cli.terminal.streams import Streams, unfolded
+from cli.terminal.streams import Streams, for_data
 from cli.translation.edited_manifests import EditResult
 from cli.translation.manifest_text import describe_changes, join_documents, print_each, write_bytes
 from cli.translation.output_folder import compare_files, write_folder
@@ -76,7 +76,7 @@ def print_result(
         if form == "yaml":
             write_bytes(streams.out, _as_stream(result, templates))
         else:
-            unfolded(streams.out).writelines(_diff(result, options))
+            for_data(streams.out).writelines(_diff(result, options))
         # The findings follow the manifests, also where both streams are one.
         streams.out.flush()
         joined = shown if options.verbose else _join_equal(shown, by_object=True)

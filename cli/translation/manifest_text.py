@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TextIO
 
 from cli.terminal import output
+from cli.terminal.streams import for_data
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.names import ORIGINAL_ANNOTATION
@@ -37,7 +38,8 @@ def join_documents(texts: Iterable[bytes]) -> bytes:
 
 
 def write_bytes(stream: TextIO, data: bytes) -> None:
-    """Write bytes unchanged: an unreadable file may contain invalid text."""
+    """Write bytes, unchanged except in a terminal: an unreadable file may contain invalid text."""
+    stream = for_data(stream)
     binary = getattr(stream, "buffer", None)
     if binary is None:
         stream.write(data.decode(errors="backslashreplace"))

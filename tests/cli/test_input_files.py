@@ -47,6 +47,38 @@ def test_links_to_folders_are_not_followed(tmp_path: Path) -> None:
     assert names(tmp_path) == ["b.yaml"]
 
 
+def test_nothing_is_read_outside_a_folder_or_waited_for(tmp_path: Path) -> None:
+    secret, folder = tmp_path / "kubeconfig", tmp_path / "checkout"
+    secret.write_text("token: secret\n")
+    (folder / "..data").mkdir(parents=True)
+    (folder / "..data" / "d.yaml").write_text("a: 1\n")
+    (folder / "a.yaml").symlink_to(secret)
+    (folder / "b.yaml").symlink_to("/dev/zero")
+    os.mkfifo(folder / "c.yaml")
+    (folder / "d.yaml").symlink_to("..data/d.yaml")  # as a mounted ConfigMap
+    (folder / "e.yaml").symlink_to("../kubeconfig")
+    outside = "a link to a file outside the folder"
+    expected = [outside, outside, "not a regular file", "d.yaml", outside]
+    assert names(folder) == expected
+    assert names(folder, secret) == [*expected, "kubeconfig"]
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    assert names(link) == expected
+
+
+def test_a_named_file_can_be_a_link_or_a_pipe_but_no_endless_device(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: 1\n")
+    (tmp_path / "link.yaml").symlink_to(tmp_path / "a.yaml")
+    read, write = os.pipe()
+    os.write(write, b"a: 1\n")
+    os.close(write)
+    try:
+        given = names(tmp_path / "link.yaml", f"/dev/fd/{read}", "/dev/zero", os.devnull)
+    finally:
+        os.close(read)
+    assert given == ["link.yaml", f"{read}", "not a regular file", "null"]
+
+
 def test_the_standard_input_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: 1\n")
     assert names("-", tmp_path / "a.yaml", "-", stdin=b"b: 1\n") == ["<stdin>", "a.yaml"]
