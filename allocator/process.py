@@ -21,7 +21,7 @@ from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.state.reserved_pods import HoldLimits
 from allocator.term import TermKeeper
-from allocator.writes.api_server import ApiServerWrites
+from allocator.writes.api_server import ApiServerWrites, WriteFence
 from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.prepare_failures import PrepareFailures
 from allocator.writes.recovery import Recovery
@@ -97,7 +97,7 @@ class _Parts:
         )
         self.report = self.reporter.report
         self.state = self._make_state(settings, session.clock.now, options.holding)
-        writes = ApiServerWrites(session, self.lease)
+        writes = ApiServerWrites(session, WriteFence(self.lease, caches.claims))
         self.binder = self._make_binder(writes, session.clock.now, options.binding)
         self.term = self._make_term(writes)
         self.calls = SchedulerCalls(

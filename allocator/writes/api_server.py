@@ -1,7 +1,7 @@
 """Implements `allocator.writes.cluster_writes` with `cluster`."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -37,6 +37,29 @@ class _Pod(msgspec.Struct):
 
 
 _decode_pod: Final = DeepDecoder(_Pod).decode
+
+
+class VerifiedHistory(Protocol):
+    """The watch of claims."""
+
+    async def wait_until_verified(self) -> None:
+        """Wait while the API server may have another history than the watch."""
+
+
+class WriteFence:
+    """Lets a write wait while claims may be others than those that a decision has read.
+
+    After etcd was restored from a backup, devices can be in use by claims that were deleted before.
+    """
+
+    def __init__(self, leadership: Fence, claims: VerifiedHistory) -> None:
+        self._leadership = leadership
+        self._claims = claims
+
+    async def check(self) -> None:
+        """Raise NotLeadingError unless this process certainly leads."""
+        await self._claims.wait_until_verified()
+        await self._leadership.check()
 
 
 class ApiServerWrites:

@@ -14,6 +14,7 @@ from cli.served_page.objects import KINDS, Decode, gather
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
 from drawbridge.cluster.cache import FRESH_SECONDS, Cache
+from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
 from drawbridge.report.page.model import Extent, PageObjects, Watched
@@ -90,7 +91,14 @@ class WatchedKind:
         )
         cache.subscribe(lambda _before, _after: self._on_change())
         self._cache = cache
-        self._task = asyncio.create_task(cache.run())
+        self._task = asyncio.create_task(self._follow(cache))
+
+    async def _follow(self, cache: Cache[Any]) -> None:
+        """Keep a cache in sync; after a restore of the API server, the rights are asked again."""
+        try:
+            await cache.run()
+        except HistoryChangedError:
+            self.extent = None
 
     async def close(self) -> None:
         """Forget what was read."""

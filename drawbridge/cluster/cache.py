@@ -12,20 +12,22 @@ can still deliver older data:
   resourceVersions of one kind are increasing numbers, so the cache ignores an event with a lower
   version than its own. Such an event must not bring back a deleted object.
 - A list with a lower version than the cache. Either a proxy serves stale responses, and the next
-  list is correct, or etcd was restored from a backup, and every list is like that, because the
-  versions that the cache saw no longer exist. The cache therefore rejects one such list and accepts
-  the third in a row. A watch cannot detect a restored backup: for a version in the future, the
-  server waits without an error. The cache therefore lists one object before it restarts a watch
-  and compares versions. If the restored server has already passed the cache's version, versions
-  cannot reveal the restore, and only a restart of the process helps. Kubernetes advises
-  administrators to restart every component after restoring etcd.
+  list is correct, or etcd was restored from a backup, and every list is like that.
+
+After a restore, nothing that was derived from the old objects may stay, so `run` raises
+HistoryChangedError, and the process ends and starts again. The third older list in a row shows it,
+and so does a list that contradicts what the cache has (drawbridge.cluster.history), which also
+finds a server that has passed the cached version. A watch shows neither: for a version in the
+future the server waits without an error. A backup is restored while no API server runs. The cache
+therefore compares the metadata of all objects before it continues a watch that ended in any other
+way than in its own time; until then it is not `verified`.
 """
 
 import asyncio
 import logging
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
@@ -39,6 +41,13 @@ from drawbridge.cluster.errors import (
     level_of,
     requires_list,
 )
+from drawbridge.cluster.history import (
+    HistoryChangedError,
+    Identity,
+    find_contradiction,
+    is_older,
+)
+from drawbridge.cluster.listing import ListedHeaders, Listing
 from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
@@ -55,7 +64,6 @@ from drawbridge.cluster.store import (
     pause_garbage_collection,
     read_header,
 )
-from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
 _LOG = logging.getLogger("drawbridge.cluster.cache")
@@ -63,8 +71,12 @@ _LOG = logging.getLogger("drawbridge.cluster.cache")
 WATCH_SECONDS: Final = (300, 600)
 LIST_SECONDS: Final = 60.0
 FRESH_SECONDS: Final = 100.0  # the server sends a bookmark every minute
-# The cache accepts the last of this many older lists in a row.
-OLDER_LISTS_TO_ACCEPT: Final = 3
+# A proxy does not serve so many older lists in a row.
+OLDER_LISTS_OF_A_RESTORE: Final = 3
+# A server that ends a watch in its own time does so at most this much earlier.
+_EARLY_SECONDS: Final = 2.0
+# A list of the same items without anything but their metadata; a server may send them whole.
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # If a page expires before the next request, the next attempt uses larger pages.
 PAGE_ATTEMPTS: Final = 4
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -92,35 +104,6 @@ class _InvalidDataError(ApiError):
     """The server sent invalid data, so the cache may have missed events."""
 
 
-class _Listing(Generic[T]):
-    """An incomplete list: the decoded objects, and the keys of all listed objects."""
-
-    def __init__(self, index: ObjectIndex[T]) -> None:
-        self._index = index
-        self.objects: dict[ObjectKey, CachedObject[T]] = {}
-        self.keys: set[ObjectKey] = set()
-
-    def add(self, header: ObjectHeader, raw: bytes) -> None:
-        self.keys.add(header.key)
-        decoded = self._index.read(header, raw)
-        if decoded is not None:
-            self.objects[header.key] = decoded
-
-    def add_page(self, items: Iterable[msgspec.Raw]) -> None:
-        with pause_garbage_collection():
-            self._add_page(items)
-
-    def _add_page(self, items: Iterable[msgspec.Raw]) -> None:
-        for raw in items:
-            try:
-                header = read_header(raw)
-            except DECODE_ERRORS as error:
-                _LOG.warning("an item of a list has no valid metadata: %s", error)
-                continue
-            # Copied, because a view keeps the whole page in memory as long as one object lives.
-            self.add(header, bytes(raw))
-
-
 class Cache(Generic[T]):
     """All objects of a kind, or those that a namespace and selectors select, decoded as `shape`.
 
@@ -135,6 +118,7 @@ class Cache(Generic[T]):
     _last_response: float | None = None
     _chunks = 0  # the number of chunks that watches delivered
     _version = ""  # the latest resourceVersion
+    _listed_to = ""  # the resourceVersion of the last list
     _older_lists = 0  # older lists in a row
     _needs_list = True  # whether a watch cannot continue from `_version`
     _try_streaming = True  # whether the next list is requested as a watch stream
@@ -157,16 +141,22 @@ class Cache(Generic[T]):
     ) -> None:
         self.resource = resource
         self._session = session
-        self._index = ObjectIndex(resource, make_decoder(shape, decode), keep_raw=keep_raw)
-        self._path = resource.path(namespace)
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         self._selectors = {name: text for name, text in selectors.items() if text}
+        self._index = ObjectIndex(
+            resource,
+            make_decoder(shape, decode),
+            keep_raw=keep_raw,
+            is_whole=not self._selectors,
+        )
+        self._path = resource.path(namespace)
         self._page_size = page
         self._watch_list = watch_list
         self._now = now
         self._pause = pause
         self._backoff = Backoff()
         self._synced = asyncio.Event()
+        self._verified = asyncio.Event()
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -194,6 +184,10 @@ class Cache(Generic[T]):
         """Wait until everything was listed once."""
         await self._synced.wait()
 
+    async def wait_until_verified(self) -> None:
+        """Wait while the server may have another history than the cache."""
+        await self._verified.wait()
+
     def age(self) -> float:
         """Return the seconds since the last response of the server; infinite before the first."""
         return float("inf") if self._last_response is None else self._now() - self._last_response
@@ -219,15 +213,18 @@ class Cache(Generic[T]):
     # --- list and watch ------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the cache in sync until cancelled."""
+        """Keep the cache in sync until cancelled; raises HistoryChangedError after a restore."""
         while True:
             started, chunks = self._now(), self._chunks
             try:
                 if self._needs_list:
                     await self._list_and_watch()
-                elif await self._server_is_current():
+                else:
+                    if not self._verified.is_set():
+                        await self._verify()
                     await self._watch({"resourceVersion": self._version}, None)
             except ApiError as error:
+                self._verified.clear()
                 self._needs_list = self._needs_list or requires_list(error)
                 await self._back_off(error)
             else:
@@ -250,7 +247,7 @@ class Cache(Generic[T]):
             self._try_streaming = False
             initial = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
             try:
-                return await self._watch(initial, _Listing(self._index))
+                return await self._watch(initial, Listing(self._index))
             except ApiError as error:
                 if error.code not in (400, 422):
                     raise
@@ -259,39 +256,47 @@ class Cache(Generic[T]):
         await self._watch({"resourceVersion": self._version}, None)
         return None
 
-    async def _server_is_current(self) -> bool:
-        """Whether the server has reached the version of the cache; if not, a list is needed."""
-        query = {**self._selectors, "limit": "1"}
-        page = self._decode_page(await self._session.call("GET", self._path, query=query))
-        self._needs_list = _is_older(page.metadata.resource_version, self._version)
-        return not self._needs_list
-
     async def _list(self) -> None:
+        listing = Listing(self._index)
+        self._accept_list(listing, await self._read_list(listing, "application/json"))
+
+    async def _verify(self) -> None:
+        """Compare the metadata of all objects; raises HistoryChangedError.
+
+        What the server does not have goes now: if no write of its history created it, then none
+        deletes it, and a watch never tells.
+        """
+        listing = ListedHeaders()
+        version = await self._read_list(listing, f"{_METADATA},application/json")
+        self._check_history(listing.identities, version)
+        self._index.keep_only(listing.identities)
+        self._verified.set()
+
+    async def _read_list(self, listing: ListedHeaders, accept: str) -> str:
+        """Read a list in pages, and return its version."""
         size = self._page_size
         for _ in range(PAGE_ATTEMPTS):
+            listing.clear()
             try:
-                listing, version = await self._list_pages(size)
+                return await self._read_pages(listing, size, accept)
             except ApiError as error:
                 if not error.gone:
                     raise
                 size *= 4
-            else:
-                self._accept_list(listing, version)
-                return
         # Every page size was too small for the time that the server keeps pages.
-        self._accept_list(*await self._list_pages(0))
+        listing.clear()
+        return await self._read_pages(listing, 0, accept)
 
-    async def _list_pages(self, size: int) -> tuple[_Listing[T], str]:
-        listing = _Listing(self._index)
+    async def _read_pages(self, listing: ListedHeaders, size: int, accept: str) -> str:
         query = {**self._selectors, **({"limit": f"{size}"} if size else {})}
         while True:
             response = await self._session.call(
-                "GET", self._path, query=query, seconds=LIST_SECONDS
+                "GET", self._path, query=query, accept=accept, seconds=LIST_SECONDS
             )
             page = self._decode_page(response)
             listing.add_page(page.items or ())
             if not page.metadata.continue_:
-                return listing, page.metadata.resource_version
+                return page.metadata.resource_version
             query["continue"] = page.metadata.continue_
 
     def _decode_page(self, response: bytes) -> ObjectPage:
@@ -301,30 +306,46 @@ class Cache(Generic[T]):
         except DECODE_ERRORS as error:
             raise _InvalidDataError(0, "InvalidData", f"a list of {self._path}: {error}") from None
 
-    def _accept_list(self, listing: _Listing[T], version: str) -> None:
+    def _accept_list(self, listing: Listing[T], version: str) -> None:
         """Replace all objects; rejects an older list, as the module docstring describes."""
-        if _is_older(version, self._version) and self._older_lists + 1 < OLDER_LISTS_TO_ACCEPT:
+        self._check_history(listing.identities, version)
+        self._needs_list = False
+        self._try_streaming = True
+        self._index.replace(listing.objects.values(), listing.identities)
+        self._mark_in_sync(version)
+        self._verified.set()
+        self._synced.set()
+
+    def _check_history(self, listed: Mapping[ObjectKey, Identity], version: str) -> None:
+        """Raise HistoryChangedError if a list shows a restore, and ApiError if it may be stale."""
+        if is_older(version, self._version):
             self._older_lists += 1
             message = (
                 f"a list of {self._path} has version {version}, older than the cached version "
                 f"{self._version}"
             )
-            raise ApiError(504, "Older", message)
+            if self._older_lists < OLDER_LISTS_OF_A_RESTORE:
+                raise ApiError(504, "Older", message)
+            raise HistoryChangedError(message)
         self._older_lists = 0
-        self._needs_list = False
-        self._try_streaming = True
-        self._index.replace(listing.objects.values(), listing.keys)
-        self._mark_in_sync(version)
-        self._synced.set()
+        self._listed_to = version
+        known, is_deleted = self._index.identities(), self._index.deleted.__contains__
+        key = find_contradiction(known, self._version, listed, is_deleted)
+        if key is not None and key not in self._index.decode_errors:
+            name, at = "/".join(filter(None, key)), listed[key].version
+            raise HistoryChangedError(
+                f"{self._path}: {name} has version {at}, and was another object or deleted when "
+                f"version {self._version} was reached"
+            )
 
     def _mark_in_sync(self, version: str) -> None:
         self._version = version
         self.problem = ""
         self._backoff.reset()
 
-    async def _watch(self, query: dict[str, str], listing: _Listing[T] | None) -> None:
+    async def _watch(self, query: dict[str, str], listing: Listing[T] | None) -> None:
         """Process a watch until it ends; with `listing`, the first events are a list."""
-        seconds = random.randint(*WATCH_SECONDS)  # noqa: S311  # jitter
+        seconds, started = random.randint(*WATCH_SECONDS), self._now()  # noqa: S311  # jitter
         watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
         stream = self._session.stream(self._path, query={**self._selectors, **watch, **query})
         async with stream as chunks, aclosing(chunks):
@@ -336,10 +357,12 @@ class Cache(Generic[T]):
                 with pause_garbage_collection():
                     for line in lines:
                         listing = self._process_line(line, listing)
+        if self._now() - started < seconds - _EARLY_SECONDS:
+            self._verified.clear()
         if listing is not None:
             raise UnreachableError(f"the watch of {self._path} ended before its list was complete")
 
-    def _process_line(self, line: bytes, listing: _Listing[T] | None) -> _Listing[T] | None:
+    def _process_line(self, line: bytes, listing: Listing[T] | None) -> Listing[T] | None:
         """Process one event; returns the list while it is incomplete, else None."""
         try:
             event = _EVENT.decode(line)
@@ -360,10 +383,10 @@ class Cache(Generic[T]):
         return listing
 
     def _process_bookmark(
-        self, metadata: _BookmarkMetadata, listing: _Listing[T] | None
-    ) -> _Listing[T] | None:
+        self, metadata: _BookmarkMetadata, listing: Listing[T] | None
+    ) -> Listing[T] | None:
         if listing is None:
-            if not _is_older(metadata.resource_version, self._version):
+            if not is_older(metadata.resource_version, self._version):
                 self._mark_in_sync(metadata.resource_version)
         elif metadata.annotations.get(_INITIAL_EVENTS_END) == "true":
             self._accept_list(listing, metadata.resource_version)
@@ -372,10 +395,16 @@ class Cache(Generic[T]):
 
     def _process_change(self, event_type: str, header: ObjectHeader, raw: bytes) -> None:
         version = header.metadata.resource_version
-        if _is_older(version, self._version):
+        if is_older(version, self._version):
             return
         if event_type == "DELETED":
             self._index.delete(header.key)
+        elif header.metadata.uid in self._index.deleted:
+            # The events up to a list can be about what the list shows as deleted.
+            if is_older(self._listed_to, version):
+                name = "/".join(filter(None, header.key))
+                message = f"{self._path}: {name} was deleted and has version {version} now"
+                raise HistoryChangedError(message)
         else:
             decoded = self._index.read(header, raw)
             if decoded is None:
@@ -383,8 +412,3 @@ class Cache(Generic[T]):
             else:
                 self._index.put(decoded)
         self._mark_in_sync(version)
-
-
-def _is_older(version: str, than: str) -> bool:
-    """Compare two versions; one that is not a number counts as new."""
-    return 0 < parse_version(version) < parse_version(than)

@@ -7,17 +7,21 @@ cache must not keep its previous content.
 import contextlib
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.cluster.history import Identity
 from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.resources import Resource
 
 T = TypeVar("T")
 ObjectKey = tuple[str, str]  # namespace and name
 _LOG = logging.getLogger("drawbridge.cluster.cache")
+# As many as the ledger remembers, for which a deletion is final.
+MAX_DELETED: Final = 65_536
 
 
 class CachedObject(msgspec.Struct, Generic[T], frozen=True):
@@ -55,6 +59,11 @@ class ObjectHeader(msgspec.Struct):
         """Namespace and name."""
         return self.metadata.namespace, self.metadata.name
 
+    @property
+    def identity(self) -> Identity:
+        """The object at its version."""
+        return Identity(self.metadata.uid, self.metadata.resource_version)
+
 
 class _PageMetadata(msgspec.Struct, rename="camel"):
     resource_version: str = ""
@@ -80,10 +89,18 @@ def read_header(raw: bytes | msgspec.Raw) -> ObjectHeader:
 
 
 class ObjectIndex(Generic[T]):
-    """Objects by namespace and name; notifies listeners of each change, in order."""
+    """Objects by namespace and name; notifies listeners of each change, in order.
+
+    With `is_whole`, an object that is not there is deleted, and not only left out by a selector.
+    """
 
     def __init__(
-        self, resource: Resource, decode: Callable[[bytes], T], *, keep_raw: bool = True
+        self,
+        resource: Resource,
+        decode: Callable[[bytes], T],
+        *,
+        keep_raw: bool = True,
+        is_whole: bool = True,
     ) -> None:
         self._resource = resource
         self._keep_raw = keep_raw
@@ -91,6 +108,8 @@ class ObjectIndex(Generic[T]):
         self._listeners: list[ChangeListener[T]] = []
         self._decode_errors: dict[ObjectKey, str] = {}
         self.objects: dict[ObjectKey, CachedObject[T]] = {}
+        # The UIDs of the objects that were deleted last.
+        self.deleted: BoundedCache[str, None] = BoundedCache(MAX_DELETED if is_whole else 0)
         self.revision = 0
         self.listener_failures = 0
 
@@ -98,6 +117,10 @@ class ObjectIndex(Generic[T]):
     def decode_errors(self) -> Mapping[ObjectKey, str]:
         """The objects that cannot be decoded, with the error."""
         return self._decode_errors
+
+    def identities(self) -> dict[ObjectKey, Identity]:
+        """Return which objects are stored, at which versions."""
+        return {key: Identity(each.uid, each.version) for key, each in self.objects.items()}
 
     def subscribe(self, listener: ChangeListener[T]) -> None:
         """Call `listener` for every change from now on."""
@@ -138,19 +161,27 @@ class ObjectIndex(Generic[T]):
     def delete(self, key: ObjectKey) -> None:
         """Remove a deleted object and its decode error."""
         self._decode_errors.pop(key, None)
+        if key in self.objects:
+            self.deleted.put(self.objects[key].uid, None)
         self.drop(key)
 
-    def replace(self, objects: Iterable[CachedObject[T]], listed: set[ObjectKey]) -> None:
+    def replace(self, objects: Iterable[CachedObject[T]], listed: Collection[ObjectKey]) -> None:
         """Replace all objects by a list; `listed` includes those that cannot be decoded."""
         now = {(each.namespace, each.name): each for each in objects}
         # Only a list shows what was deleted while no watch was open. Deletions come first, so that
         # a listener frees a device before it sees the device's new owner.
+        self.keep_only(listed)
         for key in [key for key in self.objects if key not in now]:
-            self.drop(key)
-        for key in [key for key in self._decode_errors if key not in listed]:
-            del self._decode_errors[key]
+            self.drop(key)  # it cannot be decoded any more
         for stored in now.values():
             self.put(stored)
+
+    def keep_only(self, listed: Collection[ObjectKey]) -> None:
+        """Remove the objects that a list does not have."""
+        for key in [key for key in self.objects if key not in listed]:
+            self.delete(key)
+        for key in [key for key in self._decode_errors if key not in listed]:
+            del self._decode_errors[key]
 
     def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
         self.revision += 1

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from drawbridge.cluster.errors import AccessError
+from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.session import Session
 from drawbridge.process import logs, metrics
 from drawbridge.process.addresses import Address
@@ -87,6 +88,7 @@ class StartedProcess(NamedTuple):
 _STARTING: Final = "the process starts"
 REFUSED: Final = 2
 BUG: Final = 3
+RESTORED: Final = 4
 ServeFunction = Callable[[StopSignal, Session], Awaitable[None]]
 ServeConfigured = Callable[[StartedProcess], Awaitable[None]]
 WatchConfiguration = Callable[[Session], Sequence[WatchedConfiguration]]
@@ -157,8 +159,9 @@ async def wait_unless_stopped(coroutine: Coroutine[Any, Any, None], stop: StopSi
 async def run_process(options: ProcessOptions, log: logging.Logger, serve: ServeFunction) -> int:
     """Serve until a stop signal.
 
-    Return 0 after a graceful stop, 2 if the process cannot continue, or 3 after an unhandled
-    exception.
+    Return 0 after a graceful stop, 2 if the process cannot continue, 3 after an unhandled
+    exception, or 4 if the API server was restored from a backup: only a new process has forgotten
+    everything that was derived from the objects before.
     """
     _announce_build(log)
     stop = StopSignal()
@@ -176,12 +179,26 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
         log_event(log, logging.ERROR, "the process cannot continue", reason=reason)
         return REFUSED
     except ExceptionGroup as errors:
+        if (restore := _find_restore(errors)) is not None:
+            what = "the API server was restored from a backup, so this process starts again"
+            log_event(log, logging.ERROR, what, reason=f"{restore}")
+            return RESTORED
         log.critical("the process ended in an unhandled exception", exc_info=errors)
         return BUG
     finally:
         stop.remove()
     log_event(log, logging.INFO, "stopped")
     return 0
+
+
+def _find_restore(errors: ExceptionGroup[Exception]) -> HistoryChangedError | None:
+    """Return what shows that the API server was restored; None for other errors."""
+    for error in errors.exceptions:
+        if isinstance(error, HistoryChangedError):
+            return error
+        if isinstance(error, ExceptionGroup) and (found := _find_restore(error)) is not None:
+            return found
+    return None
 
 
 def _announce_build(log: logging.Logger) -> None:

@@ -1,0 +1,50 @@
+"""Notices that the API server has another history than the one that was watched.
+
+That is so after etcd was restored from a backup. Versions of the two histories cannot be compared:
+whatever was derived from the old one can be wrong, also where the server has passed its versions.
+
+While a watch is in sync with a version, its reader has every object as it is at that version. So a
+list of the same history cannot have an object with that version or an older one that the reader
+does not have, and no object whose deletion the reader has seen. What a restored cluster has in
+common with the old history is equal, what was written since then has newer versions, and everything
+else contradicts.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from drawbridge.resource_version import parse_version
+
+
+class HistoryChangedError(Exception):
+    """The API server was restored from a backup: what was derived from its objects must go."""
+
+
+class Identity(NamedTuple):
+    """An object at a version."""
+
+    uid: str
+    version: str
+
+
+def find_contradiction(
+    known: Mapping[tuple[str, str], Identity],
+    synced_to: str,
+    listed: Mapping[tuple[str, str], Identity],
+    is_deleted: Callable[[str], bool] = lambda _: False,
+) -> tuple[str, str] | None:
+    """Return an object of a list that contradicts what is known at a version; None if none does.
+
+    Keys are namespace and name; `is_deleted` tells of a UID whether the deletion was seen.
+    """
+    latest = parse_version(synced_to)
+    for key, identity in listed.items():
+        is_known = 0 < parse_version(identity.version) <= latest
+        if (is_known and known.get(key) != identity) or is_deleted(identity.uid):
+            return key
+    return None
+
+
+def is_older(version: str, than: str) -> bool:
+    """Compare two versions of one history; one that is not a number counts as new."""
+    return 0 < parse_version(version) < parse_version(than)

@@ -1,0 +1,226 @@
+"""A cache notices that its server was restored from a backup, and nothing else is taken for it."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drawbridge.cluster.history import HistoryChangedError, Identity, find_contradiction
+from drawbridge.cluster.store import CachedObject
+from tests.cluster.cached import Rig, Text, rigged, text
+from tests.thorough import drawn
+
+pytestmark = pytest.mark.asyncio
+BOTH = pytest.mark.parametrize("watch_list", [True, False])
+
+CASES = {
+    "the same objects": ({"a": ("u", "5")}, "9", {"a": ("u", "5")}, None),
+    "an object that was changed later": ({"a": ("u", "5")}, "9", {"a": ("u", "10")}, None),
+    "an object that was created later": ({}, "9", {"a": ("u", "10")}, None),
+    "an object that was deleted later": ({"a": ("u", "5")}, "9", {}, None),
+    "an object whose change is undone": ({"a": ("u", "8")}, "9", {"a": ("u", "5")}, "a"),
+    "an object whose deletion is undone": ({}, "9", {"a": ("u", "5")}, "a"),
+    "another object with the name": ({"a": ("u", "5")}, "9", {"a": ("v", "4")}, "a"),
+    "an object at the version itself": ({}, "9", {"a": ("u", "9")}, "a"),
+    "versions that are no numbers": ({}, "9", {"a": ("u", "x")}, None),
+    "nothing was read before": ({}, "", {"a": ("u", "5")}, None),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_a_list_contradicts_what_no_later_write_explains(name: str) -> None:
+    known, synced_to, listed, expected = CASES[name]
+    before, after = (
+        {("default", each): Identity(*identity) for each, identity in objects.items()}
+        for objects in (known, listed)
+    )
+    found = find_contradiction(before, synced_to, after)
+    assert found == (None if expected is None else ("default", expected))
+
+
+async def test_an_object_that_was_deleted_does_not_come_back() -> None:
+    listed = {("default", "a"): Identity("u", "12")}
+    assert find_contradiction({}, "9", listed) is None
+    assert find_contradiction({}, "9", listed, {"u"}.__contains__) == ("default", "a")
+
+
+async def _fails(rig: Rig) -> str:
+    """Run until the cache reports a restore, and return what it says."""
+    with pytest.raises(HistoryChangedError) as raised:
+        await asyncio.wait_for(rig.cache.run(), 10)
+    return f"{raised.value}"
+
+
+@BOTH
+@pytest.mark.parametrize("passes", [False, True])
+async def test_a_restore_is_noticed(rig: Rig, watch_list: bool, passes: bool) -> None:  # noqa: FBT001  # a case
+    rig.api.put(text("a", "old"))
+    backup = rig.api.saved()
+    rig.api.put(text("a", "new"))
+    rig.api.put(text("b", "new"))
+    rig.made(watch_list=watch_list)
+
+    async def restore() -> None:
+        await rig.watched()
+        rig.api.restore(backup)
+        for number in range(9 if passes else 0):
+            rig.api.put(text(f"later-{number}"))
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert "/api/v1/configmaps" in said
+    assert not rig.held().keys() - {"a", "b"}, "nothing of the new history was taken over"
+
+
+async def test_a_restore_behind_an_expired_watch_is_noticed(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    backup = rig.api.saved()
+    rig.api.remove("configmaps", "a")
+
+    async def restore() -> None:
+        await rig.watched()
+        rig.api.store.restore(backup)
+        for number in range(9):
+            rig.api.put(text(f"later-{number}"))
+        rig.api.expire()
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert "default/a has version" in said
+
+
+async def test_a_server_that_is_stopped_and_started_is_no_restore(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    async with rig.running():
+        await rig.watched()
+        for number in range(5):
+            rig.api.cut_watches()
+            rig.api.put(text(f"b{number}", "1"))
+            await rig.api.until(lambda: len(rig.held()) == number + 2)  # noqa: B023  # awaited here
+
+
+async def test_a_watch_that_ends_in_its_own_time_continues_without_a_list(rig: Rig) -> None:
+    rig.made(watch_list=False)
+    async with rig.running():
+        await rig.watched()
+        rig.clock.time += 700
+        rig.api.end_watches()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) == 2)
+    assert len(rig.api.asked("GET", "configmaps")) == 1
+
+
+async def test_nothing_is_verified_between_an_interruption_and_the_next_list(rig: Rig) -> None:
+    async with rig.running():
+        await rig.watched()
+        await asyncio.wait_for(rig.cache.wait_until_verified(), 1)
+        rig.api.fail(500, part="configmaps", times=float("inf"))
+        rig.api.cut_watches()
+        await rig.fresh(wanted=False)
+        waiting = asyncio.create_task(rig.cache.wait_until_verified())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        rig.api.heal()
+        await asyncio.wait_for(waiting, 10)
+
+
+async def test_an_object_that_cannot_be_decoded_is_no_contradiction(rig: Rig) -> None:
+    rig.api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}})
+    async with rig.running():
+        await rig.watched()
+        rig.api.cut_watches()
+        rig.api.put(text("b", "1"))
+        await rig.holds(b="1")
+
+
+class _Derived:
+    """What a listener keeps that trusts the order of versions, as the ledger does."""
+
+    def __init__(self) -> None:
+        self.versions: dict[str, int] = {}  # by UID, also of objects that are gone
+        self.values: dict[str, str] = {}
+
+    def note(self, before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
+        """Follow a change, unless its version is older than what was seen of the object."""
+        if after is not None and int(after.version) > self.versions.get(after.uid, 0):
+            self.versions[after.uid] = int(after.version)
+            self.values[after.name] = after.value.data["v"]
+        elif after is None and before is not None:
+            self.versions[before.uid] = 1 << 60
+            self.values.pop(before.name, None)
+
+
+class _Server:
+    """The server of a played history."""
+
+    def __init__(self, rig: Rig, rng: random.Random) -> None:
+        self.is_restored = False
+        self._api, self._rng = rig.api, rng
+        self._backups = [rig.api.saved()]
+        self._written = set[tuple[str, int]]()
+
+    def _put(self, name: str) -> None:
+        # No object has the same version in two histories: versions are those of all writes.
+        while (name, self._api.store.version + 1) in self._written:
+            self._api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+        self._api.put(text(name, f"{self._rng.random()}"))
+        self._written.add((name, self._api.store.version))
+
+    def _remove(self, name: str) -> None:
+        if self._api.get("configmaps", name) is not None:
+            self._api.remove("configmaps", name)
+
+    def step(self) -> None:
+        """Change the objects or the connection, rarely to an earlier state."""
+        api, rng, name = self._api, self._rng, f"o{self._rng.randrange(4)}"
+        steps: list[Callable[[], object]] = [
+            *[lambda: self._put(name)] * 4,
+            *[lambda: self._remove(name)] * 2,
+            api.bookmark,
+            api.cut_watches,
+            api.expire,
+            lambda: self._backups.append(api.saved()),
+        ]
+        if rng.random() < 0.95:
+            rng.choice(steps)()
+            return
+        api.restore(rng.choice(self._backups))
+        self.is_restored = True
+        for number in range(rng.choice([0, 0, 1, 5, 30])):
+            self._put(f"n{number % 3}")
+
+
+async def _play(rig: Rig, seed: int) -> None:
+    """Play a history; the cache follows it, or reports a restore, and only then."""
+    rng, derived = random.Random(seed), _Derived()
+    rig.made(watch_list=rng.random() < 0.5, page=rng.choice([1, 3, 500]))
+    rig.cache.subscribe(derived.note)
+    played = _Server(rig, rng)
+    task = asyncio.create_task(rig.cache.run())
+    for _ in range(rng.randint(5, 25)):
+        await asyncio.sleep(0.001 * rng.choice([0, 0, 0, 1, 8]))
+        played.step()
+
+    def server() -> dict[str, str]:
+        return {each["metadata"]["name"]: each["data"]["v"] for each in rig.api.all("configmaps")}
+
+    try:
+        async with asyncio.timeout(20):
+            while not task.done() and not (rig.cache.synced and derived.values == server()):
+                # A watch that was requested before a restore ends when the server does.
+                rig.api.cut_watches()
+                await asyncio.sleep(0.01)
+    finally:
+        if not task.done():
+            task.cancel()
+        await asyncio.wait((task,))
+    if not task.cancelled():
+        assert played.is_restored, seed
+        assert isinstance(task.exception(), HistoryChangedError), seed
+
+
+async def test_after_any_history_a_cache_follows_or_reports_a_restore(tmp_path: Path) -> None:
+    for seed in range(drawn(40, thorough=2000)):
+        folder = tmp_path / f"{seed}"
+        folder.mkdir()
+        async with rigged(folder) as rig:
+            await _play(rig, seed)
