@@ -161,7 +161,9 @@ class _Server:
     def _put(self, name: str) -> None:
         # No object has the same version in two histories: versions are those of all writes.
         while (name, self._api.store.version + 1) in self._written:
-            self._api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+            labels = {"written": f"{self._rng.random()}"}
+            node = {"name": "n", "labels": labels}
+            self._api.put({"apiVersion": "v1", "kind": "Node", "metadata": node})
         self._api.put(text(name, f"{self._rng.random()}"))
         self._written.add((name, self._api.store.version))
 
