@@ -13,7 +13,6 @@ from typing import Final, Protocol
 
 from allocator.scheduler.calls import Leadership
 from allocator.scheduler.lease import SchedulerLease, Term
-from allocator.state.guarded_pools import Look
 from allocator.writes.recovery import Recovery
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
@@ -43,11 +42,11 @@ class Lease(Protocol):
 class NodesToUse(Protocol):
     """The nodes that are used after a look at all claims."""
 
-    def begin_look(self) -> Look | None:
+    def begin_look(self) -> float | None:
         """Return when a look at all claims begins that makes a node usable; None if none does."""
         ...
 
-    def note_look(self, look: Look) -> None:
+    def note_look(self, began: float) -> None:
         """Use the nodes that have settled before a look at all claims."""
         ...
 

@@ -39,7 +39,8 @@ BATCH, WARM_BATCHES, BATCHES = scaled(50, 5), scaled(2, 1), scaled(10, 2)
 MAX_NODES, CONCURRENT = 20, 32
 START_SECONDS = 120.0
 DRA: Final = "resource.k8s.io/v1"
-FENCE: Final = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+ADDED: Final = "2026-11-20T10:00:00Z"
+FENCE: Final = {"key": "drawbridge.dev/owned", "effect": "NoSchedule", "timeAdded": ADDED}
 PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
 CONFIGURATION: Final = f"""\
 apiVersion: drawbridge.dev/v1alpha1
@@ -67,9 +68,10 @@ def make(kind: str, name: str, *, namespace: str = "", **fields: object) -> Json
 
 
 def make_node(name: str) -> Json:
-    """Return a node with the fence."""
+    """Return a node with a fence that has settled."""
     node = make("Node", name, spec={"taints": [FENCE]})
     node["metadata"]["labels"] = {"pool": "bridge", "kubernetes.io/hostname": name}
+    node["metadata"]["annotations"] = {"drawbridge.dev/fence-settled": ADDED}
     return node
 
 

@@ -94,7 +94,7 @@ def make_fence_stores(session: Session, store: Callable[[Resource], ObjectStore]
 
 
 class FenceRuleReconciler:
-    """Writes the pools and the rules. `now` is the Unix time of the API server."""
+    """Writes the pools and the rules. `now` is the time of a clock that is never set."""
 
     name = NAME
 

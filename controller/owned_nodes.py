@@ -4,9 +4,10 @@
 its own taint: it writes the whole list of taints, because Kubernetes cannot merge it, and the API
 server rejects the write if the node has changed since.
 
-The taint has the time at which it was added: the allocator does not use the node before the other
-schedulers have seen the taint. A node that is no longer owned keeps it until the allocator has seen
-that, and has finished what it was writing.
+The allocator does not use a node before the other schedulers have seen the taint. It counts that
+time itself; for allocators that start later, this reconciler notes on the node which taint it has
+watched for as long. A node that is no longer owned keeps the taint until the allocator has seen
+that, and has finished what it was writing. Both times are of a clock that is never set.
 """
 
 import datetime as dt
@@ -30,6 +31,7 @@ from drawbridge.agreement.owned_pools import (
     SETTLE_SECONDS,
     NodeOwnership,
     decide_node,
+    find_fence,
     has_fence,
     report_disagreement,
     report_selection,
@@ -39,6 +41,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.finding import Finding
+from drawbridge.names import SETTLED_ANNOTATION
 
 NAME: Final = "owned"
 # With one run a second this also is the rate: a mistake in a selector can be corrected early.
@@ -48,10 +51,14 @@ _Taints = list[dict[str, Any]]
 
 
 class TaintChange(NamedTuple):
-    """A node whose taints have to change; sorts additions first."""
+    """A node whose taints have to change; sorts additions first.
+
+    With `settled`, the taint stays, and the node says that the taint of this time has settled.
+    """
 
     removed: bool
     node: str
+    settled: str = ""
 
 
 def taint_changes(
@@ -93,8 +100,9 @@ def _is_fence(taint: dict[str, Any]) -> bool:
 class OwnedNodeReconciler:
     """Adds and removes the taint, and reports what keeps the fence from being complete.
 
-    `now` is the Unix time of the API server, `rules_hold` whether the fence of rules replaces the
-    taint of a node where that is configured; None while that is not known.
+    `now` is the Unix time of the API server for persons to read, and `elapsed` a clock that is
+    never set. `rules_hold` is whether the fence of rules replaces the taint of a node where that is
+    configured; None while that is not known.
     """
 
     name = NAME
@@ -108,6 +116,7 @@ class OwnedNodeReconciler:
         reporter: Reporter,
         reference: ObjectReference,
         now: Callable[[], float],
+        elapsed: Callable[[], float],
         rules_hold: Callable[[str], bool | None] = lambda _node: None,
     ) -> None:
         self._nodes = nodes
@@ -115,8 +124,10 @@ class OwnedNodeReconciler:
         self._configuration = configuration
         self._reporter = reporter
         self._reference = reference
-        self._now = now
+        self._now, self._elapsed = now, elapsed
         self._rules_hold = rules_hold
+        # Since when this process sees the taints of nodes, by node and their own time.
+        self._seen: dict[tuple[str, str], float] = {}
         # Since when nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
@@ -129,6 +140,7 @@ class OwnedNodeReconciler:
             node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
         changes = self._without_recent(taint_changes(nodes, decided, rules_hold=self._rules_hold))
+        settled = self._find_settled(nodes, decided)
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
         rejected: list[str] = []
@@ -141,7 +153,7 @@ class OwnedNodeReconciler:
                 raise
 
         try:
-            await process_each(changes[:MAX_CHANGES], write)
+            await process_each([*changes, *settled][:MAX_CHANGES], write)
         finally:
             findings = (
                 report_selection(owned, decided),
@@ -152,7 +164,7 @@ class OwnedNodeReconciler:
 
     def _without_recent(self, changes: Iterable[TaintChange]) -> list[TaintChange]:
         """Leave out the removals that became necessary only now; a later run makes them."""
-        now = self._now()
+        now = self._elapsed()
         before, self._left, due = self._left, {}, []
         for change in changes:
             if change.removed:
@@ -161,26 +173,55 @@ class OwnedNodeReconciler:
                 due.append(change)
         return due
 
+    def _find_settled(
+        self,
+        nodes: Iterable[WatchedObject[WatchedNode]],
+        decided: Mapping[str, NodeOwnership],
+    ) -> list[TaintChange]:
+        """Return the nodes whose taint has settled, and which do not say so."""
+        now = self._elapsed()
+        before, self._seen, settled = self._seen, {}, []
+        for node in nodes:
+            fence = find_fence(node.value.spec.taints or ())
+            added = fence.time_added if fence is not None else None
+            if not added or not decided[node.name].owned:
+                continue
+            since = self._seen[node.name, added] = before.get((node.name, added), now)
+            said = (node.value.metadata.annotations or {}).get(SETTLED_ANNOTATION)
+            if said != added and now - since >= SETTLE_SECONDS:
+                settled.append(TaintChange(removed=False, node=node.name, settled=added))
+        return settled
+
     async def _write(self, change: TaintChange) -> None:
         cached = self._nodes.get(change.node)
         if cached is None:
             return
+        if change.settled:
+            await self._merge(cached, {SETTLED_ANNOTATION: change.settled}, {})
+            return
         spec = msgspec.json.decode(cached.raw).get("spec") or {}
         added_at = None if change.removed else self._now()
         taints = change_taints(spec.get("taints") or [], added_at)
+        if await self._merge(
+            cached, {SETTLED_ANNOTATION: None}, {"spec": {"taints": taints or None}}
+        ):
+            self._reporter.count(NAME, "untainted" if change.removed else "tainted")
+
+    async def _merge(
+        self,
+        cached: WatchedObject[WatchedNode],
+        annotations: Mapping[str, str | None],
+        fields: Mapping[str, Any],
+    ) -> bool:
+        """Change a node; False if it was deleted, or has changed."""
+        metadata = {"resourceVersion": cached.version, "annotations": dict(annotations)}
         try:
-            await self._store.merge(
-                change.node,
-                {
-                    "metadata": {"resourceVersion": cached.version},
-                    "spec": {"taints": taints or None},
-                },
-            )
+            await self._store.merge(cached.name, {"metadata": metadata, **fields})
         except ApiError as error:
-            if error.code not in (404, 409):  # the node was deleted, or has changed
+            if error.code not in (404, 409):
                 raise
-            return
-        self._reporter.count(NAME, "untainted" if change.removed else "tainted")
+            return False
+        return True
 
     def _report(self, findings: frozenset[Finding]) -> None:
         for finding in sorted(findings - self._reported, key=lambda each: each.message):

@@ -50,6 +50,7 @@ from drawbridge.cluster.resources import (
     VALIDATING_WEBHOOKS,
     Resource,
 )
+from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.names import FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION, WEBHOOK_DEPLOYMENT
@@ -266,6 +267,7 @@ class Reconcilers:
             reporter=self._reporter,
             reference=reference,
             now=self._context.session.clock.now,
+            elapsed=boot_time,
             rules_hold=self.rules.holds,
         )
         yield self.rules
@@ -284,7 +286,7 @@ class Reconcilers:
             namespace=self._context.namespace,
             configuration=lambda: self._context.settings.current,
             reporter=self._reporter,
-            now=session.clock.now,
+            now=boot_time,
         )
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:

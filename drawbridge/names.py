@@ -33,6 +33,8 @@ ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"
 COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
 # On a node: the pod for which its devices are held, as a plan to defragment asks for.
 HOLD_ANNOTATION: Final = "drawbridge.dev/held-for"
+# Of a node: the time in its fence, once the controller has watched this fence for the settle time.
+SETTLED_ANNOTATION: Final = "drawbridge.dev/fence-settled"
 # The time when a pod last referred to a template.
 USED_ANNOTATION: Final = "drawbridge.dev/used"
 FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"

@@ -11,14 +11,6 @@ from drawbridge.agreement.device_fence import FencePart, FenceParts, find_fenced
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS
 from drawbridge.dra.inventory import PoolID
 
-
-class Look(NamedTuple):
-    """When a look at all claims began: the Unix time of the API server, and that of `elapsed`."""
-
-    server: float
-    elapsed: float
-
-
 _NONE: Final[frozenset[PoolID]] = frozenset()
 
 

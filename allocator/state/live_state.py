@@ -19,7 +19,7 @@ from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.conflicts import ContestedClaim
-from allocator.state.guarded_pools import GuardedPools, Look
+from allocator.state.guarded_pools import GuardedPools
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
@@ -167,7 +167,7 @@ class LiveState:
         self._owner_turns = Turns(self._decide_owners)
         self._undecided: dict[PoolID, None] = {}
         # No allocation is decided before the recovery, which looks at all claims.
-        self._settling = SettlingNodes(server_time())
+        self._settling = SettlingNodes()
         self._guarded = GuardedPools(caches.namespace, elapsed())
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
@@ -274,7 +274,7 @@ class LiveState:
         serves_rules = caches.taint_rules is not None
         state = make_state(inputs, self._make_filter(inputs), serves_taint_rules=serves_rules)
         for node in caches.nodes.all():
-            self._settling.follow(None, node.value)
+            self._settling.follow(node.name, node.value, self._elapsed(), is_first=True)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
             for stored in cache.all():
@@ -303,7 +303,8 @@ class LiveState:
         state = self._decisions.state
         changed = after or before
         if changed is not None and isinstance(changed.value, Node):
-            self._settling.follow(before.value if before else None, after.value if after else None)
+            node = after.value if after else None
+            self._settling.follow(changed.name, node, self._elapsed(), is_first=before is None)
         state.apply(before.value if before else None, after.value if after else None)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
@@ -378,17 +379,17 @@ class LiveState:
         self._on_change()
         return bool(self._undecided)
 
-    def begin_look(self) -> Look | None:
+    def begin_look(self) -> float | None:
         """Return when a look at all claims begins that makes a node or a pool usable."""
-        look = Look(self._server_time(), self._elapsed())
-        needed = self._settling.need_look(look.server) or self._guarded.need_look(look.elapsed)
-        return look if needed else None
+        now = self._elapsed()
+        needed = self._settling.need_look(now) or self._guarded.need_look(now)
+        return now if needed and self.ready else None
 
-    def note_look(self, look: Look) -> None:
+    def note_look(self, began: float) -> None:
         """Use the nodes and pools that have settled before a look at all claims."""
-        for name in self._settling.note_look(look.server):
+        for name in self._settling.note_look(began):
             self.decisions.state.decide_owners_on(name)
-        self._decide_again(self._guarded.note_look(look.elapsed))
+        self._decide_again(self._guarded.note_look(began))
         self._on_change()
 
     def _follow_version(self, version: str) -> None:

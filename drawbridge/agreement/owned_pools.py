@@ -7,7 +7,6 @@ A node that is taken over can publish slices with the name of any pool. Only its
 from them: a pool with the name of a node belongs to that node.
 """
 
-import datetime as dt
 import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
@@ -252,18 +251,14 @@ def has_fence(taints: Iterable[Taint]) -> bool:
     return any(each.key == FENCE.key and each.effect == FENCE.effect for each in taints)
 
 
-def settle_time(taints: Iterable[Taint]) -> float:
-    """Return until when other schedulers may still allocate on a node with the fence, as Unix time.
+def find_fence(taints: Iterable[Taint]) -> Taint | None:
+    """Return the taint of a node that is its fence."""
+    return next((each for each in taints if has_fence((each,))), None)
 
-    Only a fence with `timeAdded`, as the controller adds it, tells. A kubelet registers its node
-    with the fence, so that no other scheduler ever sees the node without it.
-    """
-    texts = (each.time_added for each in taints if has_fence((each,)))
-    try:
-        added = [dt.datetime.fromisoformat(text).timestamp() for text in texts if text]
-    except ValueError:
-        added = []
-    return max(added, default=float("-inf")) + SETTLE_SECONDS
+
+def has_settled(node: Node, fence: Taint) -> bool:
+    """Whether the controller says that it has watched this fence of a node for the settle time."""
+    return bool(fence.time_added) and node.settled_fence == fence.time_added
 
 
 def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:

@@ -13,7 +13,7 @@ from drawbridge.dra.decode import Object, Reader
 from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
 from drawbridge.dra.quantity import Quantity
-from drawbridge.names import HOLD_ANNOTATION
+from drawbridge.names import HOLD_ANNOTATION, SETTLED_ANNOTATION
 
 _INT = re.compile(r"[+-]?[0-9]{1,40}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
@@ -27,8 +27,8 @@ class Node(msgspec.Struct, frozen=True):
 
     `registrations` are the annotations in which device plugins list devices for a scheduler.
     `provider_id` names the machine at its provider. `ready` is false while condition Ready says so.
-    `hold` is the annotation that says for which pod its devices are held. `kubelet` is the version
-    of its kubelet.
+    `hold` is the annotation that says for which pod its devices are held, `settled_fence` the one
+    that says which fence has settled. `kubelet` is the version of its kubelet.
     """
 
     name: str
@@ -42,6 +42,7 @@ class Node(msgspec.Struct, frozen=True):
     unschedulable: bool = False
     hold: str = ""
     kubelet: str = ""
+    settled_fence: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -90,6 +91,7 @@ def _convert(wire: _Node) -> Node:
         wire.spec.unschedulable,
         wire.metadata.annotations.get(HOLD_ANNOTATION, ""),
         status.node_info.kubelet_version,
+        wire.metadata.annotations.get(SETTLED_ANNOTATION, ""),
     )
 
 

@@ -31,7 +31,6 @@ from allocator.scheduler.protocol import (
     UnreserveRequest,
 )
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.guarded_pools import Look
 from allocator.state.reserved_pods import RESERVATION_SECONDS, HoldLimits
 from allocator.term import TermKeeper
 from allocator.writes.binding import BindingTimes, PodBinder
@@ -152,7 +151,7 @@ class SimulatedPair:
     def begin_look(self) -> None:
         """No node gets its fence later."""
 
-    def note_look(self, look: Look) -> None:
+    def note_look(self, began: float) -> None:
         """No node waits for a look."""
 
     def find_pod(self, _namespace: str, name: str) -> Pod | None:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from allocator.state.caches import AllocatorCaches
 from allocator.state.conflicts import MAX_SEARCHES
-from allocator.state.guarded_pools import Look
 from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
@@ -189,7 +188,7 @@ async def test_a_turn_of_the_loop_decides_a_few_pools_whose_fence_changed(
     monkeypatch.setattr(
         live.decisions.state, "decide_owners_of", lambda pools: decided.append(len(pools))
     )
-    live.note_look(Look(0.0, 10.0))
+    live.note_look(10.0)
     for _ in range(4):
         await asyncio.sleep(0)
     assert decided == [50, 50, 20]
@@ -203,7 +202,7 @@ async def test_a_wrong_clock_of_an_api_server_does_not_shorten_the_time_of_a_fen
     server[0], elapsed[0] = 3600.0, 9.0
     assert live.begin_look() is None
     server[0], elapsed[0] = -3600.0, 10.0
-    assert live.begin_look() == Look(-3600.0, 10.0)
+    assert live.begin_look() == 10.0
 
 
 OURS, THEIRS = written("ours", 0), written("theirs", 0, ours=False)

@@ -1,7 +1,10 @@
 """Which pools the allocator uses."""
 
+import datetime as dt
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from allocator.state.live_state import make_pool_filter
 from allocator.state.settling_nodes import SettlingNodes
@@ -16,19 +19,27 @@ from drawbridge.facts.model import ClassFacts, Facts
 
 GPU = "gpu.nvidia.com"
 POOL = PoolID(GPU, "n")
-LOOKED_AT = 1_795_168_800.0  # 2026-11-20T10:00:00Z
-FENCED = Node("n", taints=(Taint("drawbridge.dev/owned", "NoSchedule"),))
+TAINT = Taint("drawbridge.dev/owned", "NoSchedule")
+FENCED = Node("n", taints=(TAINT,))
 LOCAL = Slice("s", GPU, "n", 1, 1, node_name="n")
 OWNED = OwnedPool(DriverName(GPU), LabelSelector())  # type: ignore[arg-type]  # as it is loaded
 FACTS = Facts(classes=(ClassFacts("gpu", extended="example.com/gpu", drivers=(GPU,)),))
 
 
 def uses(
-    node: Node | None, slice_: Slice = LOCAL, *, unfenced: bool = False, guarded: bool = False
+    node: Node | None,
+    slice_: Slice = LOCAL,
+    *,
+    unfenced: bool = False,
+    guarded: bool = False,
+    seen: float = -60.0,
 ) -> bool:
     entry = msgspec.structs.replace(OWNED, unfenced=unfenced)
     configuration = Configuration(placement=Placement.BRIDGE, owned_pools=(entry,))
-    nodes = SettlingNodes(LOOKED_AT)
+    nodes = SettlingNodes()
+    if node is not None:
+        nodes.follow(node.name, node, seen)
+    nodes.note_look(0.0)
     owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: guarded)
     return owns_pool(POOL, [slice_], lambda _: node)
 
@@ -43,29 +54,49 @@ def test_a_pool_of_a_node_without_the_taint_is_used_only_if_it_is_unfenced() -> 
     assert uses(bare, unfenced=True)
 
 
+def test_a_pool_is_used_when_this_process_has_seen_the_taint_for_the_settle_time() -> None:
+    assert not uses(FENCED, seen=-9.9)
+    assert uses(FENCED, seen=-10.0)
+
+
+@pytest.mark.parametrize("seconds", [-120, -11, 0, 11, 120])
+@pytest.mark.parametrize("by", ["controller", "kubelet"])
+def test_no_clock_of_another_machine_decides_when_a_node_has_settled(seconds: int, by: str) -> None:
+    """The clock of whoever added the taint differs from ours, or no time is written."""
+    time = f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    node = Node("n", taints=(replace(TAINT, time_added=time if by == "controller" else None),))
+    nodes = SettlingNodes()
+    nodes.follow("n", node, 0.0)
+    assert [nodes.need_look(now) for now in (9.9, 10.0)] == [False, True]
+    assert not nodes.note_look(9.9)
+    assert not nodes.is_settled(node)
+    assert nodes.note_look(10.0) == ["n"]
+    assert nodes.is_settled(node)
+
+
 @pytest.mark.parametrize(
-    ("added", "used"),
+    ("after", "is_new"),
     [
-        ("2026-11-20T09:59:50Z", True),
-        ("2026-11-20T09:59:51Z", False),
-        ("2026-11-20T10:59:50+01:00", True),
-        # A kubelet or an administrator adds no time.
-        (None, True),
-        ("soon", True),
+        (Node("n", labels={"a": "b"}, taints=(TAINT,)), False),
+        (Node("n", taints=(Taint("other", "NoSchedule"), TAINT)), False),
+        (Node("n", taints=(replace(TAINT, time_added="2026-11-20T10:00:00Z"),)), True),
+        (Node("n", taints=(replace(TAINT, value="x"),)), True),
     ],
 )
-def test_a_pool_is_used_when_the_taint_of_its_node_has_settled(
-    added: str | None, *, used: bool
-) -> None:
-    taint = Taint("drawbridge.dev/owned", "NoSchedule", time_added=added)
-    other = Taint("drawbridge.dev/owned", "NoExecute", time_added="2026-11-20T09:59:59Z")
-    assert uses(Node("n", taints=(other, taint))) is used
+def test_a_fence_that_replaces_another_one_settles_anew(after: Node, *, is_new: bool) -> None:
+    nodes = SettlingNodes()
+    nodes.follow("n", Node("n", taints=(TAINT,)), 0.0)
+    nodes.note_look(10.0)
+    nodes.follow("n", after, 11.0)
+    assert nodes.is_settled(after) is not is_new
+    nodes.follow("n", Node("n"), 12.0)
+    nodes.follow("n", after, 13.0)
+    assert not nodes.is_settled(after)
 
 
 def test_a_pool_is_used_with_either_fence() -> None:
-    new = Taint("drawbridge.dev/owned", "NoSchedule", time_added="2026-11-20T09:59:59Z")
-    for node in (Node("n"), Node("n", taints=(new,)), FENCED):
-        assert uses(node, guarded=True)
+    for node in (Node("n"), FENCED):
+        assert uses(node, guarded=True, seen=0.0)
 
 
 def test_the_fence_around_devices_does_not_make_a_pool_owned() -> None:
@@ -79,15 +110,39 @@ def test_the_fence_around_devices_does_not_make_a_pool_owned() -> None:
 
 
 def test_a_look_settles_the_nodes_of_its_beginning() -> None:
-    nodes = SettlingNodes(LOOKED_AT)
-    for name, added in (("a", "09:59:40"), ("b", "09:59:55"), ("c", "10:00:00"), ("d", "10:00:00")):
-        taint = Taint("drawbridge.dev/owned", "NoSchedule", time_added=f"2026-11-20T{added}Z")
-        nodes.follow(None, Node(name, taints=(taint,)))
-    nodes.follow(Node("d"), None)
-    assert [nodes.need_look(LOOKED_AT + seconds) for seconds in (4, 5)] == [False, True]
-    assert nodes.note_look(LOOKED_AT + 5) == ["b"]
-    assert not nodes.need_look(LOOKED_AT + 9)
-    assert nodes.note_look(LOOKED_AT + 11) == ["c"]
+    nodes = SettlingNodes()
+    for name, seen in (("a", -5), ("b", 0), ("c", 5), ("d", 5)):
+        nodes.follow(name, Node(name, taints=(TAINT,)), seen)
+    assert nodes.note_look(5) == ["a"]
+    nodes.follow("d", None, 6)
+    assert [nodes.need_look(now) for now in (9, 10)] == [False, True]
+    assert nodes.note_look(10) == ["b"]
+    assert not nodes.need_look(14)
+    assert nodes.note_look(16) == ["c"]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_first", "is_settled"),
+    [
+        ("2026-11-20T10:00:00Z", True, True),
+        ("2026-11-20T10:00:00Z", False, False),  # this process saw the node without the fence
+        ("2026-11-20T09:00:00Z", True, False),  # of an earlier fence
+        ("", True, False),
+    ],
+)
+def test_a_node_says_that_the_fence_has_settled_before_this_process_started(
+    said: str, *, is_first: bool, is_settled: bool
+) -> None:
+    fence, nodes = replace(TAINT, time_added="2026-11-20T10:00:00Z"), SettlingNodes()
+    node = Node("n", taints=(fence,), settled_fence=said)
+    nodes.follow("n", node, 5.0, is_first=is_first)
+    assert not nodes.is_settled(node), "a look at the claims is needed in any case"
+    nodes.note_look(5.0)
+    assert nodes.is_settled(node) is is_settled
+    bare = Node("m", taints=(TAINT,))
+    nodes.follow("m", bare, 5.0, is_first=True)
+    nodes.note_look(14.0)
+    assert not nodes.is_settled(bare)
 
 
 def test_a_pool_of_an_unknown_node_is_not_used() -> None:

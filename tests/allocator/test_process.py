@@ -220,10 +220,12 @@ def play(folder: Path, story: Callable[[Rig], Any]) -> None:
 
 
 def fence(rig: Rig) -> None:
-    """Taint the node, as the controller does."""
+    """Taint the node, and say that the taint has settled, as the controller does."""
     node = rig.api.get("nodes", "node-1")
     assert node is not None
-    taint = {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+    added = "2026-11-20T10:00:00Z"
+    taint = {"key": "drawbridge.dev/owned", "effect": "NoSchedule", "timeAdded": added}
+    node["metadata"]["annotations"] = {"drawbridge.dev/fence-settled": added}
     rig.api.put({**node, "spec": {"taints": [taint]}})
 
 
@@ -242,6 +244,10 @@ async def _from_start_to_stop(rig: Rig) -> None:
         assert (await rig.call("prefilter", **request))[0] == 409
         async with renewing(rig):
             await rig.status(lambda each: each["leading"])
+            # The process has seen the node without the taint, so what the node says does not count.
+            assert not (await rig.ask(request))["fit"]
+            while not (await rig.ask(request))["fit"]:  # the process runs elsewhere
+                pass
             assert await rig.schedule(request) == {"bound": True, "message": ""}
             await _check_api(f"http://{json.loads(line)['address']}")
         running.send_signal(signal.SIGTERM)

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 import pytest
 
 from allocator.scheduler.lease import Term
-from allocator.state.guarded_pools import Look
 from allocator.term import TermKeeper
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
@@ -58,13 +57,13 @@ class Rig:
         self.time += 1
         self._fail()
 
-    def begin_look(self) -> Look | None:
+    def begin_look(self) -> float | None:
         """Begin a look if the time has come."""
-        return Look(self.time, 0.0) if 0 < self.settled_at <= self.time else None
+        return self.time if 0 < self.settled_at <= self.time else None
 
-    def note_look(self, look: Look) -> None:
+    def note_look(self, began: float) -> None:
         """Use the nodes."""
-        self.story.append(f"use nodes of {look.server:g}")
+        self.story.append(f"use nodes of {began:g}")
         self.settled_at = 0.0
 
     async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:

@@ -36,7 +36,7 @@ class Scene:
 
     def __init__(self, *entries: dict[str, Any]) -> None:
         self.nodes, self.reporter = MemoryStore(WatchedNode), FakeReporter()
-        self.time = 0.0
+        self.time, self.skew = 0.0, 0.0
         self.rules_hold: bool | None = None
         self.configuration = configured(*entries) if entries else Configuration()
         self.reconciler = OwnedNodeReconciler(
@@ -45,7 +45,8 @@ class Scene:
             configuration=lambda: self.configuration,
             reporter=self.reporter,
             reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
-            now=lambda: START + self.time,
+            now=lambda: START + self.time + self.skew,
+            elapsed=lambda: self.time,
             rules_hold=lambda _node: self.rules_hold,
         )
 
@@ -243,3 +244,52 @@ def test_an_entry_without_nodes_is_reported_once() -> None:
     assert finding.code == "OwnedNodesMissing"
     assert finding.path == "ownedPools[0]"
     assert finding.message == "ownedPools[0] selects no node"
+
+
+def _said(scene: Scene) -> object:
+    """Return the taint that the node says to be settled."""
+    metadata = scene.nodes.objects["", "a"]["metadata"]
+    return metadata.get("annotations", {}).get("drawbridge.dev/fence-settled")
+
+
+@pytest.mark.parametrize("skew", [-120.0, -11.0, 0.0, 11.0, 120.0])
+def test_a_node_says_which_taint_has_been_watched_for_the_settle_time(skew: float) -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED)
+    (fence,) = scene.reconcile()["a"] or ()
+    scene.reconcile()
+    # The clock of the API server is set, or another API server responds.
+    scene.skew = skew
+    scene.time += SETTLE_SECONDS - 0.1
+    scene.reconcile()
+    assert _said(scene) is None
+    scene.time += 0.1
+    scene.reconcile()
+    assert _said(scene) == fence["timeAdded"]
+
+
+def test_a_new_taint_is_not_settled_because_an_earlier_one_was() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED)
+    for _ in range(3):
+        scene.reconcile()
+        scene.time += SETTLE_SECONDS
+    assert _said(scene)
+    scene.nodes.objects["", "a"]["spec"]["taints"] = []
+    scene.nodes.put(scene.nodes.objects["", "a"])
+    scene.reconcile()
+    assert _said(scene) is None
+    scene.reconcile()
+    assert _said(scene) is None
+
+
+@pytest.mark.parametrize("skew", [-120.0, 120.0])
+def test_a_clock_that_is_set_does_not_remove_a_taint_early_or_late(skew: float) -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", {}, [FENCE])
+    scene.reconcile()
+    scene.skew = skew
+    scene.time += SETTLE_SECONDS - 0.1
+    assert scene.reconcile()["a"] == [FENCE]
+    scene.time += 0.1
+    assert scene.reconcile()["a"] is None
