@@ -50,7 +50,6 @@ from drawbridge.translate.pods import make_context
 from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.pods import decide
 
-NAME = "audit"
 EXIT_CODES = {DONE: "printed", BAD: "the cluster or the configuration cannot be read, or bad input"}
 _WRITERS: Final = {"csv": write_csv, "html": write_html}
 _CLEAR: Final = "\r\033[K"

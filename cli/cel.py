@@ -28,7 +28,6 @@ from drawbridge.report.tables import escape_unprintable
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects
 
-NAME = "cel"
 EXIT_CODES = {
     DONE: "compiled, and no device failed",
     NOTICE: "compiled, and it fails on some devices",

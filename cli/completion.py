@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from cli.commands import COMMANDS, parser_for
 from cli.terminal.command_parser import CommandParser
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams, for_data
@@ -251,7 +252,6 @@ def _quote(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-NAME = "completion"
 EXIT_CODES = {DONE: "printed", BAD: "bad input"}
 _SCRIPTS: Final = {"bash": bash_script, "fish": fish_script, "zsh": zsh_script}
 # The directives of kubectl's completion: files are offered, or only the candidates.
@@ -271,8 +271,6 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def build_table() -> dict[str, CompletedCommand]:
     """Return the table of all commands."""
-    from cli.main import COMMANDS, parser_for  # noqa: PLC0415  # main imports the commands
-
     return completion_table(parser_for(COMMANDS, "drawbridge"))
 
 

@@ -1,31 +1,35 @@
-"""`drawbridge config`: prints the configuration with its defaults, or its JSON Schema.
+"""`drawbridge config`: prints what decides translations: the configuration, and a cluster's facts.
 
-Also reads the `--config` file for the other commands.
+`print` adds the defaults to a configuration, `schema` prints the JSON Schema, and `facts` prints
+what the objects of a cluster say. Other commands accept the facts with `--facts`, and then give the
+same results without the cluster.
 """
 
 import argparse
-from collections.abc import Mapping
 
-import drawbridge.config.codes
-from cli.input.config_map import find_configurations
-from cli.input.files import read_sources
+from cli.input.configuration_file import read_configuration_file
+from cli.input.effective_configuration import read_effective_configuration
+from cli.input.facts_file import read_facts, read_gates
+from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import add_config_option
-from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.cluster_options import (
+    add_config_option,
+    add_facts_option,
+    add_files_option,
+    add_live_options,
+    add_version_options,
+)
+from cli.terminal.exit_codes import BAD, DONE, exit_code
 from cli.terminal.streams import Streams
 from drawbridge.config.load import configuration_to_plain
 from drawbridge.config.model import Configuration
-from drawbridge.documents.document import LocatedFinding, Source
-from drawbridge.documents.read import read_documents as documents_of
-from drawbridge.names import CONFIGURATION_KEY
 
-NAME = "config"
-EXIT_CODES = {DONE: "printed", BAD: "errors in the configuration, or bad input"}
+EXIT_CODES = {DONE: "printed", BAD: "errors in the configuration or the cluster, or bad input"}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare `print` and `schema`."""
-    commands = parser.add_subparsers(dest="what", metavar="print|schema", required=True)
+    """Declare `print`, `schema` and `facts`."""
+    commands = parser.add_subparsers(dest="what", metavar="print|schema|facts", required=True)
     text = "print the configuration with its defaults, or the errors in it"
     printing = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
     add_config_option(printing)
@@ -34,83 +38,61 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     printing.set_defaults(output=None)
     text = "print the JSON Schema of the configuration"
     commands.add_parser("schema", help=text, description=text, allow_abbrev=False)
+    text = "print the facts about a cluster that decide translations"
+    facts = commands.add_parser("facts", help=text, description=text, allow_abbrev=False)
+    add_files_option(facts)
+    add_live_options(facts)
+    add_facts_option(facts)
+    add_config_option(facts)
+    add_version_options(facts)
+    output.add_detail_options(facts)
+    output.add_format_option(facts, "yaml", "json")
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the configuration or the schema; 2 if the configuration is invalid."""
+    """Print the configuration, the schema or the facts; 2 if one of them cannot be read."""
     if options.what == "schema":
         from drawbridge.config.schema import configuration_schema  # noqa: PLC0415  # only this needs it
 
         output.print_value(configuration_schema(), "json", streams.out)
-        return 0
+        return DONE
+    return _print_facts(options, streams) if options.what == "facts" else _print(options, streams)
+
+
+def _print(options: argparse.Namespace, streams: Streams) -> int:
     configuration = read_configuration_file(options.config, streams)
     if isinstance(configuration, Configuration):
         output.print_value(
             configuration_to_plain(configuration), options.output or "yaml", streams.out
         )
-        return 0
-    if options.output:
-        output.print_value(output.findings_as_data(configuration), options.output, streams.out)
-    else:
-        output.print_findings(configuration, streams.err)
-    return 2
+        return DONE
+    return output.print_unreadable(configuration, options.output or "text", streams)
 
 
-def known_codes() -> Mapping[str, str]:
-    """Return the finding codes whose severity a configuration can change, with their current names.
+def _print_facts(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the facts to the output, and findings to the error stream."""
+    # These imports load the CEL engine.
+    from cli.input.facts_objects import facts_input, read_objects  # noqa: PLC0415
+    from drawbridge.facts import serialized  # noqa: PLC0415
+    from drawbridge.facts.gather import gather_facts  # noqa: PLC0415
 
-    Excludes the codes about files, the configuration itself and access to the cluster. The webhook
-    and the controller accept the same codes (`drawbridge.process.settings`).
-    """
-    from drawbridge.agreement.codes import ACCEPTED_NAMES  # noqa: PLC0415  # loads all packages
-
-    return ACCEPTED_NAMES
-
-
-def read_configuration_file(
-    name: str | None, streams: Streams
-) -> Configuration | tuple[LocatedFinding, ...]:
-    """Read the file `name`, or return its findings; without a name, return the defaults."""
-    if name is None:
-        return Configuration()
-    files = list(read_sources([name], streams.stdin))
-    if unread := tuple(each for each in files if isinstance(each, LocatedFinding)):
-        return unread
-    return read_configuration(*(each for each in files if isinstance(each, Source)))
-
-
-def read_configuration(*files: Source) -> Configuration | tuple[LocatedFinding, ...]:
-    """Read the one Configuration of these files, or return the findings about them.
-
-    The Configuration can be in a ConfigMap, as in the manifests.
-    """
-    documents = [each for file in files for each in documents_of(file) if not each.empty]
-    configurations = find_configurations(documents)
-    if unread := tuple(located for each in configurations for located in each.findings):
-        return unread
-    if len(configurations) != 1:
-        message = f"found {len(configurations)} documents in the file, expected one Configuration"
-        name = files[0].name if files else ""
-        return (
-            LocatedFinding(
-                drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message), name, 0, 0
-            ),
-        )
-    value = configurations[0].document.value
-    if isinstance(value, dict) and value.get("kind") == "ConfigMap":
-        message = (
-            f"{configurations[0].document.name} has no key {CONFIGURATION_KEY} with a Configuration"
-        )
-        remedy = f"Put the Configuration under data, key {CONFIGURATION_KEY}."
-        return (
-            configurations[0].locate_finding(
-                drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("data", message, remedy=remedy)
-            ),
-        )
-    from drawbridge.agreement import configuration as agreed  # noqa: PLC0415  # loads all packages
-
-    loaded = agreed.read_configuration(value, known_codes())
-    if isinstance(loaded, Configuration):
-        return loaded
-    located = (configurations[0].locate_finding(finding) for finding in loaded)
-    return tuple(sorted(located, key=lambda each: (each.line, each.column)))
+    live = not options.cluster or options.context is not None
+    configuration, before = read_effective_configuration(options, streams, asks_cluster=live)
+    if configuration is None:
+        return output.print_unreadable(before, "text", streams)
+    try:
+        files, version = read_objects(options, streams)
+    except ClusterReadError as error:
+        return output.print_unreadable((error.located,), "text", streams)
+    enabled = read_gates(options, version)
+    if isinstance(enabled, tuple):
+        return output.print_unreadable(enabled, "text", streams)
+    gathered = gather_facts(facts_input(files), configuration, enabled.with_groups())
+    findings = (*before, *files.findings, *files.located(gathered.findings))
+    facts = read_facts(options.facts, streams, gathered.facts) if options.facts else gathered.facts
+    if isinstance(facts, tuple):
+        return output.print_unreadable((*findings, *facts), "text", streams)
+    output.print_value(serialized.facts_to_plain(facts), options.output, streams.out)
+    shown = output.select_findings(findings, quiet=options.quiet, verbose=options.verbose)
+    output.print_findings(shown, streams.err)
+    return exit_code(findings)

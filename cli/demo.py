@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.checking.findings import check_manifests
+from cli.checking.input import of_manifests
+from cli.input.cluster_objects import ClusterObjects
 from cli.input.files import read_documents, read_sources
-from cli.lint import lint_documents
 from cli.main import BROKEN_PIPE
 from cli.terminal import output
 from cli.terminal.exit_codes import exit_code
@@ -121,7 +122,8 @@ def _print_section(heading: str, lines: Sequence[str], streams: Streams) -> None
 def run(streams: Streams, folder: Path = SAMPLES, legacy: Path = LEGACY) -> int:
     """Run the demo on the cluster in `folder`; 2 if the samples have errors."""
     documents = tuple(read_documents([str(folder)], streams.stdin))
-    samples, findings = sort_documents(documents), lint_documents(documents, Configuration())
+    given = of_manifests(documents, Configuration())
+    samples, findings = given.files, check_manifests(given)
     devices = sum(len(each.devices) for each in samples.slices)
     pools = {(each.driver, each.pool) for each in samples.slices}
     streams.out.write(

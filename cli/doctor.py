@@ -24,7 +24,6 @@ from drawbridge.report.tables import align_columns, escape_unprintable
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
-NAME = "doctor"
 EXIT_CODES = {
     DONE: "no errors",
     NOTICE: "something is wrong; with --strict: warnings",

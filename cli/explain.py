@@ -1,7 +1,8 @@
 """`drawbridge explain`: shows the requests of a pod or workload, its claims, devices and problems.
 
 Of a workload, it shows how many pods have their devices, and one pod that lacks something. Of a
-node, it shows what it offers and who holds its devices.
+node, it shows what it offers and who holds its devices. Of devices, it shows the claims and pods
+that hold them, also pods of device plugins.
 """
 
 import argparse
@@ -12,11 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from cli.explanation.held_objects import read_held
+from cli.explanation.holders import explain_devices, format_holders, parse_devices
+from cli.explanation.objects import Subject, read_subject
 from cli.input import allocator_api
 from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.explained_objects import Subject, read_subject
-from cli.input.held_objects import read_held
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import (
@@ -30,7 +32,6 @@ from cli.terminal.cluster_options import (
 from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
-from cli.who import format_holders
 from drawbridge.agreement.owned_pools import decide_node
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.config.model import Configuration, Scope
@@ -65,11 +66,10 @@ from drawbridge.translate.changes.scheduler import OURS
 if TYPE_CHECKING:
     from cli.simulation.waiting_pod import WaitingPod
 
-NAME = "explain"
 EXIT_CODES = {
-    DONE: "all pods have their node and devices, or the node exists",
+    DONE: "all pods have their node and devices; the node or device exists",
     NOTICE: "a pod lacks its node or a device, or a wanted pod does not exist",
-    BAD: "the pod, workload or node does not exist, or bad input",
+    BAD: "the pod, workload, node or device does not exist, or bad input",
 }
 
 
@@ -89,7 +89,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "pod",
         metavar="POD|TYPE/NAME",
-        help="name of a pod, namespace/name, a workload such as deploy/train, or node/NAME",
+        help="name of a pod, namespace/name, a workload such as deploy/train, node/NAME,"
+        " device/NODE/NAME (by name, number or UUID), device/NODE, or devices for all that are"
+        " held",
     )
     add_namespace_option(parser)
     add_manifests_option(parser, required=False)
@@ -102,12 +104,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Explain the pod or workload; the exit code shows whether all pods have their devices."""
+    """Explain what is named; the exit code shows whether all pods have their devices."""
     findings: list[LocatedFinding] = []
     # Where the cluster is asked, the simulation of a pod reads the configuration of the cluster.
     configuration, unread = read_effective_configuration(options, streams, asks_cluster=False)
     if configuration is None:
         return output.print_unreadable([*unread], options.output, streams)
+    if (devices := parse_devices(options.pod)) is not None:
+        return explain_devices(devices, options, streams)
     if node := parse_node(options.pod):
         return _explain_node(node, configuration, options, streams)
     try:
@@ -159,7 +163,6 @@ def _explain_node(
     node: str, configuration: Configuration, options: argparse.Namespace, streams: Streams
 ) -> int:
     findings: list[LocatedFinding] = []
-    options.cluster = [*options.filename, *options.cluster]
     try:
         objects = read_held(options, node, streams, findings)
     except ClusterReadError as error:

@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Final
 
+from cli.code_tables import TABLES
+from cli.commands import COMMANDS, parser_for
+from cli.former_commands import FORMER, renew
 from cli.terminal import output
-from cli.terminal.code_tables import TABLES
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.finding import Activity, Code, accepted_names, codes_by_activity
 from drawbridge.report.tables import align_columns, escape_unprintable
 
-NAME = "help"
 EXIT_CODES = {DONE: "printed", BAD: "neither a code nor a command"}
 _WIDTH: Final = 100
 _MOST_NEAR: Final = 3
@@ -35,18 +36,20 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if options.topic is None:
         _print_all(options.output, streams)
         return DONE
-    from cli import main  # noqa: PLC0415  # main imports the commands
-
     topic = options.topic.strip("[]").lower()
     by_name = {name: code for table in TABLES for name, code in table.items()}
     codes = {former.lower(): by_name[name] for former, name in accepted_names(TABLES).items()}
     if topic in codes:
         _print_code(codes[topic], options.output, streams)
         return DONE
-    if topic in main.COMMANDS:
-        shown = main.parse([topic, "--help"], streams, "drawbridge")
-        return shown if isinstance(shown, int) else DONE
-    names = [*(code.name for code in codes.values()), *main.COMMANDS]
+    if topic in FORMER:
+        renewed = renew(topic, ())
+        streams.err.write(renewed.describe(topic, "drawbridge"))
+        topic = renewed.words[0]
+    if topic in COMMANDS:
+        parser_for((topic,), "drawbridge").subparsers()[topic].print_help(streams.out)
+        return DONE
+    names = [*(code.name for code in codes.values()), *COMMANDS]
     streams.err.write(f"{_describe_unknown(options.topic, names)}\n")
     return BAD
 

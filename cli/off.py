@@ -29,7 +29,6 @@ from drawbridge.translate.changes.scheduler import OURS
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
-NAME = "off"
 EXIT_CODES = {
     DONE: "all webhooks are switched off",
     BAD: "a webhook is not switched off, or bad input",

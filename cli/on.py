@@ -13,7 +13,6 @@ from cli.terminal.cluster_options import add_live_options
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 
-NAME = "on"
 EXIT_CODES = {
     DONE: "all webhooks are switched on",
     BAD: "a webhook is not switched on, or bad input",

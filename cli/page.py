@@ -31,7 +31,6 @@ from drawbridge.dra import gates
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
-NAME = "page"
 EXIT_CODES = {
     DONE: "ended by a signal",
     BAD: "the cluster or the configuration cannot be read, the port is taken, or bad input",

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from drawbridge.process.run import ProcessOptions
     from webhook.server.serving import ReviewOptions
 
-NAME = "serve"
 EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
 # The processes with a serving certificate.
 CERTIFIED = ("webhook", "judge", "allocator")

@@ -1,25 +1,24 @@
 """`drawbridge simulate`: places pods in memory and prints which devices they get, or why not.
 
 Reads files, or a live cluster with `--context`. The allocator of bridge placement places them with
-`--allocator-url`, and in a live cluster that has one.
+`--allocator-url`, and in a live cluster that has one. Also answers what would have to go so that an
+allocation grows, or that a pod fits.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Final
 
 from cli.input import allocator_api
-from cli.simulation import changes, placements
+from cli.simulation import adjustment, changes, defragmentation, placements
 from cli.simulation.api import ask_cluster, print_found, run_by_allocator
-from cli.simulation.gangs import has_gangs, place_gangs
-from cli.simulation.input import PodsToPlace, SimulationInput, parse_claim_names, read_input
-from cli.simulation.placements import WorkloadPlacement
+from cli.simulation.gangs import has_gangs
+from cli.simulation.input import SimulationInput, read_input
+from cli.simulation.placing import Simulation, simulate
 from cli.simulation.pod_allocators import find_pod_allocators
-from cli.simulation.preemption import preempting_placer
-from cli.simulation.schedulers import SimulatedSchedulers, default_allocator, find_schedulers
-from cli.simulation.stages import StagesOfPods, format_stages, stages_as_data
+from cli.simulation.schedulers import default_allocator
+from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_allocator_option,
@@ -27,36 +26,38 @@ from cli.terminal.cluster_options import (
     add_files_option,
     add_live_options,
     add_manifests_option,
+    add_namespace_option,
     add_stages_option,
     add_version_options,
 )
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
-from drawbridge.agreement.owned_pools import report_unused_pools
-from drawbridge.config.policy import apply_policies
-from drawbridge.documents.document import LocatedFinding, has_errors
-from drawbridge.dra.counted import count_noun, join_words
+from drawbridge.documents.document import has_errors
+from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding
-from drawbridge.ledger import codes, node_fit
 from drawbridge.ledger.audit import audit
-from drawbridge.ledger.ledger import Ledger, name_of
-from drawbridge.ledger.placing import Placer, PodPlacement, report_unpublished
-from drawbridge.ledger.replicas import PodPlacer, number_pod, place_on_each_node, place_replicas
-from drawbridge.ledger.stages import PodStages
-from drawbridge.ledger.unenforced import (
-    unenforced_claim_rules,
-    unenforced_compatibility,
-    unenforced_rules,
-)
+from drawbridge.ledger.ledger import name_of
+from drawbridge.ledger.placing import report_unpublished
 from drawbridge.solver.deviations import Allocator
-from drawbridge.solver.world import World
 
-NAME = "simulate"
-EXIT_CODES = {DONE: "all pods are placed", NOTICE: "some pods are not placed", BAD: "bad input"}
+EXIT_CODES = {
+    DONE: "all pods are placed; the claim can grow; the pod fits, now or after the moves",
+    NOTICE: "some pods are not placed; the claim cannot grow; no moves make the pod fit",
+    BAD: "bad input",
+}
 _ALLOCATORS: Final = {
     Allocator.UPSTREAM: "the allocator of kube-scheduler",
     Allocator.DRAWBRIDGE: "for pods with schedulerName drawbridge",
 }
+# The options that have an effect on some questions only; the one without a name places pods.
+_OPTIONS: Final = {
+    "": (
+        "allocator", "allocator_url", "claims", "drain", "more_nodes", "node", "preempt", "stages",
+        "without_class", "without_pods",
+    ),
+    "adjust": ("adjust", "count", "capacity", "request", "namespace"),
+    "defrag": ("defrag", "hold", "namespace"),
+}  # fmt: skip
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,6 +66,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_files_option(parser)
     add_config_option(parser)
     _add_placement_options(parser)
+    add_namespace_option(parser)
+    questions = parser.add_argument_group("instead of placing pods")
+    adjustment.add_options(questions)
+    defragmentation.add_options(questions)
     output.add_format_option(parser, "text", "json", "yaml")
 
 
@@ -86,7 +91,16 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Place the pods, and print the placements."""
+    """Place the pods and print the placements, or answer the question."""
+    asked = next((name for name in ("adjust", "defrag") if getattr(options, name) is not None), "")
+    if misused := _find_misused(options, asked):
+        instead = f"with --{asked}" if asked else "without a question that takes it"
+        streams.err.write(f"simulate: --{misused.replace('_', '-')} has no meaning {instead}\n")
+        return BAD
+    if asked:
+        options.preempt = True  # reads priorities and budgets
+        question = adjustment.answer if asked == "adjust" else defragmentation.answer
+        return question(options, streams)
     before = read_input(options, streams)
     inputs = changes.change_cluster(before, options)
     if options.allocator_url:
@@ -103,6 +117,17 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     names = frozenset(changes.parse_names(options.without_pods))
     fewest = tuple(changes.find_fewest_pods(before, names)) if names else ()
     return _place_here(options, inputs, not_asked, fewest, streams)
+
+
+def _find_misused(options: argparse.Namespace, asked: str) -> str:
+    """Return an option that has no effect on what is asked; empty if all have one."""
+    of_all = chain.from_iterable(_OPTIONS.values())
+    given = (
+        each
+        for each in of_all
+        if each not in _OPTIONS[asked] and getattr(options, each) not in (None, False, [])
+    )
+    return next(given, "")
 
 
 def _are_ours(inputs: SimulationInput) -> bool:
@@ -187,146 +212,3 @@ def _name_allocators(used: Sequence[Allocator]) -> Iterator[str]:
     first, *others = used
     yield f"Allocator: {first}, {_ALLOCATORS[first]}."
     yield from (f"Allocator: {each}, {_ALLOCATORS[each]}, for other pods." for each in others)
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """The placements, the ledger after them, and the findings.
-
-    `world` contains all declarations, also those that the allocator does not read.
-    """
-
-    entries: tuple[PodPlacement | WorkloadPlacement, ...]
-    allocators: tuple[Allocator, ...]  # first the one of translated pods, then of other pods
-    ledger: Ledger
-    world: World
-    findings: tuple[LocatedFinding, ...]
-    stages: tuple[PodStages, ...] = ()
-
-    @property
-    def placements(self) -> tuple[PodPlacement, ...]:
-        """All pods that were tried, in order."""
-        return tuple(chain.from_iterable(map(placements.tried_pods, self.entries)))
-
-
-def simulate(
-    inputs: SimulationInput,
-    names: str | None = None,
-    allocator: Allocator | None = None,
-    *,
-    preempt: bool = False,
-    by_stage: bool = False,
-) -> Simulation:
-    """Place the pods of the input one after the other, or the claims `names` instead.
-
-    Without `allocator`, the placement of the configuration decides. With `by_stage`, the filters
-    for each pod are kept.
-    """
-    schedulers = find_schedulers(inputs, names, allocator)
-    placer = schedulers.new_placer()
-    findings = [*inputs.findings, *_report_unenforced(inputs, names, schedulers)]
-    stages = StagesOfPods(lambda pod: schedulers.filtered(pod, placer)) if by_stage else None
-    if names is None:
-        preempting = preempting_placer(inputs, placer, findings) if preempt else None
-        placers = schedulers.placers(placer, preempting)
-        done = tuple(_place_pods(inputs, schedulers, placers, findings, stages))
-    else:
-        done = tuple(_place_claims(inputs, parse_claim_names(names), placer, findings))
-    with_policies = (
-        replace(located, finding=finding)
-        for located in findings
-        for finding in apply_policies([located.finding], inputs.configuration.findings)
-    )
-    world = schedulers.declared_world()
-    by_pod = stages.stages if stages is not None else ()
-    return Simulation(done, schedulers.used, placer.ledger, world, tuple(with_policies), by_pod)
-
-
-def _report_unenforced(
-    inputs: SimulationInput, names: str | None, schedulers: SimulatedSchedulers
-) -> tuple[LocatedFinding, ...]:
-    """Report rules and declarations of the input that the allocators do not enforce."""
-    objects, findings = inputs.objects, list[Finding]()
-    for allocator in schedulers.used:
-        if names is None:
-            pods = [each.pod for each in inputs.pods if schedulers.of_pod(each.pod) is allocator]
-            findings += unenforced_rules(pods, objects.claims, objects.templates, allocator)
-        else:
-            named = parse_claim_names(names)
-            claims = [each for each in objects.claims if name_of(each) in named]
-            findings += unenforced_claim_rules(claims, allocator)
-        world = schedulers.planners[allocator].declared_world()
-        findings += unenforced_compatibility(world, allocator)
-        unused = report_unused_pools(objects.slices, schedulers.pools.slices(allocator))
-        findings += [unused] if unused else []
-    return objects.located(findings)
-
-
-def _place_claims(
-    inputs: SimulationInput, names: Sequence[str], placer: Placer, findings: list[LocatedFinding]
-) -> Iterator[PodPlacement]:
-    """Place the claims `names` together, as those of one pod."""
-    if not names:
-        findings.append(
-            LocatedFinding(codes.NOTHING_TO_PLACE.at("--claims", "no claim name given"))
-        )
-        return
-    claims = {name_of(each) for each in inputs.objects.claims}
-    missing = [name for name in names if name not in claims]
-    for name in missing:
-        message = f"ResourceClaim {name} does not exist"
-        findings.append(LocatedFinding(codes.CLAIM_MISSING.at("--claims", message)))
-    if not missing:
-        yield placer.place_claims(names, inputs.cluster.nodes)
-
-
-def _place_pods(
-    inputs: SimulationInput,
-    schedulers: SimulatedSchedulers,
-    placers: Mapping[Allocator, PodPlacer],
-    findings: list[LocatedFinding],
-    stages: StagesOfPods | None,
-) -> Iterator[PodPlacement | WorkloadPlacement]:
-    if not inputs.pods:
-        findings.append(
-            LocatedFinding(codes.NOTHING_TO_PLACE.at("", "no pod to place in the input"))
-        )
-    members = place_gangs(inputs, placers, schedulers.of_pod, findings)
-    for pod in inputs.pods:
-        findings += inputs.objects.located(_report_ignored(pod, inputs))
-        placer = members.get(id(pod)) or placers[schedulers.of_pod(pod.pod)]
-        first = number_pod(pod.pod, 0) if pod.path else pod.pod
-        if stages is not None:
-            stages.add(first)
-        if not pod.path:
-            yield placer.place_pod(pod.pod)
-            continue
-        placed = _place_workload(pod, schedulers, placer)
-        if stages is not None and placed.replicas.refused and not pod.pods.on_each_node:
-            stages.replace(first, number_pod(pod.pod, placed.replicas.fits))
-        if placed.replicas.untried:
-            message = (
-                f"{placed.replicas.fits:,} of {placed.replicas.number:,} pods are placed, and "
-            )
-            message += "the others are not tried"
-            untried = codes.NOT_SIMULATED.at(pod.path, message, object=pod.object)
-            findings += inputs.objects.located([untried])
-        yield placed
-
-
-def _report_ignored(pod: PodsToPlace, inputs: SimulationInput) -> Iterator[Finding]:
-    yield from node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object)
-    if pod.ignored:
-        text = f"the simulation ignores {join_words(pod.ignored, 'and')}"
-        yield codes.RULE_NOT_SIMULATED.at(pod.path or "spec", text, object=pod.object)
-
-
-def _place_workload(
-    pods: PodsToPlace, schedulers: SimulatedSchedulers, placer: PodPlacer
-) -> WorkloadPlacement:
-    if pods.pods.on_each_node:
-        _, nodes = schedulers.world_of(schedulers.of_pod(pods.pod))
-        done = place_on_each_node(placer, pods.pod, nodes)
-    else:
-        done = place_replicas(placer, pods.pod, pods.pods.number)
-    return WorkloadPlacement(pods.object, pods.path, pods.pods.name, done)

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from cli.input import codes
 from cli.input.files import INPUT_NAME, read_sources
 from cli.input.live_cluster import ClusterReadError
-from cli.input.live_workloads import read_live_workloads
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_config_option,
@@ -30,6 +29,7 @@ from cli.terminal.streams import Streams
 from cli.translation import edit_output
 from cli.translation.edited_manifests import EditResult
 from cli.translation.input import TranslationInput, read_translation_input
+from cli.translation.live_workloads import read_live_workloads
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.values import Value
@@ -46,7 +46,6 @@ from drawbridge.translate.pods import TranslationContext
 # The comment that `helm template` writes above each object.
 _SOURCE = re.compile(rb"(?m)^# Source: ([\w.-]+)/")
 
-NAME = "translate"
 EXIT_CODES = {
     DONE: "translated, or nothing to translate",
     NOTICE: "with --exit-code: something changes; with --strict: warnings",

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 
 from cli.input.files import read_sources
 from cli.input.live_cluster import ClusterReadError
-from cli.input.live_workloads import read_live_workloads
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_live_options,
@@ -27,6 +26,7 @@ from cli.translation.edited_manifests import (
     TemplateKey,
     template_key,
 )
+from cli.translation.live_workloads import read_live_workloads
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
@@ -38,7 +38,6 @@ from drawbridge.translate.manifests.objects import TranslatedObject
 from drawbridge.translate.manifests.readable_names import has_readable_name
 from drawbridge.translate.manifests.undone import undo_object
 
-NAME = "undo"
 EXIT_CODES = {
     DONE: "undone, or nothing to undo",
     NOTICE: "with --exit-code: something changes; with --strict: warnings",

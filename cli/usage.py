@@ -31,7 +31,6 @@ from drawbridge.usage.summary import COLUMNS, UsageLine, UsageSummary, summarize
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
-NAME = "usage"
 EXIT_CODES = {DONE: "printed", BAD: "there is no book, it cannot be read, or bad input"}
 _DEFAULT: Final = ("namespace", "class")
 _HOUR: Final = 3_600

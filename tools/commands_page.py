@@ -4,7 +4,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
-from cli.main import COMMANDS, EXIT_CODES, load, parser_for
+from cli.commands import COMMANDS, load, parser_for
+from cli.main import EXIT_CODES
 from cli.terminal.command_parser import CommandParser
 from cli.terminal.exit_codes import ExitCodes
 
@@ -37,7 +38,7 @@ def render_page() -> str:
 
 
 def _commands() -> Iterator[str]:
-    for name, (_, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         yield f"| `{name}` | {summary} |"
 
 

@@ -3,7 +3,7 @@
 from textwrap import fill
 from typing import Final
 
-from cli.terminal.code_tables import TABLES
+from cli.code_tables import TABLES
 from drawbridge.finding import Activity, codes_by_activity
 
 HEAD: Final = """\

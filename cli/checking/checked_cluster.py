@@ -4,27 +4,22 @@ The objects of the input count as if they were applied together. Without files o
 nothing is known about other objects, so none is reported as missing.
 """
 
-import argparse
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from cli.facts import facts_input
-from cli.input import live_cluster
-from cli.input.cluster_objects import ClusterObjects, sort_documents
-from cli.input.files import read_documents
+from cli.input.cluster_objects import ClusterObjects
+from cli.input.facts_objects import facts_input
+from cli.input.namespace_labels import read_namespace_labels
 from cli.simulation.pod_allocators import find_pod_allocators
-from cli.simulation.schedulers import default_allocator
-from cli.terminal.streams import Streams
-from cli.translation.input import read_namespace_labels, with_namespaces
+from cli.translation.input import with_namespaces
 from drawbridge.agreement.device_fence import without_fence
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import compatibility_declarations, device_quotas
 from drawbridge.documents.paths import get_value
-from drawbridge.dra import gates
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.gates import Gates
@@ -32,7 +27,6 @@ from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.facts.families import known_families
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding
 from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner, PlannerObject
@@ -41,9 +35,6 @@ from drawbridge.ledger.quota_use import QuotaUse, published_capacity
 from drawbridge.solver.deviations import Allocator
 from drawbridge.translate.legacy.networks import add_networks
 from drawbridge.translate.pods import TranslationContext, make_context
-
-if TYPE_CHECKING:
-    from drawbridge.cluster.session import Session
 
 _DEFAULT = "default"
 
@@ -184,51 +175,6 @@ class CheckedCluster:
         if namespace in ("", _DEFAULT):
             names.add(f"{kind}/{name}")
         return not names.isdisjoint(self.input.places)
-
-
-def read_cluster(
-    options: argparse.Namespace,
-    files: ClusterObjects,
-    configuration: Configuration,
-    streams: Streams,
-) -> CheckedCluster | tuple[Finding, ...]:
-    """Read the cluster that the options name; raises ClusterReadError."""
-    cluster, version, serves_rules = _read_objects(options, streams)
-    enabled = gates.read_gates(
-        options.kubernetes_version or version,
-        options.feature_gates,
-        serves_taint_rules=serves_rules,
-    )
-    if not isinstance(enabled, Gates):
-        return enabled
-    is_read = bool(options.cluster) or options.context is not None
-    chosen = Allocator(options.allocator) if options.allocator else default_allocator(configuration)
-    return CheckedCluster(files, cluster, is_read, enabled, configuration, chosen)
-
-
-def _read_objects(
-    options: argparse.Namespace, streams: Streams
-) -> tuple[ClusterObjects, str, bool]:
-    """Read the objects of the cluster, its version, and whether it serves DeviceTaintRules."""
-    if options.context is None:
-        files = sort_documents(read_documents(options.cluster, streams.stdin))
-        return files, files.version, False
-
-    async def read(session: "Session") -> tuple[ClusterObjects, str, bool]:
-        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
-        needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
-        optional = (
-            resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
-            resources.NETWORKS,
-        )  # fmt: skip
-        values = await live_cluster.list_kinds(session, needed, optional)
-        rules = await live_cluster.list_taint_rules(session)
-        from_files = read_documents(options.cluster, streams.stdin)
-        documents = (*live_cluster.as_documents([*values, *(rules or ())]), *from_files)
-        return sort_documents(documents), await session.version(), rules is not None
-
-    return live_cluster.run_with_session(options, read)
 
 
 def _key(claim: Claim | Template) -> tuple[str, str]:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from cli.diagnosis.state import ClusterState, Unread
-from cli.facts import facts_input
 from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.facts_objects import facts_input
 from cli.input.live_cluster import as_documents
 from controller.field_probe import infer_gates
 from drawbridge.config.model import Configuration

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from cli.facts import facts_input
 from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.facts_objects import facts_input
 from cli.input.files import read_values
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope

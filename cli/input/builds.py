@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cli.input import codes
-from cli.input.files import BUILD_NAME, CHART, KUSTOMIZATIONS
+from cli.input.special_files import BUILD_NAME, CHART, KUSTOMIZATIONS
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents

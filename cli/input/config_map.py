@@ -10,6 +10,7 @@ from drawbridge.documents.read import read_documents, split_list
 from drawbridge.finding import Finding
 from drawbridge.names import CONFIGURATION_KEY
 
+_GROUP: Final = "drawbridge.dev"
 _PATH: Final = ("data", CONFIGURATION_KEY)
 
 
@@ -48,6 +49,19 @@ def find_configurations(documents: Iterable[Document]) -> list[ConfigurationDocu
     if not any(map(_has_configuration, candidates)):
         return [ConfigurationDocument(each) for each in candidates]
     return [each for item in candidates for each in _read_object(item)]
+
+
+def find_among_objects(documents: Iterable[Document]) -> list[ConfigurationDocument]:
+    """Return the Configurations among other objects, also those in ConfigMaps."""
+    given = list(filter(is_configuration, documents))
+    return find_configurations(given) if given else []
+
+
+def is_configuration(document: Document) -> bool:
+    """Tell whether an object is a Configuration, or a ConfigMap with one."""
+    group = f"{get_value(document.value, ('apiVersion',))}".partition("/")[0]
+    kind = get_value(document.value, ("kind",))
+    return (group, kind) == (_GROUP, "Configuration") or _has_configuration(document)
 
 
 def _read_object(document: Document) -> Iterator[ConfigurationDocument]:

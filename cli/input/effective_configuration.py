@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from cli import config
 from cli.input import codes, installed_namespace, live_cluster
+from cli.input.configuration_file import read_configuration, read_configuration_file
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
 from drawbridge.api_error import ApiError
@@ -43,7 +43,7 @@ def read_effective_configuration(
 ) -> EffectiveConfiguration:
     """Read the configuration from `--config`, or else from the live cluster."""
     if options.config is not None or not asks_cluster:
-        return _with_findings(config.read_configuration_file(options.config, streams))
+        return _with_findings(read_configuration_file(options.config, streams))
     try:
         return live_cluster.run_with_session(options, _read_from_cluster)
     except ClusterReadError as error:
@@ -79,7 +79,7 @@ async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
             continue
         text = get_value(config_map, ("data", CONFIGURATION_KEY)) if config_map else None
         if isinstance(text, str):
-            read = config.read_configuration(Source(where, text.encode()))
+            read = read_configuration(Source(where, text.encode()))
             return _with_findings(read, tuple(_find_refusal(config_map, where)))
         reason = f"ConfigMap {where} with the key {CONFIGURATION_KEY} not found"
     return _use_defaults(reason)

@@ -12,8 +12,9 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
+from cli.input.special_files import CHART, KUSTOMIZATIONS
 from drawbridge.documents.codes import FILE_UNREADABLE
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.read import Recognize, read_objects
@@ -24,9 +25,6 @@ SUFFIXES = (".yaml", ".yml", ".json")
 MOST_BYTES = 1 << 30
 INPUT = "-"
 INPUT_NAME = "<stdin>"
-BUILD_NAME: Final = "<build>"  # in the folder that was built
-CHART: Final = "Chart.yaml"
-KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 
 def read_documents(

@@ -11,23 +11,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 import drawbridge.config.codes
-from cli import config as configuring
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
+from cli.input.configuration_file import known_codes, read_configuration_file
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import read_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation.planned_holds import read_planned_holds
 from cli.simulation.pod_allocators import find_cluster_nodes
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_files_option,
-    add_live_options,
-    add_manifests_option,
-    add_namespace_option,
-    add_version_options,
-)
 from cli.terminal.streams import Streams
 from drawbridge.agreement.configuration import read_configuration
 from drawbridge.config.model import Configuration
@@ -103,17 +95,6 @@ class SimulationInput:
     is_live: bool = False
     # What nodes of a live cluster hold for pods that wait.
     holds: tuple[PlannedHold, ...] = ()
-
-
-def add_input_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the cluster of a command that simulates without options of its own."""
-    add_namespace_option(parser)
-    add_manifests_option(parser, required=False)
-    add_files_option(parser)
-    add_config_option(parser)
-    add_version_options(parser)
-    add_live_options(parser)
-    parser.set_defaults(pods=True, preempt=True, node=None, allocator_url=None)
 
 
 def read_input(
@@ -217,7 +198,7 @@ def _configuration(
 ) -> Configuration | tuple[LocatedFinding, ...]:
     """Read the configuration from `--config` or from the input files."""
     if options.config is not None and not objects.configurations:
-        return configuring.read_configuration_file(options.config, streams)
+        return read_configuration_file(options.config, streams)
     if not objects.configurations:
         return Configuration()
     several = len(objects.configurations) + (options.config is not None)
@@ -229,7 +210,7 @@ def _configuration(
                 drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message, object=first.name)
             ),
         )
-    loaded = read_configuration(first.value, configuring.known_codes())
+    loaded = read_configuration(first.value, known_codes())
     if isinstance(loaded, Configuration):
         return loaded
     return tuple(first.locate_finding(finding) for finding in loaded)

@@ -11,7 +11,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
-from cli.translation.input import read_namespace_labels
+from cli.input.namespace_labels import read_namespace_labels
 from drawbridge.agreement.device_fence import fence_rules, find_open_node, without_fence
 from drawbridge.agreement.owned_pools import decide_node, select_owned_slices
 from drawbridge.config.model import Configuration, Legacy, OwnedPool, Placement

@@ -6,9 +6,9 @@ from functools import partial
 
 from msgspec import structs
 
+from cli.input.namespace_labels import read_namespace_labels
 from cli.simulation.input import SimulationInput
 from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
-from cli.translation.input import read_namespace_labels
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import device_quotas
 from drawbridge.dra.claim import Claim

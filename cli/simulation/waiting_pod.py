@@ -37,7 +37,7 @@ class WaitingPod(NamedTuple):
 
 def simulate_waiting(options: argparse.Namespace, pod: Value, streams: Streams) -> WaitingPod:
     """Place the pod alone, with what the claims of the cluster leave."""
-    from cli.simulate import simulate  # noqa: PLC0415  # loads the CEL engine
+    from cli.simulation.placing import simulate  # noqa: PLC0415  # loads the CEL engine
 
     chosen = argparse.Namespace(
         context=CURRENT if options.context is None else options.context,

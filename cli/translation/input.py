@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from cli.input import installed_namespace, live_cluster
-from cli.input.effective_configuration import (
-    read_effective_configuration,
-)
+from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import read_facts, read_gates
 from cli.input.live_cluster import ClusterReadError
+from cli.input.namespace_labels import NAMESPACE_KIND, read_namespace_labels
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scheduler_lease import is_scheduler_missing
 from drawbridge.api_error import ApiError
@@ -20,9 +19,7 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, Source
-from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_objects as objects_in
-from drawbridge.documents.values import Value
 from drawbridge.dra import gates
 from drawbridge.facts.model import Facts, NetworkFacts
 from drawbridge.facts.networks import KIND as NETWORK_KIND
@@ -35,8 +32,6 @@ from drawbridge.translate.pods import TranslationContext, make_context
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects
     from drawbridge.cluster.session import Session
-
-_NAMESPACE = "Namespace"
 
 
 @dataclass
@@ -131,7 +126,7 @@ def _gather_facts(
 ) -> Facts | tuple[LocatedFinding, ...]:
     """Return the facts about the live cluster, or findings about why it cannot be read."""
     # These imports load the CEL engine, which takes longer than a translation.
-    from cli.facts import facts_input, read_objects  # noqa: PLC0415
+    from cli.input.facts_objects import facts_input, read_objects  # noqa: PLC0415
     from drawbridge.facts.gather import gather_facts  # noqa: PLC0415
 
     try:
@@ -193,7 +188,7 @@ def _find_namespaces(
     return read_namespace_labels(
         document.value
         for source in sources
-        if isinstance(source, Source) and _NAMESPACE.encode() in source.data
+        if isinstance(source, Source) and NAMESPACE_KIND.encode() in source.data
         for document in objects_in(source)
     )
 
@@ -205,23 +200,4 @@ def _find_queues(sources: Iterable[Source | LocatedFinding]) -> dict[str, str]:
         for source in sources
         if isinstance(source, Source) and LOCAL_QUEUE.encode() in source.data
         for document in objects_in(source)
-    )
-
-
-def read_namespace_labels(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:
-    """Return the labels of each namespace among the objects."""
-    networks: dict[str, Mapping[str, str]] = {}
-    for obj in objects:
-        name = get_value(obj, ("metadata", "name"))
-        if _is_namespace(obj) and isinstance(name, str):
-            labels = get_value(obj, ("metadata", "labels"))
-            texts = labels if isinstance(labels, dict) else {}
-            networks[name] = {key: each for key, each in texts.items() if isinstance(each, str)}
-    return networks
-
-
-def _is_namespace(value: Value) -> bool:
-    return isinstance(value, dict) and (value.get("apiVersion"), value.get("kind")) == (
-        "v1",
-        _NAMESPACE,
     )

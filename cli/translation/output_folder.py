@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from cli.input import codes
-from cli.input.files import BUILD_NAME, INPUT_NAME
+from cli.input.files import INPUT_NAME
+from cli.input.special_files import BUILD_NAME
 from cli.translation.edited_manifests import EditResult
 from cli.translation.manifest_text import join_documents, print_each
 from drawbridge.documents.document import LocatedFinding

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from cli.checking.published import find_ignored_fields
 from cli.input.cluster_objects import recognize_slices, sort_documents
-from cli.lint import find_ignored_fields
 from drawbridge.documents.document import Source
 from drawbridge.documents.read import read_objects
 from drawbridge.dra.slices import Slice

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cli.commands import COMMANDS
 from cli.completion import build_table, complete, complete_for_kubectl
-from cli.main import COMMANDS
 from tests.cli.running import command
 from tests.tables import every_row
 
@@ -28,7 +28,7 @@ def script(shell: str) -> str:
 # The words of a command line, and what its last word becomes; `...` stands for more words.
 CASES = [
     ("tra", ["translate"]),
-    ("config ", ["print", "schema"]),
+    ("config ", ["print", "schema", "facts"]),
     ("config p", ["print"]),
     ("translate -o ", ["yaml", "json", "diff", "report"]),
     ("translate -o j", ["json"]),
@@ -59,7 +59,7 @@ def test_every_command_and_option_is_completed() -> None:
         assert words == {each for option in completed.options for each in option.names}
 
 
-@pytest.mark.parametrize("line", ["translate -f ", "check --cluster ex", "facts --config="])
+@pytest.mark.parametrize("line", ["translate -f ", "check --cluster ex", "config facts --config="])
 def test_options_of_files_offer_files(line: str) -> None:
     assert complete(TABLE, line.split(" ")).files
 
@@ -92,7 +92,7 @@ def test_real_bash_completes_words(line: str, expected: list[str], tmp_path: Pat
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 @pytest.mark.parametrize(
     ("line", "expected"),
-    [("lint -f ma", ["manifests", "many pods.yaml"]), ("lint --output=j", ["json"])],
+    [("check -f ma", ["manifests", "many pods.yaml"]), ("check --output=j", ["json"])],
 )
 def test_real_bash_completes_files_and_values_after_an_equals_sign(
     line: str, expected: list[str], tmp_path: Path
@@ -156,7 +156,7 @@ def test_zsh_also_completes_the_first_time(state: str, called: list[str]) -> Non
 
 
 def test_kubectl_gets_candidates_and_a_directive() -> None:
-    assert complete_for_kubectl(["und"]) == f"undo\t{COMMANDS['undo'][1]}\n:4\n"
+    assert complete_for_kubectl(["und"]) == f"undo\t{COMMANDS['undo']}\n:4\n"
     assert complete_for_kubectl(["translate", "-o", "j"]) == "json\n:4\n"
     assert complete_for_kubectl(["translate", "-f", ""]) == ":0\n"
     assert complete_for_kubectl(["translate", "--output=j"]) == "--output=json\n:4\n"

@@ -7,10 +7,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from cli.config import known_codes
+from cli.code_tables import TABLES
 from cli.diagnosis import codes as diagnosis_codes
 from cli.input import codes as input_codes
-from cli.terminal.code_tables import TABLES
+from cli.input.configuration_file import known_codes
 from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config import codes as configuration_codes
 from drawbridge.config.load import load_configuration

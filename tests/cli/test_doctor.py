@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.terminal.code_tables import TABLES
+from cli.code_tables import TABLES
 from tests.cli.installed_api import (
     CONFIGURATION,
     DAY,

@@ -161,6 +161,6 @@ def test_an_unreachable_cluster_is_reported_once(tmp_path: Path) -> None:
 
 
 def test_facts_use_the_configuration_of_the_cluster(tmp_path: Path) -> None:
-    code, _, err = on_api(tmp_path, (CLASS, registered()), "facts")
+    code, _, err = on_api(tmp_path, (CLASS, registered()), "config", "facts")
     assert code == 0
     assert f"[{MISSING}]" in err

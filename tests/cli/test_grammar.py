@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli import main
+from cli import commands, main
 from cli.terminal.streams import Streams
 from tests.cli.running import command
 from tests.tables import every_row
@@ -116,7 +116,7 @@ def test_the_cluster_does_not_take_the_expression(
     [
         ("explain p --nope", "explain", "unrecognized arguments: --nope"),
         ("config print --nope", "config print", "unrecognized arguments: --nope"),
-        ("lint -f a b", "lint", "unrecognized arguments: b"),
+        ("check -f a b", "check", "unrecognized arguments: b"),
         ("cel --cluster a", "cel", "one of the arguments EXPR --batch is required"),
         ("explain --context", "explain", "the following arguments are required: POD|TYPE/NAME"),
     ],
@@ -130,7 +130,7 @@ def test_wrong_usage_shows_the_usage_of_the_subcommand(line: str, usage: str, er
 
 @every_row("name", COMMANDS)
 def test_help_lists_the_exit_codes(name: str) -> None:
-    codes = main.load(name.split(maxsplit=1)[0]).EXIT_CODES
+    codes = commands.load(name.split(maxsplit=1)[0]).EXIT_CODES
     assert {0, 2} <= set(codes) <= {0, 1, 2}
     text = COMMANDS[name].format_help()
     assert "\nexit codes:\n" in text

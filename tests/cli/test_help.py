@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from cli.main import COMMANDS
-from cli.terminal.code_tables import TABLES
+from cli.code_tables import TABLES
+from cli.commands import COMMANDS
 from drawbridge.finding import Activity
 from tests.cli.running import command
 from tests.tables import every_row

@@ -41,7 +41,7 @@ decisions: {adminAccess: allow}
 
 
 def facts(folder: Path, *words: str, **options: Any) -> Printed:  # noqa: ANN401  # those below
-    return on_live(folder, "facts", *words, **options)
+    return on_live(folder, "config", "facts", *words, **options)
 
 
 def on_live(
@@ -65,7 +65,8 @@ def test_facts_of_a_live_cluster_equal_those_of_its_files(
     dump = tmp_path / "dump.yaml"
     dump.write_text(write_yaml(OBJECTS))
     here = facts(tmp_path, "--context")
-    assert here == command("facts", "--cluster", str(dump), "--kubernetes-version", "1.36")
+    of_files = ("--cluster", str(dump), "--kubernetes-version", "1.36")
+    assert here == command("config", "facts", *of_files)
     assert "NVIDIA" in here[1]
 
 

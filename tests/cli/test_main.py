@@ -10,6 +10,7 @@ import subprocess
 import sys
 import termios
 import types
+import typing
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import TextIO, cast
 
 import pytest
 
-from cli import main
+from cli import commands, main
 from cli.terminal.folding import FoldingStream, fold_line
 from cli.terminal.streams import Streams
 from tests.cli.running import command
@@ -28,15 +29,15 @@ ROOT = Path(__file__).parent.parent.parent
 # A process with the additional command `boom`, which runs the captured code.
 WITH_BOOM = """
 import sys, types
-from cli import main
+from cli import commands, main
 module = types.ModuleType("boom")
-module.NAME, module.EXIT_CODES = "boom", {{0: "done"}}
+module.EXIT_CODES = {{0: "done"}}
 module.arguments = lambda parser: None
 def run(options, streams):
     {body}
 module.run = run
-sys.modules["boom"] = module
-main.COMMANDS["boom"] = ("boom", "goes boom")
+sys.modules["cli.boom"] = module
+commands.COMMANDS["boom"] = "goes boom"
 sys.argv = ["drawbridge", "boom"]
 sys.exit(main.main())
 """
@@ -67,25 +68,30 @@ def boom(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], int]], None]
             parser.add_argument("--loud", action="store_true")
 
         module = types.ModuleType("boom")
-        vars(module).update(NAME="boom", EXIT_CODES={0: "done"})
+        vars(module).update(EXIT_CODES={0: "done"})
         vars(module).update(arguments=arguments, run=run)
-        monkeypatch.setitem(sys.modules, "boom", module)
-        monkeypatch.setitem(main.COMMANDS, "boom", ("boom", "goes boom"))
+        monkeypatch.setitem(sys.modules, "cli.boom", module)
+        monkeypatch.setitem(commands.COMMANDS, "boom", "goes boom")
 
     return register
 
 
-@every_row("name", main.COMMANDS)
+@every_row("name", commands.COMMANDS)
 def test_every_command_implements_the_protocol(name: str) -> None:
-    command = main.load(name)
-    assert name == command.NAME
-    summary = main.COMMANDS[name][1]
+    command = commands.load(name)
+    for function, wanted in (
+        (command.arguments, commands.Command.arguments),
+        (command.run, commands.Command.run),
+    ):
+        assert typing.get_type_hints(function) == typing.get_type_hints(wanted)
+    assert set(command.EXIT_CODES) <= {0, 1, 2}
+    summary = commands.COMMANDS[name]
     assert summary
     assert not summary.endswith(".")
     command.arguments(ArgumentParser())
 
 
-@every_row("name", main.COMMANDS)
+@every_row("name", commands.COMMANDS)
 def test_every_command_has_a_usage_text(name: str) -> None:
     code, out, err = command(name, "--help")
     assert (code, err) == (0, "")
@@ -118,7 +124,7 @@ def test_a_command_that_lasts_collects_garbage_as_usual(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     usual = gc.get_threshold()
-    module = main.load(arguments[0])
+    module = commands.load(arguments[0])
     monkeypatch.setattr(module, "run", lambda *_: int(gc.get_threshold() == usual))
     assert command(*arguments).code == 1
 
@@ -145,14 +151,14 @@ def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
 def test_an_unknown_command_names_the_similar_one_and_none_lists_all() -> None:
     assert command("transalte", "-f", "x").err.endswith("; did you mean translate?\n")
     listed = command().err
-    assert all(name in listed for name in main.COMMANDS)
+    assert all(name in listed for name in commands.COMMANDS)
 
 
 def test_help_lists_every_command_on_stdout() -> None:
     code, out, _ = command("--help")
     listed = [line.split()[0] for line in out.splitlines() if line.startswith("    ")]
     assert code == 0
-    assert set(main.COMMANDS) <= set(listed)
+    assert set(commands.COMMANDS) <= set(listed)
 
 
 @pytest.mark.parametrize(
@@ -192,8 +198,8 @@ def test_debug_prints_the_traceback(boom: Callable[..., None], arguments: list[s
 
 
 def test_an_import_error_exits_with_3(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(main.COMMANDS, "boom", ("cli.there_is_no_such_module", "x"))
-    code, _, err = command("boom")
+    monkeypatch.setitem(commands.COMMANDS, "there_is_no_such_module", "x")
+    code, _, err = command("there_is_no_such_module")
     assert (code, "ModuleNotFoundError" in err) == (3, True)
 
 
@@ -201,7 +207,7 @@ def test_only_the_command_that_is_run_is_imported(
     monkeypatch: pytest.MonkeyPatch, boom: Callable[..., None]
 ) -> None:
     boom(lambda: 0)
-    monkeypatch.setitem(main.COMMANDS, "other", ("cli.there_is_no_such_module", "x"))
+    monkeypatch.setitem(commands.COMMANDS, "there_is_no_such_module", "x")
     assert command("boom").code == 0
     assert command("--version").code == 0
 
@@ -352,7 +358,7 @@ INVENTORY = "examples/inventory"
         f"translate -f {LEGACY} --cluster {INVENTORY} -o report",
         f"translate -f {LEGACY} -q --config none.yaml",
         "check -f examples/check",
-        "lint -f examples/driver -v",
+        "check -f examples/driver -v",
         f"explain -f {LEGACY} worker",
         f"simulate -f {LEGACY} --cluster {INVENTORY}",
         "help NotExpressible",

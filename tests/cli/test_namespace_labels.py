@@ -1,6 +1,7 @@
 """What the labels of namespaces among manifests decide."""
 
-from cli.translation.input import read_namespace_labels, with_namespaces
+from cli.input.namespace_labels import read_namespace_labels
+from cli.translation.input import with_namespaces
 from drawbridge.config.model import Bridge, Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
 from drawbridge.documents.document import Source

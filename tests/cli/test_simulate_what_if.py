@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.simulating import CLUSTER, Run, devices, nodes, pod, simulate
-from tests.cli.test_defrag import ASK, BUDGET, TWO_NODES, node, running
+from tests.cli.test_simulate_defrag import ASK, BUDGET, TWO_NODES, node, running
 
 WITHOUT_FREE = TWO_NODES + running("a") + running("b", "w")
 

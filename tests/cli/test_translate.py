@@ -203,7 +203,7 @@ def test_a_class_serves_a_resource_by_version_and_gates(
     inventory = ("--cluster", str(Path(__file__).parents[2] / "examples" / "inventory"))
     facts = tmp_path / "facts.yaml"
     if source == "facts":
-        facts.write_text(command("facts", *inventory).out)
+        facts.write_text(command("config", "facts", *inventory).out)
     where = inventory if source == "cluster" else ("--facts", str(facts))
     code, read = printed(POD, *where, *options)
     assert (code, read["changed"]) == (changed, changed)
@@ -295,8 +295,8 @@ def test_configuration_and_facts_files_change_the_templates(tmp_path: Path) -> N
     facts, configuration = tmp_path / "facts.yaml", tmp_path / "config.yaml"
     configuration.write_text(CONFIGURED)
     inventory = str(Path(__file__).parents[2] / "examples" / "inventory")
-    words = ("facts", "--cluster", inventory, "--config", str(configuration), "-o", "yaml")
-    facts.write_text(command(*words).out)
+    words = ("--cluster", inventory, "--config", str(configuration), "-o", "yaml")
+    facts.write_text(command("config", "facts", *words).out)
     pod = POD.replace("nvidia.com/gpu: 1", "example.com/gpu: 1")
     options = ("--facts", str(facts), "--config", str(configuration))
     code, read = printed(pod, *options)

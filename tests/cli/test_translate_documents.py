@@ -148,7 +148,7 @@ def test_networks_of_the_cluster_or_its_facts_are_known(tmp_path: Path) -> None:
     cluster = ("--cluster", str(tmp_path / "cluster.yaml"))
     translated = translate(tmp_path, CONNECTED, options=cluster)
     assert not messages(translated, "NetworkUnknown")
-    facts = command("facts", *cluster, "-o", "json").out
+    facts = command("config", "facts", *cluster, "-o", "json").out
     (tmp_path / "facts.json").write_text(facts, encoding="utf-8")
     again = translate(tmp_path, CONNECTED, options=("--facts", str(tmp_path / "facts.json")))
     assert again["findings"] == translated["findings"]

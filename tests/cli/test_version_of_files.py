@@ -15,7 +15,7 @@ status: {nodeInfo: {kubeletVersion: v1.35.4+build}}
 """
 # Each prints something else for 1.35 than for 1.37.
 COMMANDS = [
-    ("inventory", ("facts",)),
+    ("inventory", ("config", "facts")),
     ("inventory", ("translate", "-f", LEGACY)),
     ("inventory", ("check", "-f", LEGACY)),
     ("inventory", ("simulate", "-f", LEGACY)),

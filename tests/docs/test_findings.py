@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.terminal.code_tables import TABLES
+from cli.code_tables import TABLES
 from drawbridge.finding import Activity, Code, Codes, Severity
 from tests.tables import every_row
 from tools import findings_page

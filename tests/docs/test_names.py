@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import controller.reconcilers
-from cli.main import COMMANDS, parser_for
+from cli.commands import COMMANDS, parser_for
 from drawbridge.config import load as reading
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import PLACES, ROWS
@@ -66,7 +66,7 @@ def test_every_command_line_on_a_page_is_valid(page: Path) -> None:
 
 def test_command_lines_are_found_on_the_pages() -> None:
     lines = [words for page in PAGES for _, words in ours(page)]
-    assert ["facts", "--context"] in lines
+    assert ["config", "facts", "--context"] in lines
     assert ["explain", "train", "-n", "team-a"] in lines
     assert any(words[:1] == ["simulate"] for words in lines)
 
@@ -173,7 +173,7 @@ def test_slices_on_pages_have_no_findings(tmp_path: Path) -> None:
     assert shown
     for number, text in enumerate(shown):
         (tmp_path / f"{number}.yaml").write_text(text, encoding="utf-8")
-    done = run(Step("drawbridge lint -f .", ()), tmp_path)
+    done = run(Step("drawbridge check -f .", ()), tmp_path)
     assert done.returncode == 0, done.stdout
 
 

@@ -5,7 +5,7 @@
 
 import re
 
-from cli.terminal.code_tables import TABLES
+from cli.code_tables import TABLES
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.names import API_VERSION

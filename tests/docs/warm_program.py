@@ -59,7 +59,7 @@ def serve_commands(folder: Path) -> Iterator[Path]:
 
 def main() -> None:
     """Import all commands, and run each call until the listener is shut down."""
-    from cli.main import COMMANDS, load  # noqa: PLC0415  # only the server needs it
+    from cli.commands import COMMANDS, load  # noqa: PLC0415  # only the server needs it
 
     for name in COMMANDS:
         load(name)

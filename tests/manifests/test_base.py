@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import parser_for
+from cli.commands import parser_for
 from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cli.main import parser_for
+from cli.commands import parser_for
 from tests.manifests.test_base import (
     BASE,
     LABELS,

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from cli.checking.findings import check_manifests
+from cli.checking.input import of_manifests
 from cli.input.live_cluster import as_documents
-from cli.lint import lint_documents
 from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.model import Configuration
 from tests.properties.agreement import UNSERVED, Case, PreparedCluster, contradictions
@@ -43,10 +44,10 @@ def test_the_packages_do_not_contradict_each_other(clusters: range) -> None:
     assert not told, "\n".join(told)
 
 
-def test_lint_accepts_the_claims_of_translate() -> None:
+def test_check_accepts_the_claims_of_translate() -> None:
     for seed in range(0, CLUSTERS, BLOCK):
         templates = [each for case in cases(seed) for each in case.translated.templates]
-        findings = lint_documents(as_documents(templates), Configuration())
+        findings = check_manifests(of_manifests(as_documents(templates), Configuration()))
         assert {each.finding.code for each in findings} <= {"NothingToJudge"}
 
 

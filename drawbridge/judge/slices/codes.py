@@ -1,4 +1,4 @@
-"""Finding codes of `drawbridge lint`: slices, pools, classes and expressions."""
+"""Finding codes of what drivers publish: slices, pools, classes and expressions."""
 
 from drawbridge.finding import Activity, Codes, Severity
 
@@ -40,8 +40,8 @@ NOTHING_TO_JUDGE = CODES.define(
     "NothingToJudge",
     Severity.INFO,
     text="The input has no object that this command checks.",
-    example="no ResourceSlice, DeviceClass or claim with rules in the input",
-    remedy="Pass files with ResourceSlices, DeviceClasses or claims with rules.",
+    example="no slice, class, claim, template, pod, workload or Configuration in the input",
+    remedy="Pass files with such objects.",
 )
 MORE_ALIKE = CODES.define(
     "MoreAlike",

@@ -1,4 +1,4 @@
-"""`drawbridge lint`: findings with their lines, and exit codes."""
+"""`drawbridge check` of what drivers and administrators publish: findings and exit codes."""
 
 import json
 from pathlib import Path
@@ -34,15 +34,16 @@ metadata: {name: gpu}
 spec:
   extendedResourceName: gpu
 """
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
 POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n"
 
 
-def lint(*arguments: str, stdin: str | bytes = b"") -> tuple[int, str]:
-    return command("lint", "--strict", *arguments, stdin=stdin)[:2]
+def check(*arguments: str, stdin: str | bytes = b"") -> tuple[int, str]:
+    return command("check", "--strict", *arguments, stdin=stdin)[:2]
 
 
 def findings(*arguments: str, stdin: str | bytes = b"") -> tuple[int, list[dict[str, Any]]]:
-    code, out = lint(*arguments, "-o", "json", stdin=stdin)
+    code, out = check(*arguments, "-o", "json", stdin=stdin)
     return code, read_findings(out)
 
 
@@ -56,7 +57,7 @@ def findings(*arguments: str, stdin: str | bytes = b"") -> tuple[int, list[dict[
         (CLASS, 2, ["Malformed"]),
         (f"{WARNED}---\n{CLASS}", 2, ["NameTwice", "Malformed"]),
         (f"{CLEAN}---\n{POD}", 0, []),
-        (POD, 0, ["NothingToJudge"]),
+        (NODE, 0, ["NothingToJudge"]),
         ("", 0, ["NothingToJudge"]),
     ],
     ids=[
@@ -66,7 +67,7 @@ def findings(*arguments: str, stdin: str | bytes = b"") -> tuple[int, list[dict[
         "a slice that cannot be decoded",
         "a class",
         "the highest severity",
-        "other objects are ignored",
+        "a pod without devices",
         "no object to check",
         "an empty file",
     ],
@@ -80,20 +81,20 @@ def test_the_exit_code_is_the_worst_finding(
 
 
 def test_warnings_are_success_without_strict() -> None:
-    assert command("lint", "-f", "-", stdin=WARNED).code == 0
+    assert command("check", "-f", "-", stdin=WARNED).code == 0
 
 
 def test_info_findings_are_counted_and_printed_on_request() -> None:
     told = "1 info finding not shown; -v prints it\nlooked at no object: no errors or warnings\n"
-    assert lint("-f", "-") == (0, told)
-    assert "[NothingToJudge]" in lint("-f", "-", "-v")[1]
-    assert lint("-f", "-", "-q") == (0, "")
+    assert check("-f", "-") == (0, told)
+    assert "[NothingToJudge]" in check("-f", "-", "-v")[1]
+    assert check("-f", "-", "-q") == (0, "")
 
 
 def test_text_begins_with_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "f.yaml"
     path.write_text(WARNED)
-    code, out = lint("-f", str(path))
+    code, out = check("-f", str(path))
     assert code == 1
     first, remedy, _ = out.splitlines()
     assert first.startswith(
@@ -106,7 +107,7 @@ def test_text_begins_with_file_and_line(tmp_path: Path) -> None:
 def test_findings_come_in_the_order_of_files_and_lines(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(CLASS)
     (tmp_path / "a.yaml").write_text(REFUSED.replace("driver: d.io", "driver: d_io"))
-    _, out = lint("-f", str(tmp_path / "b.yaml"), "-f", str(tmp_path / "a.yaml"))
+    _, out = check("-f", str(tmp_path / "b.yaml"), "-f", str(tmp_path / "a.yaml"))
     places = [line.split(": ")[0].rpartition("/")[2] for line in out.splitlines()[:-1:2]]
     assert places == ["b.yaml:5", "a.yaml:7", "a.yaml:11"]
 
@@ -150,7 +151,7 @@ def test_the_items_of_a_list_are_checked() -> None:
         for name in "ab"
     ]
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
-    code, out = lint("-f", "-", stdin=text)
+    code, out = check("-f", "-", stdin=text)
     assert code == 2
     assert "PoolIncomplete" in out
     line = next(i for i, each in enumerate(text.splitlines(), 1) if "resourceSliceCount" in each)
@@ -158,7 +159,7 @@ def test_the_items_of_a_list_are_checked() -> None:
 
 
 def test_the_last_of_several_slices_with_one_name_is_checked() -> None:
-    code, out = lint("-f", "-", stdin=f"{CLEAN}---\n{WARNED}".encode())
+    code, out = check("-f", "-", stdin=f"{CLEAN}---\n{WARNED}".encode())
     assert code == 1
     assert [line.split(":")[1] for line in out.splitlines()[:-1:2]] == ["19", "28"]
 
@@ -240,7 +241,7 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu.nvidia.co
 
 
 def test_errors_in_rules_have_the_line_of_the_annotation() -> None:
-    code, out = lint("-f", "-", stdin=RULED)
+    code, out = check("-f", "-", stdin=RULED)
     assert code == 2
     first, second = (line for line in out.splitlines() if line.startswith("<stdin>:"))
     assert first.startswith("<stdin>:7:")
@@ -362,8 +363,8 @@ def test_selectors_of_claims_are_tried_on_the_devices(expression: str, expected:
 
 def test_the_last_line_says_what_was_looked_at() -> None:
     text = f"{CLEAN}---\n{GPU_CLASS}---\n{POD}"
-    told = "looked at 1 ResourceSlice, 1 DeviceClass: no findings\n"
-    assert lint("-f", "-", stdin=text) == (0, told)
-    assert lint("-f", "-", "-q", stdin=text) == (0, "")
-    out = lint("-f", "-", stdin=f"{WARNED}---\n{CLASS}".encode())[1]
+    told = "looked at 1 ResourceSlice, 1 DeviceClass, 1 Pod: no findings\n"
+    assert check("-f", "-", stdin=text) == (0, told)
+    assert check("-f", "-", "-q", stdin=text) == (0, "")
+    out = check("-f", "-", stdin=f"{WARNED}---\n{CLASS}".encode())[1]
     assert out.endswith("looked at 1 ResourceSlice, 1 DeviceClass: 1 error, 1 warning\n")

@@ -1,9 +1,10 @@
-"""Writes the last line of `lint` and `check`: what was looked at, and how much is wrong."""
+"""Writes the last line of `check`: what was looked at, and how much is wrong."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
+from cli.input.config_map import is_configuration
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.dra.claim import CLAIM, TEMPLATE
@@ -14,26 +15,28 @@ from drawbridge.finding import Severity
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.workloads import find_places
 
-# The kinds that lint looks at, with their plurals.
-DEVICE_KINDS: Final = {
+_WORKLOAD: Final = "workload"
+CLAIMS_AND_PODS: Final = frozenset({CLAIM, TEMPLATE, "Pod", _WORKLOAD})
+# The kinds that check looks at, with their plurals.
+_KINDS: Final = {
     SLICE: "ResourceSlices",
     CLASS: "DeviceClasses",
     CLAIM: "ResourceClaims",
     TEMPLATE: "ResourceClaimTemplates",
+    "Pod": "Pods",
+    _WORKLOAD: "workloads",
+    "Configuration": "Configurations",
 }
-_PODS: Final = {"Pod": "Pods", "workload": "workloads"}
-ALL_KINDS: Final = {**DEVICE_KINDS, **_PODS}
 
 
 def describe_looked_at(
     documents: Iterable[Document | LocatedFinding],
     findings: Iterable[LocatedFinding],
-    kinds: Mapping[str, str],
 ) -> str:
     """Return what was looked at, and the number of errors and warnings."""
-    numbers = Counter(_kind(each) for each in documents if isinstance(each, Document))
+    numbers = Counter(kind_of(each) for each in documents if isinstance(each, Document))
     looked = [
-        count_noun(numbers[kind], kind, many) for kind, many in kinds.items() if numbers[kind]
+        count_noun(numbers[kind], kind, many) for kind, many in _KINDS.items() if numbers[kind]
     ]
     severities = Counter(each.finding.severity for each in findings)
     nothing = "no errors or warnings" if severities else "no findings"
@@ -45,9 +48,11 @@ def describe_looked_at(
     return f"looked at {', '.join(looked) or 'no object'}: {', '.join(wrong) or nothing}"
 
 
-def _kind(document: Document) -> str:
+def kind_of(document: Document) -> str:
+    """Return the kind that the last line names; empty for objects that check does not look at."""
     kind = get_value(document.value, ("kind",))
-    if kind in ALL_KINDS or not isinstance(kind, str):
+    if kind in (SLICE, CLASS, CLAIM, TEMPLATE, "Pod"):
         return f"{kind}"
-    placed = find_places(document.value) or argo.find_places(document.value)
-    return "workload" if placed else kind
+    if is_configuration(document):
+        return "Configuration"
+    return _WORKLOAD if find_places(document.value) or argo.find_places(document.value) else ""

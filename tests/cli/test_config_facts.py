@@ -1,4 +1,4 @@
-"""`drawbridge facts` prints facts, and reads them back from its own output."""
+"""`drawbridge config facts` prints facts, and reads them back from its own output."""
 
 import json
 from functools import partial
@@ -14,7 +14,7 @@ SAMPLES = str(Path(__file__).parents[2] / "examples" / "inventory")
 PAIR = ("gpu.nvidia.com", "dra.net")
 
 
-run = partial(command, "facts")
+run = partial(command, "config", "facts")
 
 
 def test_facts_of_the_sample_cluster_are_printed() -> None:

@@ -1,4 +1,4 @@
-"""`drawbridge adjust`: whether an allocation could grow, how far, and what would have to go."""
+"""`drawbridge simulate --adjust`: whether an allocation could grow, and what would have to go."""
 
 import json
 from functools import partial
@@ -9,9 +9,9 @@ import pytest
 
 from tests.cli.running import command
 from tests.cli.simulating import ONLY_N1
-from tests.cli.test_defrag import CLUSTER, node, running
+from tests.cli.test_simulate_defrag import CLUSTER, node, running
 
-adjust = partial(command, "adjust")
+adjust = partial(command, "simulate", "--adjust")
 FOUR = "{name: x}, {name: w}, {name: v}, {name: u}"
 SHARED = """\
 ---
@@ -155,3 +155,22 @@ def test_the_text_says_that_nothing_changes(tmp_path: Path) -> None:
     assert "default/a: does not fit on n1: at most 2 fits there" in out
     assert "  would fit without default/c\n" in out
     assert "an allocation never changes" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--adjust a", "--adjust needs either --count or --capacity"),
+        ("--adjust a --count 2 --capacity m=1", "--adjust needs either --count or --capacity"),
+        ("--adjust a --count 2 --preempt", "--preempt has no meaning with --adjust"),
+        ("--adjust a --count 2 --more-nodes n1=2", "--more-nodes has no meaning with --adjust"),
+        ("--adjust a --count 2 --hold 5m", "--hold has no meaning with --adjust"),
+        ("--adjust a --count 2 --defrag", "--defrag has no meaning with --adjust"),
+        ("--defrag --allocator-url http://x", "--allocator-url has no meaning with --defrag"),
+        ("--hold 5m", "--hold has no meaning without a question that takes it"),
+        ("-n team", "--namespace has no meaning without a question that takes it"),
+    ],
+)
+def test_an_option_that_has_no_effect_is_refused(words: str, said: str) -> None:
+    code, out, err = command("simulate", *words.split())
+    assert (code, out, err) == (2, "", f"simulate: {said}\n")

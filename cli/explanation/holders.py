@@ -1,19 +1,18 @@
-"""`drawbridge who`: the claims and pods that hold devices, of the cluster, a node or a device."""
+"""Who holds devices, for `drawbridge explain`: of the cluster, of a node, or one device."""
 
 import argparse
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
+from cli.explanation.held_objects import NodeObjects, read_held
 from cli.input import codes
-from cli.input.held_objects import NodeObjects, read_held
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import add_files_option, add_live_options
 from cli.terminal.durations import format_age
-from cli.terminal.exit_codes import BAD, DONE
+from cli.terminal.exit_codes import DONE
 from cli.terminal.streams import Streams
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.counted import count_noun, list_some
@@ -25,45 +24,41 @@ from drawbridge.report.device_holders import (
 )
 from drawbridge.report.tables import align_columns, escape_unprintable
 
-NAME = "who"
-EXIT_CODES = {
-    DONE: "printed, also if nobody holds the device",
-    BAD: "the node or device does not exist, or bad input",
-}
 # Lines of text; -o json prints all devices.
 MAX_ROWS: Final = 200
 HEADING: Final = ("NODE", "DEVICE", "CLAIM", "PODS", "SINCE", "AMOUNT")
 _MAX_PODS, _MAX_TEXT = 4, 120
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the node or device, and the cluster."""
-    parser.add_argument(
-        "device",
-        metavar="NODE[/DEVICE]",
-        nargs="?",
-        default="",
-        help="a node, or a device on it by name, number or UUID (default: all nodes)",
-    )
-    add_files_option(parser)
-    add_live_options(parser)
-    output.add_format_option(parser, "text", "json", "yaml")
+class NamedDevices(NamedTuple):
+    """What a person names: one device, all of a node, or with empty names all."""
+
+    node: str
+    device: str
 
 
-def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print who holds what."""
-    node, _, device = options.device.partition("/")
+def parse_devices(text: str) -> NamedDevices | None:
+    """Parse `devices`, `device/NODE` and `device/NODE/NAME`; None for anything else."""
+    word, slash, name = text.partition("/")
+    if word.lower() != "devices" and not (slash and word.lower() == "device"):
+        return None
+    node, _, device = name.partition("/")
+    return NamedDevices(node, device)
+
+
+def explain_devices(named: NamedDevices, options: argparse.Namespace, streams: Streams) -> int:
+    """Print who holds the devices; the exit code is 2 if the node or device does not exist."""
     findings: list[LocatedFinding] = []
     try:
-        objects = read_held(options, node, streams, findings)
-        held = _select(objects, node, device)
+        objects = read_held(options, named.node, streams, findings)
+        held = _select(objects, *named)
     except ClusterReadError as error:
         return output.print_unreadable([*findings, error.located], options.output, streams)
     output.print_findings(findings, streams.err)
     if options.output != "text":
         output.print_value({"devices": msgspec.to_builtins(held)}, options.output, streams.out)
         return DONE
-    for line in _format(held, node, device):
+    for line in _format(held, *named):
         streams.out.write(f"{escape_unprintable(line)}\n")
     return DONE
 

@@ -1,16 +1,16 @@
-"""`drawbridge adjust`: whether an allocation could grow, how far, and what would have to go.
+"""`drawbridge simulate --adjust`: whether an allocation could grow, and what would have to go.
 
 Only answers: an allocation never changes in place.
 """
 
 import argparse
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from cli.input import codes as input_codes
-from cli.simulation.input import SimulationInput, add_input_options, read_input
+from cli.simulation.input import SimulationInput, read_input
 from cli.simulation.placements import format_reasons
 from cli.simulation.preemption import read_evictable
 from cli.simulation.schedulers import find_schedulers
@@ -30,51 +30,47 @@ from drawbridge.ledger.adjustment import (
 )
 from drawbridge.ledger.removals import find_holds
 
-NAME = "adjust"
-EXIT_CODES = {
-    DONE: "the claim could have as much on its node",
-    NOTICE: "it could not",
-    BAD: "bad input",
-}
-_MOST_NODES = 8
+_MOST_NODES: Final = 8
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the claim, what it should have, and the cluster."""
-    parser.add_argument("claim", metavar="CLAIM", help="name of an allocated ResourceClaim")
-    wanted = parser.add_mutually_exclusive_group(required=True)
-    wanted.add_argument("--count", metavar="N", type=int, help="as many devices in total")
-    text = "as much of a capacity of each device, for example memory=40Gi"
-    wanted.add_argument("--capacity", metavar="NAME=AMOUNT", help=text)
-    text = "the request of the claim (default: its only one)"
-    parser.add_argument("--request", metavar="NAME", default="", help=text)
-    add_input_options(parser)
-    output.add_format_option(parser, "text", "json", "yaml")
+def add_options(group: argparse._ArgumentGroup) -> None:
+    """Declare the claim, and what it should have."""
+    text = "whether an allocated claim could have more on its node; what would have to go"
+    group.add_argument("--adjust", metavar="CLAIM", help=text)
+    text = "with --adjust: as many devices in total"
+    group.add_argument("--count", metavar="N", type=int, help=text)
+    text = "with --adjust: as much of a capacity of each device, for example memory=40Gi"
+    group.add_argument("--capacity", metavar="NAME=AMOUNT", help=text)
+    text = "with --adjust: the request of the claim (default: its only one)"
+    group.add_argument("--request", metavar="NAME", help=text)
 
 
-def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the answer."""
+def answer(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the answer: 0 if the claim could have as much on its node, 1 if not."""
+    if (options.count is None) is (options.capacity is None):
+        streams.err.write("simulate: --adjust needs either --count or --capacity\n")
+        return BAD
     inputs = read_input(options, streams)
     findings = list(inputs.findings)
-    answer = None
+    found = None
     try:
         if not has_errors(findings):
-            answer = _answer(options, inputs)
+            found = _find_answer(options, inputs)
     except (NotAdjustableError, QuantityError) as error:
         problem = input_codes.CLAIM_NOT_ADJUSTABLE.at("", f"{error}")
         findings.append(LocatedFinding(problem))
     output.print_findings(findings, streams.err)
-    if answer is None:
+    if found is None:
         return BAD
     if options.output != "text":
-        output.print_value(_as_data(answer), options.output, streams.out)
+        output.print_value(_as_data(found), options.output, streams.out)
     else:
-        streams.out.writelines(f"{line}\n" for line in _format(answer))
-    return DONE if answer.fits else NOTICE
+        streams.out.writelines(f"{line}\n" for line in _format(found))
+    return DONE if found.fits else NOTICE
 
 
-def _answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjustment:
-    namespace, _, name = options.claim.rpartition("/")
+def _find_answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjustment:
+    namespace, _, name = options.adjust.rpartition("/")
     full_name = f"{namespace or options.namespace or 'default'}/{name}"
     schedulers = find_schedulers(inputs)
     placer = schedulers.new_placer()
@@ -89,9 +85,9 @@ def _answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjustment:
 
 def _growth(options: argparse.Namespace) -> Growth:
     if options.count is not None:
-        return Growth(options.request, count=options.count)
+        return Growth(options.request or "", count=options.count)
     name, _, amount = options.capacity.partition("=")
-    return Growth(options.request, capacity=name, amount=parse(amount))
+    return Growth(options.request or "", capacity=name, amount=parse(amount))
 
 
 def _format(answer: Adjustment) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`drawbridge who` and `explain node/NAME`, on files and on an API server."""
+"""`drawbridge explain` of devices and nodes, on files and on an API server."""
 
 import json
 from pathlib import Path
@@ -113,13 +113,13 @@ def test_a_live_cluster_and_files_say_who_holds_a_device(
 ) -> None:
     dump = tmp_path / "dump.yaml"
     dump.write_text(write_yaml(CLUSTER))
-    assert rows(command("who", about, "--cluster", str(dump))) == lines
-    assert rows(asked(tmp_path, "who", about)) == lines
+    assert rows(command("explain", f"device/{about}", "--cluster", str(dump))) == lines
+    assert rows(asked(tmp_path, "explain", f"device/{about}")) == lines
 
 
 def test_without_a_name_all_holders_are_shown(tmp_path: Path) -> None:
-    assert {TRAIN, SHARED, OLD} < {*rows(asked(tmp_path, "who"))}
-    devices = json.loads(asked(tmp_path, "who", "-o", "json").out)["devices"]
+    assert {TRAIN, SHARED, OLD} < {*rows(asked(tmp_path, "explain", "devices"))}
+    devices = json.loads(asked(tmp_path, "explain", "devices", "-o", "json").out)["devices"]
     assert [(each["node"], each["device"], each["claim"]) for each in devices] == [
         ("n7", "gpu-3", "team-a/train-gpu"),
         ("n8", "gpu-3", None),
@@ -129,7 +129,7 @@ def test_without_a_name_all_holders_are_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("about", ["n1", "n1/gpu-0", "n7/gpu-4", "n7/44"])
 def test_an_unknown_node_or_device_exits_with_2(tmp_path: Path, about: str) -> None:
-    printed = asked(tmp_path, "who", about)
+    printed = asked(tmp_path, "explain", f"device/{about}")
     assert (printed.code, printed.out) == (2, "")
     assert "[DeviceNotFound]" in printed.err
 
@@ -146,7 +146,7 @@ def test_an_unknown_node_or_device_exits_with_2(tmp_path: Path, about: str) -> N
 def test_what_the_caller_may_not_read_is_said_and_the_rest_is_shown(
     tmp_path: Path, forbidden: str, shown: set[str]
 ) -> None:
-    printed = asked(tmp_path, "who", forbidden=forbidden)
+    printed = asked(tmp_path, "explain", "devices", forbidden=forbidden)
     assert shown == {*rows(printed)} & {TRAIN, SHARED, OLD, *shown}
     assert "[PartUnreadable]" in printed.err
 
@@ -198,7 +198,7 @@ def test_a_long_list_is_cut_in_text_and_complete_in_json(tmp_path: Path) -> None
     dump = tmp_path / "dump.yaml"
     pods = [pod("a", f"p{number}\x1b[2J", "n1", 1) for number in range(203)]
     dump.write_text(write_yaml([node("n1"), *pods]))
-    code, out, _ = command("who", "--cluster", str(dump))
+    code, out, _ = command("explain", "devices", "--cluster", str(dump))
     assert (code, "\x1b" in out, "and 3 more; -o json prints all" in out) == (0, False, True)
-    printed = command("who", "--cluster", str(dump), "-o", "json")
+    printed = command("explain", "devices", "--cluster", str(dump), "-o", "json")
     assert len(json.loads(printed.out)["devices"]) == 203

@@ -1,7 +1,6 @@
-"""`drawbridge defrag`: which few pods would have to move so that a pod fits; moves nothing.
+"""`drawbridge simulate --defrag`: which few pods would have to move so that a pod fits.
 
-Reads files, or a live cluster with `--context`, and prints the plan with the commands that carry it
-out.
+Moves nothing: prints the plan with the commands that carry it out.
 """
 
 import argparse
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 from cli.input import codes as input_codes
 from cli.input import live_cluster
 from cli.input.live_cluster import ClusterReadError
-from cli.simulation.input import SimulationInput, add_input_options, read_input
+from cli.simulation.input import SimulationInput, read_input
 from cli.simulation.preemption import read_evictable
 from cli.simulation.schedulers import SimulatedSchedulers, find_schedulers
 from cli.terminal import output
@@ -40,35 +39,28 @@ from drawbridge.report.moves import format_plan, hold_for, plan_as_data
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
-NAME = "defrag"
-EXIT_CODES = {
-    DONE: "the pod fits, now or after the moves",
-    NOTICE: "no moves make it fit",
-    BAD: "bad input",
-}
 
-
-def arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the pod, the cluster and the output format."""
-    parser.add_argument(
-        "pod",
+def add_options(group: argparse._ArgumentGroup) -> None:
+    """Declare the pod, and the hold."""
+    group.add_argument(
+        "--defrag",
         metavar="POD",
         nargs="?",
-        help="name of the pod that waits, or namespace/name (default: the only pod in the input)",
+        const="",
+        help="which few pods would have to move so that this pod fits, or namespace/name (without"
+        " POD: the only pod in the input)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--hold",
         metavar="DURATION",
         type=_parse_hold,
-        help="add commands that hold what the evicted pods release for the pod, for at most so long"
-        " (such as 30m; bridge placement only)",
+        help="with --defrag: add commands that hold what the evicted pods release for the pod, for"
+        " at most so long (such as 30m; bridge placement only)",
     )
-    add_input_options(parser)
-    output.add_format_option(parser, "text", "json", "yaml")
 
 
-def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the plan for one pod."""
+def answer(options: argparse.Namespace, streams: Streams) -> int:
+    """Print the plan for one pod: 0 if it fits, now or after the moves, 1 if no moves help."""
     findings: list[LocatedFinding] = []
     try:
         waiting = _read_waiting(options)
@@ -96,9 +88,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def _read_waiting(options: argparse.Namespace) -> Sequence[Document]:
     """Read the pod of a live cluster; raises ClusterReadError."""
-    if options.context is None or not options.pod or options.filename:
+    if options.context is None or not options.defrag or options.filename:
         return ()
-    namespace, _, name = options.pod.rpartition("/")
+    namespace, _, name = options.defrag.rpartition("/")
 
     async def read(session: "Session") -> Sequence[Document]:
         from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
@@ -117,7 +109,7 @@ def _choose_pod(
     options: argparse.Namespace, inputs: SimulationInput, findings: list[LocatedFinding]
 ) -> Pod | None:
     """Return the pod that the plan is for; of a workload, one of its pods."""
-    namespace, _, name = (options.pod or "").rpartition("/")
+    namespace, _, name = (options.defrag or "").rpartition("/")
     namespace = namespace or options.namespace or ""
     pods = [
         each.pod
@@ -127,7 +119,7 @@ def _choose_pod(
     ]
     if len(pods) == 1:
         return pods[0]
-    asked = options.pod or "the pod"
+    asked = options.defrag or "the pod"
     message = f"{asked} is not among the pods that wait"
     if pods:
         names = ", ".join(each.full_name for each in pods[:10])

@@ -1,4 +1,4 @@
-"""`drawbridge defrag`: the plan, its commands and exit codes."""
+"""`drawbridge simulate --defrag`: the plan, its commands and exit codes."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from tests.cli.running import command
 from tests.cli.simulating import ONLY_N1, pod
 
-defrag = partial(command, "defrag")
+defrag = partial(command, "simulate", "--defrag")
 CLUSTER = """\
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
@@ -91,7 +91,7 @@ def plan(tmp_path: Path) -> Any:  # noqa: ANN401  # a function
         (tmp_path / "cluster.yaml").write_text(cluster)
         (tmp_path / "pods.yaml").write_text(pods)
         files = ("--cluster", f"{tmp_path}/cluster.yaml", "-f", f"{tmp_path}/pods.yaml")
-        return defrag(*files, *arguments)
+        return defrag(*arguments, *files)
 
     return run
 

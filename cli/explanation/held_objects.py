@@ -1,4 +1,4 @@
-"""Reads who may hold devices, for `drawbridge who` and `explain node/NAME`: a cluster, or files.
+"""Reads who may hold devices, for `drawbridge explain`: a cluster, or files.
 
 What the caller may not read in the whole cluster is read in the namespace of the kubeconfig.
 """
@@ -36,8 +36,8 @@ def read_held(
     options: argparse.Namespace, node: str, streams: Streams, findings: list[LocatedFinding]
 ) -> NodeObjects:
     """Read the objects of a node, or of all nodes; raises ClusterReadError."""
-    if options.cluster:
-        documents = [*read_documents(options.cluster, streams.stdin)]
+    if files := [*options.filename, *options.cluster]:
+        documents = [*read_documents(files, streams.stdin)]
         findings += [each for each in documents if isinstance(each, LocatedFinding)]
         return _from_values((e.value for e in documents if isinstance(e, Document)), node)
 

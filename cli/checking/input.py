@@ -1,0 +1,124 @@
+"""Reads what `drawbridge check` judges, and the cluster that it judges against.
+
+A Configuration among the manifests is judged, too. If it is the only one and no other is chosen, it
+also decides the judgement, as if it were applied together with the other objects.
+"""
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from cli.input import live_cluster
+from cli.input.cluster_objects import ClusterObjects, recognize_slices, sort_documents
+from cli.input.config_map import find_among_objects
+from cli.input.configuration_file import load_configuration
+from cli.input.effective_configuration import read_effective_configuration
+from cli.input.facts_file import read_gates
+from cli.input.files import read_documents
+from cli.input.live_cluster import ClusterReadError
+from cli.terminal.streams import Streams
+from drawbridge.config.model import Configuration
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.dra.gates import DEFAULTS, Gates
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.session import Session
+
+
+class CheckInput(NamedTuple):
+    """The manifests with their objects, the cluster, and what decides the judgement.
+
+    The `problems` are those of reading the manifests. Without a cluster that `is_read`, other
+    objects are not known, so none is missing.
+    """
+
+    read: Sequence[Document | LocatedFinding]
+    files: ClusterObjects
+    configuration: Configuration
+    problems: Sequence[LocatedFinding]
+    cluster: ClusterObjects = ClusterObjects()
+    is_read: bool = False
+    gates: Gates = DEFAULTS
+
+
+class _ReadCluster(NamedTuple):
+    objects: ClusterObjects
+    version: str
+    serves_taint_rules: bool = False
+
+
+def read_check_input(
+    options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
+) -> CheckInput | None:
+    """Read the manifests and the cluster; None after an error that leaves nothing to judge with.
+
+    Adds the findings about the configuration that was chosen, and about the cluster.
+    """
+    is_live = options.context is not None
+    configuration, before = read_effective_configuration(options, streams, asks_cluster=is_live)
+    findings += before
+    if configuration is None:
+        return None
+    read = [*read_documents(options.filename, streams.stdin, recognize_slices())]
+    try:
+        cluster = _read_cluster(options, streams)
+    except ClusterReadError as error:
+        findings.append(error.located)
+        return None
+    enabled = read_gates(options, cluster.version, serves_taint_rules=cluster.serves_taint_rules)
+    if isinstance(enabled, tuple):
+        findings += enabled
+        return None
+    findings += cluster.objects.findings
+    given = of_manifests(read, configuration, may_replace=options.config is None and not is_live)
+    is_read = is_live or bool(options.cluster)
+    return given._replace(cluster=cluster.objects, is_read=is_read, gates=enabled)
+
+
+def of_manifests(
+    read: Sequence[Document | LocatedFinding],
+    configuration: Configuration,
+    *,
+    may_replace: bool = False,
+) -> CheckInput:
+    """Return manifests without a cluster; one of them may replace the configuration."""
+    files = sort_documents(read)
+    given = _read_configurations(read)
+    problems = [one for each in given if isinstance(each, tuple) for one in each]
+    if may_replace and len(given) == 1 and isinstance(given[0], Configuration):
+        configuration = given[0]
+    return CheckInput(read, files, configuration, (*files.findings, *problems))
+
+
+def _read_configurations(
+    read: Iterable[Document | LocatedFinding],
+) -> list[Configuration | tuple[LocatedFinding, ...]]:
+    documents = (
+        each
+        for each in read
+        if isinstance(each, Document) and each.decoded is None and not each.findings
+    )
+    return [load_configuration(each) for each in find_among_objects(documents)]
+
+
+def _read_cluster(options: argparse.Namespace, streams: Streams) -> _ReadCluster:
+    """Read the objects of the cluster, its version, and whether it serves DeviceTaintRules."""
+    if options.context is None:
+        files = sort_documents(read_documents(options.cluster, streams.stdin))
+        return _ReadCluster(files, files.version)
+
+    async def read(session: "Session") -> _ReadCluster:
+        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+        needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
+        optional = (
+            resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,
+            resources.NETWORKS,
+        )  # fmt: skip
+        values = await live_cluster.list_kinds(session, needed, optional)
+        rules = await live_cluster.list_taint_rules(session)
+        from_files = read_documents(options.cluster, streams.stdin)
+        documents = (*live_cluster.as_documents([*values, *(rules or ())]), *from_files)
+        return _ReadCluster(sort_documents(documents), await session.version(), rules is not None)
+
+    return live_cluster.run_with_session(options, read)

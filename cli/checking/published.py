@@ -1,0 +1,109 @@
+"""Judges the slices, classes and nodes of manifests, with those of the cluster, and their fields.
+
+Loads neither the translation nor what judges claims, because drivers check many slices.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from cli.checking.input import CheckInput
+from drawbridge.agreement.configuration import report_not_published
+from drawbridge.agreement.node_groups import report_unlike_nodes
+from drawbridge.agreement.owned_pools import report_shared_pools
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.placement import owned_pools
+from drawbridge.config.policy import compatibility_declarations
+from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.dra.claim import claim_reader, template_reader
+from drawbridge.dra.classes import KIND as CLASS
+from drawbridge.dra.classes import class_reader
+from drawbridge.dra.codes import EITHER_OR, FIELD_MISPLACED
+from drawbridge.dra.compatibility import UnsetGroups
+from drawbridge.dra.ignored_fields import IgnoredFields
+from drawbridge.dra.slices import KIND as SLICE
+from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.facts.families import known_families
+from drawbridge.finding import Finding
+from drawbridge.judge.slices.checks import judge_slices
+from drawbridge.judge.slices.classes import judge_classes
+from drawbridge.judge.slices.codes import POOL_INCOMPLETE
+
+
+def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterator[Finding]:
+    """Judge the slices, classes and nodes; leaves out findings about those of the cluster."""
+    files, cluster, configuration = given.files, given.cluster, given.configuration
+    selectors = Selectors.of_gates(given.gates)
+    own_slices = {each.name for each in files.slices}
+    own_classes = {each.metadata.name for each in files.classes}
+    others = [each for each in cluster.slices if each.name not in own_slices]
+    slices = (*others, *files.slices)
+    about_others = {f"{SLICE}/{each.name}" for each in others}
+    findings = list[Finding]()
+    if files.slices:
+        unset = UnsetGroups(configuration.unset_groups)
+        declared = compatibility_declarations(configuration)
+        judged = judge_slices(slices, unset, declared, selectors)
+        findings += _without_consequences(judged, files.slices, documents)
+        findings += report_shared_pools(owned_pools(configuration), slices)
+        findings += report_not_published(configuration, slices)
+    if files.classes:
+        unpublished = [e for e in cluster.classes if e.metadata.name not in own_classes]
+        about_others |= {f"{CLASS}/{each.metadata.name}" for each in unpublished}
+        findings += judge_classes((*unpublished, *files.classes), slices, selectors)
+    yield from (each for each in findings if each.object not in about_others)
+    yield from report_unlike_nodes(files.nodes, slices, known_families(configuration))
+
+
+def _without_consequences(
+    judged: Iterable[Finding], slices: Iterable[Slice], documents: Iterable[Document]
+) -> Iterator[Finding]:
+    """Leave out that a pool lacks a slice, if a slice of it is in the input and unreadable."""
+    readable = {f"{SLICE}/{each.name}": each for each in slices}
+    broken = [
+        (
+            get_value(document.value, ("spec", "driver")),
+            get_value(document.value, ("spec", "pool", "name")),
+        )
+        for document in documents
+        if document.decoded is None
+        and document.name not in readable
+        and get_value(document.value, ("kind",)) == SLICE
+    ]
+    for finding in judged:
+        about = readable.get(finding.object) if finding.code == POOL_INCOMPLETE.name else None
+        if about is None or not any(_may_be_of(about, *each) for each in broken):
+            yield finding
+
+
+def _may_be_of(slice_: Slice, driver: Value, pool: Value) -> bool:
+    """Tell whether an unreadable slice may belong to the pool of another slice."""
+    return all(
+        not isinstance(read, str) or read == own
+        for read, own in ((driver, slice_.driver), (pool, slice_.pool))
+    )
+
+
+def find_ignored_fields(documents: Iterable[Document]) -> Iterator[LocatedFinding]:
+    """Report the fields of device objects that the API server drops.
+
+    The reader recognizes an object only if all its fields are known.
+    """
+    fields = IgnoredFields(slice_reader(), class_reader(), claim_reader(), template_reader())
+    for document in documents:
+        if document.decoded is None:
+            yield from map(document.locate_finding, fields.find(document.value, document.name))
+
+
+def drop_consequences(findings: Iterable[LocatedFinding]) -> Iterator[LocatedFinding]:
+    """Leave out that an object lacks a field that it has in the wrong place."""
+    kept = list(findings)
+    misplaced = {
+        (each.finding.object, each.finding.path.rpartition(".")[0])
+        for each in kept
+        if each.finding.code == FIELD_MISPLACED.name
+    }
+    for located in kept:
+        where = located.finding.object, located.finding.path
+        if located.finding.code != EITHER_OR.name or where not in misplaced:
+            yield located

@@ -1,0 +1,1 @@
+"""What `explain` reads and prints about pods, nodes and devices."""

@@ -1,0 +1,58 @@
+"""`drawbridge check` of a Configuration among the manifests, alone or in a ConfigMap."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import command, read_findings
+from tests.cli.test_check_published import WARNED
+
+HEAD = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
+OFF = f"{HEAD}findings: {{NameTwice: off}}\n"
+WRONG = f"{HEAD}placement: nativ\n"
+
+
+def in_config_map(text: str) -> str:
+    data = "".join(f"    {line}\n" for line in text.splitlines())
+    head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n"
+    return f"{head}  config.yaml: |\n{data}"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [(WRONG, 3), (in_config_map(WRONG), 8)], ids=["alone", "in a ConfigMap"]
+)
+def test_an_error_in_a_configuration_has_its_line(text: str, line: int) -> None:
+    code, out, _ = command("check", "-f", "-", stdin=text)
+    assert code == 2
+    assert out.startswith(f"<stdin>:{line}: error: Configuration")
+    assert out.endswith("looked at 1 Configuration: 1 error\n")
+
+
+def codes(*words: str, stdin: str) -> list[str]:
+    out = command("check", "-f", "-", "-o", "json", *words, stdin=stdin).out
+    return [each["code"] for each in read_findings(out)]
+
+
+@pytest.mark.parametrize("text", [OFF, in_config_map(OFF)], ids=["alone", "in a ConfigMap"])
+def test_the_only_configuration_of_the_input_decides(text: str, tmp_path: Path) -> None:
+    assert codes(stdin=f"{WARNED}---\n{text}") == []
+    assert codes(stdin=WARNED) == ["NameTwice"]
+    chosen = tmp_path / "config.yaml"
+    chosen.write_text(HEAD)
+    assert codes("--config", str(chosen), stdin=f"{WARNED}---\n{text}") == ["NameTwice"]
+
+
+def test_several_configurations_are_checked_and_none_decides() -> None:
+    assert codes(stdin=f"{WARNED}---\n{OFF}---\n{OFF}") == ["NameTwice"]
+    assert len(codes(stdin=f"{WARNED}---\n{OFF}---\n{WRONG}")) == 2
+
+
+def test_a_configuration_of_another_program_is_not_judged() -> None:
+    other = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Configuration\nany: 1\n"
+    assert codes(stdin=other) == ["NothingToJudge"]
+
+
+def test_what_the_configuration_reads_and_no_device_publishes_is_reported() -> None:
+    target = "{kind: gpu, driver: d.io, class: gpu, attributes: {product: d.io/nuna}}"
+    text = f"{WARNED}---\n{HEAD}targets: [{target}]\n"
+    assert "TargetNotPublished" in codes(stdin=text)
