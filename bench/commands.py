@@ -41,7 +41,7 @@ LONG: Final = {
     REPORT: 8.0,
     (*REPORT, "--cluster", CLUSTER): 8.0,
     ("simulate", "-f", TRANSLATED, "--cluster", CLUSTER): 20.0,
-    ("lint", "-f", CLUSTER): 5.0,
+    ("check", "-f", CLUSTER): 5.0,
 }
 
 

@@ -1,4 +1,4 @@
-"""Measures `drawbridge lint` of 10,000 slices of 8 devices, in one List in JSON.
+"""Measures `drawbridge check` of 10,000 slices of 8 devices, in one List in JSON.
 
 A Python program that reads the same file by the json module runs in turns with it, and so does the
 command of BASELINE, the path of another checkout. The rows show the median of the CPU seconds of
@@ -26,15 +26,15 @@ def run() -> None:
     with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as cache:
         (Path(made) / _FILE).write_bytes(document(SLICES))
         reader = Runner(ROOT, Path(made), f"{cache}/ours")
-        linters = {"lint": reader}
+        checkers = {"check": reader}
         if BASELINE:
-            linters["baseline"] = Runner(Path(BASELINE), Path(made), f"{cache}/theirs")
-        seconds: dict[str, list[float]] = {"json.loads": [], **{name: [] for name in linters}}
+            checkers["baseline"] = Runner(Path(BASELINE), Path(made), f"{cache}/theirs")
+        seconds: dict[str, list[float]] = {"json.loads": [], **{name: [] for name in checkers}}
         for _ in range(1 + ROUNDS):  # the first one compiles the modules
             read = reader.python("-c", _READS)
             seconds["json.loads"].append(read.seconds if read else 0)
-            for name, runner in linters.items():
-                spent = runner.run("lint", "-f", _FILE)
+            for name, runner in checkers.items():
+                spent = runner.run("check", "-f", _FILE)
                 if spent is None or b"no findings" not in spent.printed:
                     raise SystemExit(f"{name} of the slices: {spent}")
                 seconds[name].append(spent.seconds)
