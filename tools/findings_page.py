@@ -23,9 +23,9 @@ SHOWN_BY: Final = {
     Activity.WRITE_CLAIMS: "`drawbridge check`, and the webhook when it judges a claim",
     Activity.EXPLAIN: "`drawbridge explain` and `drawbridge simulate`, events of pods",
     Activity.PLACE: "`drawbridge simulate` and `drawbridge audit`, events of pods",
-    Activity.PUBLISH: "`drawbridge lint`",
+    Activity.PUBLISH: "`drawbridge check`",
     Activity.CONFIGURE: "`drawbridge config`, and every process when it reads its configuration",
-    Activity.OPERATE: "`drawbridge doctor` and `drawbridge facts`, events of the controller",
+    Activity.OPERATE: "`drawbridge doctor` and `drawbridge config facts`, events of the controller",
 }
 
 

@@ -121,7 +121,7 @@ def check_classes(checked: CheckedState) -> Iterator[Result]:
 
 
 def check_slices(checked: CheckedState) -> Iterator[Result]:
-    """Judge what drivers publish, as `drawbridge lint` does."""
+    """Judge what drivers publish, as `drawbridge check` does."""
     if missing := checked.unread("ResourceSlice"):
         yield from missing
         return

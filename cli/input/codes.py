@@ -53,14 +53,17 @@ CLAIM_NOT_ADJUSTABLE = CODES.define(
     Severity.ERROR,
     text="The claim has no allocation on a node of the input, or no such request.",
     example="ResourceClaim research/train has no allocation",
-    remedy="Name an allocated claim and a request of it. `drawbridge who` lists who holds devices.",
+    remedy=(
+        "Name an allocated claim and a request of it. `drawbridge explain devices` lists who holds "
+        "devices."
+    ),
 )
 DEVICE_NOT_FOUND = CODES.define(
     "DeviceNotFound",
     Severity.ERROR,
     text="The node does not exist, or no driver publishes a device of this name on it.",
     example="node gpu-7 has no device gpu-9",
-    remedy="`drawbridge who` without a name lists all devices that are held.",
+    remedy="`drawbridge explain devices` lists all devices that are held.",
 )
 
 KUSTOMIZATION_NOT_BUILT = CODES.define(

@@ -1,4 +1,4 @@
-"""Reads a file of facts, as `drawbridge facts` writes it.
+"""Reads a file of facts, as `drawbridge config facts` writes it.
 
 A module of its own, because counting facts imports the CEL engine, which takes longer to load than
 a translation takes to run.

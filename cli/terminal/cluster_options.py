@@ -78,7 +78,7 @@ def add_facts_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--facts",
         metavar="FILE",
-        help="facts about the cluster, as `drawbridge facts` prints them; its tables replace"
+        help="facts about the cluster, as `drawbridge config facts` prints them; its tables replace"
         " counted ones",
     )
 

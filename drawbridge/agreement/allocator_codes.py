@@ -140,8 +140,9 @@ DEVICES_HELD = CODES.define(
     "DevicesHeld",
     Severity.INFO,
     text=(
-        "An administrator holds devices of a node for a pod, as a plan of drawbridge defrag says. "
-        "The pod gets them when the pods to evict have released them and the node can be used."
+        "An administrator holds devices of a node for a pod, as a plan of `drawbridge simulate "
+        "--defrag` says. The pod gets them when the pods to evict have released them and the node "
+        "can be used."
     ),
     example="devices on node gpu-1 are held for the pod until 2026-11-22T20:30:00Z; 4 claims of "
     "pods to evict still have some",

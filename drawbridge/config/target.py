@@ -75,7 +75,7 @@ class Target(ConfigurationPart, frozen=True, kw_only=True):
             "For a custom driver with a `kind`: the known driver family whose attributes,"
             " capacities and opaque configuration it has, under its own name. Without it,"
             " `attributes` and `capacities` say what the driver publishes, and requests that need"
-            " another property are not translated. `drawbridge lint --config FILE` says which of"
+            " another property are not translated. `drawbridge check --config FILE` says which of"
             " them the slices of the driver lack."
         ),
     ] = None

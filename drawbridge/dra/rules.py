@@ -273,7 +273,7 @@ def render_page() -> str:
         f"With placement `bridge`, the annotation `{RULES_ANNOTATION}` contains",
         "requirements that a claim spec cannot express. A ResourceClaimTemplate has the annotation",
         "in `spec.metadata.annotations`, so that every claim gets a copy. The hash in the template",
-        "name includes it. The value is JSON, and unknown fields are rejected. `drawbridge lint`",
+        "name includes it. The value is JSON, and unknown fields are rejected. `drawbridge check`",
         "checks the annotation. The allocator of Drawbridge obeys it; kube-scheduler does not read",
         "it. This page is generated from the code (`make docs`).",
         "",

@@ -145,7 +145,7 @@ POOL_UNUSABLE = CODES.define(
     text="A pool cannot be used: its driver is updating it, or its slices are inconsistent.",
     example="pool gpu.example.com/node-1 is incomplete",
     remedy=(
-        "Wait for the driver, or correct its slices. Run `drawbridge lint -f FILE` to find the "
+        "Wait for the driver, or correct its slices. Run `drawbridge check -f FILE` to find the "
         "errors."
     ),
 )

@@ -56,7 +56,8 @@ class WebhookProcess:
 
 def cluster() -> list[dict[str, Any]]:
     """Return the objects of the cluster: an opted-in namespace and the facts of the examples."""
-    command = [sys.executable, "-m", "cli.main", "facts", "--cluster", "examples/inventory"]
+    words = ("config", "facts", "--cluster", "examples/inventory")
+    command = [sys.executable, "-m", "cli.main", *words]
     printed = subprocess.run(
         [*command, "-o", "json"], cwd=ROOT, check=False, capture_output=True
     ).stdout

@@ -183,7 +183,9 @@ class PodInstallation:
 
     def decided(self) -> bool:
         """Return whether all webhooks decide by what the cluster has now."""
-        counted = json.loads(self.drawbridge("facts", "--context", "-o", "json").check().out)
+        counted = json.loads(
+            self.drawbridge("config", "facts", "--context", "-o", "json").check().out
+        )
         name, published = self.facts()
         if _counted(counted) != _counted(published):
             return False

@@ -320,12 +320,12 @@ def explain_names_the_claim_that_a_pending_pod_waits_for(stage: Stage) -> None:
 
 @scenario("full", rig="installed", needs=NEEDS)
 def the_facts_command_agrees_with_the_published_facts(stage: Stage) -> None:
-    """`drawbridge facts` computes the same facts as the leading controller."""
+    """`drawbridge config facts` computes the same facts as the leading controller."""
     cluster = installed(stage)
     machine = add_gpu_node(stage)
 
     def same() -> bool:
-        ran = cluster.drawbridge("facts", "--context", "-o", "json").check()
+        ran = cluster.drawbridge("config", "facts", "--context", "-o", "json").check()
         assert machine.product["name"] in ran.out, ran
         return bool(json.loads(ran.out)["hash"] == cluster.facts_hash())
 

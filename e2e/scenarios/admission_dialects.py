@@ -151,7 +151,7 @@ def decided(stage: Stage, cluster: Installation) -> None:
     """Wait until admission decides by what the cluster has now."""
 
     def published() -> bool:
-        ran = cluster.drawbridge("facts", "--context", "-o", "json").check()
+        ran = cluster.drawbridge("config", "facts", "--context", "-o", "json").check()
         return _counted(json.loads(ran.out)) == _counted(cluster.facts() or {})
 
     def followed() -> bool:

@@ -67,7 +67,14 @@ def _play(stage: BridgeStage) -> None:
         stage.pod(name, templates={"gpu": "two"})
         stage.wait_unschedulable(name)
     printed = cluster.drawbridge(
-        "defrag", f"{stage.namespace}/train", "--context", "--hold", "10m", "-o", "json"
+        "simulate",
+        "--defrag",
+        f"{stage.namespace}/train",
+        "--context",
+        "--hold",
+        "10m",
+        "-o",
+        "json",
     ).check()
     plan = json.loads(printed.out)
     assert len(plan["moves"]) == 1, plan

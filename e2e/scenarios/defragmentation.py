@@ -1,4 +1,4 @@
-"""Scenario: the plan of `drawbridge defrag` for an eight-GPU pod that waits on nodes full of parts.
+"""Scenario: the plan of `simulate --defrag` for an eight-GPU pod that waits on nodes full of parts.
 
 Native placement: kube-scheduler places all pods, also those that move.
 """
@@ -86,7 +86,7 @@ def _play(stage: Stage) -> None:
     stage.wait_unschedulable("train")
     before, fewest = living(stage), fewest_to_move(stage)
     printed = cluster.drawbridge(
-        "defrag", f"{stage.namespace}/train", "--context", "-o", "json"
+        "simulate", "--defrag", f"{stage.namespace}/train", "--context", "-o", "json"
     ).check()
     plan = json.loads(printed.out)
     assert plan["proven"], plan

@@ -83,7 +83,7 @@ def one_command_says_who_holds_a_device_and_why_a_pod_waits(stage: Stage) -> Non
     first, second = devices(stage, "holder")
     for device in (first, second):
         name = device.rpartition("/")[2]
-        told = cluster.drawbridge("who", f"{machine.name}/{name}", "-o", "json").check()
+        told = cluster.drawbridge("explain", f"device/{machine.name}/{name}", "-o", "json").check()
         (held,) = json.loads(told.out)["devices"]
         assert (held["device"], held["pods"]) == (name, [f"{stage.namespace}/holder"]), held
     node = cluster.drawbridge("explain", f"node/{machine.name}").check().out
@@ -93,7 +93,7 @@ def one_command_says_who_holds_a_device_and_why_a_pod_waits(stage: Stage) -> Non
     stage.wait("the right", lambda: viewer.can("get", "resourceclaims", f"--namespace={inside[1]}"))
     told = viewer.drawbridge("explain", "waiter", *inside)
     assert (told.code, "simulation: not possible: " in told.out) == (1, True), told
-    told = viewer.drawbridge("who", machine.name)
+    told = viewer.drawbridge("explain", f"device/{machine.name}")
     assert (told.code, "[PartUnreadable]" in told.err) == (0, True), told
 
 
@@ -111,7 +111,7 @@ def the_same_commands_answer_in_bridge_placement(stage: BridgeStage) -> None:
     stage.wait_running("holder")
     stage.pod("waiter", templates={"all": "all"})
     stage.wait("it is tried", lambda: stage.get_pod("waiter")["status"].get("conditions"))
-    told = cluster.drawbridge("who", node, "-o", "json").check()
+    told = cluster.drawbridge("explain", f"device/{node}", "-o", "json").check()
     held = json.loads(told.out)["devices"]
     assert len(held) == 2, held
     assert {(each["node"], *each["pods"]) for each in held} == {

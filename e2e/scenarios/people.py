@@ -77,7 +77,7 @@ def a_viewer_of_a_namespace_can_explain_its_pods(stage: Stage) -> None:
 
 @scenario("full", rig="installed", needs=NEEDS)
 def a_reader_gets_the_facts_of_the_cluster_and_writes_nothing(stage: Stage) -> None:
-    """The bound roles suffice for `facts` and for `translate --context`."""
+    """The bound roles suffice for `config facts` and for `translate --context`."""
     cluster = installed(stage)
     machine = add_gpu_node(stage)
     reader = Person(stage, cluster, "reader")
@@ -85,7 +85,7 @@ def a_reader_gets_the_facts_of_the_cluster_and_writes_nothing(stage: Stage) -> N
     reader.bind("Role", "drawbridge-reader", NAMESPACE)
     try:
         stage.wait("the right", lambda: reader.can("list", "resourceslices"))
-        told = reader.drawbridge("facts", "--context", "-o", "json").check()
+        told = reader.drawbridge("config", "facts", "--context", "-o", "json").check()
         assert machine.product["name"] in told.out, told
         assert told.err == "", told
         pod = cluster.folder / "train.json"

@@ -220,7 +220,14 @@ def _translated(stage: Stage, case: ManifestCase, folder: Path) -> tuple[Path, s
         configuration.write_text(header + text, encoding="utf-8")
         extra = ["--config", str(configuration)]
     counted = _run(
-        DRAWBRIDGE, "facts", "--cluster", cluster, "--kubernetes-version", stage.version, *extra
+        DRAWBRIDGE,
+        "config",
+        "facts",
+        "--cluster",
+        cluster,
+        "--kubernetes-version",
+        stage.version,
+        *extra,
     )
     assert counted.returncode < REFUSED, counted.stderr
     facts.write_text(counted.stdout, encoding="utf-8")

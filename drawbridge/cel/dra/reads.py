@@ -1,6 +1,6 @@
 """Finds the parts of a device that an expression reads, without evaluating it.
 
-Callers evaluate once per distinct projection of a device, and lint reports attributes that an
+Callers evaluate once per distinct projection of a device, and check reports attributes that an
 expression requires. Follows constant keys and `cel.bind`. If a key is computed or a map is used as
 a value, the expression reads the whole map.
 """

@@ -102,9 +102,9 @@ NO_NODE_OFFERS_ALL = CODES.define(
         "hami-core-gpu.project-hami.io together"
     ),
     remedy=(
-        "Request devices that one node offers, as `drawbridge facts` lists them under `offers`, "
-        "run the containers in different pods, or set `fleet[].closed` to false for a class if "
-        "such a node will be added."
+        "Request devices that one node offers, as `drawbridge config facts` lists them under "
+        "`offers`, run the containers in different pods, or set `fleet[].closed` to false for a "
+        "class if such a node will be added."
     ),
 )
 CAPACITY_SHRINKS = CODES.define(
