@@ -368,3 +368,10 @@ def test_the_last_line_says_what_was_looked_at() -> None:
     assert check("-f", "-", "-q", stdin=text) == (0, "")
     out = check("-f", "-", stdin=f"{WARNED}---\n{CLASS}".encode())[1]
     assert out.endswith("looked at 1 ResourceSlice, 1 DeviceClass: 1 error, 1 warning\n")
+
+
+def test_what_is_wrong_in_the_cluster_alone_is_not_reported(tmp_path: Path) -> None:
+    others = WARNED.replace("name: a", "name: b").replace("{name: p", "{name: q")
+    (tmp_path / "cluster.yaml").write_text(f"{others}---\n{CLASS}")
+    words = ("-f", "-", "--cluster", str(tmp_path / "cluster.yaml"))
+    assert findings(*words, stdin=f"{CLEAN}---\n{GPU_CLASS.replace('gpu', 'npu')}") == (0, [])
