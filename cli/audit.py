@@ -15,7 +15,7 @@ import msgspec
 from cli.input.audited_cluster import ClusterRead, read_audited, select_recent
 from cli.input.cluster_objects import ClusterObjects
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.facts_file import read_gates
+from cli.input.facts_file import choose_gates
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation.pod_allocators import find_cluster_nodes, find_pod_allocators
 from cli.terminal import output
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     except ClusterReadError as error:
         report("")
         return output.print_unreadable([*findings, error.located], _form(options), streams)
-    enabled = read_gates(options, read.version)
+    enabled = choose_gates(options, read.version)
     if not isinstance(enabled, Gates):
         report("")
         return output.print_unreadable(enabled, _form(options), streams)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from cli.input.facts_file import read_gates
+from cli.input.facts_file import choose_gates
 from cli.terminal import output
 from cli.terminal.cluster_options import add_files_option, add_version_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
@@ -56,7 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Evaluate either an expression or a batch."""
     files = _read_files(options.cluster, streams)
-    enabled = read_gates(options, files.version if files else gates.NEWEST)
+    enabled = choose_gates(options, files.version if files else gates.NEWEST)
     if not isinstance(enabled, gates.Gates):
         output.print_findings(enabled, streams.err)
         return BAD

@@ -9,7 +9,7 @@ import argparse
 
 from cli.input.configuration_file import read_configuration_file
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.facts_file import read_facts, read_gates
+from cli.input.facts_file import choose_gates, read_facts
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import (
@@ -84,7 +84,7 @@ def _print_facts(options: argparse.Namespace, streams: Streams) -> int:
         files, version = read_objects(options, streams)
     except ClusterReadError as error:
         return output.print_unreadable((error.located,), "text", streams)
-    enabled = read_gates(options, version)
+    enabled = choose_gates(options, version)
     if isinstance(enabled, tuple):
         return output.print_unreadable(enabled, "text", streams)
     gathered = gather_facts(facts_input(files), configuration, enabled.with_groups())

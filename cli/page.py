@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cli.input import live_cluster
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.facts_file import read_gates
+from cli.input.facts_file import choose_gates
 from cli.input.files import INPUT, read_values
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
@@ -108,7 +108,7 @@ def _serve_files(
     output.print_findings(findings, streams.err)
     read = objects.as_page_objects()
     version = gates.version_of_kubelets(each.kubelet for each in read.nodes)
-    enabled = read_gates(options, version)
+    enabled = choose_gates(options, version)
     if not isinstance(enabled, gates.Gates):
         return output.print_unreadable(enabled, "text", streams)
     snapshots, rules = Snapshots(), PageRules(enabled, device_quotas(configuration))
@@ -128,7 +128,7 @@ async def _serve_live(
     from cli.served_page.snapshots import Snapshots  # noqa: PLC0415
     from cli.served_page.watches import PageWatches  # noqa: PLC0415
 
-    enabled = read_gates(options, await session.version())
+    enabled = choose_gates(options, await session.version())
     if not isinstance(enabled, gates.Gates):
         return output.print_unreadable(enabled, "text", streams)
     source = f"context {options.context}" if options.context else "the cluster"

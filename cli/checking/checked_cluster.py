@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
 from cli.input.facts_objects import facts_input
-from cli.input.namespace_labels import read_namespace_labels
+from cli.input.namespace_labels import labels_of_namespaces
 from cli.simulation.pod_allocators import find_pod_allocators
 from cli.translation.input import with_namespaces
 from drawbridge.agreement.device_fence import without_fence
@@ -158,7 +158,7 @@ class CheckedCluster:
         templates |= {_key(each): each for each in generated}
         labels = _namespace_labels(both)
         quotas: dict[str, list[ResourceQuota]] = {}
-        for quota in _read_quotas(both):
+        for quota in _decode_quotas(both):
             quotas.setdefault(quota.metadata.namespace or _DEFAULT, []).append(quota)
         return ObjectLookups(
             find_claim=lambda *key: claims.get(key),
@@ -189,10 +189,10 @@ def _with_uid_of(existing: Claim | None, claim: Claim) -> Claim:
 
 
 def _namespace_labels(files: Iterable[ClusterObjects]) -> dict[str, Mapping[str, str]]:
-    return read_namespace_labels(each.value for one in files for each in one.others)
+    return labels_of_namespaces(each.value for one in files for each in one.others)
 
 
-def _read_quotas(files: Iterable[ClusterObjects]) -> Iterable[ResourceQuota]:
+def _decode_quotas(files: Iterable[ClusterObjects]) -> Iterable[ResourceQuota]:
     reader = quota_reader()
     for document in (each for one in files for each in one.others):
         if get_value(document.value, ("kind",)) == "ResourceQuota":

@@ -13,7 +13,7 @@ from cli.input.cluster_objects import ClusterObjects, recognize_slices, sort_doc
 from cli.input.config_map import find_among_objects
 from cli.input.configuration_file import load_configuration
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.facts_file import read_gates
+from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
@@ -65,7 +65,7 @@ def read_check_input(
     except ClusterReadError as error:
         findings.append(error.located)
         return None
-    enabled = read_gates(options, cluster.version, serves_taint_rules=cluster.serves_taint_rules)
+    enabled = choose_gates(options, cluster.version, serves_taint_rules=cluster.serves_taint_rules)
     if isinstance(enabled, tuple):
         findings += enabled
         return None
@@ -83,14 +83,14 @@ def of_manifests(
 ) -> CheckInput:
     """Return manifests without a cluster; one of them may replace the configuration."""
     files = sort_documents(read)
-    given = _read_configurations(read)
+    given = _load_configurations(read)
     problems = [one for each in given if isinstance(each, tuple) for one in each]
     if may_replace and len(given) == 1 and isinstance(given[0], Configuration):
         configuration = given[0]
     return CheckInput(read, files, configuration, (*files.findings, *problems))
 
 
-def _read_configurations(
+def _load_configurations(
     read: Iterable[Document | LocatedFinding],
 ) -> list[Configuration | tuple[LocatedFinding, ...]]:
     documents = (

@@ -53,7 +53,7 @@ def judge_objects(
     pods = [pod for each in translated for pod in each.pods]
     yield from (finding for each in translated for finding in each.findings)
     templates = [one for each in pods for one in each.templates]
-    claims = [each for each in map(_read_claim_subject, documents) if each is not None]
+    claims = [each for each in map(_decode_subject, documents) if each is not None]
     if claims:
         context = _with_nodes(cluster).judge_context(templates)
         for subject in claims:
@@ -70,7 +70,7 @@ def judge_objects(
         yield dual
 
 
-def _read_claim_subject(document: Document) -> Subject | None:
+def _decode_subject(document: Document) -> Subject | None:
     """Return a claim or a template as a subject; None for other and for unreadable objects."""
     kind = get_value(document.value, ("kind",))
     if kind == CLAIM:

@@ -103,11 +103,11 @@ def _translate_place(
     )
     if not isinstance(pod, Pod):
         return pod
-    templates = (_read_template(each, space) for each in added)
+    templates = (_decode_template(each, space) for each in added)
     return TranslatedPod(document, place, pod, tuple(filter(None, templates)))
 
 
-def _read_template(template: ClaimTemplate, namespace: str) -> Template | None:
+def _decode_template(template: ClaimTemplate, namespace: str) -> Template | None:
     metadata = get_value(template.object, ("metadata",))
     written: Mapping[str, Value] = metadata if isinstance(metadata, dict) else {}
     decoded = template_reader().read(

@@ -328,7 +328,9 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
         return await _if_readable(reading, "get", resource)
 
     mutating = await read(resources.MUTATING_WEBHOOKS, WEBHOOK_CONFIGURATION)
-    namespace = installed_namespace.read(mutating if isinstance(mutating, dict) else None)
+    namespace = installed_namespace.of_registration(
+        mutating if isinstance(mutating, dict) else None
+    )
     return Installed(
         namespace=namespace,
         mutating=mutating,

@@ -249,7 +249,7 @@ async def _read_registration(session: "Session") -> _Registration:
         authorities = base64.b64decode(bundle if isinstance(bundle, str) else "").decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
         authorities = ""
-    return _Registration(installed_namespace.read(registered), authorities)
+    return _Registration(installed_namespace.of_registration(registered), authorities)
 
 
 # --- the pod --------------------------------------------------------------------------------------

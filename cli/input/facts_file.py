@@ -35,7 +35,7 @@ def read_facts(
     return tuple(documents[0].locate_finding(each) for each in facts)
 
 
-def read_gates(
+def choose_gates(
     options: argparse.Namespace, version: str, *, serves_taint_rules: bool = False
 ) -> gates.Gates | tuple[LocatedFinding, ...]:
     """Return the gates of the options, by default those of `version`; or findings about them."""

@@ -26,10 +26,10 @@ async def find(session: "Session") -> str:
         if not error.forbidden:
             raise
         return NAMESPACE
-    return "" if registration is None else read(registration)
+    return "" if registration is None else of_registration(registration)
 
 
-def read(registration: Value) -> str:
+def of_registration(registration: Value) -> str:
     """Return the namespace of the registered service, else the default one."""
     namespace = get_value(registration, _SERVICE)
     return namespace if isinstance(namespace, str) and namespace else NAMESPACE

@@ -9,7 +9,7 @@ from drawbridge.documents.values import Value
 NAMESPACE_KIND: Final = "Namespace"
 
 
-def read_namespace_labels(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:
+def labels_of_namespaces(objects: Iterable[Value]) -> dict[str, Mapping[str, str]]:
     """Return the labels of each namespace among the objects."""
     namespaces: dict[str, Mapping[str, str]] = {}
     for obj in objects:

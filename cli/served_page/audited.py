@@ -10,7 +10,7 @@ from typing import Final
 
 from cli import audit
 from cli.input.audited_cluster import read_audited
-from cli.input.facts_file import read_gates
+from cli.input.facts_file import choose_gates
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
 from drawbridge.audit.written_as_html import write_html
@@ -60,7 +60,7 @@ class AuditPage:
             read = read_audited(options, streams, self._configuration.scope, lambda _: None)
         except ClusterReadError as error:
             return _write_failure(error.finding.message)
-        enabled = read_gates(options, read.version)
+        enabled = choose_gates(options, read.version)
         if not isinstance(enabled, Gates):
             return _write_failure("; ".join(each.finding.message for each in enabled))
         given = audit.AuditInput(read, self._configuration, enabled, lambda _: None)

@@ -12,7 +12,7 @@ import msgspec
 from cli.input import codes as input_codes
 from cli.simulation.input import SimulationInput, read_input
 from cli.simulation.placements import format_reasons
-from cli.simulation.preemption import read_evictable
+from cli.simulation.preemption import find_evictable
 from cli.simulation.schedulers import find_schedulers
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
@@ -76,7 +76,7 @@ def _find_answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjust
     placer = schedulers.new_placer()
     claims = placer.claims
     planner, nodes = schedulers.world_of(schedulers.used[0])
-    running = read_evictable(inputs, []).running
+    running = find_evictable(inputs, []).running
     cluster = AllocatedCluster(
         planner, placer.ledger, nodes.nodes, claims, find_holds(claims), running
     )

@@ -117,7 +117,7 @@ def _print(
     place: str,
     streams: Streams,
 ) -> int:
-    placed = tuple(map(_read_placement, told))
+    placed = tuple(map(_decode_placement, told))
     stages = tuple(msgspec.convert(e["stages"], PodStages) for e in told if e.get("stages"))
     if options.output == "text":
         output.print_findings(findings, streams.out, color=streams.color)
@@ -184,14 +184,14 @@ def _is_in_file(kind: str, claim: Claim | Template, inputs: SimulationInput) -> 
     return not names.isdisjoint(inputs.details.places)
 
 
-def _read_placement(told: Json) -> PodPlacement:
+def _decode_placement(told: Json) -> PodPlacement:
     """Return what the allocator says as a placement."""
     namespace = told["namespace"]
     node = told["node"] or None
     claims = [
         (
             f"{namespace}/{claim['claim']}",
-            _read_allocation(claim["devices"]) if node else None,
+            _decode_allocation(claim["devices"]) if node else None,
         )
         for claim in told["claims"]
     ]
@@ -210,5 +210,5 @@ def _read_placement(told: Json) -> PodPlacement:
     return PodPlacement(f"{namespace}/{told['pod']}", node, tuple(claims), reasons)
 
 
-def _read_allocation(devices: Json) -> Allocation:
+def _decode_allocation(devices: Json) -> Allocation:
     return msgspec.convert({"devices": {"results": devices}}, Allocation, dec_hook=decode_quantity)

@@ -11,7 +11,7 @@ from msgspec import structs
 from cli.input.codes import POD_UNKNOWN
 from cli.simulation.input import PodsToPlace, SimulationInput
 from cli.simulation.pod_allocators import find_cluster_nodes
-from cli.simulation.preemption import read_evictable
+from cli.simulation.preemption import find_evictable
 from cli.simulation.schedulers import find_schedulers
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.claim import Claim
@@ -208,7 +208,7 @@ def find_fewest_pods(inputs: SimulationInput, names: Collection[str]) -> Iterato
 
     `inputs` is the cluster before the change; what other pods to place would get is not counted.
     """
-    evictable = read_evictable(inputs, [])
+    evictable = find_evictable(inputs, [])
     nodes = by_node(e for e in evictable.running if e.name in names)
     schedulers = find_schedulers(inputs)
     placers = schedulers.plain_placers(schedulers.new_placer())

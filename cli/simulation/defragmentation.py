@@ -12,7 +12,7 @@ from cli.input import codes as input_codes
 from cli.input import live_cluster
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation.input import SimulationInput, read_input
-from cli.simulation.preemption import read_evictable
+from cli.simulation.preemption import find_evictable
 from cli.simulation.schedulers import SimulatedSchedulers, find_schedulers
 from cli.terminal import output
 from cli.terminal.durations import parse_duration
@@ -132,7 +132,7 @@ def plan_for(
     pod: Pod, inputs: SimulationInput, findings: list[LocatedFinding]
 ) -> MovePlan | NoPlan:
     """Plan moves for a pod of the input."""
-    running, budgets, priorities = read_evictable(inputs, findings)
+    running, budgets, priorities = find_evictable(inputs, findings)
     pods = {each.full_name: each for each in inputs.running or ()}
     priority = priorities.find(pod)
     movable = MovablePods(running, pods, budgets, priority.value if priority else 0)

@@ -15,7 +15,7 @@ from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.configuration_file import known_codes, read_configuration_file
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.facts_file import read_gates
+from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation.planned_holds import read_planned_holds
@@ -110,7 +110,7 @@ def read_input(
     objects = sort_documents(_read(options, streams, details, live))
     objects = replace(objects, places=details.places)
     findings = [*live.findings, *objects.findings]
-    enabled = read_gates(
+    enabled = choose_gates(
         options, live.version or objects.version, serves_taint_rules=live.serves_taint_rules
     )
     if isinstance(enabled, tuple):

@@ -11,7 +11,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from cli.input.cluster_objects import ClusterObjects
-from cli.input.namespace_labels import read_namespace_labels
+from cli.input.namespace_labels import labels_of_namespaces
 from drawbridge.agreement.device_fence import fence_rules, find_open_node, without_fence
 from drawbridge.agreement.owned_pools import decide_node, select_owned_slices
 from drawbridge.config.model import Configuration, Legacy, OwnedPool, Placement
@@ -128,7 +128,7 @@ def find_pod_allocators(
         fence=fence_rules(_find_pools_by_rules(entries, objects)),
         moves_default=owns_all_drivers(facts, configuration),
         placements=decide_placements(
-            read_namespace_labels(each.value for each in objects.others), configuration
+            labels_of_namespaces(each.value for each in objects.others), configuration
         ),
     )
 

@@ -28,15 +28,15 @@ def preempting_placer(
     inputs: SimulationInput, placer: Placer, findings: list[LocatedFinding]
 ) -> PreemptingPlacer:
     """Return a placer that evicts pods of the input; adds findings about unreadable objects."""
-    running, budgets, priorities = read_evictable(inputs, findings)
+    running, budgets, priorities = find_evictable(inputs, findings)
     return PreemptingPlacer(placer, {each.name: each for each in running}, budgets, priorities)
 
 
-def read_evictable(inputs: SimulationInput, findings: list[LocatedFinding]) -> Evictable:
+def find_evictable(inputs: SimulationInput, findings: list[LocatedFinding]) -> Evictable:
     """Read who can be evicted; adds findings about unreadable objects."""
     others = inputs.objects.others
-    classes = tuple(_read(others, "PriorityClass", priority_class_reader(), findings))
-    budgets = tuple(_read(others, "PodDisruptionBudget", disruption_budget_reader(), findings))
+    classes = tuple(_decode(others, "PriorityClass", priority_class_reader(), findings))
+    budgets = tuple(_decode(others, "PodDisruptionBudget", disruption_budget_reader(), findings))
     priorities = Priorities(classes)
     running = []
     for pod in inputs.running or ():
@@ -45,7 +45,7 @@ def read_evictable(inputs: SimulationInput, findings: list[LocatedFinding]) -> E
     return Evictable(tuple(running), budgets, priorities)
 
 
-def _read(
+def _decode(
     documents: tuple[Document, ...], kind: str, reader: Reader[T], findings: list[LocatedFinding]
 ) -> Iterator[T]:
     for document in documents:

@@ -6,7 +6,7 @@ from functools import partial
 
 from msgspec import structs
 
-from cli.input.namespace_labels import read_namespace_labels
+from cli.input.namespace_labels import labels_of_namespaces
 from cli.simulation.input import SimulationInput
 from cli.simulation.pod_allocators import PodAllocators, find_pod_allocators
 from drawbridge.config.model import Configuration, Placement
@@ -75,7 +75,7 @@ class SimulatedSchedulers:
             inventory = self.declared_world().inventory
             quotas.find_capacity = published_capacity(partial(find_published_pool, inventory))
             others = (each.value for each in self.inputs.objects.others)
-            for name, labels in read_namespace_labels(others).items():
+            for name, labels in labels_of_namespaces(others).items():
                 quotas.set_labels(name, labels)
         return quotas
 

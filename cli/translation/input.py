@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from cli.input import installed_namespace, live_cluster
 from cli.input.effective_configuration import read_effective_configuration
-from cli.input.facts_file import read_facts, read_gates
+from cli.input.facts_file import choose_gates, read_facts
 from cli.input.live_cluster import ClusterReadError
-from cli.input.namespace_labels import NAMESPACE_KIND, read_namespace_labels
+from cli.input.namespace_labels import NAMESPACE_KIND, labels_of_namespaces
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scheduler_lease import is_scheduler_missing
 from drawbridge.api_error import ApiError
@@ -89,7 +89,7 @@ def _read_facts(
     if options.facts:
         from_file = read_facts(options.facts, streams, facts)
         return _with_version(from_file, options) if isinstance(from_file, Facts) else from_file
-    if facts is None and isinstance(enabled := read_gates(options, gates.NEWEST), tuple):
+    if facts is None and isinstance(enabled := choose_gates(options, gates.NEWEST), tuple):
         return enabled
     return facts
 
@@ -101,7 +101,7 @@ def _with_version(facts: Facts, options: argparse.Namespace) -> Facts | tuple[Lo
     # This import loads the CEL engine, which takes longer than a translation.
     from drawbridge.facts.gather import describe_cluster  # noqa: PLC0415
 
-    enabled = read_gates(options, facts.cluster.version)
+    enabled = choose_gates(options, facts.cluster.version)
     if not isinstance(enabled, gates.Gates):
         return enabled
     return replace(facts, cluster=describe_cluster(enabled))
@@ -134,10 +134,10 @@ def _gather_facts(
         has_scheduler = _has_scheduler(options, configuration)
     except ClusterReadError as error:
         return (error.located,)
-    enabled = read_gates(options, version)
+    enabled = choose_gates(options, version)
     if not isinstance(enabled, gates.Gates):
         return enabled
-    inputs.namespaces = read_namespace_labels(each.value for each in files.others)
+    inputs.namespaces = labels_of_namespaces(each.value for each in files.others)
     inputs.queues = find_default_queues(each.value for each in files.others)
     inputs.cluster = files, enabled
     gathered = gather_facts(facts_input(files), configuration, enabled)
@@ -185,7 +185,7 @@ def _find_namespaces(
     sources: Iterable[Source | LocatedFinding],
 ) -> dict[str, Mapping[str, str]]:
     """Return the labels of the namespaces that the manifests define."""
-    return read_namespace_labels(
+    return labels_of_namespaces(
         document.value
         for source in sources
         if isinstance(source, Source) and NAMESPACE_KIND.encode() in source.data

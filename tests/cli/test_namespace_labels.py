@@ -1,6 +1,6 @@
 """What the labels of namespaces among manifests decide."""
 
-from cli.input.namespace_labels import read_namespace_labels
+from cli.input.namespace_labels import labels_of_namespaces
 from cli.translation.input import with_namespaces
 from drawbridge.config.model import Bridge, Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
@@ -34,7 +34,7 @@ metadata: a
 def context(configuration: Configuration) -> TranslationContext:
     """Return a context that knows the namespaces of the manifests."""
     objects = (each.value for each in read_objects(Source("all.yaml", MANIFESTS.encode())))
-    return with_namespaces(TranslationContext(configuration), read_namespace_labels(objects))
+    return with_namespaces(TranslationContext(configuration), labels_of_namespaces(objects))
 
 
 def test_only_the_label_with_the_value_true_allows_admin_access() -> None:
