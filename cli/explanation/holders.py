@@ -30,23 +30,23 @@ HEADING: Final = ("NODE", "DEVICE", "CLAIM", "PODS", "SINCE", "AMOUNT")
 _MAX_PODS, _MAX_TEXT = 4, 120
 
 
-class NamedDevices(NamedTuple):
+class DevicesAsked(NamedTuple):
     """What a person names: one device, all of a node, or with empty names all."""
 
     node: str
     device: str
 
 
-def parse_devices(text: str) -> NamedDevices | None:
+def parse_devices(text: str) -> DevicesAsked | None:
     """Parse `devices`, `device/NODE` and `device/NODE/NAME`; None for anything else."""
     word, slash, name = text.partition("/")
     if word.lower() != "devices" and not (slash and word.lower() == "device"):
         return None
     node, _, device = name.partition("/")
-    return NamedDevices(node, device)
+    return DevicesAsked(node, device)
 
 
-def explain_devices(named: NamedDevices, options: argparse.Namespace, streams: Streams) -> int:
+def explain_devices(named: DevicesAsked, options: argparse.Namespace, streams: Streams) -> int:
     """Print who holds the devices; the exit code is 2 if the node or device does not exist."""
     findings: list[LocatedFinding] = []
     try:

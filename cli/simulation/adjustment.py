@@ -52,21 +52,21 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
         return BAD
     inputs = read_input(options, streams)
     findings = list(inputs.findings)
-    found = None
+    adjustment = None
     try:
         if not has_errors(findings):
-            found = _find_answer(options, inputs)
+            adjustment = _find_answer(options, inputs)
     except (NotAdjustableError, QuantityError) as error:
         problem = input_codes.CLAIM_NOT_ADJUSTABLE.at("", f"{error}")
         findings.append(LocatedFinding(problem))
     output.print_findings(findings, streams.err)
-    if found is None:
+    if adjustment is None:
         return BAD
     if options.output != "text":
-        output.print_value(_as_data(found), options.output, streams.out)
+        output.print_value(_as_data(adjustment), options.output, streams.out)
     else:
-        streams.out.writelines(f"{line}\n" for line in _format(found))
-    return DONE if found.fits else NOTICE
+        streams.out.writelines(f"{line}\n" for line in _format(adjustment))
+    return DONE if adjustment.fits else NOTICE
 
 
 def _find_answer(options: argparse.Namespace, inputs: SimulationInput) -> Adjustment:

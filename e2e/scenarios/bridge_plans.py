@@ -66,16 +66,8 @@ def _play(stage: BridgeStage) -> None:
     for name in ("rival", "train"):
         stage.pod(name, templates={"gpu": "two"})
         stage.wait_unschedulable(name)
-    printed = cluster.drawbridge(
-        "simulate",
-        "--defrag",
-        f"{stage.namespace}/train",
-        "--context",
-        "--hold",
-        "10m",
-        "-o",
-        "json",
-    ).check()
+    asked = ("simulate", "--defrag", f"{stage.namespace}/train", "--hold", "10m")
+    printed = cluster.drawbridge(*asked, "--context", "-o", "json").check()
     plan = json.loads(printed.out)
     assert len(plan["moves"]) == 1, plan
     _ask_allocator(stage, plan)
