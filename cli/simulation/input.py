@@ -13,7 +13,8 @@ import msgspec
 import drawbridge.config.codes
 from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
-from cli.input.configuration_file import known_codes, read_configuration_file
+from cli.input.config_map import ConfigurationDocument
+from cli.input.configuration_file import load_configuration, read_configuration_file
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
@@ -21,7 +22,6 @@ from cli.input.live_cluster import ClusterReadError
 from cli.simulation.planned_holds import read_planned_holds
 from cli.simulation.pod_allocators import find_cluster_nodes
 from cli.terminal.streams import Streams
-from drawbridge.agreement.configuration import read_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import format_path, get_value
@@ -210,10 +210,7 @@ def _configuration(
                 drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message, object=first.name)
             ),
         )
-    loaded = read_configuration(first.value, known_codes())
-    if isinstance(loaded, Configuration):
-        return loaded
-    return tuple(first.locate_finding(finding) for finding in loaded)
+    return load_configuration(ConfigurationDocument(first))
 
 
 def _pods(details: ObjectDetails, findings: list[LocatedFinding]) -> Iterator[PodsToPlace]:

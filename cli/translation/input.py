@@ -1,7 +1,7 @@
 """Reads what decides a translation besides the manifests: configuration, facts and cluster."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,9 @@ from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.read import read_objects as objects_in
+from drawbridge.documents.values import Value
 from drawbridge.dra import gates
-from drawbridge.facts.model import Facts, NetworkFacts
+from drawbridge.facts.model import Facts
 from drawbridge.facts.networks import KIND as NETWORK_KIND
 from drawbridge.facts.networks import read_network
 from drawbridge.names import ADMIN_ACCESS_LABEL, NAMESPACE, SCHEDULER_LEASE
@@ -62,10 +63,13 @@ def read_translation_input(
     if isinstance(facts, tuple):
         inputs.findings += facts
         return inputs
-    context = make_context(add_networks(configuration, _find_networks(sources)), facts)
+    networks = filter(None, map(read_network, _find_objects(NETWORK_KIND, sources)))
+    context = make_context(add_networks(configuration, tuple(networks)), facts)
     # The manifests may change the labels of the cluster.
-    context = with_namespaces(context, {**inputs.namespaces, **_find_namespaces(sources)})
-    inputs.context = context.with_queues({**inputs.queues, **_find_queues(sources)})
+    namespaces = labels_of_namespaces(_find_objects(NAMESPACE_KIND, sources))
+    context = with_namespaces(context, {**inputs.namespaces, **namespaces})
+    queues = find_default_queues(_find_objects(LOCAL_QUEUE, sources))
+    inputs.context = context.with_queues({**inputs.queues, **queues})
     return inputs
 
 
@@ -105,17 +109,6 @@ def _with_version(facts: Facts, options: argparse.Namespace) -> Facts | tuple[Lo
     if not isinstance(enabled, gates.Gates):
         return enabled
     return replace(facts, cluster=describe_cluster(enabled))
-
-
-def _find_networks(sources: Iterable[Source | LocatedFinding]) -> tuple[NetworkFacts, ...]:
-    """Return the networks that the manifests define, which their pods may refer to."""
-    documents = (
-        document
-        for source in sources
-        if isinstance(source, Source) and NETWORK_KIND.encode() in source.data
-        for document in objects_in(source)
-    )
-    return tuple(filter(None, (read_network(each.value) for each in documents)))
 
 
 def _gather_facts(
@@ -181,23 +174,8 @@ def with_namespaces(
     )
 
 
-def _find_namespaces(
-    sources: Iterable[Source | LocatedFinding],
-) -> dict[str, Mapping[str, str]]:
-    """Return the labels of the namespaces that the manifests define."""
-    return labels_of_namespaces(
-        document.value
-        for source in sources
-        if isinstance(source, Source) and NAMESPACE_KIND.encode() in source.data
-        for document in objects_in(source)
-    )
-
-
-def _find_queues(sources: Iterable[Source | LocatedFinding]) -> dict[str, str]:
-    """Return the default queues of Kueue that the manifests define."""
-    return find_default_queues(
-        document.value
-        for source in sources
-        if isinstance(source, Source) and LOCAL_QUEUE.encode() in source.data
-        for document in objects_in(source)
-    )
+def _find_objects(kind: str, sources: Iterable[Source | LocatedFinding]) -> Iterator[Value]:
+    """Yield the objects of the manifests that mention a kind."""
+    for source in sources:
+        if isinstance(source, Source) and kind.encode() in source.data:
+            yield from (document.value for document in objects_in(source))
