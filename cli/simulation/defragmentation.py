@@ -47,8 +47,8 @@ def add_options(group: argparse._ArgumentGroup) -> None:
         metavar="POD",
         nargs="?",
         const="",
-        help="which few pods would have to move so that this pod fits, or namespace/name (without"
-        " POD: the only pod in the input)",
+        help="which few pods would have to move so that this pod (a name, or namespace/name) fits;"
+        " without POD, the only one in the input",
     )
     group.add_argument(
         "--hold",
