@@ -10,7 +10,7 @@ from drawbridge.documents.read import read_documents, split_list
 from drawbridge.finding import Finding
 from drawbridge.names import CONFIGURATION_KEY
 
-_GROUP: Final = "drawbridge.dev"
+_GROUP: Final = "drawbridge.dev/"
 _PATH: Final = ("data", CONFIGURATION_KEY)
 
 
@@ -58,10 +58,14 @@ def find_among_objects(documents: Iterable[Document]) -> list[ConfigurationDocum
 
 
 def is_configuration(document: Document) -> bool:
-    """Tell whether an object is a Configuration, or a ConfigMap with one."""
-    group = f"{get_value(document.value, ('apiVersion',))}".partition("/")[0]
+    """Tell whether an object is a Configuration, or a ConfigMap with one.
+
+    ConfigMaps of other programs have the same key.
+    """
     kind = get_value(document.value, ("kind",))
-    return (group, kind) == (_GROUP, "Configuration") or _has_configuration(document)
+    if kind != "Configuration":
+        return _has_configuration(document) and _GROUP in f"{get_value(document.value, _PATH)}"
+    return f"{get_value(document.value, ('apiVersion',))}".startswith(_GROUP)
 
 
 def _read_object(document: Document) -> Iterator[ConfigurationDocument]:

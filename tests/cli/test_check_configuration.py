@@ -1,5 +1,6 @@
 """`drawbridge check` of a Configuration among the manifests, alone or in a ConfigMap."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -47,9 +48,10 @@ def test_several_configurations_are_checked_and_none_decides() -> None:
     assert len(codes(stdin=f"{WARNED}---\n{OFF}---\n{WRONG}")) == 2
 
 
-def test_a_configuration_of_another_program_is_not_judged() -> None:
+@pytest.mark.parametrize("kind", [str, in_config_map], ids=["alone", "in a ConfigMap"])
+def test_a_configuration_of_another_program_is_not_judged(kind: Callable[[str], str]) -> None:
     other = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Configuration\nany: 1\n"
-    assert codes(stdin=other) == ["NothingToJudge"]
+    assert codes(stdin=kind(other)) == ["NothingToJudge"]
 
 
 def test_what_the_configuration_reads_and_no_device_publishes_is_reported() -> None:
