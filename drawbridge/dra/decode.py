@@ -12,6 +12,7 @@ import msgspec
 
 from drawbridge.dra import codes
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
+from drawbridge.dra.opaque_json import OpaqueJSON
 from drawbridge.dra.quantity import Quantity, from_json
 from drawbridge.finding import Finding
 
@@ -75,8 +76,10 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def decode_quantity(expected: type, value: object) -> Quantity:
-    """Decode a quantity, as a hook; raises an error of `drawbridge.dra.quantity`."""
+def decode_quantity(expected: type, value: object) -> Quantity | OpaqueJSON:
+    """Decode a quantity, or JSON that is kept as text, as a hook; raises ValueError."""
+    if expected is OpaqueJSON:
+        return OpaqueJSON.of(value)
     if expected is not Quantity:
         raise TypeError(f"{expected.__name__} cannot be read")
     return from_json(value)
@@ -91,8 +94,8 @@ class QuantityDecoder:
     def __len__(self) -> int:
         return self._parse.cache_info().currsize
 
-    def __call__(self, expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
-        """Decode a quantity; raises an error of `drawbridge.dra.quantity` if it is not valid."""
+    def __call__(self, expected: type, value: Any) -> Quantity | OpaqueJSON:  # noqa: ANN401  # any JSON value
+        """Decode a value of an own type; raises ValueError if it is not valid."""
         if expected is Quantity and isinstance(value, str) and len(value) <= _MAX_CACHED_LENGTH:
             return self._parse(value)
         return decode_quantity(expected, value)

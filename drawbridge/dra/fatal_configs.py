@@ -34,8 +34,12 @@ class FatalConfig(NamedTuple):
 
 
 class _FatalSetting(NamedTuple):
-    """What ends one driver: how to find it in the parameters, where it is, and what it is."""
+    """What ends one driver: how to find it in the parameters, where it is, and what it is.
 
+    Parameters without the `word` do not have it.
+    """
+
+    word: str
     is_in: Callable[[Mapping[object, object]], bool]
     path: str
     what: str
@@ -46,9 +50,12 @@ def find_fatal_configs(configs: Sequence[_Entry]) -> Iterator[FatalConfig]:
     for number, config in enumerate(configs):
         opaque = config.opaque
         setting = _OF_DRIVER.get(opaque.driver) if opaque is not None else None
-        if opaque is None or setting is None or not isinstance(opaque.parameters, Mapping):
+        if opaque is None or setting is None or opaque.parameters is None:
             continue
-        if setting.is_in(opaque.parameters):
+        if setting.word not in opaque.parameters.text.casefold():
+            continue  # decoded only if it can have the setting
+        parameters = opaque.parameters.decode()
+        if isinstance(parameters, Mapping) and setting.is_in(parameters):
             message = f"{setting.what} ends the process of driver {opaque.driver} on the node"
             yield FatalConfig(number, f"opaque.parameters.{setting.path}", message)
 
@@ -87,11 +94,14 @@ _OF_DRIVER: Final[Mapping[str, _FatalSetting]] = {
     # With its gate TimeSlicingSettings, this driver reads the interval of time slicing without a
     # check for null, in releases 0.4.1 and 0.5.0 of dra-driver-nvidia-gpu.
     "gpu.nvidia.com": _FatalSetting(
-        _lacks_interval, "sharing.timeSlicingConfig", "timeSlicingConfig without an interval"
+        '"timeslicingconfig"',
+        _lacks_interval,
+        "sharing.timeSlicingConfig",
+        "timeSlicingConfig without an interval",
     ),
     # With --group-by=machine, release 0.2.0 of dra-driver-cpu keeps each number of a range before
     # it compares them with the processors of the machine. Its chart sets no limit of memory.
     "dra.cpu": _FatalSetting(
-        _has_long_range, "cpuConfig.cpuset", "a cpuset with a range beyond 9999"
+        '"cpuset"', _has_long_range, "cpuConfig.cpuset", "a cpuset with a range beyond 9999"
     ),
 }

@@ -4,15 +4,15 @@ Results are keyed by the specs of the claims and their classes. They depend on t
 and the use of these pools. The caller passes unchanged pool uses as the same objects.
 """
 
+import hashlib
 from collections.abc import Sequence
 
 import msgspec
 
-from drawbridge.dra.claim import Claim
+from drawbridge.dra.claim import DIGEST_BYTES, Claim
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.quantity import encode_quantity
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.demand import Demand
@@ -79,10 +79,15 @@ class DemandResults(msgspec.Struct, eq=False):
 
 
 def demand_key(claims: Sequence[Claim]) -> bytes:
-    """Return a key that is equal for claims with equal specs and equal rules."""
-    specs = _ENCODER.encode([claim.spec for claim in claims])
+    """Return a key that is equal for claims with equal specs and equal rules.
+
+    It is short, because it is kept: a claim can have more than 300 KiB of configuration.
+    """
+    specs = b"".join([claim.spec.digest for claim in claims])
     rules = [claim.metadata.annotations.get(RULES_ANNOTATION) for claim in claims]
-    return specs + _ENCODER.encode(rules) if any(each is not None for each in rules) else specs
+    if not any(each is not None for each in rules) and len(claims) == 1:
+        return specs
+    return hashlib.blake2b(specs + _ENCODER.encode(rules), digest_size=DIGEST_BYTES).digest()
 
 
 def new_demand_results(demand: Demand) -> DemandResults:
@@ -91,4 +96,4 @@ def new_demand_results(demand: Demand) -> DemandResults:
     return DemandResults(demand, used)
 
 
-_ENCODER = msgspec.json.Encoder(enc_hook=encode_quantity)
+_ENCODER = msgspec.json.Encoder()

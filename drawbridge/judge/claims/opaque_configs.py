@@ -135,7 +135,8 @@ def _decode(
     The API server rejects parameters that are not an object.
     """
     driver = DRIVERS.get(config.opaque.driver) if config.opaque is not None else None
-    parameters = config.opaque.parameters if config.opaque is not None else None
+    kept = config.opaque.parameters if config.opaque is not None else None
+    parameters = kept.decode() if driver is not None and kept is not None else None
     if driver is None or not isinstance(parameters, Mapping):
         return None, ()
     kind = _find_kind(driver, parameters, f"{path}.opaque")

@@ -1,0 +1,118 @@
+"""JSON for drivers is kept as text, and decoded where somebody needs it."""
+
+import datetime as dt
+import tracemalloc
+from typing import Any
+
+import msgspec
+import pytest
+
+from drawbridge.dra.allocation import AllocatedConfig, AllocatedDevices, Allocation, Opaque, to_json
+from drawbridge.dra.claim import Claim, claim_reader, read_claim
+from drawbridge.dra.opaque_json import OpaqueJSON
+from drawbridge.finding import Finding
+from tests.tables import YamlValue, every_row
+
+CONFIGS, MOST_PARAMETERS = 32, 10 * 1024
+PARTS = ('{"":{}}', "{}", "[]", "1", '"\\u0001"', '"\U0001f600"')
+
+
+def claim_text(parameters: str, number: int = 0) -> bytes:
+    """Write a claim with as many configurations as it can have."""
+    config = f'{{"opaque":{{"driver":"x.io","parameters":{parameters}}}}}'
+    configs = ",".join([config] * CONFIGS)
+    status = f'{{"devices":[{{"driver":"x.io","pool":"p","device":"d","data":{parameters}}}]}}'
+    return (
+        f'{{"metadata":{{"name":"c{number}"}},"spec":{{"devices":{{"config":[{configs}]}}}},'
+        f'"status":{status}}}'
+    ).encode()
+
+
+@every_row("part", PARTS)
+def test_parameters_take_no_more_memory_than_their_text(part: str) -> None:
+    many = MOST_PARAMETERS // (len(part.encode()) + 1)
+    text = claim_text(f'{{"a":[{",".join([part] * many)}]}}')
+    reader = claim_reader()
+    reader.read(text)  # what the decoder allocates once
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        read = reader.read(text)
+        kept = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert isinstance(read, Claim)
+    assert kept < 1.2 * len(text)
+
+
+@every_row(
+    "value",
+    [
+        {"a": [1, 2.5, True, None, "x"]},
+        {"z": 1, "a": {"": {}}},
+        {"large": 2**200, "small": -(2**70)},
+        {"text": "\u0001\U0001f600\\"},
+        [],
+        "text",
+    ],
+)
+def test_a_value_is_the_same_after_it_was_kept(value: Any) -> None:  # noqa: ANN401  # any JSON value
+    kept = OpaqueJSON.of(value)
+    assert kept.decode() == value
+    assert (kept == OpaqueJSON.of(value), hash(kept) == hash(OpaqueJSON.of(value))) == (True, True)
+    assert kept != OpaqueJSON.of({"other": value})
+
+
+@every_row("value", [{"a": dt.date(2026, 1, 1)}, {"a": "\ud800"}, {"a": {1, 2}}])
+def test_a_value_that_is_not_json_is_refused(value: Any) -> None:  # noqa: ANN401  # any value
+    with pytest.raises(ValueError, match="cannot be written as JSON"):
+        OpaqueJSON.of(value)
+
+
+@every_row("as_bytes", [True, False])
+def test_a_claim_keeps_parameters_as_they_were_sent(*, as_bytes: bool) -> None:
+    parameters: YamlValue = {"kind": "X", "list": [1, {"a": None}]}
+    plain: YamlValue = {
+        "metadata": {"name": "c"},
+        "spec": {"devices": {"config": [{"opaque": {"driver": "x.io", "parameters": parameters}}]}},
+    }
+    read = read_claim(msgspec.json.encode(plain) if as_bytes else plain)
+    assert isinstance(read, Claim)
+    (config,) = read.spec.devices.config
+    assert config.opaque is not None
+    assert config.opaque.parameters == OpaqueJSON.of(parameters)
+
+
+def test_a_date_in_the_parameters_of_a_file_is_a_finding_with_its_place() -> None:
+    plain: YamlValue = {
+        "metadata": {"name": "c"},
+        "spec": {
+            "devices": {
+                "config": [{"opaque": {"driver": "x.io", "parameters": {"a": dt.date(2026, 1, 1)}}}]
+            }
+        },
+    }
+    found = read_claim(plain)
+    assert isinstance(found, tuple)
+    (finding,) = found
+    assert isinstance(finding, Finding)
+    assert finding.path == "spec.devices.config[0].opaque.parameters"
+    assert "cannot be written as JSON" in finding.message
+
+
+def test_an_allocation_is_written_with_its_parameters() -> None:
+    opaque = Opaque("x.io", OpaqueJSON.of({"a": [1]}))
+    allocation = Allocation(AllocatedDevices(config=(AllocatedConfig("FromClaim", (), opaque),)))
+    assert to_json(allocation)["devices"]["config"] == [
+        {"source": "FromClaim", "opaque": {"driver": "x.io", "parameters": {"a": [1]}}}
+    ]
+
+
+def test_equal_specs_have_one_short_digest() -> None:
+    first, second = (read_claim(claim_text('{"a":1}', number)) for number in range(2))
+    other = read_claim(claim_text('{"a":2}'))
+    assert isinstance(first, Claim)
+    assert isinstance(second, Claim)
+    assert isinstance(other, Claim)
+    assert first.spec.digest == second.spec.digest != other.spec.digest
+    assert len(first.spec.digest) == 32
