@@ -4,7 +4,8 @@ A candidate lives as long as its slice. Filters cache their results on it, so th
 dropped with the slice.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 from drawbridge.dra.attributes import find_attribute
 from drawbridge.dra.compatibility import (
@@ -23,6 +24,15 @@ from drawbridge.dra.partitions import partition_attributes
 from drawbridge.dra.slices import Slice
 from drawbridge.solver.expressions import Evaluated, EvaluationFailure, ExpressionEvaluator
 from drawbridge.solver.world import World
+
+# For the selectors in the annotation of one slice on all of its devices, in units of
+# `drawbridge.cel.meter`: about 20 ms.
+DECLARED_WORK: Final = 400_000
+_COMPILATION_OF_BYTE: Final = 40
+TOO_MUCH_DECLARED: Final = (
+    "the selectors in the annotation of the ResourceSlice take more work on its devices than "
+    "Drawbridge spends on one slice"
+)
 
 
 class Candidate:
@@ -109,36 +119,87 @@ class CandidateCache:
         """Apply compatibility declarations of the slice annotation and the configuration."""
         if self._declarations is None:
             return
-        annotation_declarations, _ = read_declarations(resource_slice)
+        annotated, _ = read_declarations(resource_slice)
         has_rules = any(device.compatible_only_with for device in resource_slice.devices)
-        if not (annotation_declarations or self._declarations or has_rules):
+        if not (annotated or self._declarations or has_rules):
             return
+        if annotated:
+            self._expressions.interrupt()
+        configured = self._declarations
+        # Each device looks at those that count only.
+        rules = tuple(each for each in annotated if each.compatible_only_with)
+        groups = tuple(each for each in annotated if each.groups is not None)
+        declared = _DeclaredSelectors(self._expressions, (each.selector for each in configured))
         for candidate in candidates:
-            self._declare_one(candidate, self._declarations, annotation_declarations)
+            peer = Peer(candidate.pool, candidate.device)
+            candidate.rule = find_rule(peer, configured, rules, declared.selects)
+            self._declare_groups(candidate, peer, groups, declared)
 
-    def _declare_one(
+    def _declare_groups(
         self,
         candidate: Candidate,
-        configured: tuple[Declaration, ...],
+        peer: Peer,
         annotated: tuple[Declaration, ...],
+        declared: "_DeclaredSelectors",
     ) -> None:
-        peer = Peer(candidate.pool, candidate.device)
-        evaluate = rule_evaluator(self._expressions)
-        candidate.rule = find_rule(peer, configured, annotated, evaluate)
         try:
-            candidate.counter_uses = effective_counter_uses(peer, configured, annotated, evaluate)
+            candidate.counter_uses = effective_counter_uses(
+                peer, self._declarations or (), annotated, declared.selects
+            )
         except ExpressionEvaluationError as error:
             # Without its groups, the device cannot be allocated safely.
             candidate.group_error = f"cannot evaluate its compatibility groups: {error}"
 
 
-def rule_evaluator(expressions: ExpressionEvaluator) -> Callable[[str, Peer], bool]:
-    """Return the function that evaluates `compatibleOnlyWith` expressions."""
+class _DeclaredSelectors:
+    """Evaluates the selectors of declarations on the devices of one slice.
+
+    Whoever writes the slice decides how many there are and what they take. Beyond the limit none is
+    evaluated, so the devices that are left are compatible with no others. Those of the
+    Configuration have no limit.
+    """
+
+    def __init__(self, expressions: ExpressionEvaluator, configured: Iterable[str]) -> None:
+        self._expressions = expressions
+        self._configured = frozenset(configured)
+        self._compiled: set[str] = set()
+        self._left = DECLARED_WORK
+
+    def selects(self, selector: str, peer: Peer) -> bool:
+        """Evaluate a selector on a device; raises ExpressionEvaluationError."""
+        driver, device = peer.pool.driver, peer.device
+        if selector in self._configured:
+            return _answer(self._expressions.selects(selector, driver, device))
+        if selector not in self._compiled:
+            # Whether another slice has the same selector makes no difference.
+            self._spend(len(selector) * _COMPILATION_OF_BYTE)
+            self._compiled.add(selector)
+        return _answer(self._expressions.selects_briefly(selector, driver, device, self._spend))
+
+    def _spend(self, work: int) -> None:
+        self._left -= work
+        if self._left < 0:
+            raise ExpressionEvaluationError(TOO_MUCH_DECLARED)
+
+
+def rule_evaluator(
+    expressions: ExpressionEvaluator, spend: Callable[[int], None] | None = None
+) -> Callable[[str, Peer], bool]:
+    """Return the function that evaluates `compatibleOnlyWith` expressions.
+
+    With `spend`, which is told the work and may raise, only short evaluations are done.
+    """
 
     def evaluate(expression: str, peer: Peer) -> bool:
-        outcome = expressions.selects(expression, peer.pool.driver, peer.device)
-        if isinstance(outcome, EvaluationFailure):
-            raise ExpressionEvaluationError(str(outcome))
-        return outcome
+        driver, device = peer.pool.driver, peer.device
+        if spend is None:
+            return _answer(expressions.selects(expression, driver, device))
+        return _answer(expressions.selects_briefly(expression, driver, device, spend))
 
     return evaluate
+
+
+def _answer(outcome: bool | EvaluationFailure) -> bool:  # noqa: FBT001  # a result
+    if isinstance(outcome, EvaluationFailure):
+        raise ExpressionEvaluationError(str(outcome))
+    return outcome

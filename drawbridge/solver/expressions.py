@@ -19,7 +19,7 @@ from drawbridge.cel.dra.projections import PublishedProjection, is_readable, pub
 from drawbridge.cel.dra.reads import Reads, find_reads
 from drawbridge.cel.dra.selectors import Selectors
 from drawbridge.cel.errors import CompileError, EvaluationError
-from drawbridge.cel.meter import EXCEEDED, MOST_WORK
+from drawbridge.cel.meter import EXCEEDED, MESSAGE, MOST_WORK
 from drawbridge.cel.programs import Programs
 from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
@@ -38,6 +38,9 @@ SHORT_WORK: Final = 20_000
 SHORT_SOURCE: Final = 512
 # The work of a step of a search. Less is part of the step that asks for the evaluation.
 WORK_OF_STEP: Final = 200
+# The least work of a request for a known result, and that for each byte of its text.
+LEAST_WORK: Final = 40
+WORK_OF_BYTE: Final = 1
 T = TypeVar("T")
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
@@ -204,6 +207,37 @@ class ExpressionEvaluator:
         if expression is None:
             expression = self._compile(self._selectors, source, of_request=of_request)
         outcome = self._evaluate(expression, driver, device, derived=False, of_request=of_request)
+        return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
+
+    def selects_briefly(
+        self, source: str, driver: str, device: Device, spend: Callable[[int], None]
+    ) -> bool | EvaluationFailure:
+        """Evaluate an expression that a ResourceSlice declares, as far as a short call allows.
+
+        `spend` is told the work before a result is used, known or not, and may raise. A longer
+        evaluation is refused, whether its result is known or not.
+        """
+        spend(LEAST_WORK + len(source) * WORK_OF_BYTE)
+        expression = self._selectors.get(source)
+        if expression is None:
+            expression = self._compile(self._selectors, source, of_request=False)
+        if expression.error is not None:
+            return expression.error
+        seen = self._see_device(driver, device)
+        projection = seen.project(expression)
+        outcome = expression.outcomes.get(projection)
+        if outcome is None:
+            result = expression.run(seen.view(), derived=False, most_work=SHORT_WORK)
+            if isinstance(result.outcome, WorkRefusal):
+                spend(SHORT_WORK)
+                return result.outcome
+            self._keep(expression, projection, result)
+            outcome = result.outcome
+        expensive = expression.expensive.get(projection)
+        work = expensive.steps * WORK_OF_STEP if expensive is not None else 0
+        spend(min(work, SHORT_WORK))
+        if work > SHORT_WORK:
+            return WorkRefusal(MESSAGE)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
     def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
