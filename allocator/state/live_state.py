@@ -8,6 +8,7 @@ import asyncio
 import enum
 import itertools
 import logging
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
@@ -120,6 +121,7 @@ def make_state(inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool)
         compatibility=compatibility_declarations(configuration),
         unset_groups=UnsetGroups(configuration.unset_groups),
         partitions=partition_tables(configuration),
+        clock=time.thread_time,
     )
     quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
     ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)

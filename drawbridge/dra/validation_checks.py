@@ -154,8 +154,8 @@ def _check_json_object(validator: ObjectValidator, path: str, value: OpaqueJSON 
     if value is None:
         validator.add(codes.FIELD_MISSING, path, "is required")
     elif not value.text.startswith("{"):
-        found = describe_value(value.decode())
-        validator.add(codes.WRONG_TYPE, path, f"must be an object, not {found}")
+        described = describe_value(value.decode())
+        validator.add(codes.WRONG_TYPE, path, f"must be an object, not {described}")
     else:
         validator.check_length(path, value.text, PARAMETERS)
 

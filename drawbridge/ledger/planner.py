@@ -42,9 +42,12 @@ _NO_CLASS = DeviceClass(metadata=ClaimMetadata())
 
 
 class Planner:
-    """The world and its memo; gates, configuration and allocator are fixed."""
+    """The world and its memo; gates, configuration and allocator are fixed.
 
-    def __init__(
+    `clock` returns the processor's time of this thread, and limits that of the search on a node.
+    """
+
+    def __init__(  # noqa: PLR0913  # all but the gates by name
         self,
         gates: Gates = DEFAULTS,
         *,
@@ -52,6 +55,7 @@ class Planner:
         unset_groups: UnsetGroups = UnsetGroups.ALONE,
         partitions: Sequence[PartitionTable] = (),
         allocator: Allocator = Allocator.DRAWBRIDGE,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         if allocator is Allocator.DRAWBRIDGE:
             gates = gates.with_groups()
@@ -69,7 +73,7 @@ class Planner:
         self._changed_slices: dict[str, Slice | None] = {}
         self._rules_changed = False
         self._world: World | None = None
-        self._memo = Memo(self.selectors)
+        self._memo = Memo(self.selectors, clock)
 
     def update(self, changed: PlannerObject) -> bool:
         """Apply an added or changed object; False if it equals the known one."""

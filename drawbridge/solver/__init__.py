@@ -18,7 +18,8 @@ The plan, for each node of a call (`solve`):
 6. Keep each preferred rule that a further search can satisfy as well (`node_classes`).
 7. Compose the allocations (`answers`), or explain the deepest dead end (`reasons`).
 
-It ends: each step moves one position forward in finite lists, `STEPS` limits the steps, and
-`max_work` the steps with the work of pruning, and the evaluations of expressions on the devices of
-one node; then the answer is that the search gave up.
+It ends: each step moves one position forward in finite lists, and `STEPS` limits the steps.
+`max_work` limits all work for one node (`meter`): steps, constraints, rules, orders, pruning, and
+the evaluations of expressions on its devices. With a clock, the time of the processor is limited as
+well. Then the answer is that the search gave up.
 """

@@ -1,7 +1,7 @@
 """Results of the solver for a node: the allocations of a solution, or a failure with reasons."""
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -16,7 +16,7 @@ from drawbridge.dra.allocation import (
     Opaque,
     with_share_ids,
 )
-from drawbridge.dra.claim import Config
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement
 from drawbridge.solver.demand import Abort, Cause, Demand, Option, claim_name
 from drawbridge.solver.node_view import NodeView, reads_skip_node_operations
@@ -67,11 +67,18 @@ def compose_allocations(
 ) -> tuple[Allocation, ...]:
     """Compose one allocation for each claim; raises Abort if upstream cannot compose it."""
     chosen = {device.option.request_index: device.option for device in taken}
+    by_claim: list[list[ChosenDevice]] = [[] for _ in demand.claims]
+    for device in taken:
+        by_claim[device.option.claim].append(device)
+    # A request without devices counts with its first option, because it can have a configuration.
+    options: list[list[Option]] = [[] for _ in demand.claims]
+    for request in demand.requests:
+        first = request.options[0]
+        options[request.claim].append(chosen.get(first.request_index, first))
     allocations = []
-    for number in range(len(demand.claims)):
-        of_claim = [device for device in taken if device.option.claim == number]
+    for number, of_claim in enumerate(by_claim):
         results = tuple([_result(device, node_view, ids) for device in of_claim])
-        devices = AllocatedDevices(results, _config(demand, number, chosen))
+        devices = AllocatedDevices(results, _config(demand.claims[number], options[number]))
         selector = _node_selector(demand, number, of_claim, node_view)
         allocations.append(Allocation(devices, selector))
     return tuple(allocations)
@@ -99,15 +106,8 @@ def _result(
     )
 
 
-def _config(
-    demand: Demand, number: int, chosen: Mapping[int, Option]
-) -> tuple[AllocatedConfig, ...]:
+def _config(claim: Claim, options: Sequence[Option]) -> tuple[AllocatedConfig, ...]:
     """Collect the configuration: of each class once, then the relevant entries of the claim."""
-    options = [
-        chosen.get(request.options[0].request_index, request.options[0])
-        for request in demand.requests
-        if request.claim == number
-    ]
     users_by_class: dict[str, list[str]] = {}
     entries: list[tuple[str, Sequence[str], Opaque | None]] = []
     for option in options:
@@ -117,26 +117,27 @@ def _config(
         if len(users) == 1:
             class_config = option.device_class.spec.config
             entries += [(FROM_CLASS, users, config.opaque) for config in class_config]
-    for config in demand.claims[number].spec.devices.config:
-        if _concerns(config, options):
+    named = {name for option in options for name in (option.name, _request_name(option))}
+    for config in claim.spec.devices.config:
+        if not config.requests or not named.isdisjoint(config.requests):
             entries.append((FROM_CLAIM, config.requests, config.opaque))
     return tuple(
         AllocatedConfig(
             source,
-            () if all(_names_option(names, option) for option in options) else tuple(names),
+            () if _names_all(frozenset(names), options) else tuple(names),
             opaque,
         )
         for source, names, opaque in entries
     )
 
 
-def _concerns(config: Config, options: Sequence[Option]) -> bool:
-    return not config.requests or any(_names_option(config.requests, option) for option in options)
+def _request_name(option: Option) -> str:
+    return option.name.partition("/")[0]
 
 
-def _names_option(names: Sequence[str], option: Option) -> bool:
-    """Return whether a list contains a request or its chosen alternative."""
-    return option.name in names or option.name.partition("/")[0] in names
+def _names_all(names: Collection[str], options: Sequence[Option]) -> bool:
+    """Return whether names contain each request or its chosen alternative."""
+    return all(option.name in names or _request_name(option) in names for option in options)
 
 
 def _node_selector(

@@ -22,7 +22,10 @@ from drawbridge.solver.needs import (
 )
 from drawbridge.solver.rule_bounds import RuleBounds
 from drawbridge.solver.search import Pruning, Search
-from drawbridge.solver.state import Rejection, State
+from drawbridge.solver.state import CONSTRAINTS_PER_STEP, Rejection, State
+
+# As many rounds of a loop that only counts take about as long as one step.
+_ROUNDS_PER_STEP = 8
 
 
 class SearchBounds:
@@ -30,6 +33,7 @@ class SearchBounds:
 
     def __init__(self, search: Search) -> None:
         self.search = search
+        self._spend = search.meter.spend
         self.state = search.state
         self.demand = search.state.demand
         self.candidates = self.state.node_view.candidates
@@ -44,7 +48,13 @@ class SearchBounds:
         self._equivalence_classes: dict[Candidate, int] = {}
         self._kinds: dict[Hashable, int] = {}
         self.profiles = {option: self._profile(option) for option in self.demand.options()}
-        self._rule_bounds = RuleBounds(self.active_rules, self.profiles)
+        filters = {option.request_filter for option in self.profiles}
+        self._filters = sorted(filters, key=id)
+        self._rule_bounds = RuleBounds(self.active_rules, self.profiles, self._spend)
+        # The attributes that decide whether devices are interchangeable, and the profiles.
+        self._attributes_noted = sum(
+            1 + len(each.attributes) for each in self._profiles_by_key.values()
+        )
         # Mode All takes its devices in order, and the order decides between a rejection and an
         # error. Devices are not interchangeable then.
         self._order_matters = any(o.all_mode and self._may_abort(o) for o in self.profiles)
@@ -82,6 +92,7 @@ class SearchBounds:
         """Return a key that is equal for states that differ only in interchangeable devices."""
         if self._order_matters:
             return None
+        self._spend(len(self.state.trail) // _ROUNDS_PER_STEP)
         alone: list[tuple[object, ...]] = []
         sharing: dict[Candidate, list[tuple[object, ...]]] = {}
         for taken in self.state.trail:
@@ -154,7 +165,7 @@ class SearchBounds:
 
     def _classify(self, profile: OptionProfile, option: Option, candidate: Candidate) -> None:
         """Add a candidate to the profile of an option."""
-        self.search.add_work(1)
+        self._spend(1)
         bit = self.bit[candidate]
         try:
             if isinstance(self.initial.check_device(option, candidate), Rejection):
@@ -162,8 +173,12 @@ class SearchBounds:
         except Abort:
             profile.failing |= bit
             return
-        # Twice, because the attributes of rules are read once more.
-        self.search.add_work(2 * self.active_rules.step_cost(option.request_index) - 2)
+        # The attributes of constraints and rules are read once more.
+        self._spend(
+            self.active_rules.step_cost(option.request_index)
+            - 1
+            + len(option.constraint_indexes) // CONSTRAINTS_PER_STEP
+        )
         profile.eligible |= bit
         for index in option.constraint_indexes:
             constraint = self.demand.constraints[option.claim][index]
@@ -178,6 +193,7 @@ class SearchBounds:
                 profile.note(name, candidate, attribute, values, bit)
 
     def _device_kind(self, candidate: Candidate) -> Hashable:
+        self._spend(self._attributes_noted // _ROUNDS_PER_STEP)
         bit = self.bit[candidate]
         eligibility = tuple(
             (
@@ -202,11 +218,8 @@ class SearchBounds:
     def _share_key(self, candidate: Candidate) -> Hashable:
         """Return a key of a shareable device: its capacity, allocated and requested amounts."""
         held = self.state.node_view.uses[candidate.pool].shares.get(candidate.name)
-        filters = {option.request_filter for option in self.profiles}
-        requested = (
-            request_filter.required_capacity(candidate).amounts
-            for request_filter in sorted(filters, key=id)
-        )
+        self._spend(1 + len(self._filters))
+        requested = (each.required_capacity(candidate).amounts for each in self._filters)
         amounts = [{k: each.value for k, each in candidate.device.capacity.items()}, *requested]
         return (
             held is not None,
@@ -231,6 +244,7 @@ class SearchBounds:
     def _exclusive_devices(self, state: State) -> Bits:
         """Return the chosen devices that cannot be shared."""
         taken = 0
+        self._spend(len(state.trail) // _ROUNDS_PER_STEP)
         for step in state.trail:
             taken |= self.bit[step.candidate]
         return taken & ~self.shared
@@ -242,6 +256,7 @@ class SearchBounds:
         """
         needs = []
         for following in self.demand.requests[request:]:
+            self._spend((len(following.options) + 3) // _ROUNDS_PER_STEP)
             if any(self._may_abort(option) for option in following.options):
                 break
             need = self._need_of(following, taken)
@@ -266,7 +281,7 @@ class SearchBounds:
         if self._has_shortage(needs):
             return True
         options = [option for need in needs for option, _ in need.parts]
-        by_rule = list(self._rule_bounds.choices(state.rules, needs, self.search.add_work))
+        by_rule = list(self._rule_bounds.choices(state.rules, needs))
         if not by_rule and not any(option.constraint_indexes for option in options):
             return False
         if any(
@@ -281,7 +296,7 @@ class SearchBounds:
 
     def _has_shortage(self, needs: Sequence[DeviceNeed]) -> bool:
         """Return whether there are too few devices for some of the needs together."""
-        self.search.add_work(1 + len(needs))
+        self._spend(1 + len(needs))
         exclusive: dict[Bits, int] = {}
         for need in needs:
             union = need.union
@@ -297,16 +312,18 @@ class SearchBounds:
         self, needs: Sequence[DeviceNeed], kind: type
     ) -> Iterator[tuple[int, int, tuple[DeviceNeed, ...]]]:
         """Yield the constraints of a kind with the needs that they always apply to."""
-        for claim, constraints in enumerate(self.demand.constraints):
-            for index, constraint in enumerate(constraints):
+        for claim, of_claim in sorted(_by_claim(needs).items()):
+            for index, constraint in enumerate(self.demand.constraints[claim]):
+                if not isinstance(constraint, kind):
+                    continue
+                parts = sum(len(need.parts) for need in of_claim)
+                self._spend(1 + parts // _ROUNDS_PER_STEP)
                 about = tuple(
                     need
-                    for need in needs
-                    if all(
-                        o.claim == claim and index in o.constraint_indexes for o, _ in need.parts
-                    )
+                    for need in of_claim
+                    if all(index in option.constraint_indexes for option, _ in need.parts)
                 )
-                if about and isinstance(constraint, kind):
+                if about:
                     yield claim, index, about
 
     def _lacks_distinct_values(
@@ -323,7 +340,9 @@ class SearchBounds:
         for need in needs:
             union = 0
             for option, bits in need.parts:
-                for value, having in self.profiles[option].by_value.get(index, {}).items():
+                by_value = self.profiles[option].by_value.get(index, {})
+                self._spend(1 + len(by_value) // _ROUNDS_PER_STEP)
+                for value, having in by_value.items():
                     if having & bits and value not in used:
                         union |= numbers.setdefault(value, 1 << len(numbers))
             wanted[union] = wanted.get(union, 0) + need.wanted
@@ -335,8 +354,9 @@ class SearchBounds:
         """Yield the needs once for each choice of the values that devices must have in common."""
         choices_of_values: list[Sequence[Choice]] = []
         combinations = 1
+        by_claim = _by_claim(needs)
         of_constraints = (
-            self._common_value_choices(state, claim, index, needs)
+            self._common_value_choices(state, claim, index, by_claim[claim])
             for claim, index in self._match_constraints(needs)
         )
         for choices in (*by_rule, *of_constraints):
@@ -344,9 +364,21 @@ class SearchBounds:
                 combinations *= len(choices)
                 choices_of_values.append(choices)
         for chosen in product(*choices_of_values):
-            yield [restrict(need, chosen) for need in needs]
+            together = self._together(chosen)
+            yield [restrict(need, together) for need in needs]
+
+    def _together(self, chosen: Sequence[Choice]) -> Choice:
+        """Return the candidates of each option that all choices have."""
+        together: dict[Option, Bits] = {}
+        for choice in chosen:
+            self._spend(1 + len(choice) // _ROUNDS_PER_STEP)
+            for option, bits in choice.items():
+                together[option] = together.get(option, bits) & bits
+        return together
 
     def _match_constraints(self, needs: Sequence[DeviceNeed]) -> Iterator[tuple[int, int]]:
+        options = sum(len(need.parts) for need in needs)
+        self._spend(1 + options)
         covered = {
             (o.claim, index)
             for need in needs
@@ -377,6 +409,7 @@ class SearchBounds:
         values = constraint.values(now) if isinstance(now, Attribute) else now
         assert values is None or isinstance(values, frozenset)  # noqa: S101  # the state of a MatchConstraint
         values = values or frozenset(value for devices in by_value.values() for value in devices)
+        self._spend(1 + (1 + len(values)) * len(by_value) // _ROUNDS_PER_STEP)
         choices = (
             {option: devices.get(value, 0) for option, devices in by_value.items()}
             for value in values
@@ -385,8 +418,15 @@ class SearchBounds:
         return [
             choice
             for choice in choices
-            if all(restrict(need, [choice]).union.bit_count() >= need.wanted for need in covered)
+            if all(restrict(need, choice).union.bit_count() >= need.wanted for need in covered)
         ]
+
+
+def _by_claim(needs: Sequence[DeviceNeed]) -> dict[int, list[DeviceNeed]]:
+    by_claim: dict[int, list[DeviceNeed]] = {}
+    for need in needs:
+        by_claim.setdefault(need.parts[0][0].claim, []).append(need)
+    return by_claim
 
 
 _: type[Pruning] = SearchBounds

@@ -211,10 +211,10 @@ SEARCH_GAVE_UP = CODES.define(
     "SearchGaveUp",
     Severity.ERROR,
     text="The search, or the evaluation of selectors for it, reached its limit before it found or "
-    "excluded a solution.",
+    "excluded a solution, or the claims are too large for a search.",
     example="the search ended without a result after 200,000 steps",
     remedy="Request fewer devices, devices of fewer kinds, or devices with fewer and shorter "
-    "selectors, in each pod.",
+    "selectors, constraints and rules, in each pod.",
 )
 
 CODE_BY_STAGE = {

@@ -6,7 +6,8 @@ depend on a node, so one demand serves all nodes.
 
 import enum
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from functools import cached_property
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,6 @@ from drawbridge.dra.claim import (
     ExactRequest,
     Request,
     RequestedDevices,
-    refers_to,
     request_choices,
 )
 from drawbridge.dra.classes import DeviceClass
@@ -35,6 +35,10 @@ from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.rules import ClaimRules, compile_rules
 
 MAX_RESULTS = 32
+# What the claims of one pod can have in all in a search with limits, because a demand is built in
+# one call and kept in memory: requests and alternatives, and characters of rules.
+MOST_CHOICES: Final = 4_096
+MOST_RULES: Final = 128 * 1024
 
 
 class Cause(enum.StrEnum):
@@ -46,6 +50,7 @@ class Cause(enum.StrEnum):
     DERIVED = "derived"
     POOL = "pool"
     NODE_SELECTOR = "node selector"
+    SIZE = "size"
     WORK = "work"
 
 
@@ -106,13 +111,27 @@ class RequestDemand(msgspec.Struct, frozen=True, eq=False):
     prioritized: bool
 
 
-class Demand(msgspec.Struct, frozen=True, eq=False):
+class Demand(msgspec.Struct, frozen=True, eq=False, dict=True):  # for the cached properties
     """The requests of all claims in order, the constraints of each claim, and their rules."""
 
     claims: tuple[Claim, ...]
     requests: tuple[RequestDemand, ...]
     constraints: tuple[tuple[AttributeConstraint, ...], ...]
     rules: ClaimRules = ClaimRules()
+
+    @cached_property
+    def without_devices(self) -> tuple[tuple[object, ...], ...]:
+        """The states of the constraints of each claim before the first device."""
+        return tuple(tuple(constraint.empty for constraint in each) for each in self.constraints)
+
+    @cached_property
+    def all_mode_options(self) -> Mapping[int, Sequence[Option]]:
+        """The options with mode All of each claim that has one, by its number."""
+        by_claim: dict[int, list[Option]] = {}
+        for option in self.options():
+            if option.all_mode:
+                by_claim.setdefault(option.claim, []).append(option)
+        return by_claim
 
     def options(self) -> Iterator[Option]:
         """Return all options of all requests."""
@@ -133,7 +152,8 @@ def build_demand(
     """
     if deviations.obeys_rules:
         claims = [_with_distinct_rules(claim) for claim in claims]
-    context = _CheckContext(claims, classes, gates, make_filter)
+    by_name = [_ConstraintsByName(claim) for claim in claims]
+    context = _CheckContext(claims, classes, gates, make_filter, by_name)
     requests: list[RequestDemand] = []
     constraints = []
     for number, claim in enumerate(claims):
@@ -151,6 +171,37 @@ def build_demand(
     return Demand(tuple(claims), tuple(requests), tuple(constraints), rules)
 
 
+def check_size(claims: Sequence[Claim]) -> None:
+    """Raise Abort if the claims are too large for a search with limits."""
+    requests = (request for claim in claims for request in claim.spec.devices.requests)
+    choices = sum(max(1, len(request.first_available)) for request in requests)
+    if choices > MOST_CHOICES:
+        text = f"the claims have {choices:,} requests and alternatives; Drawbridge searches for"
+        remedy = "use fewer claims for this pod"
+        raise Abort(Cause.SIZE, f"{text} at most {MOST_CHOICES:,} at once: {remedy}")
+    rules = (claim.metadata.annotations.get(RULES_ANNOTATION, "") for claim in claims)
+    length = sum(map(len, rules))
+    if length > MOST_RULES:
+        text = f"the annotations {RULES_ANNOTATION} of the claims have {length:,} characters"
+        remedy = "use fewer rules for this pod"
+        raise Abort(Cause.SIZE, f"{text}; Drawbridge reads at most {MOST_RULES:,}: {remedy}")
+
+
+class _ConstraintsByName:
+    """The numbers of the constraints of a claim by the names in them."""
+
+    def __init__(self, claim: Claim) -> None:
+        self._by_name: dict[str | None, set[int]] = {}
+        for index, constraint in enumerate(claim.spec.devices.constraints):
+            for name in constraint.requests or (None,):
+                self._by_name.setdefault(name, set()).add(index)
+
+    def covering(self, name: str) -> tuple[int, ...]:
+        """Return the constraints that include a request or an alternative, as `refers_to` says."""
+        names = (None, name, name.partition("/")[0])
+        return tuple(sorted(set[int]().union(*(self._by_name.get(each, ()) for each in names))))
+
+
 class _CheckContext(NamedTuple):
     """What the claims are validated against."""
 
@@ -158,6 +209,7 @@ class _CheckContext(NamedTuple):
     classes: Mapping[str, DeviceClass]
     gates: Gates
     make_filter: FilterFactory
+    constraints_by_name: Sequence[_ConstraintsByName]
 
 
 def claim_name(claim: Claim) -> str:
@@ -207,7 +259,7 @@ def _build_option(number: int, at: int, alternative: Choice, context: _CheckCont
         all_mode=wanted.allocation_mode == ALL,
         device_class=device_class,
         request_filter=context.make_filter(_selectors(device_class, wanted), amounts),
-        constraint_indexes=_covering_constraints(context.claims[number], alternative.name),
+        constraint_indexes=context.constraints_by_name[number].covering(alternative.name),
         derived_attributes={each.name: each.expression for each in wanted.derived_attributes},
     )
 
@@ -248,14 +300,6 @@ def _selectors(
     return of_class, of_request
 
 
-def _covering_constraints(claim: Claim, name: str) -> tuple[int, ...]:
-    return tuple(
-        index
-        for index, constraint in enumerate(claim.spec.devices.constraints)
-        if refers_to(constraint.requests, name)
-    )
-
-
 def _check_size(claim: Claim) -> None:
     """Raise Abort if the exact counts exceed the limit; mode All is counted per node."""
     minimum = minimum_devices(claim, {})
@@ -285,12 +329,11 @@ def _check_configs(claim: Claim, classes: Mapping[str, DeviceClass]) -> None:
     where = f"claim {claim_name(claim)}, config"
     for fatal in find_fatal_configs(claim.spec.devices.config):
         raise Abort(Cause.REFUSED, f"{where}[{fatal.number}]: {fatal.message}")
-    for request in claim.spec.devices.requests:
-        for choice in request_choices(request):
-            name = choice.requested.device_class_name
-            for fatal in find_fatal_configs(classes[name].spec.config):
-                where = f"claim {claim_name(claim)}, device class {name}, config"
-                raise Abort(Cause.REFUSED, f"{where}[{fatal.number}]: {fatal.message}")
+    choices = (each for request in claim.spec.devices.requests for each in request_choices(request))
+    for name in dict.fromkeys(choice.requested.device_class_name for choice in choices):
+        for fatal in find_fatal_configs(classes[name].spec.config):
+            where = f"claim {claim_name(claim)}, device class {name}, config"
+            raise Abort(Cause.REFUSED, f"{where}[{fatal.number}]: {fatal.message}")
 
 
 def _constraints(claim: Claim, gates: Gates) -> tuple[AttributeConstraint, ...]:

@@ -60,7 +60,9 @@ def filter_candidates(
     """Check all candidates for an option, in a state of the search."""
     rejected: dict[Stage, list[tuple[Candidate, object]]] = defaultdict(list)
     remaining = []
+    meter = state.node_view.meter
     for candidate in candidates:
+        meter.spend(1)
         rejection = _rejection(state, option, candidate)
         if rejection is None:
             remaining.append(candidate)

@@ -47,10 +47,14 @@ class Memo:
     """Caches filter results of devices, the pools of nodes and the free counters of pools.
 
     `before_node` is called before a node is searched whose result is not known, and may raise.
+    `clock` returns the processor's time of this thread, and limits that of the search on a node.
     """
 
-    def __init__(self, selectors: Selectors | None = None) -> None:
+    def __init__(
+        self, selectors: Selectors | None = None, clock: Callable[[], float] | None = None
+    ) -> None:
         self._selectors = selectors
+        self.clock = clock
         self.before_node = do_nothing
         self._interrupt = do_nothing
         self._postpone: Postpone | None = None

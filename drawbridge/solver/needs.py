@@ -3,7 +3,7 @@
 Sets of candidates or values are bits of an integer.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 from drawbridge.dra.device import Attribute
@@ -68,15 +68,10 @@ class DeviceNeed(NamedTuple):
         return union
 
 
-def restrict(need: DeviceNeed, chosen: Sequence[Choice]) -> DeviceNeed:
-    """Return a need with only the candidates of all chosen values."""
-    parts = []
-    for option, bits in need.parts:
-        left = bits
-        for choice in chosen:
-            left &= choice.get(option, left)
-        parts.append((option, left))
-    return DeviceNeed(need.wanted, tuple(parts))
+def restrict(need: DeviceNeed, choice: Choice) -> DeviceNeed:
+    """Return a need with only the candidates of a choice."""
+    parts = tuple([(option, bits & choice.get(option, bits)) for option, bits in need.parts])
+    return DeviceNeed(need.wanted, parts)
 
 
 def exceeds_supply(wanted: dict[Bits, int]) -> bool:

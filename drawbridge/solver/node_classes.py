@@ -4,17 +4,19 @@ Two nodes are in the same state if the claims cannot distinguish their candidate
 have the same free counters. The key is computed only for searches that meet several dead ends.
 """
 
-from collections.abc import Hashable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.solver.bounds import SearchBounds
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.demand import Abort, Demand, Option
+from drawbridge.solver.meter import SearchLimitExceeded
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.orders import CandidateOrders
 from drawbridge.solver.rules import ActiveRules, GroupRule
-from drawbridge.solver.search import DeadEnd, Search, SearchLimitExceeded
+from drawbridge.solver.search import DeadEnd, Search
 from drawbridge.solver.state import ChosenDevice, State
 
 MAX_NODE_STATES = 2048
@@ -33,18 +35,6 @@ class SearchResult(NamedTuple):
     gave_up: bool = False
     work: int = 0
     preferences: int = 0
-
-
-class SearchLimits(NamedTuple):
-    """The limits of a search: its steps, and its steps and the work of its pruning together."""
-
-    steps: int
-    max_work: int | None = None
-
-    def after(self, work: int) -> "SearchLimits":
-        """Return what is left of the limits."""
-        left = None if self.max_work is None else self.max_work - work
-        return SearchLimits(self.steps - work, left)
 
 
 class _CachedSearch(NamedTuple):
@@ -72,83 +62,99 @@ class SearchCache:
         self._cached: BoundedCache[Hashable, _CachedSearch] = BoundedCache(MAX_NODE_STATES)
 
     def search(
-        self,
-        state: State,
-        all_mode_devices: Mapping[Option, Sequence[Candidate]],
-        limits: SearchLimits,
+        self, state: State, all_mode_devices: Mapping[Option, Sequence[Candidate]], steps: int
     ) -> SearchResult:
         """Search a node, or reuse the result of an equal node; raises Abort.
 
-        All searches share the limits; the last solution stands.
+        All searches share the steps and the meter of the node; the last solution stands.
         """
         demand, node_view = state.demand, state.node_view
         orders = CandidateOrders(demand, node_view, all_mode_devices)
-        result = self._search(state, orders, limits)
-        if result.solution is None or not demand.rules.preferences:
-            return result
-        return self._prefer(demand, node_view, orders, limits, result)
+        result = self._search(state, orders, steps)
+        for better in self._prefer(demand, node_view, orders, steps, result):
+            result = better
+        return result
 
-    def _prefer(  # one search after the other
+    def _prefer(
         self,
         demand: Demand,
         node_view: NodeView,
         orders: CandidateOrders,
-        limits: SearchLimits,
+        steps: int,
         result: SearchResult,
-    ) -> SearchResult:
-        """Keep each preferred rule that the required rules and the preferences before it allow."""
+    ) -> Iterator[SearchResult]:
+        """Keep each preferred rule that the required rules and the preferences before it allow.
+
+        Yields each better result. What the limits leave no time for is not kept.
+        """
         active = demand.rules.required
-        for preference in demand.rules.preferences:
+        chosen = _by_claim(result)
+        any_state = State(demand, node_view)
+        for preference in demand.rules.preferences if result.solution is not None else ():
+            taken = chosen.get(preference.claim, ())
+            steps_of_rule = active.copy_steps + math.ceil(len(taken) * preference.check_steps)
+            try:
+                node_view.meter.spend(steps_of_rule)
+            except SearchLimitExceeded:
+                return
             wanted = active.with_rule(preference)
-            if not _holds(preference, active, result, State(demand, node_view)):
-                left = limits.after(result.work)
+            if not _holds(preference, active, taken, any_state):
                 try:
                     state = State(demand, node_view, wanted)
-                    better = self._search(state, orders, left)
+                    better = self._search(state, orders, steps - result.work)
                 except Abort:
                     # A preference must not add an error to a solution.
                     continue
                 result = _replace(result, better)
+                yield result
                 if better.gave_up:
-                    break
+                    return
                 if better.solution is None:
                     continue
+                chosen = _by_claim(result)
             active = wanted
             result = result._replace(preferences=result.preferences + 1)
-        return result
+            yield result
 
-    def _search(
-        self,
-        state: State,
-        orders: CandidateOrders,
-        limits: SearchLimits,
-    ) -> SearchResult:
+    def _search(self, state: State, orders: CandidateOrders, steps: int) -> SearchResult:
         keys: list[Hashable] = []
+        meter = state.node_view.meter
+        before, left = meter.spent, meter.left
 
         def make_pruning(search: Search) -> SearchBounds:
             bounds = SearchBounds(search)
             node_state_key = bounds.node_state_key()
             if node_state_key is not None:
-                key = (limits, state.active_rules.rules, node_state_key)
+                key = (steps, left, state.active_rules.rules, node_state_key)
                 cached = self._cached.get(key)
                 if cached is not None:
                     raise _CacheHit(cached)
                 keys.append(key)
             return bounds
 
-        search = Search(state, orders, make_pruning, limits.steps, limits.max_work)
+        search = Search(state, orders, make_pruning, steps)
         try:
-            result = _run(search)
+            result = _run(search, before)
         except _CacheHit as hit:
+            meter.return_to(before + hit.cached.work)
             return _replay(State(state.demand, state.node_view, state.active_rules), hit.cached)
-        for key in keys:
+        for key in () if meter.is_late else keys:
             self._cached.put(key, _to_cached(state.node_view, result))
         return result
 
 
-def _holds(preference: GroupRule, active: ActiveRules, result: SearchResult, state: State) -> bool:
-    """Return whether a solution satisfies a preferred rule."""
-    taken = result.solution or ()
+def _by_claim(result: SearchResult) -> Mapping[int, Sequence[ChosenDevice]]:
+    """Return the devices of a solution by claim, in search order."""
+    chosen: dict[int, list[ChosenDevice]] = {}
+    for each in result.solution or ():
+        chosen.setdefault(each.option.claim, []).append(each)
+    return chosen
+
+
+def _holds(
+    preference: GroupRule, active: ActiveRules, taken: Sequence[ChosenDevice], state: State
+) -> bool:
+    """Return whether the devices of its claim in a solution satisfy a preferred rule."""
     devices = (state.rule_device(each.option, each.candidate) for each in taken)
     return active.holds(preference, devices)
 
@@ -159,15 +165,17 @@ def _replace(result: SearchResult, better: SearchResult) -> SearchResult:
     return result._replace(solution=solution, work=result.work + better.work)
 
 
-def _run(search: Search) -> SearchResult:
+def _run(search: Search, before: int) -> SearchResult:
+    """Run a search that the meter has counted nothing for but what was `before`."""
+    meter = search.meter
     try:
         solved = search.run() is None
     except SearchLimitExceeded:
-        return SearchResult(gave_up=True, work=search.work)
+        return SearchResult(gave_up=True, work=meter.spent - before)
     return (
-        SearchResult(solution=tuple(search.state.trail), work=search.work)
+        SearchResult(solution=tuple(search.state.trail), work=meter.spent - before)
         if solved
-        else SearchResult(deepest=search.deepest, work=search.work)
+        else SearchResult(deepest=search.deepest, work=meter.spent - before)
     )
 
 

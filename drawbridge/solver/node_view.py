@@ -11,6 +11,7 @@ from drawbridge.dra.inventory import Pool, PoolID, is_device_for_node
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.memo import Memo
+from drawbridge.solver.meter import WorkMeter
 from drawbridge.solver.world import PoolUse, World
 
 PooledDevice: TypeAlias = tuple[PoolID, str]
@@ -31,7 +32,10 @@ def reads_skip_node_operations(gates: Gates) -> bool:
 
 
 class NodeView:
-    """A node, the pools visible from it, and the candidates of the usable pools."""
+    """A node, the pools visible from it, and the candidates of the usable pools.
+
+    `meter` counts and limits the work for it.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,7 @@ class NodeView:
         pools: tuple[Pool, ...],
         uses: tuple[PoolUse, ...],
     ) -> None:
+        self.meter = WorkMeter()
         self.world = world
         self.gates = world.gates
         self.node = node

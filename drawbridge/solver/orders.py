@@ -12,6 +12,7 @@ rule is about partitions, a strategy that packs devices breaks no large free par
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 from drawbridge.dra.rules import PackingPolicy
@@ -27,15 +28,20 @@ from drawbridge.solver.demand import (
     minimum_devices,
 )
 from drawbridge.solver.node_view import NodeView
-from drawbridge.solver.rules import GroupRule
 from drawbridge.solver.state import State
 
+# As many devices or attributes are looked at in about one step.
+_PER_STEP: Final = 8
 # An attribute such as gpu.nvidia.com/partition4: the partition of four devices.
 _PARTITION: Final = re.compile(r"(?P<name>.*partition)(?P<size>[1-9][0-9]{0,2})", re.DOTALL)
 
 
 class CandidateOrders:
-    """The candidates of a node in the orders of one demand, and those of mode All."""
+    """The candidates of a node in the orders of one demand, and those of mode All.
+
+    An order is made when a request needs it, once for all requests with equal rules. The groups of
+    an attribute are found once for all orders.
+    """
 
     def __init__(
         self,
@@ -47,7 +53,10 @@ class CandidateOrders:
         self._demand = demand
         self._strategies = demand.rules.strategies
         self._node_view = node_view
+        self._by_request: dict[int, tuple[Candidate, ...]] = {}
         self._sorted: dict[tuple[object, ...], tuple[Candidate, ...]] = {}
+        self._groups: dict[str, Mapping[Candidate, Hashable]] = {}
+        self._free: dict[str, Mapping[Candidate, Sequence[int]]] = {}
 
     def candidates_for(self, option: Option) -> Sequence[Candidate]:
         """Return the candidates in the order in which they are tried for an option."""
@@ -55,14 +64,10 @@ class CandidateOrders:
             return self.all_mode_devices[option]
         if not self._strategies:
             return self._node_view.candidates
-        strategy = self._strategies[option.claim]
-        if strategy is None or strategy.devices is None:
-            return self._node_view.candidates
-        rules = [each for each in self._demand.rules.all if each.is_about(option.request_index)]
-        key = (strategy.devices, *rules)
-        if key not in self._sorted:
-            self._sorted[key] = _sort(self._node_view, strategy.devices, rules)
-        return self._sorted[key]
+        order = self._by_request.get(option.request_index)
+        if order is None:
+            order = self._by_request[option.request_index] = self._order(option)
+        return order
 
     def positions(self) -> tuple[tuple[int, ...], ...]:
         """Return the orders of all options that differ from the listed order."""
@@ -71,52 +76,92 @@ class CandidateOrders:
             self.candidates_for(option)
         return tuple(tuple(at[each] for each in order) for order in self._sorted.values())
 
+    def _order(self, option: Option) -> tuple[Candidate, ...]:
+        self._node_view.meter.spend(1)
+        strategy = self._strategies[option.claim]
+        if strategy is None or strategy.devices is None:
+            return self._node_view.candidates
+        rules = self._demand.rules.attributes.get(option.request_index, ())
+        key = (strategy.devices, *rules)
+        if key not in self._sorted:
+            self._sorted[key] = self._sort(strategy.devices, rules)
+        return self._sorted[key]
 
-def _sort(
-    node_view: NodeView, policy: PackingPolicy, rules: Sequence[GroupRule]
-) -> tuple[Candidate, ...]:
-    """Sort the candidates by the use of their groups, rule by rule; equal ones stay as listed."""
-    packs = policy == "packed"
-    in_use = {each: node_view.uses[each.pool].holds(each.name) for each in node_view.candidates}
-    keys: dict[Candidate, list[int]] = {candidate: [] for candidate in node_view.candidates}
-    for names in [rule.attributes for rule in rules] or [()]:
-        groups = {each: _group(each, names) for each in keys}
-        used = Counter(group for each, group in groups.items() if in_use[each])
-        partitions = _free_partitions(names, in_use) if packs else {}
-        for candidate in keys:
-            number = used[groups[candidate]]
-            keys[candidate] += [*partitions.get(candidate, ()), -number if packs else number]
-    for candidate, key in keys.items():
-        # Only a device that others share can be in use and be taken.
-        key.append(-in_use[candidate] if packs else in_use[candidate])
-    return tuple(sorted(keys, key=keys.__getitem__))
+    def _sort(
+        self, policy: PackingPolicy, rules: Sequence[tuple[str, ...]]
+    ) -> tuple[Candidate, ...]:
+        """Sort the candidates by the use of their groups, rule by rule; equal ones stay as listed.
 
+        A rule is known by its attributes.
+        """
+        packs, in_use = policy == "packed", self._in_use
+        keys: dict[Candidate, list[int]] = {each: [] for each in self._node_view.candidates}
+        for names in rules or [()]:
+            groups = self._groups_of(names)
+            used = Counter(group for each, group in groups.items() if in_use[each])
+            partitions = self._free_partitions(names) if packs else {}
+            for candidate, key in keys.items():
+                number = used[groups[candidate]]
+                key += [*partitions.get(candidate, ()), -number if packs else number]
+        for candidate, key in keys.items():
+            # Only a device that others share can be in use and be taken.
+            key.append(-in_use[candidate] if packs else in_use[candidate])
+        self._spend(1 + len(rules))
+        return tuple(sorted(keys, key=keys.__getitem__))
 
-def _group(candidate: Candidate, names: Sequence[str]) -> Hashable:
-    """Return the group of a device: the values of the first attribute that it publishes."""
-    for name in names:
-        attribute = candidate.find_attribute(name)
-        if attribute is not None:
-            return (candidate.pool.driver, name, typed_values(attribute))
-    return candidate.pool
+    @cached_property
+    def _in_use(self) -> Mapping[Candidate, bool]:
+        uses = self._node_view.uses
+        return {each: uses[each.pool].holds(each.name) for each in self._node_view.candidates}
 
+    def _spend(self, rounds: int) -> None:
+        """Count some rounds over all candidates."""
+        self._node_view.meter.spend(1 + rounds * len(self._node_view.candidates) // _PER_STEP)
 
-def _free_partitions(
-    names: Sequence[str], in_use: Mapping[Candidate, bool]
-) -> dict[Candidate, list[int]]:
-    """Return, for each device, whether its partitions are free as a whole, the largest first."""
-    partition = next(filter(None, map(_PARTITION.fullmatch, names)), None)
-    if partition is None:
-        return {}
-    name = partition["name"]
-    sizes = {size for each in in_use for size in _sizes(each, name)}
-    is_free: dict[Candidate, list[int]] = {each: [] for each in in_use}
-    for size in sorted(sizes, reverse=True):
-        groups = {each: _group(each, (f"{name}{size}",)) for each in in_use}
-        broken = {group for each, group in groups.items() if in_use[each]}
-        for candidate, group in groups.items():
-            is_free[candidate].append(group not in broken)
-    return is_free
+    def _groups_of(self, names: Sequence[str]) -> Mapping[Candidate, Hashable]:
+        """Return the group of each device: the values of the first attribute that it publishes."""
+        self._spend(1 + len(names))
+        groups: dict[Candidate, Hashable] = {each: each.pool for each in self._node_view.candidates}
+        for name in reversed(names):
+            groups.update(self._groups_by_name(name))
+        return groups
+
+    def _groups_by_name(self, name: str) -> Mapping[Candidate, Hashable]:
+        """Return the groups of the devices that publish an attribute."""
+        groups = self._groups.get(name)
+        if groups is None:
+            self._spend(2)
+            attributes = [(each, each.find_attribute(name)) for each in self._node_view.candidates]
+            groups = self._groups[name] = {
+                each: (each.pool.driver, name, typed_values(attribute))
+                for each, attribute in attributes
+                if attribute is not None
+            }
+        return groups
+
+    def _free_partitions(self, names: Sequence[str]) -> Mapping[Candidate, Sequence[int]]:
+        """Return, for each device, whether its partitions are free as a whole, largest first."""
+        partition = next(filter(None, map(_PARTITION.fullmatch, names)), None)
+        if partition is None:
+            return {}
+        name = partition["name"]
+        free = self._free.get(name)
+        if free is None:
+            free = self._free[name] = self._find_free_partitions(name)
+        return free
+
+    def _find_free_partitions(self, name: str) -> Mapping[Candidate, Sequence[int]]:
+        in_use, sizes = self._in_use, set[int]()
+        for candidate in in_use:
+            self._node_view.meter.spend(1 + len(candidate.device.attributes) // _PER_STEP)
+            sizes.update(_sizes(candidate, name))
+        is_free: dict[Candidate, list[int]] = {candidate: [] for candidate in in_use}
+        for size in sorted(sizes, reverse=True):
+            groups = self._groups_of((f"{name}{size}",))
+            broken = {group for candidate, group in groups.items() if in_use[candidate]}
+            for candidate, group in groups.items():
+                is_free[candidate].append(group not in broken)
+        return is_free
 
 
 def _sizes(candidate: Candidate, name: str) -> Iterator[int]:
@@ -132,21 +177,16 @@ def _sizes(candidate: Candidate, name: str) -> Iterator[int]:
 def devices_for_all_mode(state: State) -> Mapping[Option, tuple[Candidate, ...]]:
     """Return the devices for each option with mode All; raises Abort."""
     all_mode_devices: dict[Option, tuple[Candidate, ...]] = {}
-    for number, claim in enumerate(state.demand.claims):
-        options = (each for each in state.demand.options() if each.claim == number)
-        devices = {
-            option: _devices_for_option(state, option) for option in options if option.all_mode
-        }
-        if devices:
-            minimum = minimum_devices(
-                claim, {option.name: len(taken) for option, taken in devices.items()}
-            )
-            if minimum > MAX_RESULTS:
-                text = (
-                    f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
-                )
-                raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
-            all_mode_devices |= devices
+    for number, options in state.demand.all_mode_options.items():
+        devices = {option: _devices_for_option(state, option) for option in options}
+        claim = state.demand.claims[number]
+        minimum = minimum_devices(
+            claim, {option.name: len(taken) for option, taken in devices.items()}
+        )
+        if minimum > MAX_RESULTS:
+            text = f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
+            raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
+        all_mode_devices |= devices
     return all_mode_devices
 
 
@@ -161,6 +201,7 @@ def _devices_for_option(state: State, option: Option) -> tuple[Candidate, ...]:
             text = f"{where} requests all devices, but pool {pool.id.driver}/{pool.id.name} is"
             raise Abort(Cause.POOL, f"{text} {what}")
         for candidate in node_view.memo.candidates_in_pool(pool):
+            node_view.meter.spend(1)
             if state.check_selectors(option, candidate) is not None:
                 continue
             # Allocated capacity does not count here: a full device is rejected later, not skipped.

@@ -18,10 +18,14 @@ from drawbridge.solver.demand import Abort, Cause, Demand, Option
 from drawbridge.solver.eligibility import Stage
 from drawbridge.solver.filter_stages import FilterResult, filter_candidates
 from drawbridge.solver.messages import constraint_message, stage_message
+from drawbridge.solver.meter import MOST_SECONDS, SearchLimitExceeded
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.rule_shortage import find_rule_shortage
 from drawbridge.solver.search import DeadEnd
 from drawbridge.solver.state import State
+
+# For the reasons of a node on which a search with limits found nothing.
+EXPLANATION_STEPS = 5_000
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -46,6 +50,7 @@ _CODE_BY_CAUSE = {
     Cause.CAPACITY: codes.CAPACITY_UNCOUNTABLE,
     Cause.POOL: codes.POOL_UNUSABLE,
     Cause.NODE_SELECTOR: codes.NODE_SELECTOR_FAILS,
+    Cause.SIZE: codes.SEARCH_GAVE_UP,
     Cause.WORK: codes.SELECTOR_TOO_EXPENSIVE,
 }
 
@@ -65,6 +70,12 @@ def search_limit_reason(node: str, steps: int) -> Reason:
     )
 
 
+def time_limit_reason(node: str) -> Reason:
+    """Return the reason for a search that took too much time of the processor."""
+    text = f"the search ended without a result after {MOST_SECONDS * 1000:g} ms"
+    return _plain_reason(codes.SEARCH_GAVE_UP, "search", node, text)
+
+
 def evaluation_limit_reason(node: str, steps: int) -> Reason:
     """Return the reason for selectors whose evaluation reached the limit of a search."""
     text = f"the selectors take more work on the devices of the node than {steps:,} search steps"
@@ -78,11 +89,15 @@ def explain_failure(
     deepest: DeadEnd | None,
 ) -> tuple[Reason, ...]:
     """Return the reasons why a node has no solution."""
-    reasons = (
-        list(_unsatisfiable_request(demand, node_view, all_mode_devices))
-        or list(_unsatisfiable_rule(demand, node_view))
-        or [_deepest_dead_end(demand, node_view, all_mode_devices, deepest)]
-    )
+    try:
+        reasons = (
+            list(_unsatisfiable_request(demand, node_view, all_mode_devices))
+            or list(_unsatisfiable_rule(demand, node_view))
+            or [_deepest_dead_end(demand, node_view, all_mode_devices, deepest)]
+        )
+    except SearchLimitExceeded:
+        text = "the devices of the node do not suffice for the requests together"
+        reasons = [_plain_reason(codes.TOO_FEW_TOGETHER, "search", node_view.node.name, text)]
     unusable = [pool for pool in node_view.pools if not pool.usable]
     if unusable:
         first = unusable[0]
@@ -109,6 +124,7 @@ def _unsatisfiable_request(
         for option in request.options:
             rules = state.active_rules.sides_of(option.request_index)
             key = (option.equivalence_key(), rules)
+            node_view.meter.spend(1)
             filtered = filtered_by_key.get(key) or filter_candidates(
                 state, option, node_view.candidates
             )
@@ -178,6 +194,7 @@ def _constraint_shortage(
     for index in option.constraint_indexes if requested > 1 else ():
         constraint = state.demand.constraints[option.claim][index]
         by_value: Counter[Hashable] = Counter()
+        state.node_view.meter.spend(1 + len(filtered.remaining) // 2)
         for candidate in filtered.remaining:
             try:
                 attribute = state.attribute(option, candidate, constraint.name)
@@ -215,6 +232,7 @@ def _deepest_dead_end(
         return _plain_reason(codes.TOO_MANY_RESULTS, "results", node_view.node.name, text)
     state = State(demand, node_view)
     for step in deepest.taken:
+        node_view.meter.spend(1)
         state.take(step.option, step.candidate)
     option = deepest.option
     filtered = filter_candidates(state, option, node_view.candidates)

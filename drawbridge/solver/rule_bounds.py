@@ -51,7 +51,7 @@ class _Supply(NamedTuple):
             chosen[option] = bits
         for needs in self.needs:
             for need in needs:
-                if restrict(need, [chosen]).union.bit_count() < need.wanted:
+                if restrict(need, chosen).union.bit_count() < need.wanted:
                     return None
         return chosen
 
@@ -59,25 +59,37 @@ class _Supply(NamedTuple):
 class RuleBounds:
     """The groups that each rule of one search can have."""
 
-    def __init__(self, active: ActiveRules, profiles: Mapping[Option, OptionProfile]) -> None:
+    def __init__(
+        self,
+        active: ActiveRules,
+        profiles: Mapping[Option, OptionProfile],
+        spend: Callable[[int], None],
+    ) -> None:
         # An error while devices are tried must not be lost.
         prunes = not any(each.failing for each in profiles.values())
         self._active = active
         self._profiles = profiles
-        self._attributes = [_deciding(rule, profiles) if prunes else () for rule in active.rules]
+        self._spend = spend
+        by_request: dict[int, list[OptionProfile]] = {}
+        for option, profile in profiles.items():
+            by_request.setdefault(option.request_index, []).append(profile)
+        self._attributes = [
+            _deciding(rule, by_request, spend) if prunes else () for rule in active.rules
+        ]
 
     def choices(
         self,
         states: Sequence[RuleState],
         needs: Sequence[DeviceNeed],
-        add_work: Callable[[int], None],
     ) -> Iterator[Sequence[Choice]]:
         """Yield, for each rule that limits the needs, the possible choices of groups."""
+        by_request = {need.parts[0][0].request_index: need for need in needs}
         for index, attributes in enumerate(self._attributes):
             rule, state = self._active.rules[index], states[index]
             if not attributes:
                 continue
-            of_sides = tuple(tuple(_needs_of(side, needs)) for side in rule.sides)
+            self._spend(1 + sum(map(len, rule.sides)) // _GROUPS_PER_STEP)
+            of_sides = tuple(tuple(_needs_of(side, by_request)) for side in rule.sides)
             if not any(of_sides):
                 continue
             choices: list[Choice] = []
@@ -91,25 +103,28 @@ class RuleBounds:
                     }
                     options = sum(len(need.parts) for of_side in of_sides for need in of_side)
                     numbers = sum(map(len, by_group.values()))
-                    add_work(1 + (options + numbers) // _GROUPS_PER_STEP)
+                    self._spend(1 + (options + numbers) // _GROUPS_PER_STEP)
                     for choice in _choices(groups, state.left, _Supply(by_group, of_sides)):
-                        add_work(1 + options // _OPTIONS_PER_STEP)
+                        self._spend(1 + options // _OPTIONS_PER_STEP)
                         choices.append(choice)
             yield choices
 
 
-def _deciding(rule: GroupRule, profiles: Mapping[Option, OptionProfile]) -> Sequence[str]:
+def _deciding(
+    rule: GroupRule,
+    by_request: Mapping[int, Sequence[OptionProfile]],
+    spend: Callable[[int], None],
+) -> Sequence[str]:
     """Return the attributes up to the first one that all candidates publish.
 
     Returns none if a device has several values of an attribute, because it is in several groups.
     """
-    about = [
-        profile
-        for option, profile in profiles.items()
-        if any(option.request_index in side for side in rule.sides)
-    ]
+    requests = frozenset[int]().union(*rule.sides)
+    # Alike options share a profile.
+    about = list({id(each): each for at in requests for each in by_request[at]}.values())
     for number, name in enumerate(rule.attributes):
         published = [each.by_value.get(name, {}) for each in about]
+        spend(1 + (len(requests) + sum(map(len, published))) // _GROUPS_PER_STEP)
         numbers = [sum(bits.bit_count() for bits in groups.values()) for groups in published]
         if any(
             number > len(profile.attributes.get(name, {}))
@@ -124,8 +139,9 @@ def _deciding(rule: GroupRule, profiles: Mapping[Option, OptionProfile]) -> Sequ
     return rule.attributes
 
 
-def _needs_of(side: frozenset[int], needs: Sequence[DeviceNeed]) -> Iterator[DeviceNeed]:
-    return (need for need in needs if need.parts[0][0].request_index in side)
+def _needs_of(side: frozenset[int], needs: Mapping[int, DeviceNeed]) -> Iterator[DeviceNeed]:
+    """Yield the needs of the requests of a side, in order."""
+    return (needs[at] for at in sorted(side) if at in needs)
 
 
 def _choices(

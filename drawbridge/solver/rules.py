@@ -20,6 +20,8 @@ SideGroups: TypeAlias = frozenset[TypedValues]
 FindAttribute: TypeAlias = Callable[[str], Attribute | None]
 # The time for an attribute of a rule, and for each side there, in all other checks of a device.
 _ATTRIBUTE_STEPS, _SIDE_STEPS = 0.5, 0.125
+# As many rules, or requests with rules, are copied in about one step.
+_COPIED_PER_STEP = 128
 
 
 class RuleDevice(NamedTuple):
@@ -47,9 +49,10 @@ class GroupRule(msgspec.Struct, frozen=True, eq=False):
     counts: tuple[int, ...]
     required: bool
 
-    def is_about(self, request_index: int) -> bool:
-        """Return whether the rule names a request."""
-        return any(request_index in side for side in self.sides)
+    @property
+    def check_steps(self) -> float:
+        """How many steps the rule adds to the checks of a device."""
+        return len(self.attributes) * (_ATTRIBUTE_STEPS + len(self.sides) * _SIDE_STEPS)
 
 
 class RuleState(NamedTuple):
@@ -71,28 +74,34 @@ class ActiveRules:
     `most` is the largest number of devices of each request.
     """
 
-    __slots__ = ("_costs", "_most", "by_request", "empty", "rules")
+    __slots__ = ("_most", "by_request", "checks", "empty", "rules")
 
-    def __init__(self, rules: Sequence[GroupRule], most: Sequence[int]) -> None:
-        self.rules = tuple(rules)
-        self.empty = tuple(_empty(rule) for rule in self.rules)
+    def __init__(
+        self,
+        rules: Sequence[GroupRule],
+        most: Sequence[int],
+        before: "ActiveRules | None" = None,
+    ) -> None:
+        self.rules: tuple[GroupRule, ...] = (*before.rules, *rules) if before else tuple(rules)
+        empty = tuple(_empty(rule) for rule in rules)
+        self.empty: tuple[RuleState, ...] = (*before.empty, *empty) if before else empty
         self._most = most
-        by_request: dict[int, list[tuple[int, int]]] = {}
-        for index, rule in enumerate(self.rules):
+        # By request: its rules, and the steps of their checks.
+        by_request = dict(before.by_request) if before else {}
+        checks = dict(before.checks) if before else {}
+        for index, rule in enumerate(rules, len(self.rules) - len(rules)):
             for side, members in enumerate(rule.sides):
                 for at in members:
-                    by_request.setdefault(at, []).append((index, side))
-        self.by_request: Mapping[int, tuple[tuple[int, int], ...]] = {
-            at: tuple(sides) for at, sides in by_request.items()
-        }
-        self._costs = {
-            at: 1 + math.ceil(sum(_checks(self.rules[index]) for index, _ in sides))
-            for at, sides in by_request.items()
-        }
+                    by_request[at] = (*by_request.get(at, ()), (index, side))
+                    checks[at] = checks.get(at, 0.0) + rule.check_steps
+        self.by_request: Mapping[int, tuple[tuple[int, int], ...]] = by_request
+        self.checks: Mapping[int, float] = checks
 
     def step_cost(self, request_index: int) -> int:
         """Return how many steps a device of a request counts."""
-        return self._costs.get(request_index, 1)
+        if request_index not in self.checks:
+            return 1
+        return 1 + math.ceil(self.checks[request_index]) + len(self.rules) // _COPIED_PER_STEP
 
     def sides_of(self, request_index: int) -> tuple[tuple[int, int], ...]:
         """Return the rules about a request, by number, and its side in each of them."""
@@ -117,7 +126,12 @@ class ActiveRules:
 
     def with_rule(self, rule: GroupRule) -> "ActiveRules":
         """Return these rules and one more."""
-        return ActiveRules((*self.rules, rule), self._most)
+        return ActiveRules((rule,), self._most, self)
+
+    @property
+    def copy_steps(self) -> int:
+        """How many steps it takes to add a rule."""
+        return 1 + (len(self.rules) + len(self.by_request)) // _COPIED_PER_STEP
 
     def holds(self, rule: GroupRule, devices: Iterable[RuleDevice]) -> bool:
         """Return whether the devices of a solution, in search order, satisfy a rule."""
@@ -132,12 +146,16 @@ class ActiveRules:
 
 
 class ClaimRules(msgspec.Struct, frozen=True, eq=False):
-    """The rules of all claims of a demand, in order, and the strategy of each claim."""
+    """The rules of all claims of a demand, in order, and the strategy of each claim.
+
+    `attributes` holds, for each request with rules, their attributes in order, each once.
+    """
 
     all: tuple[GroupRule, ...] = ()
     required: ActiveRules = ActiveRules((), ())
     preferences: tuple[GroupRule, ...] = ()
     strategies: tuple[RuleStrategy | None, ...] = ()
+    attributes: Mapping[int, tuple[tuple[str, ...], ...]] = {}
 
 
 def compile_rules(
@@ -157,7 +175,16 @@ def compile_rules(
         ActiveRules([rule for rule in compiled if rule.required], most),
         tuple(rule for rule in compiled if not rule.required),
         tuple(rules.strategy for rules, _ in claims),
+        _attributes_by_request(compiled),
     )
+
+
+def _attributes_by_request(rules: Iterable[GroupRule]) -> Mapping[int, tuple[tuple[str, ...], ...]]:
+    by_request: dict[int, dict[tuple[str, ...], None]] = {}
+    for rule in rules:
+        for at in frozenset().union(*rule.sides):
+            by_request.setdefault(at, {})[rule.attributes] = None
+    return {at: tuple(names) for at, names in by_request.items()}
 
 
 def _compile(
@@ -208,11 +235,6 @@ def groups_can_agree(sides: tuple[SideGroups, ...], left: tuple[int, ...]) -> bo
 
 def _meets(values: TypedValues, side: SideGroups) -> bool:
     return any(values & other for other in side)
-
-
-def _checks(rule: GroupRule) -> float:
-    """Return how many steps a rule adds to the checks of a device."""
-    return len(rule.attributes) * (_ATTRIBUTE_STEPS + len(rule.sides) * _SIDE_STEPS)
 
 
 def _empty(rule: GroupRule) -> RuleState:

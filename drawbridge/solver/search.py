@@ -11,16 +11,13 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.demand import MAX_RESULTS, Option
+from drawbridge.solver.meter import SearchLimitExceeded
 from drawbridge.solver.orders import CandidateOrders
 from drawbridge.solver.state import ChosenDevice, State
 
 STEPS = 200_000
 # After this many dead ends, pruning saves more than it costs to set up.
 DEAD_ENDS_BEFORE_PRUNING = 4
-
-
-class SearchLimitExceeded(Exception):  # noqa: N818  # not a bug: the result is a failure
-    """The search exceeded its step limit."""
 
 
 class BranchEnd(enum.Enum):
@@ -110,17 +107,12 @@ class Search:
         orders: CandidateOrders,
         make_pruning: "Callable[[Search], Pruning]",
         steps: int = STEPS,
-        max_work: int | None = None,
     ) -> None:
         self.state = state
         self.orders = orders
         self.make_pruning = make_pruning
-        self._rule_checks = 0
-        self._has_rules = bool(state.active_rules.rules)
+        self.meter = state.node_view.meter
         self.steps_left = steps
-        self.max_work = max_work
-        # The steps, and what the pruning counted.
-        self.work = 0
         self.stack: list[SearchFrame] = []
         self.pruning: Pruning | None = None
         self.deepest: DeadEnd | None = None
@@ -143,12 +135,6 @@ class Search:
             else:
                 return ends
         return None
-
-    def add_work(self, work: int) -> None:
-        """Count work of the search or its pruning, in steps; raises SearchLimitExceeded."""
-        self.work += work
-        if self.max_work is not None and self.work > self.max_work:
-            raise SearchLimitExceeded
 
     def _enter_request(self, number: int) -> BranchEnd:
         """Continue with the first device of a request."""
@@ -189,7 +175,7 @@ class Search:
         position = choice.position + 1
         while position < last:
             candidate = candidates[position]
-            if self._should_try(choice, candidate) and self.state.take(option, candidate) is None:
+            if self._should_try(choice, candidate) and self._take(option, candidate):
                 choice.position = position
                 return self._choose_device(option, choice.number + 1, position + 1)
             position += 1
@@ -205,19 +191,19 @@ class Search:
         if choice.state_key is not None:
             self._dead_states.add(choice.state_key)
 
-    def _should_try(self, choice: DeviceChoice, candidate: Candidate) -> bool:
-        """Count a step; return False if an interchangeable candidate has failed.
+    def _take(self, option: Option, candidate: Candidate) -> bool:
+        """Choose a device if it is suitable; the steps of its checks count as the search's."""
+        before = self.meter.spent
+        rejection = self.state.take(option, candidate)
+        self.steps_left -= self.meter.spent - before
+        return rejection is None
 
-        A device that was checked against many rules counts as several steps.
-        """
-        steps = 1
-        if self._has_rules:
-            steps += self.state.rule_checks - self._rule_checks
-            self._rule_checks = self.state.rule_checks
-        self.steps_left -= steps
-        self.work += steps
-        if self.steps_left < 0 or (self.max_work is not None and self.work > self.max_work):
+    def _should_try(self, choice: DeviceChoice, candidate: Candidate) -> bool:
+        """Count a step; return False if an interchangeable candidate has failed."""
+        self.steps_left -= 1
+        if self.steps_left < 0:
             raise SearchLimitExceeded
+        self.meter.spend(1)
         if not choice.failed or self.pruning is None:
             return True
         return self.pruning.equivalence_class(candidate) not in choice.failed

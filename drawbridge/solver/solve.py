@@ -3,7 +3,8 @@
 The solver reserves nothing. It keeps state between calls only in the `Memo` of the caller.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,17 +24,21 @@ from drawbridge.solver.answers import (
     SolverResult,
     compose_allocations,
 )
-from drawbridge.solver.demand import Abort, Cause, build_demand
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_size
 from drawbridge.solver.expressions import EvaluationLimitExceededError
 from drawbridge.solver.memo import Memo
-from drawbridge.solver.node_classes import SearchCache, SearchLimits
+from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
+from drawbridge.solver.node_classes import SearchCache, SearchResult
 from drawbridge.solver.node_view import NodeView, PooledDevice
 from drawbridge.solver.orders import devices_for_all_mode
 from drawbridge.solver.reasons import (
+    EXPLANATION_STEPS,
     error_reason,
     evaluation_limit_reason,
     explain_failure,
     search_limit_reason,
+    time_limit_reason,
 )
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.state import State
@@ -70,19 +75,23 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     memo = memo or Memo()
     memo.bind(world)
     try:
-        demand_results = _demand_results(world, claims, memo)
+        demand_results = _demand_results(world, claims, memo, limited=max_work is not None)
     except Abort as abort:
         return {node.name: _failure(node.name, abort) for node in nodes}
-    limits = SearchLimits(steps, max_work)
+    limits = _Limits(steps, max_work)
     call = _SolveCall(world, view, demand_results, memo, ids, limits, count_work, first)
     return {node.name: call.solve_node(node) for node in nodes}
 
 
-def _demand_results(world: World, claims: Sequence[Claim], memo: Memo) -> DemandResults:
+def _demand_results(
+    world: World, claims: Sequence[Claim], memo: Memo, *, limited: bool
+) -> DemandResults:
     """Return the cached results of the claims, or a new empty entry."""
     key = demand_key(claims)
     demand_results = memo.demands.get(key)
     if demand_results is None or not demand_results.is_current(world):
+        if limited:
+            check_size(claims)
         demand_results = new_demand_results(
             build_demand(claims, world.classes, world.gates, memo.request_filter, world.deviations)
         )
@@ -90,6 +99,13 @@ def _demand_results(world: World, claims: Sequence[Claim], memo: Memo) -> Demand
             memo.demands.clear()
         memo.demands[key] = demand_results
     return demand_results
+
+
+class _Limits(NamedTuple):
+    """The limits of the search on a node: its steps, and those of all work together."""
+
+    steps: int
+    max_work: int | None
 
 
 class _SolveCall(msgspec.Struct, frozen=True, eq=False):
@@ -100,7 +116,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     demand_results: DemandResults
     memo: Memo
     ids: Callable[[], str] | None
-    limits: SearchLimits
+    limits: _Limits
     count_work: Callable[[int], None]
     first: Sequence[PooledDevice]
 
@@ -121,12 +137,14 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
                 return cached.result
             return cached.result.with_new_share_ids(self.ids)
         self.memo.before_node()
+        meter = WorkMeter(self.limits.max_work, self.memo.clock)
         node_view = NodeView(self.world, self.memo, node, pools, uses)
+        node_view.meter = meter
         if self.first:
             node_view.put_first(self.first)
         most = self.limits.max_work
         try:
-            (result, shares, work), evaluations = self.memo.expressions.record(
+            (result, shares), evaluations = self.memo.expressions.record(
                 lambda: self._search(node_view), most
             )
         except Abort as abort:
@@ -137,31 +155,38 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             self.count_work(most or 0)
             reason = evaluation_limit_reason(node.name, most or 0)
             return Failure(node.name, FailureKind.GAVE_UP, (reason,))
+        work = meter.spent
         cached = CachedResult(node, pools, uses, result, shares, work, evaluations)
         if not self.first:
             self.demand_results.results[node.name] = cached
         self.count_work(work)
         return result
 
-    def _search(self, node_view: NodeView) -> tuple[SolverResult, bool, int]:
-        """Return the result, whether it has shares of devices, and the work of the search."""
-        node, demand = node_view.node.name, self.demand_results.demand
-        state = State(demand, node_view)
-        all_mode_devices = devices_for_all_mode(state)
+    def _search(self, node_view: NodeView) -> tuple[SolverResult, bool]:
+        """Return the result, and whether it has shares of devices."""
+        node, demand, meter = node_view.node.name, self.demand_results.demand, node_view.meter
+        all_mode_devices: Mapping[Option, Sequence[Candidate]] = {}
         # A cached search knows the order of the slices only.
         searches = SearchCache() if self.first else self.demand_results.searches
-        result = searches.search(state, all_mode_devices, self.limits)
+        try:
+            state = State(demand, node_view)
+            all_mode_devices = devices_for_all_mode(state)
+            result = searches.search(state, all_mode_devices, self.limits.steps)
+        except SearchLimitExceeded:
+            result = SearchResult(gave_up=True)
+        if result.gave_up and meter.is_late:
+            return Failure(node, FailureKind.GAVE_UP, (time_limit_reason(node),)), False
         if result.gave_up:
-            reason = search_limit_reason(
-                node, min(self.limits.steps, self.limits.max_work or self.limits.steps)
-            )
-            return Failure(node, FailureKind.GAVE_UP, (reason,)), False, result.work
+            most = min(self.limits.steps, self.limits.max_work or self.limits.steps)
+            reason = search_limit_reason(node, most)
+            return Failure(node, FailureKind.GAVE_UP, (reason,)), False
         if result.solution is not None:
             shares = any(each.candidate.shared for each in result.solution)
             allocations = compose_allocations(demand, node_view, result.solution, self.ids)
-            return Solution(node, allocations, result.preferences), shares, result.work
+            return Solution(node, allocations, result.preferences), shares
+        node_view.meter = meter.share(EXPLANATION_STEPS)
         reasons = explain_failure(demand, node_view, all_mode_devices, result.deepest)
-        return Failure(node, FailureKind.NO, reasons), False, result.work
+        return Failure(node, FailureKind.NO, reasons), False
 
 
 def _failure(node: str, abort: Abort) -> Failure:

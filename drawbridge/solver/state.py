@@ -20,7 +20,7 @@ from drawbridge.solver.constraints import AttributeConstraint
 from drawbridge.solver.demand import Abort, Cause, Demand, Option, claim_name
 from drawbridge.solver.deviations import relevant_overdrafts
 from drawbridge.solver.eligibility import SELECTED, CapacityNeed, SelectorVerdict, Stage
-from drawbridge.solver.expressions import EvaluationFailure, WorkRefusal
+from drawbridge.solver.expressions import WORK_OF_STEP, EvaluationFailure, WorkRefusal
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.rules import ActiveRules, GroupRule, RuleDevice, RuleState
 
@@ -64,6 +64,9 @@ class _HardwareState(NamedTuple):
     counters: Counters | None
 
 
+# As many take about as long as one step: constraints, and devices that are chosen already.
+CONSTRAINTS_PER_STEP = 2
+_PEERS_PER_STEP = 8
 HELD = Rejection(Stage.HELD)
 HELD_BY_POD = Rejection(Stage.HELD, "this pod")
 OTHER_NODE = Rejection(Stage.NODE)
@@ -80,8 +83,7 @@ class State:
         self.node_view = node_view
         self.active_rules = demand.rules.required if active_rules is None else active_rules
         self.rules = self.active_rules.empty
-        # The steps that checks of rules took beyond those of the devices.
-        self.rule_checks = 0
+        self._meter = node_view.meter
         self._requests_with_rules = self.active_rules.by_request
         self.trail: list[ChosenDevice] = []
         self.counts = [0] * len(demand.claims)
@@ -92,10 +94,7 @@ class State:
         self._charges: dict[Candidate, int] = {}
         self._counters: dict[PoolID, Counters] = {}
         self._group_states: GroupStates | None = None
-        self.constraints: list[tuple[object, ...]] = [
-            tuple(constraint.empty for constraint in constraints)
-            for constraints in demand.constraints
-        ]
+        self.constraints = list(demand.without_devices)
         self._gates = node_view.gates
         self._deviations = node_view.world.deviations
         self._errors_reject = node_view.world.errors_reject
@@ -209,7 +208,7 @@ class State:
             return constraints
         rules = self.rules
         if option.request_index in self._requests_with_rules:
-            self.rule_checks += self.active_rules.step_cost(option.request_index) - 1
+            self._meter.spend(self.active_rules.step_cost(option.request_index) - 1)
             extended = self.active_rules.extend(rules, self.rule_device(option, candidate))
             if isinstance(extended, GroupRule):
                 return Rejection(Stage.RULE, extended)
@@ -281,12 +280,16 @@ class State:
             node_view.placed_device(step.candidate, admin=step.option.admin) for step in self.trail
         )
         taken = (*node_view.allocated_devices, *mine)
+        self._meter.spend(len(taken) // _PEERS_PER_STEP)
         clash = find_incompatibility(
             node_view.placed_device(candidate, admin=option.admin),
             taken,
-            rule_evaluator(node_view.memo.expressions),
+            rule_evaluator(node_view.memo.expressions, self._spend_evaluation),
         )
         return Rejection(Stage.COMPANY, clash) if clash else None
+
+    def _spend_evaluation(self, work: int) -> None:
+        self._meter.spend(work // WORK_OF_STEP)
 
     def _charge_counters(self, option: Option, candidate: Candidate) -> Counters | Shortage | None:
         if not self._draws_counters(option):
@@ -307,12 +310,17 @@ class State:
         if not option.constraint_indexes:
             return states
         new = list(states)
+        if len(option.constraint_indexes) > 1:
+            self._meter.spend(len(option.constraint_indexes) // CONSTRAINTS_PER_STEP)
         for index in option.constraint_indexes:
             constraint = self.demand.constraints[option.claim][index]
             attribute = self.attribute(option, candidate, constraint.name)
             extended = None
             if attribute is not None:
-                extended = constraint.extend(states[index], attribute)
+                state = states[index]
+                if type(state) is tuple:
+                    self._meter.spend(len(state) // _PEERS_PER_STEP)
+                extended = constraint.extend(state, attribute)
             if extended is None:
                 if option.all_mode and not self._deviations.all_goes_back:
                     text = f"mode All needs device {candidate}, which violates a constraint"

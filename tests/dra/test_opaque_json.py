@@ -92,9 +92,9 @@ def test_a_date_in_the_parameters_of_a_file_is_a_finding_with_its_place() -> Non
             }
         },
     }
-    found = read_claim(plain)
-    assert isinstance(found, tuple)
-    (finding,) = found
+    findings = read_claim(plain)
+    assert isinstance(findings, tuple)
+    (finding,) = findings
     assert isinstance(finding, Finding)
     assert finding.path == "spec.devices.config[0].opaque.parameters"
     assert "cannot be written as JSON" in finding.message

@@ -43,8 +43,8 @@ def sliced(selectors: int) -> Slice:
 def test_devices_that_no_declaration_is_evaluated_for_are_reported(
     selectors: int, left: int
 ) -> None:
-    found = judge_slices([sliced(selectors)], selectors=Selectors.of_gates(DEFAULTS))
-    messages = [each.message for each in found if "more work" in each.message and each.remedy]
+    findings = judge_slices([sliced(selectors)], selectors=Selectors.of_gates(DEFAULTS))
+    messages = [each.message for each in findings if "more work" in each.message and each.remedy]
     told = [each for each in messages if "of 64 devices" in each]
     assert len(told) == bool(left)
     assert all(f"{left} of 64 devices" in each for each in told)

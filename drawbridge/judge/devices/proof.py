@@ -33,7 +33,8 @@ EMPTY = View()
 BATCH = 4
 # A claim that tells more kinds of nodes apart is decided only if one of so many has a solution.
 MAX_KINDS = 256
-_OPEN_ERRORS = find_names((codes.CODES,), Trait.DEPENDS_ON_SLICES)
+# Claims can be too large for a search.
+_OPEN_ERRORS = find_names((codes.CODES,), Trait.DEPENDS_ON_SLICES) | {codes.SEARCH_GAVE_UP.name}
 
 
 class ProofOutcome(enum.StrEnum):

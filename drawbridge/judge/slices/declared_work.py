@@ -20,17 +20,18 @@ def check_declared_work(
     """Report slices of which the allocator offers some devices alone, or not at all."""
     world = World(build_inventory(()), compatibility=tuple(declarations))
     candidates = CandidateCache(world, ExpressionEvaluator(world.gates, selectors))
-    for each in slices:
-        if COMPATIBILITY_ANNOTATION not in each.annotations:
+    for resource_slice in slices:
+        if COMPATIBILITY_ANNOTATION not in resource_slice.annotations:
             continue
-        left = sum(map(_is_left, candidates.of_slice(each)))
+        count = len(resource_slice.devices)
+        left = sum(map(_is_left, candidates.of_slice(resource_slice)))
         if left:
             path = f"metadata.annotations[{COMPATIBILITY_ANNOTATION}]"
-            message = f"{TOO_MUCH_DECLARED}; {left} of {len(each.devices)} devices are compatible "
+            message = f"{TOO_MUCH_DECLARED}; {left} of {count} devices are compatible "
             yield COMPATIBILITY_ERROR.at(
                 path,
                 f"{message}with no others",
-                object=f"{KIND}/{each.name}",
+                object=f"{KIND}/{resource_slice.name}",
                 remedy="Declare fewer selectors, or shorter ones that select many devices each.",
             )
 

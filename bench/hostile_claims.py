@@ -1,0 +1,315 @@
+"""Measures how long one call of the solver takes for hostile claims and slices, and searches worse.
+
+A call is to end after 50 ms. It examines at least one node, whose devices a tenant or a driver has
+made as expensive as it may. The search varies one shape after another, keeps what takes longer, and
+prints the slowest ones.
+"""
+
+import contextlib
+import itertools
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from bench._scale import scaled
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.partitions import PartitionTable
+from drawbridge.dra.slices import Slice, read_slice
+from drawbridge.ledger.planner import Planner
+from drawbridge.names import COMPATIBILITY_ANNOTATION, RULES_ANNOTATION
+from drawbridge.solver.memo import OutOfTimeError
+from drawbridge.solver.world import PoolUse, View
+
+DRIVER, NODES = "gpu.example.com", 2
+CALL_SECONDS: Final = 0.05
+MAX_WORK: Final = 20_000
+# What the search tries, and how many of the slowest it prints.
+TRIES: Final = scaled(150, 3)
+_SHOWN: Final = 10
+_ATTRIBUTES: Final = 8
+_CALLS: Final = 3
+_KINDS: Final = ("matchAttribute", "distinctAttribute")
+Plain = dict[str, Any]
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tenant asks of a node, and what the node publishes."""
+
+    claims: int = 64
+    requests: int = 32
+    alternatives: int = 0
+    count: int = 1
+    # Requests with mode All, of each claim.
+    all_mode: int = 0
+    selectors: int = 0
+    equal_selectors: bool = True
+    match: int = 0
+    distinct: int = 0
+    near: int = 0
+    joint: int = 0
+    required: bool = False
+    attributes: int = _ATTRIBUTES
+    # Whether rules name the attributes in orders of their own, and some of the requests only.
+    varied: bool = False
+    devices_first: str = "packed"
+    configs: int = 0
+    admin: bool = False
+    devices: int = 128
+    in_use: int = 0
+    shared: bool = False
+    # The devices of one of so many groups have the same value.
+    groups: int = 8
+    partitions: int = 0
+    counters: int = 0
+    declarations: int = 0
+    rounds: int = 0
+    excludes: bool = False
+
+    def changes(self) -> Mapping[str, object]:
+        """Return what differs from the defaults."""
+        standard = Shape()
+        return {
+            name: getattr(self, name)
+            for name in self.__struct_fields__
+            if getattr(self, name) != getattr(standard, name)
+        }
+
+
+SHAPES: Final[Mapping[str, Shape]] = {
+    "near rules, refused": Shape(near=32),
+    "near rules, preferred": Shape(claims=9, near=32),
+    "near rules, preferred, that fit": Shape(claims=16, requests=2, near=32),
+    "near rules, required": Shape(claims=9, near=32, required=True),
+    "joint rules": Shape(claims=9, joint=32, required=True),
+    "constraints": Shape(match=16, distinct=16, devices_first=""),
+    "constraints that fit": Shape(claims=4, match=32, groups=1, devices_first=""),
+    "constraints and alternatives": Shape(claims=16, alternatives=8, match=32, devices_first=""),
+    "many claims": Shape(claims=128, devices_first=""),
+    "mode All": Shape(claims=64, requests=1, all_mode=31, devices=32, devices_first=""),
+    "configurations": Shape(claims=64, shared=True, configs=32, devices_first=""),
+    "selectors in an annotation": Shape(claims=20, requests=1, declarations=60, rounds=17),
+    "rules in an annotation": Shape(
+        claims=20, requests=1, declarations=60, rounds=17, excludes=True
+    ),
+}
+CHOICES: Final[Mapping[str, Sequence[object]]] = {
+    "claims": (1, 4, 16, 60, 64, 120, 215),
+    "requests": (1, 2, 4, 8, 16, 32),
+    "alternatives": (0, 0, 2, 8),
+    "count": (1, 1, 2, 8),
+    "all_mode": (0, 0, 1, 4),
+    "selectors": (0, 0, 1, 8, 32),
+    "equal_selectors": (True, False),
+    "match": (0, 0, 1, 8, 32),
+    "distinct": (0, 0, 1, 8, 32),
+    "near": (0, 0, 1, 8, 32),
+    "joint": (0, 0, 1, 8, 32),
+    "required": (True, False),
+    "attributes": (1, 4, 8),
+    "varied": (True, False),
+    "devices_first": ("", "packed", "spread"),
+    "configs": (0, 0, 32),
+    "admin": (False, False, True),
+    "devices": (8, 32, 128, 128),
+    "in_use": (0, 0, 10, 60),
+    "shared": (False, False, True),
+    "groups": (1, 2, 8, 64, 128),
+    "partitions": (0, 0, 3, 7),
+    "counters": (0, 0, 1, 8),
+    "declarations": (0, 0, 0, 20, 60, 1000),
+    "rounds": (0, 4, 17),
+    "excludes": (False, True),
+}
+
+
+def claim(shape: Shape, number: int, random_: random.Random) -> Plain:
+    """Make a claim of a shape."""
+    names = [f"r{each}" for each in range(shape.requests)]
+    every = [f"a{each}" for each in range(shape.attributes)]
+    wholes = [f"all{each}" for each in range(shape.all_mode)]
+    requests = [_request(shape, each, number) for each in names]
+    requests += [
+        {"name": each, "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+        for each in wholes
+    ]
+    constraints = [
+        {"requests": names, kind: f"{DRIVER}/a{each % _ATTRIBUTES}"}
+        for kind, many in zip(_KINDS, (shape.match, shape.distinct), strict=True)
+        for each in range(many)
+    ][:32]
+    parameters = {"driver": DRIVER, "parameters": {"a": number}}
+    configs = [{"requests": names, "opaque": parameters}] * shape.configs
+    devices = {"requests": requests, "constraints": constraints, "config": configs}
+    metadata: Plain = {"name": f"c{number}", "namespace": "tenant"}
+    near = [
+        {"requests": some, "attributes": order, "required": shape.required}
+        for some, order in _parts(shape, shape.near, names, every, random_)
+    ]
+    joint = [
+        {
+            "primary": some[:1],
+            "others": some[1:],
+            "attributes": order,
+            "required": shape.required,
+        }
+        for some, order in _parts(shape, shape.joint, names, every, random_)
+        if len(some) > 1
+    ]
+    rules: Plain = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Rules"}
+    rules |= {"near": near, "joint": joint}
+    if shape.devices_first:
+        rules["strategy"] = {"devices": shape.devices_first}
+    if near or joint or shape.devices_first:
+        metadata["annotations"] = {RULES_ANNOTATION: json.dumps(rules)}
+    return {"metadata": metadata, "spec": {"devices": devices}}
+
+
+def _request(shape: Shape, name: str, number: int) -> Plain:
+    texts = [
+        f"device.driver == '{DRIVER}' || {each} == {0 if shape.equal_selectors else number}"
+        for each in range(shape.selectors)
+    ]
+    body: Plain = {
+        "deviceClassName": "gpu",
+        "count": shape.count,
+        "selectors": [{"cel": {"expression": each}} for each in texts],
+    }
+    if not shape.alternatives:
+        return {"name": name, "exactly": body | ({"adminAccess": True} if shape.admin else {})}
+    several = [{"name": f"x{each}", **body} for each in range(shape.alternatives)]
+    return {"name": name, "firstAvailable": several}
+
+
+def _parts(
+    shape: Shape, many: int, names: Sequence[str], every: Sequence[str], random_: random.Random
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the requests and the attributes of each rule."""
+    for _ in range(many):
+        some, order = list(names), [f"{DRIVER}/{each}" for each in every]
+        if shape.partitions:
+            order[0] = f"{DRIVER}/partition2"
+        if shape.varied:
+            random_.shuffle(order)
+            some = random_.sample(some, random_.randint(1, len(some)))
+        yield some, order
+
+
+def nested_loops(rounds: int, number: int) -> str:
+    """Return an expression that differs by device, with loops of this many rounds in each other."""
+    loop = f"[{','.join(map(str, range(rounds)))}]"
+    loops = f"{loop}.all(a,{loop}.all(b,{loop}.all(c,a+b+c<{number + 100})))"
+    uuid = f'device.attributes["{DRIVER}"].uuid != "{number}"'
+    return f"{loops} && {uuid}" if rounds else uuid
+
+
+def plain_slice(shape: Shape, node: str) -> Plain:
+    """Make the slice of a node."""
+    metadata: Plain = {"name": f"{node}-{DRIVER}"}
+    declared = [
+        {
+            "selector": f"!({nested_loops(shape.rounds, each)})",
+            "compatibleOnlyWith": nested_loops(shape.rounds if shape.excludes else 0, each),
+        }
+        for each in range(shape.declarations)
+    ]
+    if declared:
+        metadata["annotations"] = {COMPATIBILITY_ANNOTATION: json.dumps(declared)}
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool}
+    devices = [_device(shape, number) for number in range(shape.devices)]
+    return {"metadata": metadata, "spec": {**spec, "devices": devices}}
+
+
+def _device(shape: Shape, number: int) -> Plain:
+    attributes: Plain = {f"a{each}": {"string": f"{number % shape.groups}"} for each in range(8)}
+    attributes["uuid"] = {"string": f"GPU-{number}"}
+    attributes |= {
+        f"partition{2**size}": {"int": number >> size} for size in range(1, shape.partitions + 1)
+    }
+    return {
+        "name": f"gpu-{number}",
+        "attributes": attributes,
+        "capacity": {"memory": {"value": "80Gi"}},
+        "allowMultipleAllocations": shape.shared,
+    }
+
+
+def planner(shape: Shape, clock: Callable[[], float] | None = time.thread_time) -> Planner:
+    """Return a planner of the nodes of a shape, with the clock of the allocator or another one."""
+    tables = [
+        PartitionTable(DRIVER, "a0", f"{DRIVER}/part", tuple((i, i + 1) for i in range(0, 128, 2)))
+    ] * min(1, shape.counters)
+    made = Planner(partitions=tables, clock=clock)
+    expression = f'device.driver == "{DRIVER}"'
+    spec = {"selectors": [{"cel": {"expression": expression}}]}
+    made.update(_read(read_class({"metadata": {"name": "gpu"}, "spec": spec}), DeviceClass))
+    for number in range(NODES):
+        made.update(Node(f"n{number}"))
+        made.update(_read(read_slice(plain_slice(shape, f"n{number}")), Slice))
+    return made
+
+
+def _read(read: Any, kind: type) -> Any:  # noqa: ANN401  # what a reader returns
+    if not isinstance(read, kind):
+        raise SystemExit(f"{read}")
+    return read
+
+
+def time_calls(shape: Shape) -> float:
+    """Return the seconds of the processor that the slowest of some calls takes."""
+    random_ = random.Random(1)
+    claims = [_read(read_claim(claim(shape, i, random_)), Claim) for i in range(shape.claims)]
+    made = planner(shape)
+    held = frozenset(f"gpu-{each}" for each in range(shape.in_use))
+    view = View({PoolID(DRIVER, f"n{number}"): PoolUse(held) for number in range(NODES)})
+    ids = map("share-{}".format, itertools.count()).__next__
+    slowest = 0.0
+    for _ in range(_CALLS):
+        began = time.thread_time()
+        ends = began + CALL_SECONDS
+        with contextlib.suppress(OutOfTimeError):
+            made.solve_nodes(
+                view,
+                claims,
+                [f"n{number}" for number in range(NODES)],
+                ids=ids,
+                max_work=MAX_WORK,
+                out_of_time=lambda ends=ends: time.thread_time() >= ends,  # type: ignore[misc]
+            )
+        slowest = max(slowest, time.thread_time() - began)
+    return slowest
+
+
+def search(
+    tries: int, random_: random.Random, measure: Callable[[Shape], float] = time_calls
+) -> list[tuple[float, Shape]]:
+    """Return shapes with their times, the slowest first: each try changes one of the slowest."""
+    measured = [(measure(shape), shape) for shape in SHAPES.values()]
+    for number in range(tries):
+        measured.sort(key=lambda each: -each[0])
+        _, base = (
+            measured[random_.randrange(min(len(measured), 6))] if number % 3 else (0.0, Shape())
+        )
+        changed = random_.sample(sorted(CHOICES), 2 if number % 3 else 6)
+        shape = replace(base, **{name: random_.choice(CHOICES[name]) for name in changed})
+        if all(shape != known for _, known in measured):
+            measured.append((measure(shape), shape))
+    return sorted(measured, key=lambda each: -each[0])
+
+
+def run() -> None:
+    """Print the listed shapes, and the slowest that were measured."""
+    print(f"calls that end after {CALL_SECONDS * 1e3:.0f} ms")
+    for name, shape in SHAPES.items():
+        print(f"  {name:<40}{time_calls(shape) * 1e3:9.0f} ms")
+    print(f"the slowest of {TRIES} others")
+    for took, shape in search(TRIES, random.Random(time.time_ns()))[:_SHOWN]:
+        print(f"  {took * 1e3:9.0f} ms  {shape.changes()}")

@@ -1,0 +1,356 @@
+"""What a tenant or a driver writes takes a limited number of calls on each node, without timing."""
+
+import itertools
+import json
+import random
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import msgspec
+import pytest
+
+from bench.hostile_claims import DRIVER, MAX_WORK, SHAPES, Shape, claim, planner, search
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.device import Device
+from drawbridge.dra.gates import DEFAULTS
+from drawbridge.names import COMPATIBILITY_ANNOTATION
+from drawbridge.solver import solve as solving
+from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.demand import MOST_CHOICES, MOST_RULES
+from drawbridge.solver.expressions import ExpressionEvaluator, WorkRefusal
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
+from drawbridge.solver.orders import CandidateOrders
+from drawbridge.solver.solve import solve
+from drawbridge.solver.world import View
+from tests.solver.scenario import Scenario, read, share_ids
+from tests.solver.short import scenario
+from tests.tables import every_row
+from tests.thorough import drawn
+
+# A step takes about 2 µs, and a call of a function some 50 ns.
+CALLS_PER_STEP = 60
+# Some demands are built once, outside the search on a node.
+CALLS_OF_DEMAND = 1_500_000
+
+
+def solve_one(shape: Shape) -> SolverResult:
+    """Solve for one node, without a clock."""
+    made = planner(shape, clock=None)
+    chosen = random.Random(1)
+    claims = [read_claim(claim(shape, number, chosen)) for number in range(shape.claims)]
+    ids = map("share-{}".format, itertools.count()).__next__
+    read_claims = [each for each in claims if isinstance(each, Claim)]
+    assert len(read_claims) == len(claims)
+    return made.solve_nodes(View(), read_claims, ["n0"], ids=ids, max_work=MAX_WORK)["n0"]
+
+
+def count_calls(shape: Shape) -> int:
+    """Count the calls while a node is solved."""
+    return calls_of(lambda: solve_one(shape))
+
+
+def calls_of(run: Callable[[], object]) -> int:
+    """Count the calls of Python functions and of built-in ones."""
+    calls = 0
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@every_row("name", SHAPES)
+def test_no_shape_takes_more_calls_than_its_steps_allow(name: str) -> None:
+    assert count_calls(SHAPES[name]) <= CALLS_PER_STEP * MAX_WORK + CALLS_OF_DEMAND
+
+
+@pytest.mark.parametrize("seed", range(drawn(0, thorough=10)))
+def test_no_change_of_a_shape_takes_many_more_calls(seed: int) -> None:
+    slowest, shape = search(drawn(1, thorough=60), random.Random(seed), count_calls)[0]
+    assert slowest <= 2 * (CALLS_PER_STEP * MAX_WORK + CALLS_OF_DEMAND), shape
+
+
+def test_preferred_rules_are_kept_within_the_limit() -> None:
+    """They are kept one after the other until the steps are used up."""
+    answer = solve_one(SHAPES["near rules, preferred, that fit"])
+    assert isinstance(answer, Solution)
+    few = solve_one(Shape(claims=2, requests=2, near=4, groups=1))
+    assert isinstance(few, Solution)
+    assert few.preferences == 8
+
+
+@every_row(
+    ("shape", "message"),
+    [
+        (Shape(claims=129, requests=32, devices_first=""), "4,128 requests and alternatives"),
+        (Shape(claims=17, alternatives=8, devices_first=""), "4,352 requests and alternatives"),
+        (Shape(claims=64, near=32), "characters"),
+    ],
+)
+def test_claims_that_are_too_large_are_refused_before_they_are_read(
+    shape: Shape, message: str
+) -> None:
+    answer = solve_one(shape)
+    assert isinstance(answer, Failure)
+    assert answer.outcome is FailureKind.ERROR
+    (reason,) = answer.reasons
+    assert reason.code == "SearchGaveUp"
+    assert message in reason.message
+    assert f"{MOST_CHOICES:,}" in reason.message or f"{MOST_RULES:,}" in reason.message
+
+
+# --- time ---
+
+
+def dead_end() -> Scenario:
+    """Two equal nodes whose search takes some thousand steps."""
+    devices = [{"name": f"d{n}", "attributes": {"root": f"{n % 3}"}} for n in range(24)]
+    slices = [{"node": node, "devices": devices} for node in ("n1", "n2")]
+    claims = [
+        {"requests": {f"r{n}": 1 for n in range(8)}, "match": ["gpu.example.com/root"]}
+        for _ in range(4)
+    ]
+    given = {"name": "dead end", "nodes": ["n1", "n2"], "slices": slices, "claims": claims}
+    return read(scenario(given))
+
+
+def solve_both(sent: Scenario, memo: Memo) -> list[SolverResult]:
+    answers = solve(
+        sent.world, sent.view, sent.claims, sent.nodes, ids=share_ids(), memo=memo, max_work=20_000
+    )
+    return [answers[node.name] for node in sent.nodes]
+
+
+def test_a_search_that_takes_too_much_time_of_the_processor_is_given_up() -> None:
+    sent, now = dead_end(), itertools.count()
+    for answer in solve_both(sent, memo := Memo(clock=lambda: float(next(now)))):
+        assert isinstance(answer, Failure)
+        assert answer.outcome is FailureKind.GAVE_UP
+        assert answer.reasons[0].message == "the search ended without a result after 100 ms"
+    read_before = next(now)
+    solve_both(sent, memo)
+    assert next(now) == read_before + 1, "the nodes are searched again"
+
+
+def test_time_decides_nothing_about_a_search_that_ends_before() -> None:
+    sent = dead_end()
+    timed = solve_both(sent, Memo(clock=lambda: 0.0))
+    assert timed == solve_both(sent, Memo())
+
+
+def test_a_search_that_time_has_ended_is_no_answer_for_an_equal_node() -> None:
+    sent = dead_end()
+    expected = solve_both(sent, Memo())[1]
+    for reading in range(1, 12):
+        late = itertools.chain(itertools.repeat(0.0, reading), itertools.repeat(1.0))
+        first, second = solve_both(sent, Memo(clock=late.__next__))
+        assert isinstance(first, Failure)
+        if first.outcome is not FailureKind.GAVE_UP:
+            break
+        assert second == expected, reading
+    assert reading > 3
+
+
+def test_a_meter_counts_and_ends_at_its_limit() -> None:
+    meter = WorkMeter(100)
+    meter.spend(100)
+    assert meter.left == 0
+    with pytest.raises(SearchLimitExceeded):
+        meter.spend(1)
+    meter.return_to(10)
+    meter.spend(90)
+    part = meter.share(5)
+    part.spend(5)
+    with pytest.raises(SearchLimitExceeded):
+        part.spend(1)
+    WorkMeter().share(5).spend(10**9)
+
+
+# --- slices ---
+
+
+def annotated(declared: list[dict[str, object]], devices: int = 64) -> dict[str, Any]:
+    """A node whose slice declares compatibility in its annotation, and a claim of two devices."""
+    listed = [{"name": f"d{n}", "attributes": {"uuid": f"GPU-{n}"}} for n in range(devices)]
+    annotations = {COMPATIBILITY_ANNOTATION: json.dumps(declared)}
+    slices = [{"node": "n1", "devices": listed, "annotations": annotations}]
+    return scenario({"name": "annotated", "slices": slices, "requests": {"r": 2}})
+
+
+def solve_annotated(plain: dict[str, Any]) -> SolverResult:
+    """Solve for the node."""
+    sent = read(plain)
+    return solve(sent.world, sent.view, sent.claims, sent.nodes, max_work=MAX_WORK)["n1"]
+
+
+LOOP = f"[{','.join(map(str, range(17)))}]"
+LOOPS = f"{LOOP}.all(a,{LOOP}.all(b,{LOOP}.all(c,a+b+c<999)))"
+UUID = f'device.attributes["{DRIVER}"].uuid'
+
+
+@every_row(
+    "selectors",
+    [
+        [f'{LOOPS} && {UUID} == "x{number}"' for number in range(20)],
+        [f'{UUID} == "x{number}"' for number in range(1000)],
+        [f'{UUID} == "{"x" * 9000}{number}"' for number in range(5)],
+    ],
+)
+def test_devices_beyond_the_work_for_the_declarations_of_a_slice_are_used_alone(
+    selectors: list[str],
+) -> None:
+    declared: list[dict[str, object]] = [
+        {"selector": each, "compatibleOnlyWith": "true"} for each in selectors
+    ]
+    plain = annotated(declared)
+    assert calls_of(lambda: solve_annotated(plain)) < CALLS_PER_STEP * MAX_WORK
+    answer = solve_annotated(plain)
+    assert isinstance(answer, Failure)
+    assert "more work" in answer.reasons[0].message
+
+
+def test_declarations_that_a_driver_needs_are_evaluated_on_all_devices() -> None:
+    declared: list[dict[str, object]] = [
+        {"selector": f'{UUID} == "GPU-{number}"', "compatibleOnlyWith": f'{UUID} == "GPU-63"'}
+        for number in range(16)
+    ]
+    answer = solve_annotated(annotated(declared))
+    assert isinstance(answer, Solution)
+    chosen = [each.device for each in answer.allocations[0].devices.results]
+    assert chosen == ["d0", "d63"]
+
+
+def test_a_long_evaluation_for_a_slice_is_refused_whether_its_result_is_known_or_not() -> None:
+    device = msgspec.convert({"name": "d", "attributes": {"uuid": {"string": "1"}}}, Device)
+    source = f"{LOOP}.all(d,{LOOPS}) && {UUID} == '1'"
+    expressions, spent = ExpressionEvaluator(DEFAULTS), list[int]()
+    unknown = expressions.selects_briefly(source, DRIVER, device, spent.append)
+    assert isinstance(unknown, WorkRefusal)
+    first = sum(spent)
+    assert expressions.selects(source, DRIVER, device) is True
+    assert expressions.selects_briefly(source, DRIVER, device, spent.append) == unknown
+    assert sum(spent) == 2 * first
+
+
+def test_a_long_evaluation_for_a_slice_ends_early() -> None:
+    selectors = [f'{LOOP}.all(d,{LOOPS}) && {UUID} == "x{number}"' for number in range(40)]
+    declared: list[dict[str, object]] = [
+        {"selector": each, "compatibleOnlyWith": "true"} for each in selectors
+    ]
+    sent = read(annotated(declared))
+
+    def solve_it() -> None:
+        solve(sent.world, sent.view, sent.claims, sent.nodes, max_work=MAX_WORK)
+
+    assert calls_of(solve_it) < CALLS_PER_STEP * MAX_WORK
+
+
+def test_the_compatibility_of_devices_takes_steps() -> None:
+    loops = f"{LOOP}.all(a,{LOOP}.all(b,a+b<99))"
+    steps = []
+    for rule in ("true", f"{loops} && {UUID} != ''"):
+        sent, work = read(annotated([{"compatibleOnlyWith": rule}])), list[int]()
+        solve(sent.world, sent.view, sent.claims, sent.nodes, count_work=work.append)
+        steps.append(sum(work))
+    assert steps[1] > steps[0] + 5
+
+
+# --- what counts ---
+
+
+def work_of(shape: Shape, max_work: int | None = None) -> tuple[SolverResult, int]:
+    """Solve for a node; return the result and how many steps it took."""
+    made, chosen = planner(shape, clock=None), random.Random(1)
+    claims = [read_claim(claim(shape, number, chosen)) for number in range(shape.claims)]
+    work: list[int] = []
+    (node,) = (each for each in made.nodes.values() if each.name == "n0")
+    answer = solve(
+        made.world(),
+        View(),
+        [each for each in claims if isinstance(each, Claim)],
+        [node],
+        max_work=max_work,
+        count_work=work.append,
+    )["n0"]
+    return answer, sum(work)
+
+
+def test_each_constraint_takes_a_part_of_a_step_for_each_device() -> None:
+    few = Shape(claims=1, requests=8, match=1, groups=1, devices_first="")
+    many = msgspec.structs.replace(few, match=32)
+    (_, steps_of_few), (_, steps_of_many) = work_of(few), work_of(many)
+    assert steps_of_many >= steps_of_few + 8 * 16
+
+
+def test_orders_take_steps_and_are_made_once_for_equal_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    equal = Shape(claims=2, requests=32, near=8)
+    varied = msgspec.structs.replace(equal, varied=True)
+    listed = msgspec.structs.replace(equal, devices_first="")
+    names_read: list[str] = []
+    find = Candidate.find_attribute
+
+    def count(candidate: Candidate, name: str) -> Any:  # noqa: ANN401  # passed on
+        names_read.append(name)
+        return find(candidate, name)
+
+    monkeypatch.setattr(Candidate, "find_attribute", count)
+    orders: list[object] = []
+    sort = CandidateOrders._sort  # noqa: SLF001  # counted
+
+    def count_orders(of: CandidateOrders, *arguments: Any) -> Any:  # noqa: ANN401  # passed on
+        orders.append(arguments)
+        return sort(of, *arguments)
+
+    monkeypatch.setattr(CandidateOrders, "_sort", count_orders)
+    (_, steps), (_, steps_without) = work_of(equal), work_of(listed)
+    assert len(orders) == 1
+    assert steps > steps_without + 128
+    names_read.clear()
+    answer, _ = work_of(varied, max_work=2_000)
+    assert isinstance(answer, Failure)
+    assert answer.outcome is FailureKind.GAVE_UP
+    assert len(names_read) <= 128 * 8, "each attribute of a device is read once for all orders"
+
+
+def test_preferred_rules_take_steps() -> None:
+    shape = Shape(claims=16, requests=2, near=32, groups=1, devices_first="")
+    answer, steps = work_of(shape)
+    assert isinstance(answer, Solution)
+    assert answer.preferences == 512
+    cut, _ = work_of(shape, max_work=steps // 2)
+    assert isinstance(cut, Solution)
+    assert 0 < cut.preferences < 512
+    assert steps > 1_000
+
+
+def test_a_preferred_rule_is_about_the_devices_of_its_claim() -> None:
+    answer, _ = work_of(
+        Shape(claims=2, requests=2, near=1, groups=3, devices=12, devices_first="", attributes=1)
+    )
+    assert isinstance(answer, Solution)
+    devices = [
+        [each.device for each in allocation.devices.results] for allocation in answer.allocations
+    ]
+    assert devices == [["gpu-0", "gpu-3"], ["gpu-1", "gpu-4"]]
+
+
+def test_reasons_are_found_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent = dead_end()
+    for limit, code in ((5_000, "NoDeviceFree"), (10, "TooFewTogether")):
+        monkeypatch.setattr(solving, "EXPLANATION_STEPS", limit)
+        answer = solve_both(sent, Memo())[0]
+        assert isinstance(answer, Failure)
+        assert answer.outcome is FailureKind.NO
+        assert [each.code for each in answer.reasons] == [code]
