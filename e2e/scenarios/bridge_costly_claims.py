@@ -1,0 +1,248 @@
+"""Scenarios: claims and slices whose devices take long to choose, or much memory to keep.
+
+Pods of ten other namespaces are bound alone, beside pods with as many claims that are not
+expensive, and beside the expensive ones. The devices are 128 on each node, beside the GPUs of the
+others.
+"""
+
+import contextlib
+import json
+import resource
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.nodes import slices
+from e2e.runner import print_line
+from e2e.scenarios.bridge_attacks import GPU, NODES, Teams, check_not_slower
+from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, request
+from e2e.scenarios.tenant import another_namespace
+
+# A driver with pools that Drawbridge owns, and without a process on these nodes.
+WIDE = "dra.net"
+DEVICES, REQUESTS, CLAIMS, RULES = 128, 32, 64, 32
+ATTRIBUTES: Final = [f"{WIDE}/a{each}" for each in range(8)]
+RULES_ANNOTATION = "drawbridge.dev/rules"
+COMPATIBILITY = "drawbridge.dev/compatibility"
+# A driver that publishes again, and how many selectors it declares.
+PUBLISHED_SECONDS, SELECTORS = 10.0, 60
+LARGE_CLAIMS, CONFIGS, PARAMETERS = 200, 32, 10 * 1024
+# The limit of the allocator's container in manifests/components/bridge.
+MEMORY = 2 << 30
+
+
+def prepare(stage: BridgeStage) -> Teams:
+    """Add nodes with GPUs for the teams and with 128 other devices."""
+    for number in range(NODES):
+        node = stage.node(f"{number}", "dgx-a100", {GPU: "full"}).name
+        stage.cluster_object(slices.PATH, wide_slice(node))
+    spec = {"selectors": [{"cel": {"expression": f'device.driver == "{WIDE}"'}}]}
+    stage.cluster_object(
+        f"{RESOURCE}/deviceclasses", {"metadata": {"name": f"{stage.name}-wide"}, "spec": spec}
+    )
+    return Teams(stage)
+
+
+def wide_slice(node: str, version: int = 0) -> JSON:
+    """Return a slice with 128 devices; each version has other UUIDs."""
+    devices = []
+    for number in range(DEVICES):
+        attributes: JSON = {f"a{k}": {"string": f"{number >> k}"} for k in range(len(ATTRIBUTES))}
+        attributes["uuid"] = {"string": f"{version}-{number}"}
+        devices.append({"name": f"wide-{number}", "attributes": attributes})
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": WIDE, "nodeName": node, "pool": pool, "devices": devices}
+    return {"metadata": {"name": f"{node}-wide"}, "spec": spec}
+
+
+def names() -> list[str]:
+    """Return the names of the requests of a claim."""
+    return [f"r{number}" for number in range(REQUESTS)]
+
+
+def wide_spec(stage: BridgeStage, constraints: Sequence[JSON] = ()) -> JSON:
+    """Return a claim of 32 devices."""
+    kind = f"{stage.name}-wide"
+    return claim_spec(*[request(each, kind) for each in names()], constraints=constraints)
+
+
+def near_rules(number: int) -> str:
+    """Return rules that differ in nothing but the order of their attributes."""
+    turned = [ATTRIBUTES[each % 8 :] + ATTRIBUTES[: each % 8] for each in range(number)]
+    near = [{"requests": names(), "attributes": each, "required": False} for each in turned]
+    rules = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Rules", "near": near}
+    return json.dumps({**rules, "strategy": {"devices": "packed"}})
+
+
+def constraints() -> list[JSON]:
+    """Return as many constraints as a claim can have."""
+    kinds = ("matchAttribute", "distinctAttribute")
+    return [
+        {"requests": names(), kinds[each % 2]: ATTRIBUTES[each % len(ATTRIBUTES)]}
+        for each in range(32)
+    ]
+
+
+@contextlib.contextmanager
+def waiting_pods(
+    stage: BridgeStage, suffix: str, spec: JSON, pods: Sequence[int], rules: str | None = None
+) -> Iterator[None]:
+    """Let a tenant have pods with so many claims of a template, until the context exits."""
+    namespace = another_namespace(stage, suffix, {})
+    body: JSON = {"metadata": {"name": "wide"}, "spec": {"spec": spec}}
+    if rules is not None:
+        body["spec"]["metadata"] = {"annotations": {RULES_ANNOTATION: rules}}
+    stage.client.create(f"{RESOURCE}/namespaces/{namespace}/resourceclaimtemplates", body)
+    for number, claims in enumerate(pods):
+        templates = {f"c{each}": "wide" for each in range(claims)}
+        pod = stage.pod_object(f"waits-{number}", templates=templates)
+        stage.client.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+
+    def conditions() -> bool:
+        listed = stage.client.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
+        return all(each.get("status", {}).get("conditions") for each in listed)
+
+    stage.wait("the pods were tried", conditions)
+    try:
+        yield
+    finally:
+        for number in range(len(pods)):
+            path = f"/api/v1/namespaces/{namespace}/pods/waits-{number}"
+            stage.client.delete(path, grace=None)
+
+
+def check_waits(
+    stage: BridgeStage,
+    teams: Teams,
+    cheap: Callable[[], contextlib.AbstractContextManager[None]],
+    costly: Callable[[int], contextlib.AbstractContextManager[None]],
+) -> None:
+    """Check that the teams wait no longer than beside what is cheap, and that nobody leads anew."""
+    leader = stage.leader()
+    teams.measure("alone")
+    with cheap():
+        before = teams.measure("beside-cheap")
+
+    def during(number: int) -> list[float]:
+        with costly(number):
+            return teams.measure(f"beside-costly-{number}")
+
+    check_not_slower(before, during)
+    assert stage.leader() is leader
+    assert '"ready":true' in leader.allocator_status()
+
+
+@bridge_scenario("full")
+def many_rules_about_the_order_of_devices_delay_nobody(stage: BridgeStage) -> None:
+    """One pod has 64 claims with 32 rules each; others have what is examined at all."""
+    teams, spec = prepare(stage), wide_spec(stage)
+    pods = (CLAIMS, 4, 8)
+    check_waits(
+        stage,
+        teams,
+        lambda: waiting_pods(stage, "cheap", spec, pods),
+        lambda number: waiting_pods(stage, f"costly{number}", spec, pods, near_rules(RULES)),
+    )
+
+
+@bridge_scenario("full")
+def many_constraints_delay_nobody(stage: BridgeStage) -> None:
+    """Three pods have 64 claims with 32 requests and 32 constraints each."""
+    teams, pods = prepare(stage), (CLAIMS, CLAIMS, CLAIMS)
+    costly = wide_spec(stage, constraints())
+    check_waits(
+        stage,
+        teams,
+        lambda: waiting_pods(stage, "cheap", wide_spec(stage), pods),
+        lambda number: waiting_pods(stage, f"costly{number}", costly, pods),
+    )
+
+
+def selectors(number: int, *, costly: bool) -> str:
+    """Return declarations for the annotation of a slice, which select no device."""
+    loop = f"[{','.join(map(str, range(17)))}]"
+    loops = f"{loop}.all(a,{loop}.all(b,{loop}.all(c,a+b+c<{{}}))) && "
+    declared = [
+        f"{loops.format(100 + each) if costly else ''}"
+        f'device.attributes["{WIDE}"].uuid == "{number}-x{each}"'
+        for each in range(SELECTORS)
+    ]
+    return json.dumps([{"selector": each, "compatibleOnlyWith": "true"} for each in declared])
+
+
+@contextlib.contextmanager
+def published_again(stage: BridgeStage, node: str, *, costly: bool) -> Iterator[None]:
+    """Let the driver of a node publish other devices again and again, with declarations."""
+    ended, path = threading.Event(), f"{slices.PATH}/{node}-wide"
+
+    def publish() -> None:
+        version = 0
+        while True:
+            version += 1
+            body = wide_slice(node, version)
+            body["metadata"]["annotations"] = {COMPATIBILITY: selectors(version, costly=costly)}
+            stage.client.patch(path, body)
+            if ended.wait(PUBLISHED_SECONDS):
+                return
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(publish)
+        try:
+            yield
+        finally:
+            ended.set()
+        running.result()
+
+
+@bridge_scenario("full")
+def expensive_selectors_in_the_annotation_of_a_slice_delay_nobody(stage: BridgeStage) -> None:
+    """The driver of one node declares 60 selectors for 128 devices, and new ones each 10 s."""
+    teams = prepare(stage)
+    node = stage.node_name("0")
+    check_waits(
+        stage,
+        teams,
+        lambda: published_again(stage, node, costly=False),
+        lambda _: published_again(stage, node, costly=True),
+    )
+
+
+def memory_of(pid: int) -> int:
+    """Return the most memory that a process has had, in MiB."""
+    (line,) = (
+        each
+        for each in Path(f"/proc/{pid}/status").read_text("utf-8").splitlines()
+        if each.startswith("VmHWM:")
+    )
+    return int(line.split()[1]) >> 10
+
+
+@bridge_scenario("full")
+def opaque_parameters_take_as_much_memory_as_their_text(stage: BridgeStage) -> None:
+    """The allocators keep 200 claims with 64 MB of parameters, each in the limit of its memory."""
+    teams = prepare(stage)
+    processes = [pair.allocator.started_process() for pair in stage.placement.pairs]
+    for process in processes:
+        resource.prlimit(process.child.pid, resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    leader, before = stage.leader(), teams.measure("before")
+    usual = max(memory_of(each.child.pid) for each in processes)
+    namespace = another_namespace(stage, "large", {})
+    part = '{"":{}}'
+    parameters = {"a": [json.loads(part)] * ((PARAMETERS - 20) // (len(part) + 1))}
+    config = [{"opaque": {"driver": WIDE, "parameters": parameters}}] * CONFIGS
+    spec = claim_spec(request("r", f"{stage.name}-wide"), config=config)
+
+    def create(number: int) -> None:
+        body = {"metadata": {"name": f"large-{number}"}, "spec": spec}
+        stage.client.create(f"{RESOURCE}/namespaces/{namespace}/resourceclaims", body)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(create, range(LARGE_CLAIMS)))
+    check_not_slower(before, lambda number: teams.measure(f"beside-large-claims-{number}"))
+    most = max(memory_of(each.child.pid) for each in processes)
+    print_line(f"      memory of an allocator: {usual} MiB, then {most} MiB at most")
+    assert most - usual < MEMORY >> 21
+    assert stage.leader() is leader
