@@ -284,7 +284,7 @@ class SchedulerCalls:
             self._state.waiting.forget_settled()
             unfinished, turns = self._leadership.leading, 0
             while unfinished:
-                out_of_time = self._deadline(_TURN_SECONDS)
+                began, out_of_time = self._now(), self._deadline(_TURN_SECONDS)
                 waiting = self._state.waiting
                 turn = waiting.wake(
                     self._now(), out_of_time=out_of_time, may_postpone=self._evaluation is None
@@ -297,8 +297,10 @@ class SchedulerCalls:
                 turns += 1
                 for pod, ended in self._state.decisions.take_ended_holds():
                     self._report(pod, ended)
-                # Calls of the scheduler are answered between two turns.
-                await self._pause(0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS)
+                # Calls of the scheduler are answered between two turns. A search on one node can
+                # take longer than a turn; others have as much time then.
+                pause = 0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS
+                await self._pause(max(pause, self._now() - began - _TURN_SECONDS))
             count = len(self._state.waiting) if self._leadership.leading else 0
             metrics.ALLOCATOR_WAITING.set(count)
 

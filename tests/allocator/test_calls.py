@@ -257,6 +257,23 @@ async def test_many_turns_in_a_row_leave_time_for_others() -> None:
     assert max(process.pauses) == 0.02
 
 
+async def test_after_a_turn_that_takes_long_others_have_as_much_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process = FakeProcess(Cluster(n1=0))
+    wake = process.waiting.wake
+
+    def wake_slowly(now: float, **more: Any) -> Turn:  # noqa: ANN401  # passed on
+        turn = wake(now, **more)
+        process.cluster.now += 0.12  # one node took so long
+        return turn
+
+    monkeypatch.setattr(process.waiting, "wake", wake_slowly)
+    await process.run_until(lambda: len(process.pauses) > 1)
+    # After changes that arrive together.
+    assert process.pauses[1] == pytest.approx(0.1)
+
+
 async def test_what_is_written_for_a_victim_whose_binding_is_cancelled_is_taken_back() -> None:
     contest = Contest(n1=1)
     contest.run("victim", "n1", 0)
