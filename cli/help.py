@@ -12,7 +12,13 @@ from cli.former_commands import FORMER, renew
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.finding import Activity, Code, accepted_names, codes_by_activity
+from drawbridge.finding import (
+    Activity,
+    Code,
+    accepted_names,
+    codes_by_activity,
+    list_former_names,
+)
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 EXIT_CODES = {DONE: "printed", BAD: "neither a code nor a command"}
@@ -74,7 +80,7 @@ def _print_code(code: Code, form: str, streams: Streams) -> None:
 
 def format_code(code: Code) -> Iterator[str]:
     """Format the meaning, an example and the remedy of a code as paragraphs."""
-    former = "".join(f", formerly {name}" for name in code.former_names)
+    former = "".join(f", formerly {name}" for name in list_former_names(code.name))
     yield f"{code.name} ({code.severity}){former}"
     for title, text in (("", code.text), ("Example: ", code.example), ("Remedy: ", code.remedy)):
         yield ""

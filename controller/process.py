@@ -20,12 +20,17 @@ from controller.configuration import NAME as CONFIGURATION
 from controller.protocols import Gauge, ObjectStore, Reporter
 from controller.reconcile import EventLoopClock, run_reconciler
 from controller.reconcilers import SCHEDULES, ControllerContext, Reconcilers
+from drawbridge.agreement.offered_configuration import read_accepted, read_offered
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.lease import LeaderElector
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
-from drawbridge.names import CONTROLLER_LEASE
+from drawbridge.names import (
+    CONFIGURATION_CONFIG_MAP,
+    CONFIGURATION_IN_USE_CONFIG_MAP,
+    CONTROLLER_LEASE,
+)
 from drawbridge.process import logs, metrics
 from drawbridge.process.run import (
     ProcessOptions,
@@ -34,7 +39,7 @@ from drawbridge.process.run import (
     run_background,
     run_configured,
 )
-from drawbridge.process.settings import Settings, WatchedConfiguration, watch_in_use, watch_offered
+from drawbridge.process.settings import Settings, WatchedConfiguration
 from drawbridge.process.usage_metrics import UsageCollector
 
 _LOG: Final = logging.getLogger("controller.process")
@@ -65,7 +70,11 @@ async def run(options: ControllerOptions) -> int:
 
 
 def _watch_configurations(session: Session) -> Sequence[WatchedConfiguration]:
-    return watch_in_use(session), watch_offered(session)
+    """Watch both, and judge both: a version that refuses the copy must not take the Lease."""
+    return (
+        WatchedConfiguration(session, CONFIGURATION_IN_USE_CONFIG_MAP, read_accepted),
+        WatchedConfiguration(session, CONFIGURATION_CONFIG_MAP, read_offered),
+    )
 
 
 async def _serve(options: ControllerOptions, process: StartedProcess) -> None:

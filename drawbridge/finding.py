@@ -5,8 +5,13 @@ A finding is the format of every message to users: CLI output, admission warning
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
+
+# The names of earlier releases, which the Configuration and `drawbridge help` still accept. In one
+# table, so that a configuration is read without loading the codes of all packages.
+FORMER_NAMES: Final[Mapping[str, str]] = {"NoTargetSaysIt": "NotExpressible"}
 
 
 class Severity(enum.StrEnum):
@@ -65,8 +70,6 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     example: str
     remedy: str
-    former_names: tuple[str, ...] = ()
-    """Names of earlier releases, which the Configuration and `drawbridge help` still accept."""
     loses: str = ""
     """The property of a request that the translation loses."""
     traits: frozenset[Trait] = frozenset()
@@ -105,7 +108,6 @@ class Codes(Mapping[str, Code]):
         text: str,
         example: str,
         remedy: str,
-        former_names: tuple[str, ...] = (),
         loses: str = "",
     ) -> Code:
         """Add a code, which is assigned to a constant of the same name in upper case."""
@@ -117,7 +119,6 @@ class Codes(Mapping[str, Code]):
             text=text,
             example=example,
             remedy=remedy,
-            former_names=former_names,
             loses=loses,
             traits=frozenset(traits),
         )
@@ -151,7 +152,12 @@ def find_names(tables: Iterable[Codes], trait: Trait) -> frozenset[str]:
     )
 
 
+def list_former_names(name: str) -> tuple[str, ...]:
+    """Return the names that a code had in earlier releases."""
+    return tuple(former for former, current in FORMER_NAMES.items() if current == name)
+
+
 def accepted_names(tables: Iterable[Codes]) -> dict[str, str]:
     """Return the current name of each code by every name that the code has or had."""
-    codes = [code for table in tables for code in table.values()]
-    return {name: code.name for code in codes for name in (code.name, *code.former_names)}
+    names = [name for table in tables for name in table]
+    return {each: name for name in names for each in (name, *list_former_names(name))}

@@ -4,7 +4,7 @@ from textwrap import fill
 from typing import Final
 
 from cli.code_tables import TABLES
-from drawbridge.finding import Activity, codes_by_activity
+from drawbridge.finding import Activity, codes_by_activity, list_former_names
 
 HEAD: Final = """\
 # Findings
@@ -40,7 +40,7 @@ def render_page() -> str:
     for activity, codes in groups.items():
         lines.append(f"\n## {activity}")
         for code in codes:
-            former = "".join(f" Former name: {name}." for name in code.former_names)
+            former = "".join(f" Former name: {name}." for name in list_former_names(code.name))
             lines.append(f"\n### {code.name}\n\n*{code.severity}*: {code.text}{former}\n")
             lines.append(f"Example: {code.example}\n\nRemedy: {code.remedy}")
     return "\n".join(lines) + "\n"

@@ -7,12 +7,13 @@ knows: the names of dialects, and the kind and vendor of known drivers.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
+from drawbridge.config.accept import accept_configuration, list_names
 from drawbridge.config.codes import (
     DRIVER_OF_OTHER_KIND,
     RESOURCE_NAME_TAKEN,
     TARGET_NOT_PUBLISHED,
 )
-from drawbridge.config.load import OBJECT, list_names, load_configuration
+from drawbridge.config.load import OBJECT
 from drawbridge.config.model import Configuration
 from drawbridge.config.target import Target
 from drawbridge.dra.slices import Slice
@@ -28,7 +29,7 @@ def read_configuration(
     value: object, known_codes: Mapping[str, str]
 ) -> Configuration | tuple[Finding, ...]:
     """Return the Configuration, or all findings."""
-    loaded = load_configuration(value, known_codes)
+    loaded = accept_configuration(value, known_codes)
     if not isinstance(loaded, Configuration):
         return loaded
     return (*_check_names(loaded), *_check_drivers(loaded)) or loaded

@@ -2,22 +2,24 @@
 
 All processes use it, so that they agree, and so that a restart needs no other configuration than
 the one that worked before. Administrators edit another ConfigMap, the offered configuration. The
-leading controller copies its text once it is valid. A hash shows that nobody else has changed the
-copy, and a condition says whether the offered configuration is the one in use.
+leading controller copies its text once it is valid. So the other processes only decode the copy:
+that needs neither the compiler of expressions nor the codes of all packages. A hash shows that
+nobody else has edited the copy, and a condition says whether the offered configuration is the one
+in use. Only the right to write the copy, which the controller has, keeps others from a copy with
+a hash of their own.
 
 Hash and condition are annotations, so that the copy fits wherever the original does. The copy has
 no label: tools that prune objects by the labels of an installation do not know it.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 import drawbridge.config.codes
-from drawbridge.agreement.codes import ACCEPTED_NAMES
-from drawbridge.agreement.configuration import read_configuration
+from drawbridge.config.load import decode_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Source
 from drawbridge.documents.read import read_documents
@@ -69,8 +71,12 @@ class ConfigurationReading(NamedTuple):
     refusal: str = ""
 
 
-def parse_configuration(text: str, name: str) -> Configuration | tuple[Finding, ...]:
-    """Read a Configuration that the processes support, or return all findings."""
+# Reads the value of a document: as one that is accepted, or as one that must be.
+ValueReader: TypeAlias = Callable[[object], Configuration | tuple[Finding, ...]]
+
+
+def parse_text(text: str, name: str, read: ValueReader) -> Configuration | tuple[Finding, ...]:
+    """Read the one Configuration of a text, or return all findings."""
     source = Source(name, text.encode(errors="replace"))
     documents = [each for each in read_documents(source) if not each.empty]
     if unread := tuple(located.finding for each in documents for located in each.findings):
@@ -78,15 +84,12 @@ def parse_configuration(text: str, name: str) -> Configuration | tuple[Finding, 
     if len(documents) != 1:
         message = f"expected one Configuration, but {name} has {len(documents)} documents"
         return (drawbridge.config.codes.CONFIGURATION_NOT_ONE.at("", message),)
-    return read_configuration(documents[0].value, ACCEPTED_NAMES)
+    return read(documents[0].value)
 
 
-def read_offered(config_map: ConfigurationConfigMap | None) -> ConfigurationReading:
-    """Read the configuration that administrators edit."""
-    return _read(config_map, CONFIGURATION_CONFIG_MAP)
-
-
-def read_in_use(config_map: ConfigurationConfigMap | None) -> ConfigurationReading:
+def read_in_use(
+    config_map: ConfigurationConfigMap | None, read: ValueReader = decode_configuration
+) -> ConfigurationReading:
     """Read the configuration in use. One with another hash is not what the controller accepted."""
     if config_map is not None and CONFIGURATION_KEY in (config_map.data or {}):
         annotations = config_map.metadata.annotations or {}
@@ -95,21 +98,24 @@ def read_in_use(config_map: ConfigurationConfigMap | None) -> ConfigurationReadi
             message = f"the text in ConfigMap {CONFIGURATION_IN_USE_CONFIG_MAP} has another hash"
             remedy = f"Edit ConfigMap {CONFIGURATION_CONFIG_MAP}. The controller repairs the other."
             return ConfigurationReading(findings=_not_one(message, remedy))
-    reading = _read(config_map, CONFIGURATION_IN_USE_CONFIG_MAP)
+    reading = read_config_map(config_map, CONFIGURATION_IN_USE_CONFIG_MAP, read)
     condition = None if config_map is None else read_condition(config_map)
     if condition is None or condition.status == "True":
         return reading
     return reading._replace(refusal=condition.message)
 
 
-def _read(config_map: ConfigurationConfigMap | None, name: str) -> ConfigurationReading:
+def read_config_map(
+    config_map: ConfigurationConfigMap | None, name: str, read: ValueReader
+) -> ConfigurationReading:
+    """Read the configuration in the ConfigMap with this name."""
     text = None if config_map is None else (config_map.data or {}).get(CONFIGURATION_KEY)
     if text is None:
         what = "does not exist" if config_map is None else f"has no key {CONFIGURATION_KEY}"
         remedy = f"Set the key {CONFIGURATION_KEY} in ConfigMap {CONFIGURATION_CONFIG_MAP}."
         findings = _not_one(f"ConfigMap {name} {what}", remedy)
         return ConfigurationReading(findings=findings, exists=False)
-    parsed = parse_configuration(text, f"ConfigMap {name}")
+    parsed = parse_text(text, f"ConfigMap {name}", read)
     if isinstance(parsed, Configuration):
         return ConfigurationReading(text, parsed)
     return ConfigurationReading(text, findings=parsed)

@@ -1,10 +1,12 @@
-"""Convert a plain value to a Configuration, or return all of its errors.
+"""Decode a plain value to a Configuration, or return what is wrong with its structure.
 
-Loading is strict: it rejects fields that are unknown, not available or without effect. Each finding
-has the path of its field. This module does not read files.
+Decoding is strict: it rejects fields that are unknown or not available, and values of another type.
+`drawbridge.config.accept` also judges what the fields say. Each finding has the path of its field.
+This module does not read files.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,59 +17,48 @@ from drawbridge.config.available_fields import (
     is_available,
     is_partly_available,
 )
-from drawbridge.config.model import (
-    REQUIRED,
-    Compatibility,
-    Configuration,
-    LabelSelector,
-    NodeFence,
-    Operator,
-    Placement,
-    Policy,
-    Quota,
-    QuotaAmounts,
-)
-from drawbridge.config.partitions import check_partitions
+from drawbridge.config.model import REQUIRED, Configuration, Policy
 from drawbridge.config.schema import PLACES
-from drawbridge.config.strategy import Strategy
-from drawbridge.config.target import ATTRIBUTE_WORDS, CAPACITY_WORDS, Target
-from drawbridge.dra.codes import FIELD_MISSING, WRONG_VALUE
-from drawbridge.dra.decode_errors import Hook, Schema, describe_choice, walk
-from drawbridge.dra.device_quotas import DEVICES
-from drawbridge.dra.gates import NEWEST
-from drawbridge.dra.rules import weights_problem
-from drawbridge.dra.similar_names import suggest
-from drawbridge.finding import Finding
+from drawbridge.dra.codes import FIELD_MISSING
+from drawbridge.dra.decode_errors import Hook, Schema, walk
+from drawbridge.finding import FORMER_NAMES, Finding
 
 OBJECT = "Configuration"
-# What people write for the amount that counts devices.
-_LIKE_DEVICES = ("device", "devices")
 
 
-def load_configuration(
-    value: object, known_codes: Mapping[str, str], built: AvailableFields = AVAILABLE_FIELDS
+class DecodedFields(NamedTuple):
+    """The fields of a Configuration without findings, the findings, and the names of the others."""
+
+    configuration: Configuration
+    findings: tuple[Finding, ...] = ()
+    wrong: Collection[str] = ()
+
+
+def decode_configuration(
+    value: object, built: AvailableFields = AVAILABLE_FIELDS
 ) -> Configuration | tuple[Finding, ...]:
-    """Return the Configuration, or all findings.
+    """Return a Configuration that a process has accepted, or all findings about its structure."""
+    decoded = decode_fields(value, built)
+    return decoded.findings or decoded.configuration
 
-    `known_codes` has the accepted names of finding codes, with the current name of each.
-    """
+
+def decode_fields(
+    value: object, built: AvailableFields, read: Hook = string_formats.read_text
+) -> DecodedFields:
+    """Decode the fields that can be decoded. `read` reads strings of a format."""
     findings: list[Finding] = []
-    kept = _available(_read_policies(value, known_codes), built, findings)
-    walked = walk(kept, Schema(Configuration, _reader(known_codes)), object=OBJECT)
+    kept = _available(_read_policies(value), built, findings)
+    walked = walk(kept, Schema(Configuration, read), object=OBJECT)
     findings += walked.findings
     if not isinstance(kept, Mapping):
-        return tuple(findings)
+        return DecodedFields(Configuration(), tuple(findings), REQUIRED)
     findings += [
         FIELD_MISSING.at(name, f"{name} is required", object=OBJECT)
         for name in REQUIRED
         if kept.get(name) is None
     ]
     wrong = {finding.path.partition(".")[0].partition("[")[0] for finding in findings}
-    configuration = _convert_valid(walked.value, wrong)
-    findings += _check_consistency(configuration)
-    if wrong.isdisjoint(("placement", "ownedPools")):
-        findings += _check_owned_pools(configuration)
-    return tuple(findings) or configuration
+    return DecodedFields(_convert_valid(walked.value, wrong), tuple(findings), wrong)
 
 
 def configuration_to_plain(
@@ -85,18 +76,16 @@ def _without_unset(value: object) -> object:
     return [_without_unset(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _read_policies(value: object, known_codes: Mapping[str, str]) -> object:
+def _read_policies(value: object) -> object:
     """Replace former names of codes, which current ones override, and the policy `false` by `off`.
 
     The YAML 1.1 parser of Kubernetes reads `off` as false.
     """
     if not isinstance(value, Mapping) or not isinstance(value.get("findings"), Mapping):
         return value
-    former_first = sorted(
-        value["findings"].items(), key=lambda entry: known_codes.get(entry[0], entry[0]) == entry[0]
-    )
+    former_first = sorted(value["findings"].items(), key=lambda entry: entry[0] not in FORMER_NAMES)
     policies = {
-        known_codes.get(code, code): Policy.OFF.value if policy is False else policy
+        FORMER_NAMES.get(code, code): Policy.OFF.value if policy is False else policy
         for code, policy in former_first
     }
     return {**value, "findings": policies}
@@ -136,18 +125,6 @@ def _unavailable_reason(field: str, item: object, built: AvailableFields) -> str
     return ""
 
 
-def _reader(known_codes: Mapping[str, str]) -> Hook:
-    """Return a hook that reads strings of a format and accepts only these finding codes."""
-
-    def read(kind: type, value: object) -> object:
-        is_code = kind is string_formats.FindingCode
-        if is_code and isinstance(value, str) and value not in known_codes:
-            raise ValueError(f"no finding has this code{suggest(value, known_codes.values())}")
-        return string_formats.read_text(kind, value)
-
-    return read
-
-
 def _convert_valid(value: object, wrong: Collection[str]) -> Configuration:
     """Convert the fields without errors, so that the consistency checks still run."""
     fields = value if isinstance(value, Mapping) else {}
@@ -156,199 +133,3 @@ def _convert_valid(value: object, wrong: Collection[str]) -> Configuration:
         Configuration,
         dec_hook=string_formats.read_text,
     )
-
-
-def _check_consistency(configuration: Configuration) -> Iterator[Finding]:
-    """Yield findings for values that are valid but inconsistent with each other."""
-    yield from _check_selector(configuration.scope.namespace_selector, "scope.namespaceSelector")
-    yield from _check_selector(configuration.bridge.namespace_selector, "bridge.namespaceSelector")
-    yield from _check_quotas(configuration.quotas)
-    yield from _check_weights(configuration.strategy)
-    for i, target in enumerate(configuration.targets):
-        yield from _check_target(target, f"targets[{i}]")
-    yield from _check_names(configuration)
-    yield from _check_units(configuration)
-    for i, pool in enumerate(configuration.owned_pools):
-        yield from _check_selector(pool.node_selector, f"ownedPools[{i}].nodeSelector")
-    for i, entry in enumerate(configuration.compatibility):
-        yield from _check_compatibility(entry, f"compatibility[{i}]")
-    yield from _check_partitions(configuration)
-
-
-def _check_owned_pools(configuration: Configuration) -> Iterator[Finding]:
-    pools = configuration.owned_pools
-    # With native placement they stay without effect, so that one field turns bridge placement off:
-    # helm keeps values that an upgrade does not set.
-    if configuration.placement is Placement.BRIDGE and not pools:
-        message = "placement bridge needs at least one entry"
-        yield codes.OWNED_POOLS_MISSING.at("ownedPools", message, object=OBJECT)
-    for i, pool in enumerate(pools):
-        if pool.unfenced and pool.fence is NodeFence.RULES:
-            message = "fence: rules has no effect with unfenced: true; remove one of them"
-            yield WRONG_VALUE.at(f"ownedPools[{i}].fence", message, object=OBJECT)
-        for j, other in enumerate(pools[:i]):
-            same = other.node_selector == pool.node_selector
-            if same and other.unfenced != pool.unfenced:
-                text = "true" if other.unfenced else "false"
-                yield codes.OWNED_POOLS_DISAGREE.at(
-                    f"ownedPools[{i}].unfenced",
-                    f"ownedPools[{j}] selects the same nodes with unfenced: {text}",
-                    object=OBJECT,
-                )
-                break
-
-
-def _check_partitions(configuration: Configuration) -> Iterator[Finding]:
-    for i, entry in enumerate(configuration.partitions):
-        if entry.selector is not None:
-            yield from _check_expression(entry.selector, f"partitions[{i}].selector")
-    yield from check_partitions(configuration.partitions, OBJECT)
-
-
-def _check_weights(strategy: Strategy) -> Iterator[Finding]:
-    of_classes = {f"classWeights[{name}]": each for name, each in strategy.class_weights.items()}
-    for field, weights in {"weights": strategy.weights, **of_classes}.items():
-        if problem := weights_problem(weights):
-            yield WRONG_VALUE.at(f"strategy.{field}", problem, object=OBJECT)
-
-
-def _check_quotas(quotas: Sequence[Quota]) -> Iterator[Finding]:
-    names: set[str] = set()
-    for i, quota in enumerate(quotas):
-        path = f"quotas[{i}]"
-        yield from _check_selector(quota.namespace_selector, f"{path}.namespaceSelector")
-        if quota.name in names:
-            message = f"another quota has the name {quota.name}"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.name", message, object=OBJECT)
-        names.add(quota.name)
-        if not any((*quota.single.values(), *quota.total.values())):
-            message = "must limit an amount of a class in single or total"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
-        if quota.namespaces and quota.namespace_selector is not None:
-            message = "namespaceSelector has no effect beside namespaces"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.namespaceSelector", message, object=OBJECT)
-        for field, limits in (("single", quota.single), ("total", quota.total)):
-            for name, amounts in limits.items():
-                for amount, problem in _find_limits_without_effect(quota, field, name, amounts):
-                    at = f"{path}.{field}[{name}][{amount}]"
-                    yield codes.ENTRY_WITHOUT_EFFECT.at(at, problem, object=OBJECT)
-
-
-def _find_limits_without_effect(
-    quota: Quota, field: str, name: string_formats.ObjectName, amounts: QuotaAmounts
-) -> Iterator[tuple[str, str]]:
-    """Yield the limits on a class that have no effect, each with the reason."""
-    total = quota.total.get(name, {})
-    for amount, most in amounts.items():
-        own = amount.rpartition("/")[2]
-        if most.sign() < 0:
-            yield amount, f"{amount} must not be negative, and is {most}"
-        elif amount == DEVICES and most.exact_int() is None:
-            yield amount, f"{amount} must be a whole number, and is {most}"
-        elif amount != DEVICES and own.lower() in _LIKE_DEVICES:
-            yield amount, f"no device has a capacity {amount}; {DEVICES} counts devices"
-        elif own != amount and own in amounts:
-            yield amount, f"{own} is the same capacity; keep one of them"
-        elif field == "single" and amount in total and total[amount] < most:
-            yield amount, f"the total is {total[amount]}, which no pod exceeds either"
-
-
-def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:
-    for i, requirement in enumerate(selector.match_expressions if selector else ()):
-        needed = requirement.operator in (Operator.IN, Operator.NOT_IN)
-        if needed != bool(requirement.values):
-            what = "needs at least one value" if needed else "takes no values"
-            yield codes.SELECTOR_CONTRADICTORY.at(
-                f"{path}.matchExpressions[{i}]",
-                f"operator {requirement.operator} {what}",
-                object=OBJECT,
-            )
-
-
-def _check_target(target: Target, path: str) -> Iterator[Finding]:
-    yield from _unknown_keys(target, path)
-    if target.kind is None and not target.names:
-        message = "must set kind, resources, selectors or amounts"
-        yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
-    for field in ("family", "vendor") if target.kind is None else ():
-        if getattr(target, field) is not None:
-            message = f"{field} has no effect without kind"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.{field}", message, object=OBJECT)
-    for name, text in target.selectors.items():
-        yield from _check_expression(text, f"{path}.selectors[{name}]")
-
-
-def _check_names(configuration: Configuration) -> Iterator[Finding]:
-    """Yield findings for resource names of targets that have a second meaning."""
-    places = {f"{name}": f"legacy.renames[{name}]" for name in configuration.legacy.renames}
-    for path, name in list_names(configuration):
-        if name in places:
-            message = f"{places[name]} has the name {name} as well"
-            yield codes.RESOURCE_NAME_TAKEN.at(path, message, object=OBJECT)
-        places.setdefault(name, path)
-
-
-def _check_units(configuration: Configuration) -> Iterator[Finding]:
-    """Yield findings for units by which an amount would be rounded, or be nothing."""
-    units = configuration.legacy.units
-    for name in (name for target in configuration.targets for name in target.amounts):
-        if name in units and (units[name].exact_int() or 0) <= 0:
-            message = f"a unit of {name} must be a whole number, not {units[name]}"
-            yield codes.ENTRY_WITHOUT_EFFECT.at(f"legacy.units[{name}]", message, object=OBJECT)
-
-
-def list_names(configuration: Configuration) -> Iterator[tuple[str, str]]:
-    """Yield the path and the resource name of each name of a target."""
-    for i, target in enumerate(configuration.targets):
-        for j, name in enumerate(target.resources):
-            yield f"targets[{i}].resources[{j}]", f"{name}"
-        for field, names in (("selectors", target.selectors), ("amounts", target.amounts)):
-            for name in names:
-                yield f"targets[{i}].{field}[{name}]", f"{name}"
-
-
-def _unknown_keys(target: Target, path: str) -> Iterator[Finding]:
-    """Yield findings for keys of `attributes` and `capacities` that are not supported."""
-    keys = {
-        "attributes": (target.attributes, ATTRIBUTE_WORDS),
-        "capacities": (target.capacities, CAPACITY_WORDS),
-    }
-    for field, (names, allowed) in keys.items():
-        for name in names:
-            if name not in allowed:
-                message = f"the key {describe_choice(name, allowed)}"
-                yield codes.ENTRY_WITHOUT_EFFECT.at(
-                    f"{path}.{field}[{name}]", message, object=OBJECT
-                )
-
-
-def _check_compatibility(entry: Compatibility, path: str) -> Iterator[Finding]:
-    if entry.compatible_only_with is None and entry.groups is None:
-        message = "must set compatibleOnlyWith or groups"
-        yield codes.ENTRY_WITHOUT_EFFECT.at(path, message, object=OBJECT)
-    elif entry.compatible_only_with is None and entry.physical_device is not None:
-        message = "physicalDevice has no effect without compatibleOnlyWith"
-        yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.physicalDevice", message, object=OBJECT)
-    expressions = {"selector": entry.selector, "compatibleOnlyWith": entry.compatible_only_with}
-    for name, text in expressions.items():
-        if text is not None:
-            yield from _check_expression(text, f"{path}.{name}")
-
-
-def _check_expression(text: str, path: str) -> Iterator[Finding]:
-    """Yield a finding if the expression does not compile.
-
-    Drawbridge evaluates these expressions itself, so the newest CEL environment applies.
-    """
-    from drawbridge.cel.dra.advice import describe_problem  # noqa: PLC0415  # the same
-    from drawbridge.cel.dra.environment import device_environment  # noqa: PLC0415  # takes 150 ms, and few files need it
-    from drawbridge.cel.errors import CompileError  # noqa: PLC0415  # the same
-
-    try:
-        device_environment(NEWEST, list_attributes=True).compile(text)
-    except CompileError as error:
-        first = error.problems[0]
-        name = path.rpartition(".")[2]
-        problem = describe_problem(first, text)
-        message = f"{name}, line {first.line}, column {first.column}: {problem}"
-        yield codes.CONFIGURATION_EXPRESSION_WRONG.at(path, message, object=OBJECT)

@@ -2,7 +2,7 @@
 
 Each struct is one object of the file. The JSON Schema, the reference page and
 `drawbridge config print` are generated from these types. `drawbridge.config.available_fields` lists
-the fields that this version supports, and `drawbridge.config.load` validates a file.
+the fields that this version supports, and `drawbridge.config.accept` validates a file.
 """
 
 import enum

@@ -17,7 +17,6 @@ from drawbridge.agreement.configuration_in_use import (
     configuration_hash,
     describe_findings,
     read_in_use,
-    read_offered,
 )
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import CONFIG_MAPS
@@ -25,7 +24,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
-from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_IN_USE_CONFIG_MAP
+from drawbridge.names import CONFIGURATION_IN_USE_CONFIG_MAP
 from drawbridge.process import metrics
 from drawbridge.process.logs import log_event
 
@@ -68,11 +67,6 @@ class WatchedConfiguration:
 def watch_in_use(session: Session) -> WatchedConfiguration:
     """Watch the configuration that the controller has accepted."""
     return WatchedConfiguration(session, CONFIGURATION_IN_USE_CONFIG_MAP, read_in_use)
-
-
-def watch_offered(session: Session) -> WatchedConfiguration:
-    """Watch the configuration that administrators edit."""
-    return WatchedConfiguration(session, CONFIGURATION_CONFIG_MAP, read_offered)
 
 
 class Settings:

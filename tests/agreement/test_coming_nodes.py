@@ -10,7 +10,7 @@ from drawbridge.agreement.coming_nodes import (
     find_coming_nodes,
     report_unexpected_nodes,
 )
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from tests.tables import every_row
@@ -75,7 +75,7 @@ def facts(*, closed: bool) -> Facts:
 def configured(*shapes: str) -> Configuration:
     entry = {"class": "gpu.nvidia.com", "expectedShapes": list(shapes)}
     value = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration", "fleet": [entry]}
-    loaded = load_configuration(value, {})
+    loaded = accept_configuration(value, {})
     assert isinstance(loaded, Configuration), loaded
     return loaded
 

@@ -9,8 +9,8 @@ from drawbridge.agreement.configuration_in_use import (
     compose_in_use,
     read_condition,
     read_in_use,
-    read_offered,
 )
+from drawbridge.agreement.offered_configuration import read_offered
 from drawbridge.names import CONDITIONS_ANNOTATION, CONFIGURATION_KEY
 from tests.cluster.fake.configuration import HEAD, accept, offer
 from tests.tables import every_row

@@ -12,7 +12,7 @@ from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
 from allocator.state.live_state import make_pool_filter
 from drawbridge.agreement.owned_pools import FENCE
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID, PublishedPool, read_published_pool
@@ -245,7 +245,7 @@ def test_pods_without_claims_are_not_remembered_after_their_deletion() -> None:
 
 
 def test_a_slice_for_another_node_takes_no_pool_away() -> None:
-    configuration = load_configuration(
+    configuration = accept_configuration(
         {
             "apiVersion": "drawbridge.dev/v1alpha1",
             "kind": "Configuration",

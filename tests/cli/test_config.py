@@ -13,7 +13,7 @@ from cli.input import codes as input_codes
 from cli.input.configuration_file import known_codes
 from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config import codes as configuration_codes
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.documents import codes as document_codes
 from tests.cli.running import command
@@ -30,7 +30,7 @@ run = partial(command, "config")
 def test_without_a_file_the_defaults_are_printed() -> None:
     code, out, err = run("print")
     assert (code, err) == (0, "")
-    assert load_configuration(read_yaml(out), {}) == Configuration()
+    assert accept_configuration(read_yaml(out), {}) == Configuration()
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])

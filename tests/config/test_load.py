@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.available_fields import AVAILABLE_FIELDS, is_available, is_partly_available
-from drawbridge.config.load import configuration_to_plain, load_configuration
+from drawbridge.config.load import configuration_to_plain, decode_configuration
 from drawbridge.config.model import KIND, Configuration, Policy
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.config.schema import PLACES, unavailable_rows
@@ -39,16 +40,16 @@ def answer(result: Configuration | tuple[Finding, ...]) -> list[str]:
 def test_table(case: dict[str, Any]) -> None:
     value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
     built = EVERYTHING if case.get("built") == "all" else AVAILABLE_FIELDS
-    result = load_configuration(value, KNOWN, built)
+    result = accept_configuration(value, KNOWN, built)
     assert sorted(answer(result)) == sorted(case["findings"])
     if "says" in case:
         assert [each.message for each in result] == case["says"]  # type: ignore[union-attr]  # findings
     if isinstance(result, Configuration):
-        assert load_configuration(configuration_to_plain(result, built), KNOWN, built) == result
+        assert accept_configuration(configuration_to_plain(result, built), KNOWN, built) == result
 
 
 def test_an_empty_file_has_the_defaults() -> None:
-    assert load_configuration(HEAD, {}) == Configuration()
+    assert accept_configuration(HEAD, {}) == Configuration()
     assert configuration_to_plain(Configuration()) == {
         **HEAD,
         "placement": "native",
@@ -72,17 +73,22 @@ def test_an_empty_file_has_the_defaults() -> None:
 
 @pytest.mark.parametrize(
     "policies",
-    [{"Former": "off", "NameTwice": "warn"}, {"NameTwice": "warn", "Former": "off"}],
+    [
+        {"NoTargetSaysIt": "off", "NotExpressible": "warn"},
+        {"NotExpressible": "warn", "NoTargetSaysIt": "off"},
+    ],
     ids=["former first", "current first"],
 )
 def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, str]) -> None:
-    loaded = load_configuration({**HEAD, "findings": policies}, KNOWN | {"Former": "NameTwice"})
+    known = KNOWN | {"NotExpressible": "NotExpressible"}
+    loaded = accept_configuration({**HEAD, "findings": policies}, known)
     assert isinstance(loaded, Configuration)
-    assert loaded.findings == {"NameTwice": Policy.WARN}
+    assert loaded.findings == {"NotExpressible": Policy.WARN}
+    assert decode_configuration({**HEAD, "findings": policies}) == loaded
 
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
-    configuration = load_configuration(
+    configuration = accept_configuration(
         {"strategy": {"maxPodsPerNode": 9}, "placment": 1, "compatibility": [{"driver": "a"}]}, {}
     )
     assert not isinstance(configuration, Configuration)
@@ -103,22 +109,22 @@ def test_every_finding_names_the_remedy_and_the_object() -> None:
     ],
 )
 def test_a_misspelt_name_gets_a_suggestion(value: dict[str, Any], near: str) -> None:
-    (problem,) = load_configuration({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    (problem,) = accept_configuration({**HEAD, **value}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
     assert f"did you mean {near}?" in problem.message
 
 
 def test_a_name_unlike_all_known_names_gets_no_suggestion() -> None:
-    (problem,) = load_configuration({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
+    (problem,) = accept_configuration({**HEAD, "zzz": 1}, KNOWN)  # type: ignore[misc]  # a Configuration would fail here too
     assert "did you mean" not in problem.message
 
 
 def test_an_entry_makes_a_field_and_all_fields_below_available() -> None:
     value = {**HEAD, "strategy": {"default": "binpack", "maxPodsPerNode": 5}}
-    assert answer(load_configuration(value, {}, AVAILABLE_FIELDS)) == [
+    assert answer(accept_configuration(value, {}, AVAILABLE_FIELDS)) == [
         "FieldUnavailable strategy.maxPodsPerNode"
     ]
     assert isinstance(
-        load_configuration(value, {}, {**AVAILABLE_FIELDS, "strategy": ()}), Configuration
+        accept_configuration(value, {}, {**AVAILABLE_FIELDS, "strategy": ()}), Configuration
     )
 
 
@@ -129,7 +135,7 @@ def test_an_entry_can_name_a_field_inside_an_object_or_list() -> None:
         "fleet": [{"class": "a"}, {"class": "b", "closed": "auto"}],
     }
     others = {name: of for name, of in AVAILABLE_FIELDS.items() if name != "fleet"}
-    assert answer(load_configuration(value, {}, {**others, "fleet[].class": ()})) == [
+    assert answer(accept_configuration(value, {}, {**others, "fleet[].class": ()})) == [
         "FieldUnavailable strategy.maxPodsPerNode",
         "FieldUnavailable fleet[1].closed",
     ]
@@ -147,7 +153,7 @@ def test_an_unavailable_field_is_rejected(place: str) -> None:
     for name in reversed(place.split(".")):
         value = {name: value}
     assert isinstance(value, dict)
-    assert f"FieldUnavailable {place}" in answer(load_configuration({**HEAD, **value}, {}))
+    assert f"FieldUnavailable {place}" in answer(accept_configuration({**HEAD, **value}, {}))
 
 
 TREES = st.recursive(
@@ -169,22 +175,24 @@ TREES = st.recursive(
 @given(TREES)
 def test_any_value_is_loaded_or_has_findings(value: object) -> None:
     for built in (AVAILABLE_FIELDS, EVERYTHING):
-        result = load_configuration(value, KNOWN, built)
+        result = accept_configuration(value, KNOWN, built)
         assert isinstance(result, Configuration) or result
 
 
 @given(st.dictionaries(st.sampled_from(sorted(PLACES)), TREES, max_size=6))
 def test_any_object_is_loaded_or_has_findings(value: dict[str, object]) -> None:
     for built in (AVAILABLE_FIELDS, EVERYTHING):
-        result = load_configuration({**HEAD, **value}, KNOWN, built)
+        result = accept_configuration({**HEAD, **value}, KNOWN, built)
         if isinstance(result, Configuration):
-            assert load_configuration(configuration_to_plain(result, built), KNOWN, built) == result
+            assert (
+                accept_configuration(configuration_to_plain(result, built), KNOWN, built) == result
+            )
         else:
             assert result
 
 
 def test_policies_raise_lower_and_remove_findings() -> None:
-    configuration = load_configuration(
+    configuration = accept_configuration(
         {**HEAD, "findings": {"PoolIncomplete": "off", "NameTwice": "warn"}}, KNOWN
     )
     assert isinstance(configuration, Configuration)
@@ -200,7 +208,7 @@ def test_policies_raise_lower_and_remove_findings() -> None:
 
 
 def test_enforce_makes_a_warning_an_error() -> None:
-    configuration = load_configuration({**HEAD, "findings": {"NameTwice": "enforce"}}, KNOWN)
+    configuration = accept_configuration({**HEAD, "findings": {"NameTwice": "enforce"}}, KNOWN)
     assert isinstance(configuration, Configuration)
     told = Finding(code="NameTwice", severity=Severity.INFO, message="", remedy="")
     (after,) = apply_policies([told], configuration.findings)
@@ -212,7 +220,7 @@ def test_declarations_are_converted_for_the_compatibility_check() -> None:
         {"driver": "a", "selector": "true", "physicalDevice": "u", "compatibleOnlyWith": "false"},
         {"driver": "b", "groups": []},
     ]
-    configuration = load_configuration({**HEAD, "compatibility": entries}, KNOWN)
+    configuration = accept_configuration({**HEAD, "compatibility": entries}, KNOWN)
     assert isinstance(configuration, Configuration)
     assert compatibility_declarations(configuration) == (
         Declaration("a", "true", "u", "false"),

@@ -5,8 +5,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.available_fields import AVAILABLE_FIELDS
-from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import (
     PLACES,
@@ -85,7 +85,9 @@ def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> Non
         value = {str(key): item for key, item in value.items()}
     validator = jsonschema.Draft202012Validator(configuration_schema(built))
     accepted = isinstance(
-        load_configuration(value, {name: name for name in ("PoolIncomplete", "NameTwice")}, built),
+        accept_configuration(
+            value, {name: name for name in ("PoolIncomplete", "NameTwice")}, built
+        ),
         Configuration,
     )
     assert validator.is_valid(value) == accepted

@@ -10,7 +10,7 @@ from controller.protocols import Unstructured
 from controller.quota_mirror import MANAGED_LABELS, RECOUNT, QuotaMirrorReconciler
 from controller.watched_objects import PartialObject, WatchedQuota
 from drawbridge.api_error import ApiError
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
@@ -34,7 +34,7 @@ def make_scene_context(case: YamlValue) -> TranslationContext:
         "targets": case.get("targets", []),
         "legacy": {"renames": case.get("renames", {})},
     }
-    configuration = load_configuration(value, {})
+    configuration = accept_configuration(value, {})
     assert isinstance(configuration, Configuration), configuration
     keeps = ("exactly.capacity", "constraints.distinctAttribute", "firstAvailable")
     gates = tuple(case.get("gates", ["extended_resource"]))

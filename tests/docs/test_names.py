@@ -16,7 +16,7 @@ import pytest
 
 import controller.reconcilers
 from cli.commands import COMMANDS, parser_for
-from drawbridge.config import load as reading
+from drawbridge.config import accept as reading
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import PLACES, ROWS
 from drawbridge.process import metrics
@@ -159,7 +159,7 @@ def test_yaml_on_pages_is_valid_and_configurations_are_accepted(page: Path) -> N
         for document in read_yaml_documents(text.replace("...\n", "\n")):
             for obj in objects(document):
                 if obj.get("kind") == "Configuration":
-                    read = reading.load_configuration(obj, {})
+                    read = reading.accept_configuration(obj, {})
                     assert isinstance(read, Configuration), (block.place, read)
 
 

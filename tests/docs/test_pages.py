@@ -6,7 +6,7 @@
 import re
 
 from cli.code_tables import TABLES
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.names import API_VERSION
 from drawbridge.translate.decisions.rows import ROWS
@@ -107,5 +107,5 @@ def test_settings_on_the_migration_page_are_accepted() -> None:
         place, _, value = setting.partition(": ")
         package, _, field = place.partition(".")
         wanted = {"apiVersion": API_VERSION, "kind": "Configuration"}
-        loaded = load_configuration({**wanted, package: {field: read_yaml(value)}}, {})
+        loaded = accept_configuration({**wanted, package: {field: read_yaml(value)}}, {})
         assert isinstance(loaded, Configuration), (setting, loaded)

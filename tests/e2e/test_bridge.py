@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drawbridge.agreement.codes import ACCEPTED_NAMES
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration, Placement
 from e2e.bridge.judgement import broken_rules
 from e2e.bridge.pair import on_host
@@ -45,7 +45,7 @@ def test_both_containers_have_the_options_of_the_manifests() -> None:
 @pytest.mark.parametrize("unfenced", [False, True])
 def test_every_driver_of_the_rig_is_owned(*, unfenced: bool) -> None:
     value = read_yaml(HEADER + bridge_fields(unfenced=unfenced))
-    loaded = load_configuration(value, ACCEPTED_NAMES)
+    loaded = accept_configuration(value, ACCEPTED_NAMES)
     assert isinstance(loaded, Configuration), loaded
     assert loaded.placement is Placement.BRIDGE
     assert {each.unfenced for each in loaded.owned_pools} == {unfenced}

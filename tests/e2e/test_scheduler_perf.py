@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from drawbridge.agreement.configuration_in_use import parse_configuration
+from drawbridge.agreement.offered_configuration import parse_configuration
 from drawbridge.config.model import Configuration
 from e2e.upstream.build import kubernetes
 from e2e.upstream.scheduler_perf import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drawbridge.agreement.configuration_in_use import parse_configuration
+from drawbridge.agreement.offered_configuration import parse_configuration
 from drawbridge.config.model import Configuration
 from e2e.upstream import dra, real
 from e2e.upstream.build import PACKAGES

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import device_quotas
 from drawbridge.dra.allocation import Allocation
@@ -41,7 +41,7 @@ def charge(amounts: Plain) -> Charge:
 
 def quotas(*entries: Plain) -> QuotaUse:
     value = {"apiVersion": API_VERSION, "kind": "Configuration", "quotas": list(entries)}
-    loaded = load_configuration(value, {})
+    loaded = accept_configuration(value, {})
     assert isinstance(loaded, Configuration), loaded
     return QuotaUse(device_quotas(loaded))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.commands import parser_for
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES
 from tests.manifests.rendering import read_base
@@ -276,7 +276,7 @@ def test_the_quota_admits_the_priority_class_of_the_pods() -> None:
 
 def test_the_configuration_is_valid() -> None:
     text = index_by_name("ConfigMap")["drawbridge-config"]["data"]["config.yaml"]
-    assert isinstance(load_configuration(read_yaml(text), {}), Configuration)
+    assert isinstance(accept_configuration(read_yaml(text), {}), Configuration)
 
 
 # --- admission -----------------------------------------------------------------------------------

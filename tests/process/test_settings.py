@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.agreement.offered_configuration import read_offered
 from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration
 from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_IN_USE_CONFIG_MAP, NAMESPACE
 from drawbridge.process import metrics
 from drawbridge.process.run import run_background
-from drawbridge.process.settings import Settings, watch_in_use, watch_offered
+from drawbridge.process.settings import Settings, WatchedConfiguration, watch_in_use
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.configuration import HEAD, accept, offer
 
@@ -30,8 +31,8 @@ async def watching(
 ) -> AsyncIterator[Settings]:
     kubeconfig = str(api.kubeconfig(folder / "kubeconfig"))
     async with await Session.open(kubeconfig, None, NAMESPACE) as session:
-        others = (watch_offered(session),) if offered else ()
-        settings = Settings((watch_in_use(session), *others))
+        own = WatchedConfiguration(session, CONFIGURATION_CONFIG_MAP, read_offered)
+        settings = Settings((watch_in_use(session), *((own,) if offered else ())))
         running = settings.watched if reads_copy else settings.watched[1:]
         async with run_background(each.cache.run() for each in running):
             yield settings

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from drawbridge.config.load import load_configuration
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import KIND, Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.dra.device import Attribute, Capacity, Device
@@ -50,7 +50,7 @@ def facts(case: YamlValue, configuration: Configuration) -> Facts:
 
 def context(case: YamlValue) -> TranslationContext:
     parts = {key: case[key] for key in CONFIGURED if key in case}
-    configuration = load_configuration({"apiVersion": API_VERSION, "kind": KIND, **parts}, {})
+    configuration = accept_configuration({"apiVersion": API_VERSION, "kind": KIND, **parts}, {})
     assert isinstance(configuration, Configuration), configuration
     return make_context(configuration, facts(case, configuration) if "nodes" in case else None)
 

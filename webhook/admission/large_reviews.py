@@ -24,7 +24,6 @@ from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
 from drawbridge.translate.work_budget import WorkPostponedError
 from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.configuration import review_configuration
 from webhook.admission.handler import EXISTING, TEMPLATE_TIMEOUT, AdmissionHandler
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import (
@@ -236,19 +235,6 @@ class ReviewDispatcher:
         return self._await_inline(
             self._handler.review_workload(body, seconds), _WORKLOAD, body, seconds, peer
         )
-
-    async def review_configuration(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
-    ) -> Reply:
-        """Handle the review of the configuration, always in the other process.
-
-        One that cannot be reviewed now is allowed: a correction must not wait.
-        """
-        del seconds  # the caller stops waiting
-        try:
-            return await self._worker.run(review_configuration, body, key=TurnKey("", peer))
-        except WorkerError:
-            return reply_unreviewed(review.read_uid(body), "the configuration was not checked")
 
     def _review_inline(
         self, method: str, body: bytes, seconds: float | None, peer: str

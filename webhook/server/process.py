@@ -21,7 +21,8 @@ from webhook.admission.protocols import TemplateEnsurer, TemplateState, Template
 from webhook.admission.replies import PendingReply, Reply
 from webhook.admission.templates import TemplateCache
 from webhook.server.cluster_view import WatchedClusterView
-from webhook.server.http_handler import Endpoint
+from webhook.server.configuration_reviews import ConfigurationReviews
+from webhook.server.http_handler import Endpoint, Reviewer
 from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 from webhook.server.template_store import WatchedTemplateStore
 from webhook.server.worker_process import WorkerProcess
@@ -47,16 +48,13 @@ class ReviewHandler(Protocol):
     ) -> Reply | PendingReply:
         """Handle the review of an object with a pod template."""
 
-    def review_configuration(
-        self, body: bytes, seconds: float | None = None, peer: str = ""
-    ) -> Reply | PendingReply:
-        """Handle the review of the ConfigMap with the configuration."""
 
-
-def list_endpoints(reviews: ReviewHandler) -> Mapping[str, Endpoint]:
+def list_endpoints(
+    reviews: ReviewHandler, review_configuration: Reviewer
+) -> Mapping[str, Endpoint]:
     """Return the endpoints of the webhook by path."""
     return {
-        "/admit/configuration": Endpoint("configuration", reviews.review_configuration),
+        "/admit/configuration": Endpoint("configuration", review_configuration),
         "/admit/pods": Endpoint("pods", reviews.review_pod),
         "/admit/workloads": Endpoint("workloads", reviews.review_workload),
         "/guard/pods": Endpoint("guard", reviews.review_guarded_pod),
@@ -103,7 +101,7 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
         metrics.AnswerCacheCollector(webhook.answers),
     )
     service = ReviewService(
-        list_endpoints(webhook.reviews),
+        list_endpoints(webhook.reviews, ConfigurationReviews().review),
         webhook.cluster.find_missing,
         lambda: (webhook.worker.start(), *webhook.cluster.run()),
         collectors,

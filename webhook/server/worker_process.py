@@ -7,6 +7,7 @@ when its standard input closes, also during a call and if this process is killed
 import asyncio
 import contextlib
 import gc
+import importlib
 import os
 import pickle
 import select
@@ -27,13 +28,18 @@ Ts = TypeVarTuple("Ts")
 MAX_WAITING: Final = 64
 _LENGTH: Final = struct.Struct(">Q")
 _READ_BUFFER: Final = 1024 * 1024
+_REVIEWS: Final = "webhook.admission.large_reviews"
 _CLOSE_SECONDS: Final = 5.0
 
 
 class WorkerProcess:
-    """Runs functions of modules in another process. Calls wait for each other, keys in turn."""
+    """Runs functions of modules in another process. Calls wait for each other, keys in turn.
 
-    def __init__(self, max_waiting: int = MAX_WAITING) -> None:
+    The process imports `preload` before the first call.
+    """
+
+    def __init__(self, max_waiting: int = MAX_WAITING, preload: str = _REVIEWS) -> None:
+        self._preload = preload
         self._turns = FairTurns(max_waiting)
         self._process: asyncio.subprocess.Process | None = None
 
@@ -52,6 +58,10 @@ class WorkerProcess:
                 return result
         except NoTurnError as error:
             raise WorkerError(str(error)) from None
+
+    async def run_named(self, name: str, *args: object, key: TurnKey = NOBODY) -> object:
+        """Return the result of `module:function`, which only the other process imports."""
+        return await self.run(call_named, name, args, key=key)
 
     async def start(self) -> None:
         """Start the process, so that the first call does not wait for it."""
@@ -96,7 +106,7 @@ class WorkerProcess:
     async def _ensure_started(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._process is None or self._process.returncode is not None:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", __name__),
+                *(sys.executable, "-m", __name__, self._preload),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 limit=_READ_BUFFER,
@@ -106,6 +116,12 @@ class WorkerProcess:
         if reader is None or writer is None:
             raise WorkerError("the process has no pipes")
         return reader, writer
+
+
+def call_named(name: str, args: tuple[object, ...]) -> object:
+    """Call `module:function`."""
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)(*args)
 
 
 def serve(source: BinaryIO, target: BinaryIO) -> None:
@@ -140,8 +156,7 @@ def main() -> None:
     target = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # text on standard output would break replies
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    import webhook.admission.large_reviews  # noqa: F401, PLC0415  # slow, before the first call
-
+    importlib.import_module(sys.argv[1])  # slow, before the first call
     gc.freeze()
     gc.disable()
     serve(sys.stdin.buffer, target)

@@ -11,7 +11,6 @@ CODES = Codes(Activity.TRANSLATE)
 NOT_EXPRESSIBLE = CODES.define(
     "NotExpressible",
     Severity.ERROR,
-    former_names=("NoTargetSaysIt",),
     text="No configured or installed target can express what the pod requests.",
     example="nvidia.com/gpumem: gpu.nvidia.com does not share its devices",
     remedy="Configure a driver that supports it in `targets`, or change the request.",

@@ -5,8 +5,8 @@ from typing import Any, Final
 from drawbridge.agreement.configuration_in_use import (
     ConfigurationConfigMap,
     compose_in_use,
-    read_offered,
 )
+from drawbridge.agreement.offered_configuration import read_offered
 from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_KEY, NAMESPACE
 
 HEAD: Final = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"

@@ -12,8 +12,8 @@ import jsonpatch
 import msgspec
 
 from drawbridge.api_error import ApiError
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.available_fields import AVAILABLE_FIELDS
-from drawbridge.config.load import load_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
@@ -35,7 +35,7 @@ ENFORCE = {"drawbridge.dev/translate": "enforce"}
 
 
 def configuration(plain: YamlValue) -> Configuration:
-    result = load_configuration(
+    result = accept_configuration(
         {**HEAD, "kind": "Configuration", **plain}, CODES, {**AVAILABLE_FIELDS, "scope": ()}
     )
     assert isinstance(result, Configuration), result

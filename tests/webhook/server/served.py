@@ -113,7 +113,9 @@ async def serve(
     reviews, pair = FakeReviewHandler(), create_pair()
     certificate = ServingCertificate(*write_pair(folder, pair))
     certificate.refresh()
-    handler = AdmissionHTTPHandler(list_endpoints(reviews), find_missing, limits)
+    handler = AdmissionHTTPHandler(
+        list_endpoints(reviews, reviews.review_configuration), find_missing, limits
+    )
     listener = TLSListener(
         ANY,
         certificate,

@@ -7,8 +7,8 @@ import pytest
 
 from tests.cluster.fake.configuration import HEAD
 from tests.tables import every_row
-from webhook.admission.configuration import review_configuration
 from webhook.admission.replies import Reply
+from webhook.judging.configuration import review_configuration
 
 DATA = {"config.yaml": f"{HEAD}placement: native\n"}
 WRONG = {"config.yaml": f"{HEAD}placement: natve\n"}

@@ -1,14 +1,16 @@
 """Review the ConfigMap with the configuration: deny what no process would use.
 
-Only a courtesy at the terminal: the controller judges the same text again, and the processes keep
-the last valid configuration.
+It runs in a process of its own (`webhook.server.configuration_reviews`). Only a courtesy at the
+terminal: the controller judges the same text again, and the processes keep the last valid
+configuration.
 """
 
 from typing import Final
 
 import msgspec
 
-from drawbridge.agreement.configuration_in_use import ConfigurationConfigMap, read_offered
+from drawbridge.agreement.configuration_in_use import ConfigurationConfigMap
+from drawbridge.agreement.offered_configuration import read_offered
 from drawbridge.finding import Finding
 from drawbridge.names import CONFIGURATION_CONFIG_MAP
 from drawbridge.process import review
@@ -26,7 +28,7 @@ FILE_COMMAND: Final = "details: drawbridge config print --config FILE"
 
 
 def review_configuration(body: bytes) -> Reply:
-    """Deny a ConfigMap whose configuration is refused. Runs in the other process."""
+    """Deny a ConfigMap whose configuration is refused."""
     request = review.decode_review(body)
     if isinstance(request, Malformed):
         return reply_malformed(request)
