@@ -5,7 +5,9 @@ from typing import Final
 import drawbridge.agreement.admission_codes
 import drawbridge.agreement.allocator_codes
 import drawbridge.agreement.operation_codes
+import drawbridge.dra.claim_codes
 import drawbridge.dra.codes
+import drawbridge.dra.quota_codes
 import drawbridge.facts.codes
 import drawbridge.judge.claims.codes
 import drawbridge.judge.slices.codes
@@ -24,8 +26,10 @@ TABLES: Final = (
     drawbridge.dra.codes.CODES,
     drawbridge.judge.slices.codes.CODES,
     drawbridge.judge.claims.codes.CODES,
+    drawbridge.dra.claim_codes.CODES,
     drawbridge.solver.codes.CODES,
     drawbridge.ledger.codes.CODES,
+    drawbridge.dra.quota_codes.CODES,
     drawbridge.facts.codes.CODES,
     drawbridge.translate.codes.CODES,
     drawbridge.translate.legacy.codes.CODES,

@@ -32,6 +32,33 @@ def apply_policies(
             yield msgspec.structs.replace(finding, severity=_SEVERITY[policy])
 
 
+def settle_error(finding: Finding, doubt: str, classes: Iterable[str]) -> Finding:
+    """Return an error about the devices of classes: a warning that says why if there is a doubt."""
+    if doubt:
+        message = f"{finding.message} (not refused, because {doubt})"
+        return msgspec.structs.replace(finding, severity=Severity.WARNING, message=message)
+    remedy = f"{finding.remedy} {_name_setting(classes)}".strip()
+    return msgspec.structs.replace(finding, remedy=remedy)
+
+
+def _name_setting(classes: Iterable[str]) -> str:
+    names = ", ".join(sorted(classes))
+    return (
+        f"If other devices will be added, declare them in `fleet` of the configuration (class "
+        f"{names}: closed: false, or expectedShapes)."
+        if names
+        else ""
+    )
+
+
+def apply_to_proved(finding: Finding, policies: Mapping[FindingCode, Policy]) -> Iterator[Finding]:
+    """Apply the policies to a settled error: `enforce` cannot prove anything."""
+    if policies.get(FindingCode(finding.code)) is Policy.ENFORCE:
+        yield finding
+    else:
+        yield from apply_policies((finding,), policies)
+
+
 def partition_tables(configuration: Configuration) -> tuple[PartitionTable, ...]:
     """Return the partitions of the Configuration in their order."""
     return tuple(

@@ -1,4 +1,4 @@
-"""Settles the severity of findings: the only place that turns an error into a warning.
+"""Settles the severity of findings: decides what makes an error a warning.
 
 A finding about devices is an error only if it is proved, no doubt is left, and the fleet of every
 class that it depends on is closed. In all other cases it is a warning that says why.
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Policy
-from drawbridge.config.policy import apply_policies
+from drawbridge.config.policy import apply_policies, apply_to_proved, settle_error
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.claim import Claim
 from drawbridge.facts.fleet import FleetVerdict
@@ -81,19 +81,8 @@ def _settle_device_finding(
         yield from _apply_policies(finding, context)
         return
     doubt = _find_doubt(device_finding, context)
-    if doubt:
-        message = f"{finding.message} (not refused, because {doubt})"
-        finding = replace(finding, severity=Severity.WARNING, message=message)
-    else:
-        finding = replace(
-            finding, remedy=f"{finding.remedy} {_setting(device_finding.classes)}".strip()
-        )
-    policy = context.policies.get(FindingCode(finding.code))
-    # `enforce` refuses what is proved; it cannot prove anything.
-    if policy is Policy.ENFORCE:
-        yield _spare_control_plane(finding, subject)
-    else:
-        yield from _apply_policies(_spare_control_plane(finding, subject), context)
+    finding = settle_error(finding, doubt, device_finding.classes)
+    yield from apply_to_proved(_spare_control_plane(finding, subject), context.policies)
 
 
 def _find_doubt(device_finding: DeviceFinding, context: Settled) -> str:
@@ -113,16 +102,6 @@ def _find_doubt(device_finding: DeviceFinding, context: Settled) -> str:
             if may_satisfy(shape, name, device_finding.demand, reader):
                 return f"the configuration expects nodes with {shape} for class {name}"
     return ""
-
-
-def _setting(classes: Iterable[str]) -> str:
-    names = ", ".join(sorted(classes))
-    return (
-        f"If other devices will be added, declare them in `fleet` of the configuration (class "
-        f"{names}: closed: false, or expectedShapes)."
-        if names
-        else ""
-    )
 
 
 def _spare_control_plane(finding: Finding, subject: Subject) -> Finding:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device_quotas import Charge, QuotaExcess
-from drawbridge.ledger import codes
+from drawbridge.dra.quota_codes import DEVICE_QUOTA_TOO_SMALL, DEVICE_QUOTA_USED_UP
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.quota_use import QuotaUse
@@ -96,7 +96,7 @@ def _narrow(
 
 def quota_reason(excess: QuotaExcess) -> Reason:
     """Return the reason of a pod that exceeds a quota."""
-    code = codes.DEVICE_QUOTA_TOO_SMALL if excess.never_fits else codes.DEVICE_QUOTA_USED_UP
+    code = DEVICE_QUOTA_TOO_SMALL if excess.never_fits else DEVICE_QUOTA_USED_UP
     return make_reason(code, STAGE, excess.message)
 
 

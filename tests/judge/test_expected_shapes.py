@@ -4,6 +4,7 @@ from pathlib import Path
 
 from drawbridge.config.model import Fleet
 from drawbridge.config.string_formats import NodeShapeText, ObjectName
+from drawbridge.dra import claim_codes
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.claims.codes import CODES, READ_UNGUARDED, SELECTOR_MAY_FAIL
 from drawbridge.judge.judgement import judge_subject
@@ -14,6 +15,7 @@ from tests.tables import YamlValue, every_row, load_cases
 # Findings about selectors that fail on a device, whatever nodes are expected.
 UNRELATED = {READ_UNGUARDED.name, SELECTOR_MAY_FAIL.name}
 CASES = load_cases(Path(__file__).parent / "cases/expected_shapes.yaml")
+RELATED = (CODES.keys() | claim_codes.CODES.keys()) - UNRELATED
 
 
 def judge(case: YamlValue, requests: YamlValue) -> tuple[Finding, ...]:
@@ -22,7 +24,11 @@ def judge(case: YamlValue, requests: YamlValue) -> tuple[Finding, ...]:
     short = {"requests": requests, "constraints": case.get("constraints", [])}
     of = context(FLEETS["two products"], fleet=[entry])
     findings = judge_subject(claim_subject(claim(short)), of)
-    return tuple(each for each in findings if each.code in CODES.keys() - UNRELATED)
+    return tuple(
+        each
+        for each in findings
+        if each.code in (CODES.keys() | claim_codes.CODES.keys()) - UNRELATED
+    )
 
 
 @every_row("case", CASES, ids=lambda case: case["name"])

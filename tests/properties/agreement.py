@@ -15,10 +15,9 @@ from drawbridge.dra.claim import Template, request_choices, template_reader
 from drawbridge.dra.classes import IMPLICIT_PREFIX
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.finding import Finding, Severity
-from drawbridge.judge.by_facts import FactsContext, judge_by_facts
-from drawbridge.judge.context import JudgeCaches, JudgeContext, ObjectLookups, build_context
+from drawbridge.judge.context import JudgeContext, ObjectLookups, build_context
 from drawbridge.judge.judgement import judge_subject
-from drawbridge.judge.subject import Subject, pod_subject
+from drawbridge.judge.subject import pod_subject
 from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_fit import ClusterNodes
@@ -29,7 +28,8 @@ from drawbridge.report.explain import PodObjects, explain
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.reasons import Reason
 from drawbridge.translate.manifests.objects import TranslatedObject, translate_object
-from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.pods import TranslationContext, make_context, translate
+from drawbridge.translate.targets.by_facts import FactsContext, judge_by_facts
 from tests.properties.generated import GeneratedCluster
 
 # By the code of a reason of `simulate`: the findings of `translate` with the same cause, or why
@@ -102,12 +102,17 @@ class Case:
     @cached_property
     def judged_by_facts(self) -> tuple[Finding, ...]:
         """What admission says about the new claims, by the facts alone."""
-        context = FactsContext(self.on.facts, JudgeCaches(self.on.selectors))
-        subject = Subject("Pod/p", "default")
+        if self.left:
+            return ()
+        written = translate(self.pod, self.on.context).templates
+        meanings = {each.name: each.expressions for each in written}
         return tuple(
             finding
             for template in self.templates
-            for finding in judge_by_facts(template.spec.spec, subject, context)
+            for finding in judge_by_facts(
+                template.spec.spec,
+                FactsContext(self.on.facts, meanings[template.metadata.name]),
+            )
         )
 
     @cached_property

@@ -29,7 +29,12 @@ from drawbridge.translate.legacy.selectors import (
 )
 from drawbridge.translate.targets import nvidia
 from drawbridge.translate.targets.joint import DeviceGroup, group_asks
-from drawbridge.translate.targets.products import filter_products, fits, percent_amount
+from drawbridge.translate.targets.products import (
+    KnownProperties,
+    filter_products,
+    fits,
+    percent_amount,
+)
 from drawbridge.translate.targets.vocabulary import NotExpressibleError, write_cel
 from tests.tables import every_row
 from tests.thorough import drawn
@@ -151,8 +156,9 @@ def test_products_are_excluded_only_if_known_not_to_match() -> None:
     rows = [product("40Gi"), product("80Gi")]
     assert filter_products(rows, [Memory(at_least=50 << 30)], "memory") == (rows[1],)
     assert filter_products(rows, [Not(Uuid(("x",)))], "memory") == tuple(rows)
-    assert fits(AnyOf((Uuid(("x",)), ProductIs(("Card-A",)))), rows[0], "memory") is True
-    assert fits(AllOf((Uuid(("x",)), ProductIs(("B",)))), rows[0], "memory") is False
+    known = KnownProperties(product=rows[0].name)
+    assert fits(AnyOf((Uuid(("x",)), ProductIs(("Card-A",)))), known) is True
+    assert fits(AllOf((Uuid(("x",)), ProductIs(("B",)))), known) is False
 
 
 def test_numa_nodes_relate_where_pcie_roots_do_not() -> None:

@@ -10,7 +10,6 @@ import msgspec
 from msgspec.structs import replace
 
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import device_quotas
 from drawbridge.documents.paths import get_value
@@ -20,17 +19,13 @@ from drawbridge.dra.quota import quota_charges
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.judge.by_facts import FactsContext, judge_by_facts
-from drawbridge.judge.context import JudgeCaches
-from drawbridge.judge.subject import Subject
 from drawbridge.report.claim_requests import summarize_claim
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext, make_context
+from drawbridge.translate.targets.by_facts import FactsContext, judge_by_facts
 
 _MAX_ENTRIES: Final = 4096
 _Inputs = tuple[Facts | None, Configuration | None, Sequence[Facts] | None]
-# A summary is shared by all pods that use the template.
-_ANY_POD: Final = Subject("", "")
 
 
 class ClaimSummary(msgspec.Struct, frozen=True):
@@ -98,14 +93,15 @@ class ClaimSummaries:
         description = summarize_claim(get_value(template.object, ("spec",)))
         spec = read.spec.spec
         judging = self._judging
-        findings = () if judging is None else judge_by_facts(spec, _ANY_POD, judging)
+        if judging is not None:
+            judging = replace(judging, expressions=template.expressions)
+        findings = () if judging is None else judge_by_facts(spec, judging)
         least = least_charge(spec, self._limited)
         return ClaimSummary(description, quota_charges(spec, self._classes), least, findings)
 
     def _make_context(self, facts: Facts, configuration: Configuration) -> FactsContext:
         return FactsContext(
             facts,
-            JudgeCaches(Selectors.of_gates(facts.cluster.feature_gates)),
             older=tuple(each for each in self._find_older() if each != facts),
             families=known_families(configuration),
             policies=configuration.findings,

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from drawbridge.config.model import Configuration, Quota
 from drawbridge.config.policy import device_quotas
 from drawbridge.dra.device_quotas import Charge, DeviceQuota, find_impossible
+from drawbridge.dra.quota_codes import DEVICE_QUOTA_TOO_SMALL
 from drawbridge.finding import Finding
-from drawbridge.ledger.codes import DEVICE_QUOTA_TOO_SMALL
 
 
 class ConfiguredQuotas:

@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.agreement.codes import TABLES
+from drawbridge.agreement import admission_codes
 from drawbridge.agreement.scope import Mode
 from drawbridge.documents.patch import Edit
+from drawbridge.dra import quota_codes
 from drawbridge.finding import Finding, Severity, Trait, find_names
 from drawbridge.process import review
 from drawbridge.process.review import (
@@ -35,7 +36,9 @@ _MAX_REASON: Final = 8192
 _MAX_NAME: Final = 253  # of an object
 _MAX_OWNER: Final = 400
 _MAX_CHANGES: Final = 16
-_FORBIDDEN: Final = find_names(TABLES, Trait.DEPENDS_ON_NAMESPACE)
+_FORBIDDEN: Final = find_names(
+    (admission_codes.CODES, quota_codes.CODES), Trait.DEPENDS_ON_NAMESPACE
+)
 # A denied object does not exist, so the command reads a file.
 FILE_COMMAND: Final = "details: drawbridge translate -f FILE --context"
 

@@ -7,10 +7,10 @@ waits with bridge placement; with native placement, nothing enforces what is lef
 from collections.abc import Iterator
 
 from drawbridge.dra.claim import TEMPLATE
+from drawbridge.dra.quota_codes import DEVICE_QUOTA_TOO_SMALL, DEVICE_QUOTA_USED_UP
 from drawbridge.finding import Finding
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.subject import JudgedClaim, Subject
-from drawbridge.ledger.codes import DEVICE_QUOTA_TOO_SMALL, DEVICE_QUOTA_USED_UP
 from drawbridge.ledger.ledger import uid_of
 
 

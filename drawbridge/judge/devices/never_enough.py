@@ -1,7 +1,7 @@
 """Asks whether any node has as many devices as a request needs."""
 
+from drawbridge.dra.claim_codes import COUNT_NEVER_FITS
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import codes
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.solver.demand import MAX_RESULTS
 
@@ -19,9 +19,9 @@ def explain_count(devices: RequestDevices, place: RequestPlace) -> Finding | Non
             f"and a claim can have at most {MAX_RESULTS}"
         )
         path = f"{place.path}.allocationMode"
-        return codes.COUNT_NEVER_FITS.at(path, message, object=place.object)
+        return COUNT_NEVER_FITS.at(path, message, object=place.object)
     wanted = devices.option.wanted.count
     if most >= wanted:
         return None
     message = f"{wanted} {name} devices requested, but no node has more than {most} that match"
-    return codes.COUNT_NEVER_FITS.at(f"{place.path}.count", message, object=place.object)
+    return COUNT_NEVER_FITS.at(f"{place.path}.count", message, object=place.object)

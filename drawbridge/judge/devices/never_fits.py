@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 
 from drawbridge.dra.capacity import CapacityError, Misfit, MisfitReason
+from drawbridge.dra.claim_codes import CAPACITY_NEVER_FITS
 from drawbridge.dra.quantity import Quantity
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import codes
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
 from drawbridge.solver.candidates import Candidate
 
@@ -24,7 +24,7 @@ def explain_capacity(devices: RequestDevices, place: RequestPlace) -> Finding | 
     requested = dict(capacity.requests) if capacity else {}
     name, message = _nearest_miss(devices.class_name, misfits, errors, requested, matching)
     path = f"{place.path}.capacity.requests[{name}]" if name in requested else place.path
-    return codes.CAPACITY_NEVER_FITS.at(path, message, object=place.object)
+    return CAPACITY_NEVER_FITS.at(path, message, object=place.object)
 
 
 def _nearest_miss(

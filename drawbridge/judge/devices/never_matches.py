@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from drawbridge.dra.attributes import attribute_value, split_name
+from drawbridge.dra.claim_codes import CLASS_WITHOUT_DEVICES, DEVICE_NEVER_MATCHES
 from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
-from drawbridge.judge.claims import codes
 from drawbridge.judge.claims.selector_terms import split_terms
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.class_devices import RequestDevices, RequestPlace
@@ -43,7 +43,7 @@ def explain_selectors(
     if not devices.of_class:
         path = f"{place.path}.deviceClassName"
         message = f"class {name} selects none of the published devices"
-        return codes.CLASS_WITHOUT_DEVICES.at(path, message, object=place.object)
+        return CLASS_WITHOUT_DEVICES.at(path, message, object=place.object)
     if any(devices.matching):
         return None
     term, near = _nearest_miss(devices, context)
@@ -51,7 +51,7 @@ def explain_selectors(
     published = _describe_published(term.text, near, name, context)
     message = f"no {name} device satisfies {text}{published}"
     path = f"{place.path}.selectors[{term.selector}].cel.expression"
-    return codes.DEVICE_NEVER_MATCHES.at(path, message, object=place.object)
+    return DEVICE_NEVER_MATCHES.at(path, message, object=place.object)
 
 
 def _nearest_miss(

@@ -13,6 +13,7 @@ from drawbridge.documents.values import Value, equal_json
 from drawbridge.dra.claim import ALL, EXACT_COUNT, TEMPLATE
 from drawbridge.dra.quantity import QuantityError, from_json
 from drawbridge.names import TEMPLATE_PREFIX
+from drawbridge.translate.targets.vocabulary import Expression
 
 API_VERSION = "resource.k8s.io/v1"
 # 128 bits prevent collisions, and the name with its prefix is a valid label value.
@@ -24,10 +25,14 @@ _NOTHING: Mapping[str, str] = {}
 
 
 class ClaimTemplate(msgspec.Struct, frozen=True):
-    """A template and its name; the writer adds the namespace."""
+    """A template and its name; the writer adds the namespace.
+
+    `expressions` tells what the selectors mean, by their text.
+    """
 
     name: str
     object: dict[str, Value]
+    expressions: Mapping[str, Expression] = {}
 
 
 def make_template(

@@ -78,4 +78,7 @@ def resolve_asks(
 
 def _template(claim: ComposedClaim) -> ClaimTemplate:
     rules = encode_rules(claim.rules)
-    return make_template(claim.spec, claim_annotations={RULES_ANNOTATION: rules} if rules else {})
+    template = make_template(
+        claim.spec, claim_annotations={RULES_ANNOTATION: rules} if rules else {}
+    )
+    return msgspec.structs.replace(template, expressions=claim.expressions)

@@ -1,10 +1,13 @@
 """gpu.amd.com: whole accelerators and their partitions; does not share devices."""
 
 from drawbridge.translate.legacy.asks import Ask
+from drawbridge.translate.legacy.selectors import DeviceLabel, LabelOperator
 from drawbridge.translate.targets.plan import DevicePlan, DriverTarget
 from drawbridge.translate.targets.vocabulary import (
     DriverVocabulary,
+    Expression,
     NotExpressibleError,
+    attribute_access,
     make_vocabulary,
 )
 
@@ -33,7 +36,13 @@ def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
     kind = "amdgpu-partition" if ask.partition else "amdgpu"
     return DevicePlan(
         class_=target.require_class(target.class_),
-        selectors=(f'device.attributes["{target.driver}"].type == "{kind}"',),
+        selectors=(_express_type(kind, target),),
         ask_selectors=ask.selectors,
         parent=target.vocabulary.parent,
     )
+
+
+def _express_type(kind: str, target: DriverTarget) -> Expression:
+    name = f"{target.driver}/type"
+    selector = DeviceLabel("type", LabelOperator.IN, (kind,), name)
+    return Expression(f'{attribute_access(name)} == "{kind}"', selector, target.vocabulary)

@@ -5,7 +5,7 @@ The same parts give the same specs, whatever the names of the containers.
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -21,6 +21,7 @@ from drawbridge.translate.targets.plan import (
     UnnamedRequest,
     is_bound,
 )
+from drawbridge.translate.targets.vocabulary import Expression
 
 # The API's limit for each of: requests, constraints, configuration entries, results.
 MAX_ENTRIES = 32
@@ -47,6 +48,7 @@ class ComposedClaim(msgspec.Struct, frozen=True):
     uses: tuple[ClaimUse, ...]
     asks: dict[str, tuple[str, ...]]
     rules: Rules = Rules()
+    expressions: Mapping[str, Expression] = {}  # of its selectors, by their text
 
 
 class _ClaimBuilder:
@@ -179,7 +181,11 @@ def _compose_claim(claim: _ClaimBuilder) -> ComposedClaim:
     for name, request in zip(names, claim.requests, strict=True):
         asks[request.ask] = (*asks.get(request.ask, ()), name)
     uses = _group_by_user(names, claim.requests)
-    return ComposedClaim({"devices": devices}, uses, asks, _compose_rules(names, claim))
+    expressions: dict[str, Expression] = {}
+    for request in claim.requests:
+        expressions |= request.expressions
+    rules = _compose_rules(names, claim)
+    return ComposedClaim({"devices": devices}, uses, asks, rules, expressions)
 
 
 def _compose_rules(names: Sequence[str], claim: _ClaimBuilder) -> Rules:

@@ -7,15 +7,19 @@ constraint stays, and no device of the driver satisfies it.
 from msgspec.structs import replace
 
 from drawbridge.dra.attributes import NUMA_NODE
+from drawbridge.translate.legacy.selectors import RawCEL
 from drawbridge.translate.targets.requests import (
     MAX_SELECTORS,
     ChosenTarget,
     DeviceAlternative,
 )
 from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    Expression,
     attribute_access,
     check_length,
     guard_presence,
+    join_expressions,
 )
 
 
@@ -24,18 +28,22 @@ def derive_numa(chosen: ChosenTarget) -> ChosenTarget:
     own, expanded = chosen.target.own_numa, chosen.expanded
     if not own:
         return chosen
-    alternatives = tuple(_derive(each, own) for each in expanded.alternatives)
+    vocabulary = expanded.plan.vocabulary or chosen.target.vocabulary
+    alternatives = tuple(_derive(each, own, vocabulary) for each in expanded.alternatives)
     return chosen._replace(expanded=replace(expanded, alternatives=alternatives))
 
 
-def _derive(alternative: DeviceAlternative, own: str) -> DeviceAlternative:
+def _derive(
+    alternative: DeviceAlternative, own: str, vocabulary: DriverVocabulary
+) -> DeviceAlternative:
     """Derive the attribute, and keep devices away that have none.
 
     An expression that fails on a device ends the scheduling of the pod. A negative number stands
     for no NUMA node.
     """
     read = attribute_access(own)
-    texts = (*alternative.selectors, guard_presence(own, f"{read} >= 0", frozenset()))
-    if len(texts) > MAX_SELECTORS:
-        texts = (check_length(" && ".join(f"({text})" for text in texts)),)
-    return replace(alternative, selectors=texts, derived={NUMA_NODE: read})
+    text = guard_presence(own, f"{read} >= 0", frozenset())
+    selectors = (*alternative.selectors, Expression(text, RawCEL(text), vocabulary))
+    if len(selectors) > MAX_SELECTORS:
+        selectors = (check_length(join_expressions(selectors, vocabulary)),)
+    return replace(alternative, selectors=selectors, derived={NUMA_NODE: read})

@@ -11,7 +11,7 @@ import msgspec
 from drawbridge.facts.model import Product
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
-from drawbridge.translate.legacy.selectors import Memory
+from drawbridge.translate.legacy.selectors import Memory, RawCEL
 from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.plan import (
     DevicePlan,
@@ -24,10 +24,11 @@ from drawbridge.translate.targets.products import capacity_value, filter_product
 from drawbridge.translate.targets.vocabulary import (
     OTHER_AMOUNT,
     DriverVocabulary,
+    Expression,
     NotExpressibleError,
+    express,
     format_bytes,
     make_vocabulary,
-    write_cel,
 )
 
 DRIVER = "gpu.nvidia.com"
@@ -130,13 +131,13 @@ def _allocatable_products(target: DriverTarget) -> tuple[Product, ...]:
 def _whole(ask: Ask, target: DriverTarget) -> DevicePlan:
     products = _allocatable_products(target)
     modes = sharing_modes(filter_products(products, ask.selectors, MEMORY), target)
-    selectors: tuple[str, ...] = ()
+    selectors: tuple[Expression, ...] = ()
     amounts: dict[str, RequestedAmount] = {}
     losses: tuple[Finding, ...] = ()
     # A claim on a GPU shared by memory takes all memory by default, so the GPU is exclusive.
     counted = modes - {Sharing.NONE, Sharing.MEMORY}
     if counted and Sharing.NONE in modes:
-        selectors = ("device.allowMultipleAllocations == false",)
+        selectors = (_express_sharing(target, shared=False),)
         modes = {Sharing.NONE}
     elif len(modes) == 1 and isinstance(only := next(iter(modes)), int):
         amounts = {SHARES: str(only)}
@@ -173,7 +174,7 @@ def _shared(ask: Ask, share: DeviceShare, target: DriverTarget) -> DevicePlan:
     mixed = len(sharing) < len(products)
     return DevicePlan(
         class_=target.require_class(target.class_),
-        selectors=("device.allowMultipleAllocations == true",) if mixed else (),
+        selectors=(_express_sharing(target, shared=True),) if mixed else (),
         ask_selectors=ask.selectors,
         vocabulary=_with_attribute(target.vocabulary, "uuid"),
         amounts=amounts,
@@ -181,6 +182,11 @@ def _shared(ask: Ask, share: DeviceShare, target: DriverTarget) -> DevicePlan:
         distinct=target.vocabulary.uuid,
         losses=losses,
     )
+
+
+def _express_sharing(target: DriverTarget, *, shared: bool) -> Expression:
+    text = f"device.allowMultipleAllocations == {'true' if shared else 'false'}"
+    return Expression(text, RawCEL(text), target.vocabulary)
 
 
 def _amounts(
@@ -253,10 +259,10 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
             f"no published partition has {format_bytes(least)} of memory",
             "Request less memory, or a whole device.",
         )
-    enough = write_cel(Memory(at_least=least), target.vocabulary)
+    enough = express(Memory(at_least=least), target.vocabulary)
     sizes = sorted({size for size, _ in holding})
     alternatives = tuple(
-        (write_cel(Memory(at_least=size, below=size + 1), target.vocabulary),) for size in sizes[:8]
+        (express(Memory(at_least=size, below=size + 1), target.vocabulary),) for size in sizes[:8]
     )
     return DevicePlan(
         class_=target.require_class(MIG),

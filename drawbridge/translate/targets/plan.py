@@ -17,7 +17,11 @@ from drawbridge.facts.model import Facts, Product
 from drawbridge.finding import Code, Finding
 from drawbridge.translate.legacy.asks import Ask, DeviceUser, Percent, StrategyPreference
 from drawbridge.translate.legacy.selectors import AskSelector
-from drawbridge.translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
+from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    Expression,
+    NotExpressibleError,
+)
 
 # A quantity as written in a claim, or a percentage of the device's capacity.
 RequestedAmount: TypeAlias = str | Percent
@@ -100,11 +104,11 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     """How to request one device of an ask."""
 
     class_: str
-    selectors: tuple[str, ...] = ()
+    selectors: tuple[Expression, ...] = ()
     ask_selectors: tuple[AskSelector, ...] = ()  # the ask's own selectors, not yet written as CEL
     vocabulary: DriverVocabulary | None = None  # if it differs from the driver's usual one
     alternatives: tuple[
-        tuple[str, ...], ...
+        tuple[Expression, ...], ...
     ] = ()  # in order of preference; a device matches one of them
     amounts: Mapping[str, RequestedAmount] = {}
     percent_of: tuple[Product, ...] = ()  # the products that a percentage may refer to
@@ -132,6 +136,7 @@ class UnnamedRequest(msgspec.Struct, frozen=True):
     devices: int
     ask: str
     users: tuple[DeviceUser, ...]
+    expressions: Mapping[str, Expression] = {}  # of its selectors, by their text
 
 
 class RequestConstraint(msgspec.Struct, frozen=True):

@@ -5,8 +5,10 @@ expression decides about the device.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
+
+import msgspec
 
 from drawbridge.dra.quantity import Format, Quantity, parse
 from drawbridge.facts.model import Amount, Product
@@ -16,6 +18,8 @@ from drawbridge.translate.legacy.selectors import (
     AnyOf,
     Architecture,
     AskSelector,
+    DeviceLabel,
+    LabelOperator,
     Memory,
     Not,
     PartitionProfile,
@@ -28,27 +32,50 @@ _STEP = "1Mi"
 _NOT_IN_LABEL = re.compile(r"[^A-Za-z0-9_. -]")
 
 
-def fits(selector: AskSelector, product: Product, memory: str) -> bool | None:  # noqa: PLR0911  # one for each kind
+class KnownProperties(msgspec.Struct, frozen=True):
+    """What is known of the devices of a product; None if the facts do not tell.
+
+    `attributes` are texts by their full names.
+    """
+
+    product: str | None = None
+    architecture: str | None = None
+    profile: str | None = None
+    memory: int | None = None
+    attributes: Mapping[str, str] = {}
+
+
+def fits(selector: AskSelector, known: KnownProperties) -> bool | None:
     """Whether a selector accepts a product; None if the facts do not tell."""
     match selector:
         case Not(operand=operand):
-            inner = fits(operand, product, memory)
+            inner = fits(operand, known)
             return None if inner is None else not inner
         case AnyOf(operands=operands):
-            return _any_of(fits(each, product, memory) for each in operands)
+            return _any_of(fits(each, known) for each in operands)
         case AllOf(operands=operands):
-            return _all_of(fits(each, product, memory) for each in operands)
-        case ProductIs(names=names):
-            return not _spellings(product).isdisjoint(name.replace(" ", "-") for name in names)
-        case ProductContains(parts=parts):
-            return any(part.lower() in product.name.lower() for part in parts)
-        case Architecture(names=names):
-            return product.architecture.lower().replace(" ", "-") in names
-        case PartitionProfile(names=names):
-            return product.profile in names
-        case Memory(at_least=least, below=below) if memory in product.capacity:
-            total = capacity_value(product, memory)
+            return _all_of(fits(each, known) for each in operands)
+        case Memory(at_least=least, below=below) if known.memory is not None:
+            total = known.memory
             return (least is None or total >= least) and (below is None or total < below)
+        case _:
+            return _fits_text(selector, known)
+
+
+def _fits_text(selector: AskSelector, known: KnownProperties) -> bool | None:
+    match selector:
+        case ProductIs(names=names) if known.product is not None:
+            meant = {name.replace(" ", "-") for name in names}
+            return not _spellings(known.product).isdisjoint(meant)
+        case ProductContains(parts=parts) if known.product is not None:
+            return any(part.lower() in known.product.lower() for part in parts)
+        case Architecture(names=names) if known.architecture is not None:
+            return known.architecture.lower().replace(" ", "-") in names
+        case PartitionProfile(names=names) if known.profile is not None:
+            return known.profile in names
+        case DeviceLabel(operator=LabelOperator.IN, values=values, attribute=attribute):
+            text = known.attributes.get(attribute)
+            return None if text is None else text in values
         case _:
             return None
 
@@ -67,16 +94,15 @@ def add_published_names(selector: AskSelector, products: Sequence[Product]) -> A
             return AllOf(tuple([add_published_names(each, products) for each in operands]))
         case ProductIs(names=names):
             meant = {name.replace(" ", "-") for name in names}
-            spellings = [_spellings(each) for each in products]
+            spellings = [_spellings(each.name) for each in products]
             added = {name for each in spellings if each & meant for name in each - meant}
             return ProductIs((*names, *sorted(added))) if added else selector
         case _:
             return selector
 
 
-def _spellings(product: Product) -> frozenset[str]:
+def _spellings(name: str) -> frozenset[str]:
     """Return the name of a product with dashes, and as GPU Feature Discovery writes its label."""
-    name = product.name
     return frozenset((name.replace(" ", "-"), "-".join(_NOT_IN_LABEL.sub("", name).split())))
 
 
@@ -99,8 +125,14 @@ def filter_products(
     return tuple(
         product
         for product in products
-        if all(fits(selector, product, memory) is not False for selector in selectors)
+        if all(fits(each, _read_row(product, memory)) is not False for each in selectors)
     )
+
+
+def _read_row(product: Product, memory: str) -> KnownProperties:
+    """Return what a row tells. Devices without a property do not have it."""
+    total = capacity_value(product, memory) if memory in product.capacity else None
+    return KnownProperties(product.name, product.architecture, product.profile, total)
 
 
 def capacity_value(product: Product, capacity: str) -> int:

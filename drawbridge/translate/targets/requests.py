@@ -13,7 +13,14 @@ from drawbridge.documents.values import Value
 from drawbridge.facts.model import Product
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Percent
-from drawbridge.translate.legacy.selectors import AllOf, AskSelector, DeviceLabel, ProductIs
+from drawbridge.translate.legacy.selectors import (
+    AllOf,
+    AnyOf,
+    AskSelector,
+    DeviceLabel,
+    ProductIs,
+    RawCEL,
+)
 from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.plan import DevicePlan, DriverTarget, UnnamedRequest, make_finding
 from drawbridge.translate.targets.products import (
@@ -24,10 +31,12 @@ from drawbridge.translate.targets.products import (
 )
 from drawbridge.translate.targets.vocabulary import (
     DriverVocabulary,
+    Expression,
     NotExpressibleError,
     check_length,
+    express,
+    join_expressions,
     quote,
-    write_cel,
 )
 
 MAX_ALTERNATIVES = 8
@@ -40,7 +49,7 @@ _NOT_LABEL = re.compile(r"[^a-z0-9]+")
 class DeviceAlternative(msgspec.Struct, frozen=True):
     """One alternative for a device: selectors, capacity, the product name, derived attributes."""
 
-    selectors: tuple[str, ...] = ()
+    selectors: tuple[Expression, ...] = ()
     capacity: Mapping[str, str] = {}
     name: str = ""
     derived: Mapping[str, str] = {}  # the expression of each attribute
@@ -71,11 +80,7 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
     kept, lost = _fit_preferences(ask, target, MAX_ALTERNATIVES // (len(others) * len(products)))
     published = target.products() if kept else ()
     preferences = tuple(
-        (
-            check_length(
-                write_cel(add_published_names(selector, published), vocabulary, target.types)
-            ),
-        )
+        (check_length(express(add_published_names(selector, published), vocabulary, target.types)),)
         for selector in kept
     )
     alternatives = [
@@ -115,16 +120,23 @@ def _merge_for_queue(
             by_queue=True,
         )
     common = tuple(
-        text for text in first.selectors if all(text in each.selectors for each in alternatives)
+        one for one in first.selectors if all(one in each.selectors for each in alternatives)
     )
     others = [tuple(s for s in each.selectors if s not in common) for each in alternatives]
-    either = " || ".join(" && ".join(f"({text})" for text in texts) for texts in others)
-    selectors = (*common, check_length(either)) if all(others) else common
+    selectors = (*common, check_length(_express_either(others))) if all(others) else common
     message = (
         f"the order of {len(alternatives)} alternatives dropped, because {_refuses(ask.queue)}"
     )
     finding = make_finding(codes.PREFERENCE_LOST, ask, message)
     return [DeviceAlternative(selectors, first.capacity, first.name)], [finding]
+
+
+def _express_either(alternatives: Sequence[Sequence[Expression]]) -> Expression:
+    """Join alternatives, of each of which all expressions must be true."""
+    vocabulary = alternatives[0][0].vocabulary
+    joined = [join_expressions(each, vocabulary) for each in alternatives]
+    text = " || ".join(each.text for each in joined)
+    return Expression(text, AnyOf(tuple(each.selector for each in joined)), vocabulary)
 
 
 def _refuses(queue: str) -> str:
@@ -160,7 +172,7 @@ def compose_request(ask: Ask, expanded: ExpandedPlan, count: int | None) -> Unna
         ]
         body = {"firstAvailable": subs}
     devices = MAX_RESULTS if count is None else count
-    return UnnamedRequest(_name_request(ask), body, devices, ask.name, ask.users)
+    return _make_request(ask, expanded, body, devices)
 
 
 def compose_counted_request(
@@ -181,7 +193,16 @@ def compose_counted_request(
         for prefix, alternative in zip(prefixed, expanded.alternatives, strict=True)
     ]
     body: dict[str, Value] = {"firstAvailable": subs[:MAX_ALTERNATIVES]}
-    return UnnamedRequest(_name_request(ask), body, max(counts), ask.name, ask.users)
+    return _make_request(ask, expanded, body, max(counts))
+
+
+def _make_request(
+    ask: Ask, expanded: ExpandedPlan, body: Mapping[str, Value], devices: int
+) -> UnnamedRequest:
+    expressions = {
+        each.text: each for alternative in expanded.alternatives for each in alternative.selectors
+    }
+    return UnnamedRequest(_name_request(ask), body, devices, ask.name, ask.users, expressions)
 
 
 def _name_request(ask: Ask) -> str:
@@ -220,9 +241,9 @@ def _fit_preferences(
 
 def _write_selectors(
     ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary, target: DriverTarget
-) -> tuple[tuple[str, ...], list[Finding]]:
+) -> tuple[tuple[Expression, ...], list[Finding]]:
     """Write the selectors of every alternative; drop and report labels without an attribute."""
-    texts, dropped = list(plan.selectors), []
+    written, dropped = list(plan.selectors), []
     for ask_selector in plan.ask_selectors:
         if labels := [label for label in _find_labels(ask_selector) if not label.attribute]:
             text = ", ".join("=".join((label.key, *label.values[:1])) for label in labels)
@@ -235,10 +256,10 @@ def _write_selectors(
             )
         else:
             named = add_published_names(ask_selector, target.products())
-            texts.append(write_cel(named, vocabulary, target.types))
-    if len(texts) > MAX_SELECTORS - 2:
-        texts = [" && ".join(f"({text})" for text in texts)]
-    return tuple(check_length(text) for text in texts), dropped
+            written.append(express(named, vocabulary, target.types))
+    if len(written) > MAX_SELECTORS - 2:
+        written = [join_expressions(written, vocabulary)]
+    return tuple(check_length(each) for each in written), dropped
 
 
 def _find_labels(selector: AskSelector) -> Iterator[DeviceLabel]:
@@ -303,19 +324,20 @@ def _format_percents(percents: Mapping[str, Percent]) -> str:
 
 def _select_products(
     products: Sequence[Product], published: Sequence[Product], vocabulary: DriverVocabulary
-) -> str:
+) -> Expression:
     """Select exactly these products, by memory as well if a name has several memory sizes."""
     names = sorted({each.name for each in products})
-    text = write_cel(ProductIs(tuple(names)), vocabulary)
+    by_name = express(ProductIs(tuple(names)), vocabulary)
     memory = _memory_name(vocabulary, published)
     sizes = {each.capacity[memory].value for each in published if each.name in names and memory}
     own = {each.capacity[memory].value for each in products if memory}
     if sizes == own:
-        return text
+        return by_name
     domain, _, identifier = vocabulary.memory.partition("/")
     read = f"device.capacity[{quote(domain)}].{identifier}"
     exact = " || ".join(f"{read}.compareTo(quantity({quote(size)})) == 0" for size in sorted(own))
-    return f"{text} && ({exact})"
+    selector = AllOf((by_name.selector, RawCEL(exact)))
+    return Expression(f"{by_name.text} && ({exact})", selector, vocabulary)
 
 
 def _memory_name(vocabulary: DriverVocabulary, products: Iterable[Product]) -> str:
@@ -349,7 +371,9 @@ def _compose_subrequest(
 ) -> dict[str, Value]:
     subrequest: dict[str, Value] = {"deviceClassName": class_}
     if alternative.selectors:
-        subrequest["selectors"] = [{"cel": {"expression": each}} for each in alternative.selectors]
+        subrequest["selectors"] = [
+            {"cel": {"expression": each.text}} for each in alternative.selectors
+        ]
     subrequest["allocationMode"] = "All" if count is None else "ExactCount"
     if count is not None:
         subrequest["count"] = count

@@ -5,10 +5,12 @@ an expression that fails on one device stops the scheduling of the whole pod.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.dra.quantity import Format, Quantity
 from drawbridge.translate.legacy.selectors import (
@@ -39,6 +41,7 @@ OTHER_DRIVER: Final = "Configure a driver that supports it in `targets`, or chan
 OTHER_AMOUNT: Final = "Request an amount of memory in the pod."
 WHOLE_DEVICE: Final = "Request at most 100 percent of a device."
 FEWER_DEVICES: Final = "Request the numbers of devices that the message names."
+_GUARDED: Final = re.compile(r'\A\("[^"]*" in device\.\w+\["[^"]*"\] && (.*)\)\Z', re.DOTALL)
 _OTHER_CONDITION: Final = (
     "Remove the condition from the pod, or name the attribute in `attributes` of the target."
 )
@@ -78,6 +81,15 @@ class DriverVocabulary(msgspec.Struct, frozen=True, kw_only=True):
     amounts: Mapping[str, str] = {}  # the capacity of each resource name that is a part of it
     nics: Mapping[NicKind, str] = {}  # a CEL expression for each kind
     always_published: frozenset[str] = frozenset()  # published on every device
+
+
+class Expression(msgspec.Struct, frozen=True):
+    """A CEL expression, and the condition that it is written from, with the words of a driver."""
+
+    text: str
+    selector: AskSelector
+    vocabulary: DriverVocabulary
+    types: Mapping[str, str] = {}
 
 
 def make_vocabulary(names: Mapping[str, str], **more: object) -> DriverVocabulary:
@@ -127,9 +139,45 @@ def write_cel(
             return _atom(selector, vocabulary)
 
 
-def check_length(expression: str) -> str:
+def express(
+    selector: AskSelector, vocabulary: DriverVocabulary, types: Mapping[str, str] = {}
+) -> Expression:
+    """Write a selector as CEL, and keep it beside its text."""
+    return Expression(write_cel(selector, vocabulary, types), selector, vocabulary, types)
+
+
+def join_expressions(parts: Sequence[Expression], vocabulary: DriverVocabulary) -> Expression:
+    """Join expressions that must all be true."""
+    text = " && ".join(f"({each.text})" for each in parts)
+    return Expression(text, AllOf(tuple(each.selector for each in parts)), vocabulary)
+
+
+def list_terms(expression: Expression) -> Iterator[Expression]:
+    """Yield the conditions that must all be true, each without the check for presence."""
+    match expression.selector:
+        case AllOf(operands=operands):
+            for operand in operands:
+                yield from list_terms(_write_again(expression, operand))
+        case AnyOf(operands=(operand,)):
+            yield from list_terms(_write_again(expression, operand))
+        case AnyOf() if expression == _write_again(expression, expression.selector):
+            yield replace(expression, text=expression.text[1:-1])
+        case Memory(at_least=int(least), below=int(below)):
+            for bound in (Memory(at_least=least), Memory(below=below)):
+                yield from list_terms(_write_again(expression, bound))
+        case AnyOf() | RawCEL():
+            yield expression
+        case _:
+            yield replace(expression, text=_GUARDED.sub(r"\1", expression.text))
+
+
+def _write_again(whole: Expression, part: AskSelector) -> Expression:
+    return express(part, whole.vocabulary, whole.types)
+
+
+def check_length(expression: Expression) -> Expression:
     """Return the expression; raise NotExpressibleError if it is too long for the API."""
-    size = len(expression.encode())
+    size = len(expression.text.encode())
     if size > MAX_EXPRESSION_BYTES:
         raise NotExpressibleError(
             f"the CEL expression has {size} bytes, but the limit is {MAX_EXPRESSION_BYTES}",

@@ -1,35 +1,40 @@
-"""Judges a claim by the facts of the cluster alone, for admission of pods: in microseconds.
+"""Asks whether any node can satisfy a claim, by the facts of the cluster alone: in microseconds.
 
 A row of the facts stands for all devices of a product. What the row does not tell, such as the
 UUID of a device, counts as satisfied. A claim is impossible only if every row of the class refuses
-it, or if no node has enough devices of the rows that do not.
+it, or if no node has enough devices of the rows that do not. The selectors are read as the
+conditions that they were written from, so that admission needs no CEL.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
-from drawbridge.cel import CompileError
-from drawbridge.cel.dra import Selectors, find_reads
 from drawbridge.config.model import Policy
+from drawbridge.config.policy import apply_policies, apply_to_proved, settle_error
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.claim import EXACT_COUNT, Choice, ClaimSpec, request_choices
+from drawbridge.dra.claim_codes import (
+    CAPACITY_NEVER_FITS,
+    CLASS_WITHOUT_DEVICES,
+    COUNT_NEVER_FITS,
+    DEVICE_NEVER_MATCHES,
+)
 from drawbridge.dra.counted import list_some
-from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.facts.families import BY_DRIVER, Family
-from drawbridge.facts.fleet import FleetVerdict
 from drawbridge.facts.model import Facts, Product
 from drawbridge.finding import Code, Finding, Severity
-from drawbridge.judge.claims import codes
-from drawbridge.judge.claims.selector_terms import split_terms
-from drawbridge.judge.context import JudgeCaches
-from drawbridge.judge.devices.never_matches import at_least
-from drawbridge.judge.severity import DeviceFinding, settle_all
-from drawbridge.judge.subject import Subject
+from drawbridge.translate.legacy.selectors import Memory
+from drawbridge.translate.targets.products import KnownProperties, capacity_value, fits
+from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    Expression,
+    format_bytes,
+    list_terms,
+)
 
 _UNKNOWN_FAMILY: Final = Family("", "", (), type="type", name="productName", profile="profile")
 _OPEN: Final = "other devices can be added to the cluster"
@@ -38,63 +43,66 @@ _MAX_NAMES: Final = 3
 _EARLIER: Final = "devices that would satisfy it were published a short time ago"
 # The work for one pod stays small; beyond, the request may be satisfied.
 MAX_ROWS: Final = 128
-_Name = tuple[str, str]
 
 
 class FactsContext(msgspec.Struct, frozen=True):
     """The facts, and the settings of the administrator.
 
-    Implements `drawbridge.judge.severity.Settled`.
     `older` are facts that were current a short time ago: a driver that restarts publishes again
-    what they have.
+    what they have. `expressions` tells what the selectors of the claim mean.
     """
 
     facts: Facts
-    caches: JudgeCaches
+    expressions: Mapping[str, Expression] = {}
     older: Sequence[Facts] = ()
     families: Mapping[str, Family] = msgspec.field(default_factory=lambda: BY_DRIVER)
     policies: Mapping[FindingCode, Policy] = {}
-    doubts: Sequence[str] = ()
-
-    @property
-    def selectors(self) -> Selectors:
-        """The compiled selectors of the cluster."""
-        return self.caches.selectors
-
-    @property
-    def fleet(self) -> Mapping[str, FleetVerdict]:
-        """Whether the fleet of each class is closed."""
-        return {
-            device_class.name: FleetVerdict(
-                device_class.closed, "" if device_class.closed else _OPEN
-            )
-            for device_class in self.facts.classes
-        }
 
 
-def judge_by_facts(spec: ClaimSpec, about: Subject, context: FactsContext) -> tuple[Finding, ...]:
+class _Miss(NamedTuple):
+    """Why no node can satisfy a request, and the classes of which this is known.
+
+    `doubt` says why that is not certain.
+    """
+
+    finding: Finding
+    classes: frozenset[str]
+    doubt: str = ""
+
+
+def judge_by_facts(spec: ClaimSpec, context: FactsContext) -> tuple[Finding, ...]:
     """Return findings about the requests that no node can satisfy."""
-    findings = _judge_requests(spec, context.facts, context)
-    if not findings:
-        return ()
-    for older in context.older:
+    misses = _judge_requests(spec, context.facts, context)
+    for older in context.older if misses else ():
         earlier = _judge_requests(spec, older, context)
-        findings = {
-            number: finding if number in earlier else replace(finding, unproved=_EARLIER)
-            for number, finding in findings.items()
+        misses = {
+            number: miss if number in earlier else miss._replace(doubt=_EARLIER)
+            for number, miss in misses.items()
         }
-    # A driver that restarts is no reason for a warning; an error becomes one, with this reason.
-    told = [
-        each
-        for each in findings.values()
-        if each.finding.severity is Severity.ERROR or not each.unproved
-    ]
-    return tuple(settle_all(told, about, context))
+    return tuple(finding for each in misses.values() for finding in _settle(each, context))
 
 
-def _judge_requests(
-    spec: ClaimSpec, facts: Facts, context: FactsContext
-) -> dict[int, DeviceFinding]:
+def _settle(miss: _Miss, context: FactsContext) -> Iterator[Finding]:
+    if miss.finding.severity is Severity.ERROR:
+        doubt = miss.doubt or _find_doubt(miss, context.facts)
+        settled = settle_error(miss.finding, doubt, miss.classes)
+        yield from apply_to_proved(settled, context.policies)
+    elif not miss.doubt:  # a driver that restarts is no reason for a warning
+        yield from apply_policies((miss.finding,), context.policies)
+
+
+def _find_doubt(miss: _Miss, facts: Facts) -> str:
+    """Return why devices of another kind may come; empty if none can."""
+    for name in sorted(miss.classes):
+        class_facts = facts.find_class(name)
+        if class_facts is None:
+            return f"nothing is known about the fleet of class {name}"
+        if not class_facts.closed:
+            return _OPEN
+    return ""
+
+
+def _judge_requests(spec: ClaimSpec, facts: Facts, context: FactsContext) -> dict[int, _Miss]:
     """Return a finding for each request of which no alternative can be satisfied, by number."""
     if "products" in facts.omitted or "classes" in facts.omitted:
         return {}
@@ -102,13 +110,13 @@ def _judge_requests(
     for number, request in enumerate(spec.devices.requests):
         misses = [_judge_choice(each, facts, context) for each in request_choices(request)]
         if misses and None not in misses:
-            findings = [each for each in misses if each is not None]
-            classes = frozenset(each for one in findings for each in one.classes)
-            by_number[number] = replace(findings[0], classes=classes)
+            known = [each for each in misses if each is not None]
+            classes = frozenset(each for one in known for each in one.classes)
+            by_number[number] = known[0]._replace(classes=classes)
     return by_number
 
 
-def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> DeviceFinding | None:
+def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> _Miss | None:
     """Return why no node can satisfy one alternative, or None if one may."""
     wanted = choice.requested
     name = wanted.device_class_name
@@ -116,30 +124,32 @@ def _judge_choice(choice: Choice, facts: Facts, context: FactsContext) -> Device
     class_facts = facts.find_class(name)
     if class_facts is not None and not class_facts.devices and not rows:
         message = f"class {name} selects none of the published devices"
-        return _report(codes.CLASS_WITHOUT_DEVICES, name, message)
+        return _report(CLASS_WITHOUT_DEVICES, name, message)
     if not rows or len(rows) > MAX_ROWS or class_facts is None:
         return None
     terms = [
-        text
+        term
         for selector in wanted.selectors
         if selector.cel is not None
-        for text in split_terms(selector.cel.expression, context.selectors.stored)
+        for written in [context.expressions.get(selector.cel.expression)]
+        if written is not None
+        for term in list_terms(written)
     ]
     failed = {number: _failed_terms(each, terms, context) for number, each in enumerate(rows)}
     matching = [each for number, each in enumerate(rows) if not failed[number]]
     if not matching:
         nearest = min(failed.values(), key=len)[0]
-        return _report(codes.DEVICE_NEVER_MATCHES, name, _describe_term(nearest, name, rows))
+        return _report(DEVICE_NEVER_MATCHES, name, _describe_term(nearest, name, rows))
     amounts = wanted.capacity.requests if wanted.capacity else {}
     fitting = [each for each in matching if _has_room(each, amounts)]
     if not fitting:
-        return _report(codes.CAPACITY_NEVER_FITS, name, _describe_room(name, amounts, matching))
+        return _report(CAPACITY_NEVER_FITS, name, _describe_room(name, amounts, matching))
     most = _most_on_one_node(fitting, facts, context.families)
     is_counted = wanted.allocation_mode == EXACT_COUNT and not any(x.shared for x in fitting)
     if not is_counted or wanted.count <= most:
         return None
     message = f"{wanted.count} {name} devices requested, but no node has more than {most}"
-    return _report(codes.COUNT_NEVER_FITS, name, message)
+    return _report(COUNT_NEVER_FITS, name, message)
 
 
 def _most_on_one_node(rows: Sequence[Product], facts: Facts, families: Mapping[str, Family]) -> int:
@@ -162,18 +172,22 @@ def _most_on_one_node(rows: Sequence[Product], facts: Facts, families: Mapping[s
     return most
 
 
-def _report(code: Code, name: str, message: str) -> DeviceFinding:
-    return DeviceFinding(code.at("", message), frozenset((name,)))
+def _report(code: Code, name: str, message: str) -> _Miss:
+    return _Miss(code.at("", message), frozenset((name,)))
 
 
-def _failed_terms(row: Product, terms: Sequence[str], context: FactsContext) -> list[str]:
+def _failed_terms(
+    row: Product, terms: Sequence[Expression], context: FactsContext
+) -> list[Expression]:
     """Return the terms that no device of a row satisfies."""
-    device, names = _make_device(row, context)
-    return [each for each in terms if _is_refused(each, row.driver, device, names, context)]
+    texts = _read_texts(row, context) if terms else {}
+    return [
+        each for each in terms if fits(each.selector, _tell(row, texts, each.vocabulary)) is False
+    ]
 
 
-def _make_device(row: Product, context: FactsContext) -> tuple[Device, frozenset[_Name]]:
-    """Return a device with what a row tells of all its devices, and the names it tells."""
+def _read_texts(row: Product, context: FactsContext) -> Mapping[str, str]:
+    """Return the attributes that all devices of a row have, by their full names."""
     family = context.families.get(row.driver, _UNKNOWN_FAMILY)
     texts = {
         family.name: row.name,
@@ -183,31 +197,27 @@ def _make_device(row: Product, context: FactsContext) -> tuple[Device, frozenset
     }
     driver = context.facts.find_driver(row.driver)
     types = driver.attributes if driver else {}
-    attributes = {
-        name: Attribute(string=text)
-        for name, text in texts.items()
-        if name and text and types.get(_qualify(name, row.driver)) == "string"
-    }
-    capacity = {name: Capacity(parse(each.value)) for name, each in row.capacity.items()}
-    names = {("attributes", _qualify(name, row.driver)) for name in attributes}
-    names |= {("capacity", _qualify(name, row.driver)) for name in capacity}
-    return Device("device", attributes, capacity), frozenset(names)
+    full = {_qualify(name, row.driver): text for name, text in texts.items() if name and text}
+    return {name: text for name, text in full.items() if types.get(name) == "string"}
 
 
-def _is_refused(
-    term: str, driver: str, device: Device, names: frozenset[_Name], context: FactsContext
-) -> bool:
-    """Whether a term is false, as far as it reads only what is known of a device."""
-    try:
-        reads = find_reads(context.selectors.stored.compile(term))
-    except CompileError:
-        return False
-    read = {("attributes", "/".join(each)) for each in reads.attributes()}
-    read |= {("capacity", "/".join(each)) for each in reads.capacities()}
-    paths = {each.path[0] for each in reads.accesses if each.path}
-    if reads.reads_whole_map() or not read <= names or not paths <= {"attributes", "capacity"}:
-        return False
-    return context.selectors.evaluate(term, driver, device).result is False
+def _tell(row: Product, texts: Mapping[str, str], vocabulary: DriverVocabulary) -> KnownProperties:
+    """Return what a row tells about its devices, in the words of a driver."""
+    memory = _find_memory(row, vocabulary)
+    own = {name.removeprefix(f"{vocabulary.domain}/"): text for name, text in texts.items()}
+    return KnownProperties(
+        texts.get(vocabulary.product),
+        texts.get(vocabulary.architecture),
+        texts.get(vocabulary.profile),
+        capacity_value(row, memory) if memory else None,
+        {**own, **texts},
+    )
+
+
+def _find_memory(row: Product, vocabulary: DriverVocabulary) -> str:
+    """Return the capacity of a row that a driver calls memory; empty without one."""
+    names = (key for key in row.capacity if _qualify(key, row.driver) == vocabulary.memory)
+    return next(names, "")
 
 
 def _has_room(row: Product, amounts: Mapping[str, Quantity]) -> bool:
@@ -220,14 +230,14 @@ def _has_room(row: Product, amounts: Mapping[str, Quantity]) -> bool:
     )
 
 
-def _describe_term(term: str, name: str, rows: Sequence[Product]) -> str:
+def _describe_term(term: Expression, name: str, rows: Sequence[Product]) -> str:
     """Describe the nearest miss: the term, and what is published."""
-    text = term if len(term) <= _MAX_TEXT else f"{term[:_MAX_TEXT]}..."
-    asked = at_least(term)
-    read = [key for key in dict.fromkeys(k for row in rows for k in row.capacity) if key in term]
-    if asked and len(read) == 1:
-        most = max(parse(row.capacity[read[0]].value) for row in rows if read[0] in row.capacity)
-        return f"the largest {name} device has {most} of {read[0]}, {asked} requested"
+    if isinstance(term.selector, Memory) and term.selector.at_least is not None:
+        keys = [(row, _find_memory(row, term.vocabulary)) for row in rows]
+        most, key = max((parse(row.capacity[key].value), key) for row, key in keys if key)
+        asked = format_bytes(term.selector.at_least)
+        return f"the largest {name} device has {most} of {key}, {asked} requested"
+    text = term.text if len(term.text) <= _MAX_TEXT else f"{term.text[:_MAX_TEXT]}..."
     products = sorted({row.name or row.profile for row in rows} - {""})
     named = list_some(products, _MAX_NAMES, "product")
     listed = f": published are {named}" if products else ""
