@@ -24,6 +24,7 @@ from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
 from drawbridge.translate.pods import TranslationContext, make_context
 from webhook.admission.large_reviews import ReviewDispatcher
+from webhook.server.configuration_reviews import ConfigurationReviews
 from webhook.server.http_handler import AdmissionHTTPHandler
 from webhook.server.process import list_endpoints
 from webhook.server.worker_process import WorkerProcess
@@ -62,7 +63,8 @@ async def serve(certificate: str, key: str) -> None:
     pair.refresh()
     cluster, templates, handler = make_admission(sampled())
     reviews = ReviewDispatcher(handler, cluster, templates, WorkerProcess())
-    endpoints = AdmissionHTTPHandler(list_endpoints(reviews), list)
+    configured = ConfigurationReviews().review
+    endpoints = AdmissionHTTPHandler(list_endpoints(reviews, configured), list)
 
     async def handle(request: web.BaseRequest) -> web.Response:
         return await (echo(request) if request.raw_path == ECHO else endpoints.handle(request))

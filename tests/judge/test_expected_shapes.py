@@ -24,11 +24,7 @@ def judge(case: YamlValue, requests: YamlValue) -> tuple[Finding, ...]:
     short = {"requests": requests, "constraints": case.get("constraints", [])}
     of = context(FLEETS["two products"], fleet=[entry])
     findings = judge_subject(claim_subject(claim(short)), of)
-    return tuple(
-        each
-        for each in findings
-        if each.code in (CODES.keys() | claim_codes.CODES.keys()) - UNRELATED
-    )
+    return tuple(each for each in findings if each.code in RELATED)
 
 
 @every_row("case", CASES, ids=lambda case: case["name"])
