@@ -15,7 +15,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.values import Value
 from webhook.admission.created_pod import RawPod, RawPodMetadata
 from webhook.admission.namespace_scopes import NamespaceDecision
-from webhook.admission.replies import PodResponse
+from webhook.admission.pod_responses import PodResponse
 
 _TOKEN_VOLUME: Final = b'"name":"kube-api-access-'
 _TOKEN_SIZE: Final = len(_TOKEN_VOLUME) + 6  # five letters and the quote

@@ -16,7 +16,7 @@ from drawbridge.agreement.scope import Mode
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.values import Value
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
 from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed, RequestEnvelope
@@ -39,6 +39,12 @@ from webhook.admission.created_pod import RawPod
 from webhook.admission.device_quotas import ConfiguredQuotas, check_device_quotas
 from webhook.admission.guard import GuardedPod
 from webhook.admission.namespace_scopes import NamespaceDecision, NamespaceScopes
+from webhook.admission.pod_responses import (
+    PodResponse,
+    build_command,
+    compose_audit,
+    compose_response,
+)
 from webhook.admission.pods import PodDecision
 from webhook.admission.protocols import (
     ClusterView,
@@ -49,21 +55,20 @@ from webhook.admission.protocols import (
     await_states,
 )
 from webhook.admission.replies import (
-    PartialResponse,
     PendingReply,
-    PodResponse,
     Reply,
-    ResponseOptions,
     await_reply,
-    build_command,
-    build_options,
-    compose_audit,
     compose_reply,
-    compose_response,
-    format_finding,
-    reply_invalid,
+    reply_error,
     reply_malformed,
-    reply_unready,
+)
+from webhook.admission.responses import (
+    ALLOWED,
+    Decided,
+    PartialResponse,
+    ResponseOptions,
+    format_finding,
+    respond,
     shorten,
 )
 
@@ -72,8 +77,8 @@ TEMPLATE_TIMEOUT: Final = 4.0
 _OPT_OUT: Final = TRANSLATE_LABEL.encode()
 _ORIGINAL: Final = ORIGINAL_ANNOTATION.encode()
 # Comparing values recurses. The API server sends such values only for kinds without a schema.
+_NOT_LOADED: Final = "configuration and facts are not loaded yet; try again"
 _TOO_DEEP: Final = "the object is nested too deeply"
-_ALLOWED: Final = PartialResponse(review.compose_allowed(), "allowed")
 EXISTING: Final = frozenset({TemplateStatus.CREATED, TemplateStatus.PRESENT})
 
 
@@ -132,9 +137,9 @@ class AdmissionHandler:
         if isinstance(request, Malformed):
             return reply_malformed(request)
         if request.kind.kind != "Pod" or request.kind.group:
-            return reply_invalid(request, f"/admit/pods accepts pods, not {request.kind.kind}")
+            return reply_error(request, 400, f"/admit/pods accepts pods, not {request.kind.kind}")
         if request.sub_resource or request.operation not in {"CREATE", "UPDATE"}:
-            return compose_reply(request, _ALLOWED)
+            return compose_reply(request, ALLOWED)
         if request.operation == "UPDATE":
             return self._review_update(request)
         pod = created_pod.decode_pod(request.object)
@@ -145,9 +150,9 @@ class AdmissionHandler:
     ) -> Reply | PendingReply:
         context = self._cluster.translation_context()
         if context is None:
-            return reply_unready(request, "configuration and facts are not loaded yet")
+            return reply_error(request, 503, _NOT_LOADED)
         if not request.namespace:
-            return reply_invalid(request, "request.namespace is empty, but pods are namespaced")
+            return reply_error(request, 400, "request.namespace is empty, but pods are namespaced")
         namespace = self.scopes.find(request.namespace, context.configuration)
         if namespace is None:
             return self._read_namespace(request, pod, call, context)
@@ -164,7 +169,8 @@ class AdmissionHandler:
         configured = context.configuration
         namespace = await self.scopes.read(request.namespace, configured, call.seconds)
         if namespace is None:
-            return reply_unready(request, f"namespace {request.namespace} is not cached yet")
+            why = f"namespace {request.namespace} is not cached yet; try again"
+            return reply_error(request, 503, why)
         reply = self._review_in_namespace(request, pod, call, context, namespace)
         return await await_reply(reply)
 
@@ -179,14 +185,14 @@ class AdmissionHandler:
         if namespace.mode is Mode.OFF:
             return compose_reply(request, _allow_out_of_scope(namespace))
         if isinstance(pod, Malformed):
-            return reply_invalid(request, pod.why)
+            return reply_error(request, 400, pod.why)
         metadata = created_pod.join_metadata(pod)
         pod_request = _PodRequest(call, request, namespace, context, metadata)
         excluded = _is_excluded(pod, pod_request)
         if isinstance(excluded, Malformed):
-            return reply_invalid(request, excluded.why)
+            return reply_error(request, 400, excluded.why)
         if excluded:
-            return compose_reply(request, _ALLOWED)
+            return compose_reply(request, ALLOWED)
         return self._translate(pod, pod_request)
 
     async def review_workload(self, body: bytes, seconds: float | None = None) -> Reply:
@@ -197,7 +203,7 @@ class AdmissionHandler:
         context = self._cluster.translation_context()
         is_write = request.operation in {"CREATE", "UPDATE"}
         if request.sub_resource or not is_write or context is None:
-            return compose_reply(request, _ALLOWED)
+            return compose_reply(request, ALLOWED)
         configured = context.configuration
         decided = await self.scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
@@ -212,18 +218,18 @@ class AdmissionHandler:
             self._quotas.selecting(configured, request.namespace, decided.labels),
         )
         try:
-            response = workloads.respond(request, workload_context)
+            response = workloads.review_workload(request, workload_context)
         except RecursionError:
             response = Malformed(_TOO_DEEP)
         if isinstance(response, Malformed):
-            return reply_invalid(request, response.why)
+            return reply_error(request, 400, response.why)
         return compose_reply(request, response)
 
     def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply | PendingReply:
         request = pod_request.request
         cached = self._get_or_compose(pod, pod_request)
         if isinstance(cached, Malformed):
-            return reply_invalid(request, cached.why)
+            return reply_error(request, 400, cached.why)
         response = self._apply_namespace_limits(pod, cached, pod_request)
         if pod_request.call.is_guarded:
             response = self._guard(pod, cached, response, pod_request)
@@ -263,7 +269,7 @@ class AdmissionHandler:
         if isinstance(value, Malformed):
             return value
         if not covers(value, self._get_interest(context)):
-            cached = PodResponse(PodDecision(), _ALLOWED)
+            cached = PodResponse(PodDecision(), ALLOWED)
         else:
             essence = reduce_to_essence(value)
             placed = context.placed(pod_request.namespace.placement)
@@ -296,9 +302,9 @@ class AdmissionHandler:
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))
             decision = msgspec.structs.replace(decision, findings=about)
-        options = build_options(own.name, own.namespace, Mode(own.mode), context)
+        options = _make_options(own.name, own.namespace, Mode(own.mode))
         depends_on_namespace = bool(decision.edits) and not decision.is_denied
-        response = compose_response(decision, options)
+        response = compose_response(decision, options, context.facts_digest)
         cached = PodResponse(decision, response, depends_on_namespace)
         self._add_to_cache(key, own.name, cached)
         return cached
@@ -326,8 +332,8 @@ class AdmissionHandler:
         findings, edits = pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
         if not findings and not edits and not own:
             return cached.response
-        options = build_options("", namespace, pod_request.mode, context)
-        return compose_response(decision, options, (*findings, *own), edits)
+        options = _make_options("", namespace, pod_request.mode)
+        return compose_response(decision, options, context.facts_digest, (*findings, *own), edits)
 
     def _check_device_quotas(
         self, decision: PodDecision, pod_request: _PodRequest
@@ -345,7 +351,7 @@ class AdmissionHandler:
             # The webhook for pods has recorded its decision.
             return msgspec.structs.replace(response, verdict=None)
         if not (decision.replaces_requests or decision.is_denied):
-            return _ALLOWED  # the webhook for pods has reported its findings
+            return ALLOWED  # the webhook for pods has reported its findings
         value = review.decode_review_object(pod_request.call.body)
         metadata = created_pod.decode_metadata(pod)
         if isinstance(value, Malformed) or isinstance(metadata, Malformed):
@@ -353,8 +359,8 @@ class AdmissionHandler:
         name, namespace = pod_request.request.namespace, pod_request.namespace
         guarded = GuardedPod(value, metadata, name, namespace.labels, namespace.admin_access)
         findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
-        options = build_options(pod.metadata.name, name, Mode.ENFORCE, context)
-        return compose_response(PodDecision(findings=findings), options)
+        options = _make_options(pod.metadata.name, name, Mode.ENFORCE)
+        return respond(Decided(findings=findings), options)
 
     async def _await_templates(
         self,
@@ -379,33 +385,40 @@ class AdmissionHandler:
         quotas = self._cluster.resource_quotas(namespace)
         exceeded = self._check_device_quotas(decision, pod_request)
         more, edits = pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
-        options = build_options("", namespace, Mode.ENFORCE, context)
-        response = compose_response(decision, options, (*findings, *more), edits)
+        options = _make_options("", namespace, Mode.ENFORCE)
+        response = compose_response(
+            decision, options, context.facts_digest, (*findings, *more), edits
+        )
         return _compose_audited(pod_request, response, decision, subject)
 
     def _review_update(self, request: AdmissionRequest) -> Reply:
         """Keep the translation of an updated pod. Allow all other updates unchanged."""
         if _ORIGINAL not in bytes(request.old_object):
-            return compose_reply(request, _ALLOWED)
+            return compose_reply(request, ALLOWED)
         old, new = review.decode_object(request.old_object), review.decode_object(request.object)
         if isinstance(old, Malformed) or isinstance(new, Malformed):
-            return reply_invalid(request, "a review of an UPDATE needs object and oldObject")
+            return reply_error(request, 400, "a review of an UPDATE needs object and oldObject")
         if not updates.is_translated(old):
-            return compose_reply(request, _ALLOWED)
+            return compose_reply(request, ALLOWED)
         context = self._cluster.translation_context() or TranslationContext()
         try:
             edits, reported = updates.preserve_translation(
                 old, new, context.configuration, context.inline_units
             )
         except RecursionError:
-            return reply_invalid(request, _TOO_DEEP)
+            return reply_error(request, 400, _TOO_DEEP)
         findings = tuple(apply_policies(reported, context.configuration.findings))
-        decision = PodDecision(edits, findings=findings, operations=to_operations(edits))
-        command = build_command(request.name, request.namespace, Mode.ENFORCE)
-        response = compose_response(decision, ResponseOptions(Mode.ENFORCE, "", command))
-        if not edits or any(each.severity is Severity.ERROR for each in findings):
-            return compose_reply(request, response)
-        return compose_reply(request, PartialResponse(response.tail, "allowed", response.codes))
+        decided = Decided(findings=findings, patch=to_operations(edits))
+        options = _make_options(request.name, request.namespace, Mode.ENFORCE)
+        response = respond(decided, options)
+        if edits and not decided.is_denied:  # counted as what it is: nothing new is translated
+            response = msgspec.structs.replace(response, outcome="allowed")
+        return compose_reply(request, response)
+
+
+def _make_options(name: str, namespace: str, mode: Mode) -> ResponseOptions:
+    """Return the options of a response about the pod with this name."""
+    return ResponseOptions(mode, build_command(name, namespace, mode))
 
 
 class _Subject(NamedTuple):
@@ -472,7 +485,7 @@ def _report_template(namespace: str, template: ClaimTemplate, status: TemplateSt
 def _allow_out_of_scope(decided: NamespaceDecision | None) -> PartialResponse:
     """Compose the response for a namespace whose pods are not translated."""
     if decided is None or not decided.findings:
-        return _ALLOWED
+        return ALLOWED
     lines = [shorten(format_finding(each)) for each in decided.findings]
     codes = tuple(each.code for each in decided.findings)
     return PartialResponse(review.compose_allowed((), lines), "allowed", codes)

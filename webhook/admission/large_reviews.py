@@ -40,7 +40,7 @@ from webhook.admission.replies import (
     PendingReply,
     Reply,
     await_reply,
-    reply_busy,
+    reply_error,
     reply_malformed,
     reply_unreviewed,
 )
@@ -53,6 +53,7 @@ _MAX_INLINE_GUARD_BYTES: Final = 2 * MAX_INLINE_BYTES
 # escaped, so no other value can contain this.
 _NAMESPACE: Final = re.compile(rb'"namespace":"([^"\\]{1,63})"')
 _MAX_HEAD_BYTES: Final = 4096
+_BUSY: Final = "too many large objects are in review"
 _WORKLOAD: Final = "review_workload"
 TemplateStates = Mapping[str, TemplateState]
 
@@ -270,8 +271,8 @@ class ReviewDispatcher:
         except WorkerError:
             uid = review.read_uid(body)
             if method == _WORKLOAD:
-                return reply_unreviewed(uid, "the pods of this one were not checked")
-            return reply_busy(uid)
+                return reply_unreviewed(uid, f"{_BUSY}; the pods of this one were not checked")
+            return reply_error(uid, 429, f"{_BUSY}; try again")
 
     async def _review_in_worker(
         self, method: str, body: bytes, seconds: float | None, peer: str

@@ -1,7 +1,7 @@
 """Decide what happens to a created pod.
 
-`webhook.admission.replies` composes the response. These are separate steps, because a decision can
-be cached while quotas change.
+`webhook.admission.pod_responses` composes the response. These are separate steps, because a
+decision can be cached while quotas change.
 """
 
 from collections import Counter

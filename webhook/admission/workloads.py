@@ -15,8 +15,8 @@ from drawbridge.config.policy import apply_policies
 from drawbridge.documents.paths import format_path, get_value, parse_path
 from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.dra.device_quotas import DeviceQuota
-from drawbridge.finding import Finding, Severity
-from drawbridge.process.review import AdmissionRequest, Malformed, compose_allowed, decode_object
+from drawbridge.finding import Finding
+from drawbridge.process.review import AdmissionRequest, Malformed, decode_object
 from drawbridge.translate.changes.queues import find_queue_of_pods
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
 from drawbridge.translate.pods import TranslationContext
@@ -26,7 +26,15 @@ from webhook.admission.device_quotas import check_device_quotas
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.namespace_scopes import NamespaceDecision
 from webhook.admission.pods import PodDecision
-from webhook.admission.replies import PartialResponse, compose_refusal, select_warnings, shorten
+from webhook.admission.responses import (
+    ALLOWED,
+    Decided,
+    PartialResponse,
+    ResponseOptions,
+    respond,
+    shorten,
+    tell_later,
+)
 
 # Pod templates that a review translates. Each takes some milliseconds, however small it is.
 MAX_TEMPLATES: Final = 64
@@ -44,13 +52,15 @@ class WorkloadContext(NamedTuple):
     device_quotas: tuple[DeviceQuota, ...] = ()
 
 
-def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialResponse | Malformed:
+def review_workload(
+    request: AdmissionRequest, context: WorkloadContext
+) -> PartialResponse | Malformed:
     """Compose the response for an object that creates pods."""
     new = decode_object(request.object)
     if isinstance(new, Malformed):
         return new
     if not _is_rolled_out(new, request, context.translation) or has_same_pods(request, new):
-        return PartialResponse(compose_allowed(), "allowed")
+        return ALLOWED
     all_places = find_places(new)
     places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
     places = places[:MAX_TEMPLATES]
@@ -65,9 +75,9 @@ def respond(request: AdmissionRequest, context: WorkloadContext) -> PartialRespo
     denied = [one for _, one in decisions if one.is_denied]
     mode = context.namespace.mode
     if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE:
-        return compose_refusal(findings)
+        return respond(Decided(findings=findings), ResponseOptions())
     lines = list(_describe_claims((one for _, one in decisions), mode))
-    return _compose_warnings(lines, findings, _build_command(request))
+    return tell_later(Decided(findings=findings, lines=lines), _build_command(request))
 
 
 def _share_inline_work(context: WorkloadContext, templates: int) -> WorkloadContext:
@@ -89,23 +99,6 @@ def _decide(place: Place, namespace: str, context: WorkloadContext, queue: str) 
         queue=queue,
     )
     return _add_findings(decision, place, namespace, context)
-
-
-def _compose_warnings(
-    lines: list[str], findings: Sequence[Finding], command: str
-) -> PartialResponse:
-    """Compose a response that allows the object with warnings."""
-    codes = tuple(dict.fromkeys(each.code for each in findings))
-    shown = [each for each in findings if each.severity is not Severity.INFO]
-    if not lines and not shown:
-        return PartialResponse(compose_allowed(), "allowed", codes)
-    warnings = list(dict.fromkeys([*select_warnings(lines, shown, command), command]))
-    tail = compose_allowed((), warnings, _audit("reported", codes))
-    return PartialResponse(tail, "reported", codes)
-
-
-def _audit(outcome: str, codes: Iterable[str]) -> dict[str, str]:
-    return {"outcome": outcome, "findings": ",".join(codes)}
 
 
 def _add_findings(

@@ -11,18 +11,11 @@ import msgspec
 
 from drawbridge.agreement.configuration_in_use import ConfigurationConfigMap
 from drawbridge.agreement.offered_configuration import read_offered
-from drawbridge.finding import Finding
 from drawbridge.names import CONFIGURATION_CONFIG_MAP
 from drawbridge.process import review
-from drawbridge.process.review import UNDECODABLE, Malformed, compose_allowed
-from webhook.admission.replies import (
-    PartialResponse,
-    Reply,
-    compose_refusal,
-    compose_reply,
-    reply_invalid,
-    reply_malformed,
-)
+from drawbridge.process.review import UNDECODABLE, Malformed
+from webhook.admission.replies import Reply, compose_reply, reply_error, reply_malformed
+from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond
 
 FILE_COMMAND: Final = "details: drawbridge config print --config FILE"
 
@@ -33,12 +26,11 @@ def review_configuration(body: bytes) -> Reply:
     if isinstance(request, Malformed):
         return reply_malformed(request)
     if request.kind.kind != "ConfigMap" or request.name not in ("", CONFIGURATION_CONFIG_MAP):
-        return compose_reply(request, PartialResponse(compose_allowed(), "allowed"))
+        return compose_reply(request, ALLOWED)
     try:
         config_map = msgspec.json.decode(request.object, type=ConfigurationConfigMap)
     except UNDECODABLE as error:
-        return reply_invalid(request, f"the ConfigMap cannot be decoded: {error}")
-    findings: tuple[Finding, ...] = read_offered(config_map).findings
-    if findings:
-        return compose_reply(request, compose_refusal(findings, FILE_COMMAND))
-    return compose_reply(request, PartialResponse(compose_allowed(), "allowed"))
+        return reply_error(request, 400, f"the ConfigMap cannot be decoded: {error}")
+    findings = read_offered(config_map).findings
+    options = ResponseOptions(file_command=FILE_COMMAND)
+    return compose_reply(request, respond(Decided(findings=findings), options))

@@ -12,23 +12,20 @@ from drawbridge.finding import Finding
 from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed
 from webhook.admission.namespace_scopes import NamespaceScopes
-from webhook.admission.pods import PodDecision
 from webhook.admission.protocols import NamespaceView
 from webhook.admission.replies import (
-    PartialResponse,
     Reply,
-    ResponseOptions,
     compose_reply,
-    compose_response,
     reply_malformed,
-    shorten,
+    reply_unreviewed,
 )
+from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respond, shorten
 
 # How long a judgement may take if the request has no timeout.
 _TIMEOUT: Final = 2.0
 _FILE_COMMAND: Final = "details: drawbridge check -f FILE --context"
-_BUSY: Final = "too many objects are being judged; this one was not"
-_LATE: Final = "this object was not judged in time"
+_BUSY: Final = "drawbridge: too many objects are being judged; this one was not"
+_LATE: Final = "drawbridge: this object was not judged in time"
 _WRITES: Final = frozenset({"CREATE", "UPDATE"})
 _DRA: Final = "resource.k8s.io"
 _CLAIMS: Final = b'"resourceClaims"'
@@ -77,13 +74,13 @@ class JudgeHandler:
             or request.operation not in _WRITES
             or (request.kind.group != _DRA and _CLAIMS not in bytes(request.object))
         ):
-            return compose_reply(request, _allow())
+            return compose_reply(request, ALLOWED)
         if not request.namespace:  # a DeviceClass has no namespace that could enforce
             return await self._review(request, Mode.REPORT, {}, seconds, peer)
         configured = self._view.configuration()
         decided = await self._scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
-            return compose_reply(request, _allow())
+            return compose_reply(request, ALLOWED)
         return await self._review(request, decided.mode, decided.labels, seconds, peer)
 
     async def _review(
@@ -98,22 +95,11 @@ class JudgeHandler:
         try:
             findings = await self._judge.judge(request, labels, timeout, peer)
         except TimeoutError:
-            return compose_reply(request, _allow_unjudged(_LATE))
+            return reply_unreviewed(request, _LATE)
         except JudgeBusyError:
-            return compose_reply(request, _allow_unjudged(_BUSY))
-        if not findings:
-            return compose_reply(request, _allow())
-        options = ResponseOptions(mode, command=_build_command(request), file_command=_FILE_COMMAND)
-        return compose_reply(request, compose_response(PodDecision(findings=findings), options))
-
-
-def _allow() -> PartialResponse:
-    return PartialResponse(review.compose_allowed(), "allowed")
-
-
-def _allow_unjudged(why: str) -> PartialResponse:
-    """Allow an object, and say why nothing is known about it."""
-    return PartialResponse(review.compose_allowed((), [f"drawbridge: {why}"]), "error")
+            return reply_unreviewed(request, _BUSY)
+        options = ResponseOptions(mode, _build_command(request), _FILE_COMMAND)
+        return compose_reply(request, respond(Decided(findings=findings), options))
 
 
 def _build_command(request: AdmissionRequest) -> str:

@@ -13,6 +13,7 @@ from webhook.admission.protocols import WorkerError
 from webhook.admission.replies import Reply, reply_unreviewed
 from webhook.server.worker_process import WorkerProcess
 
+_UNREVIEWED: Final = "too many large objects are in review; the configuration was not checked"
 _MODULE: Final = "webhook.judging.configuration"
 # Each has a body of a ConfigMap in memory.
 MAX_WAITING: Final = 16
@@ -40,4 +41,4 @@ class ConfigurationReviews:
             reply = None
         if isinstance(reply, Reply):
             return reply
-        return reply_unreviewed(review.read_uid(body), "the configuration was not checked")
+        return reply_unreviewed(review.read_uid(body), _UNREVIEWED)

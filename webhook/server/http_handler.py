@@ -23,15 +23,13 @@ from drawbridge.process.request_bodies import (
     RequestBodies,
     check_content,
 )
-from drawbridge.process.review import Denial
-from webhook.admission.replies import PendingReply, Reply
+from webhook.admission.replies import PendingReply, Reply, reply_error
 
 _LOG: Final = logging.getLogger("serve.admission")
 _JSON_HEADERS: Final = {"Content-Type": JSON}
 _UNKNOWN: Final = "unknown"
 _MAX_ROUTES: Final = 256  # cached paths with their query; the API server sends two
 MIB: Final = 1 << 20
-_REASONS: Final = {500: "InternalError", 504: "Timeout"}
 # Decisions about pods, and outcomes that change objects, are logged at info. The others need the
 # level debug.
 _LOG_LEVELS: Final = {"translated": logging.INFO, "denied": logging.INFO, "error": logging.ERROR}
@@ -137,8 +135,9 @@ class AdmissionHTTPHandler:
         finally:
             self._in_flight.remove(peer)
             self._bodies.let_go(peer, body)
-        _record(reply, route, started)
-        return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
+        _count(reply, route)
+        _log(reply, route, started)
+        return _to_response(reply)
 
     def _validate(self, request: web.BaseRequest, route: _Route, peer: str) -> Reviewer:
         if route.reviewer is None:
@@ -194,14 +193,19 @@ def _respond_exception(error: Exception, body: bytes, route: _Route) -> web.Resp
 
 def _respond_error(uid: str, status: int, message: str, route: _Route) -> web.Response:
     """Respond with a review that describes the error. The status triggers the failurePolicy."""
-    metrics.TRANSLATIONS.add(route.webhook, "", "error")
-    denial = Denial(status, _REASONS[status], f"drawbridge: {message}")
-    body = review.compose_review(uid, review.compose_denied(denial))
-    return web.Response(body=body, status=status, headers=_JSON_HEADERS)
+    reply = msgspec.structs.replace(
+        reply_error(uid, status, f"drawbridge: {message}"), status=status
+    )
+    _count(reply, route)
+    return _to_response(reply)
 
 
-def _record(reply: Reply, route: _Route, started: float) -> None:
-    """Count and log a reply. A dry run is logged, and counts as nothing but a dry run."""
+def _to_response(reply: Reply) -> web.Response:
+    return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
+
+
+def _count(reply: Reply, route: _Route) -> None:
+    """Count a reply. A dry run counts as nothing but a dry run."""
     audit, is_dry_run = reply.audit, reply.dry_run and reply.outcome != "error"
     counted = "dry-run" if is_dry_run else reply.outcome
     metrics.TRANSLATIONS.add(route.webhook, reply.operation, counted)
@@ -209,6 +213,11 @@ def _record(reply: Reply, route: _Route, started: float) -> None:
         metrics.FINDINGS.add(code)
     if audit is not None and not is_dry_run:
         metrics.DECISIONS.add(reply.namespace, audit.mode, audit.verdict)
+
+
+def _log(reply: Reply, route: _Route, started: float) -> None:
+    """Log a reply, also that of a dry run."""
+    audit = reply.audit
     least = logging.DEBUG if audit is None else logging.INFO
     level = _LOG_LEVELS.get(reply.outcome, least)
     if not _LOG.isEnabledFor(level):

@@ -20,8 +20,9 @@ from webhook.admission import answer_cache
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.created_pod import decode_pod, join_metadata
 from webhook.admission.namespace_scopes import NamespaceDecision
+from webhook.admission.pod_responses import PodResponse
 from webhook.admission.pods import PodDecision
-from webhook.admission.replies import PartialResponse, PodResponse
+from webhook.admission.responses import PartialResponse
 
 FACTS = {"classes": [{"name": "gpu.nvidia.com", "drivers": ["gpu.nvidia.com"], "devices": 8}]}
 

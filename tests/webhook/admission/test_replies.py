@@ -3,22 +3,30 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drawbridge.agreement.admission_codes import QUOTA_EXCEEDED
+from drawbridge.agreement.codes import TABLES
 from drawbridge.documents.paths import Path
 from drawbridge.documents.values import Value
-from drawbridge.finding import Finding, Severity
+from drawbridge.finding import Finding, Severity, Trait
+from drawbridge.process.review import compose_review
+from tests.tables import every_row
 from webhook.admission.removed_requests import (
     ContainerRequests,
     RemovedRequests,
     describe_translation,
 )
-from webhook.admission.replies import (
+from webhook.admission.responses import (
     MAX_TOTAL,
     MAX_WARNING,
+    Decided,
+    ResponseOptions,
     format_finding,
     format_reason,
+    respond,
     sanitize,
     select_warnings,
 )
@@ -29,6 +37,12 @@ def finding(severity: Severity, message: str = "m", path: str = "spec") -> Findi
 
 
 ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+FORBIDDING = [
+    code.at("", "m")
+    for table in TABLES
+    for code in table.values()
+    if Trait.DEPENDS_ON_NAMESPACE in code.traits
+]
 
 
 def test_warnings_are_errors_translations_and_warnings_without_information() -> None:
@@ -92,6 +106,24 @@ class CountingTuple(tuple[ContainerRequests, ...]):
     def __iter__(self) -> Iterator[ContainerRequests]:
         type(self).iterations += 1
         return super().__iter__()
+
+
+@every_row(
+    ("findings", "status"),
+    [
+        (FORBIDDING, 403),
+        ([QUOTA_EXCEEDED.at("", "m"), finding(ERROR)], 422),
+        ([finding(ERROR)], 422),
+    ],
+    ids=str,
+)
+def test_only_errors_that_depend_on_the_namespace_forbid(
+    findings: list[Finding], status: int
+) -> None:
+    errors = tuple(msgspec.structs.replace(each, severity=ERROR) for each in findings)
+    denied = respond(Decided(findings=errors), ResponseOptions())
+    response = msgspec.json.decode(compose_review("u", denied.tail))["response"]
+    assert response["status"]["code"] == status
 
 
 def test_containers_are_read_once_for_thousands_of_claims() -> None:

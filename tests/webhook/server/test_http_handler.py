@@ -14,7 +14,8 @@ from drawbridge.process import metrics
 from tests.process.http_client import Connection, Response, request, review
 from tests.tables import YamlValue, load_cases
 from tests.webhook.server.served import WebhookServer, serve
-from webhook.admission.replies import AuditRecord, PodVerdict, Reply
+from webhook.admission.replies import AuditRecord, Reply
+from webhook.admission.responses import PodVerdict
 from webhook.server.http_handler import RequestLimits
 
 CASES = load_cases(Path(__file__).parent / "cases" / "requests.yaml")
