@@ -23,12 +23,14 @@ from webhook.admission.responses import (
     MAX_TOTAL,
     MAX_WARNING,
     Decided,
+    PartialResponse,
     ResponseOptions,
     format_finding,
     format_reason,
     respond,
     sanitize,
     select_warnings,
+    tell_later,
 )
 
 
@@ -122,8 +124,29 @@ def test_only_errors_that_depend_on_the_namespace_forbid(
 ) -> None:
     errors = tuple(msgspec.structs.replace(each, severity=ERROR) for each in findings)
     denied = respond(Decided(findings=errors), ResponseOptions())
-    response = msgspec.json.decode(compose_review("u", denied.tail))["response"]
-    assert response["status"]["code"] == status
+    assert read(denied)["status"]["code"] == status  # type: ignore[call-overload,index]
+
+
+def read(response: PartialResponse) -> Value:
+    """Return the response as the API server reads it."""
+    decoded: Value = msgspec.json.decode(compose_review("u", response.tail))["response"]
+    return decoded
+
+
+def test_a_denial_tells_the_warnings_beside_its_reason() -> None:
+    findings = (finding(ERROR, "wrong"), finding(WARNING, "odd"), finding(INFO, "so"))
+    response = read(respond(Decided(findings=findings, patch=[{"op": "add"}]), ResponseOptions()))
+    assert isinstance(response, dict)
+    assert response["warnings"] == ["Code: spec: odd (Do.)"]
+    assert "patch" not in response
+
+
+def test_of_a_workload_information_alone_is_counted_and_not_told() -> None:
+    told = tell_later(Decided(findings=(finding(INFO),)), "details: x")
+    assert (told.outcome, told.codes) == ("allowed", ("Code",))
+    assert read(told) == {"uid": "u", "allowed": True}
+    told = tell_later(Decided(findings=(finding(INFO), finding(WARNING, "odd"))), "details: x")
+    assert read(told)["warnings"] == ["Code: spec: odd (Do.)", "details: x"]  # type: ignore[call-overload,index]
 
 
 def test_containers_are_read_once_for_thousands_of_claims() -> None:
