@@ -80,8 +80,8 @@ def test_an_empty_file_has_the_defaults() -> None:
     ids=["former first", "current first"],
 )
 def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, str]) -> None:
-    known = KNOWN | {"NotExpressible": "NotExpressible"}
-    loaded = accept_configuration({**HEAD, "findings": policies}, known)
+    codes = KNOWN | {"NotExpressible": "NotExpressible"}
+    loaded = accept_configuration({**HEAD, "findings": policies}, codes)
     assert isinstance(loaded, Configuration)
     assert loaded.findings == {"NotExpressible": Policy.WARN}
     assert decode_configuration({**HEAD, "findings": policies}) == loaded

@@ -124,14 +124,16 @@ def test_the_terms_mean_what_their_cel_says(case: YamlValue) -> None:
     device = Device(
         "gpu", {"productName": Attribute(string="A100")}, {"memory": Capacity(parse("40Gi"))}
     )
-    known = KnownProperties(product="A100", memory=40 << 30, attributes={"productName": "A100"})
+    properties = KnownProperties(
+        product="A100", memory=40 << 30, attributes={"productName": "A100"}
+    )
     for expression in map(write, list_selectors(case)):
         terms = list(list_terms(expression))
         split = split_terms(expression.text, selectors.stored)
         if not any(isinstance(each.selector, RawCEL) for each in terms):
             assert [each.text for each in terms] == [each for each in split if not is_guard(each)]
         for term in terms:
-            expected = fits(term.selector, known)
+            expected = fits(term.selector, properties)
             if expected is not None:
                 assert selectors.evaluate(term.text, DRIVER, device).result is expected, term.text
 

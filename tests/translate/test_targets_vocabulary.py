@@ -156,9 +156,9 @@ def test_products_are_excluded_only_if_known_not_to_match() -> None:
     rows = [product("40Gi"), product("80Gi")]
     assert filter_products(rows, [Memory(at_least=50 << 30)], "memory") == (rows[1],)
     assert filter_products(rows, [Not(Uuid(("x",)))], "memory") == tuple(rows)
-    known = KnownProperties(product=rows[0].name)
-    assert fits(AnyOf((Uuid(("x",)), ProductIs(("Card-A",)))), known) is True
-    assert fits(AllOf((Uuid(("x",)), ProductIs(("B",)))), known) is False
+    properties = KnownProperties(product=rows[0].name)
+    assert fits(AnyOf((Uuid(("x",)), ProductIs(("Card-A",)))), properties) is True
+    assert fits(AllOf((Uuid(("x",)), ProductIs(("B",)))), properties) is False
 
 
 def test_numa_nodes_relate_where_pcie_roots_do_not() -> None:

@@ -110,9 +110,9 @@ def _judge_requests(spec: ClaimSpec, facts: Facts, context: FactsContext) -> dic
     for number, request in enumerate(spec.devices.requests):
         misses = [_judge_choice(each, facts, context) for each in request_choices(request)]
         if misses and None not in misses:
-            known = [each for each in misses if each is not None]
-            classes = frozenset(each for one in known for each in one.classes)
-            by_number[number] = known[0]._replace(classes=classes)
+            reasons = [each for each in misses if each is not None]
+            classes = frozenset(each for one in reasons for each in one.classes)
+            by_number[number] = reasons[0]._replace(classes=classes)
     return by_number
 
 

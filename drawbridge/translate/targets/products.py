@@ -45,36 +45,36 @@ class KnownProperties(msgspec.Struct, frozen=True):
     attributes: Mapping[str, str] = {}
 
 
-def fits(selector: AskSelector, known: KnownProperties) -> bool | None:
+def fits(selector: AskSelector, properties: KnownProperties) -> bool | None:
     """Whether a selector accepts a product; None if the facts do not tell."""
     match selector:
         case Not(operand=operand):
-            inner = fits(operand, known)
+            inner = fits(operand, properties)
             return None if inner is None else not inner
         case AnyOf(operands=operands):
-            return _any_of(fits(each, known) for each in operands)
+            return _any_of(fits(each, properties) for each in operands)
         case AllOf(operands=operands):
-            return _all_of(fits(each, known) for each in operands)
-        case Memory(at_least=least, below=below) if known.memory is not None:
-            total = known.memory
+            return _all_of(fits(each, properties) for each in operands)
+        case Memory(at_least=least, below=below) if properties.memory is not None:
+            total = properties.memory
             return (least is None or total >= least) and (below is None or total < below)
         case _:
-            return _fits_text(selector, known)
+            return _fits_text(selector, properties)
 
 
-def _fits_text(selector: AskSelector, known: KnownProperties) -> bool | None:
+def _fits_text(selector: AskSelector, properties: KnownProperties) -> bool | None:
     match selector:
-        case ProductIs(names=names) if known.product is not None:
+        case ProductIs(names=names) if properties.product is not None:
             meant = {name.replace(" ", "-") for name in names}
-            return not _spellings(known.product).isdisjoint(meant)
-        case ProductContains(parts=parts) if known.product is not None:
-            return any(part.lower() in known.product.lower() for part in parts)
-        case Architecture(names=names) if known.architecture is not None:
-            return known.architecture.lower().replace(" ", "-") in names
-        case PartitionProfile(names=names) if known.profile is not None:
-            return known.profile in names
+            return not _spellings(properties.product).isdisjoint(meant)
+        case ProductContains(parts=parts) if properties.product is not None:
+            return any(part.lower() in properties.product.lower() for part in parts)
+        case Architecture(names=names) if properties.architecture is not None:
+            return properties.architecture.lower().replace(" ", "-") in names
+        case PartitionProfile(names=names) if properties.profile is not None:
+            return properties.profile in names
         case DeviceLabel(operator=LabelOperator.IN, values=values, attribute=attribute):
-            text = known.attributes.get(attribute)
+            text = properties.attributes.get(attribute)
             return None if text is None else text in values
         case _:
             return None
