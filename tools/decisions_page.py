@@ -9,8 +9,8 @@ _TITLE: Final = re.compile(r"# (\d{4}): (.+)")
 _HEAD: Final = """\
 # Decisions
 
-Decisions that had alternatives: what was decided, why, and what was not taken. A decision that
-another one supersedes says so in its first line.
+Decisions that had alternatives, and that a reader of today's code needs: what was decided, why, and
+what was not taken. The others are in the history: `git log --diff-filter=D -- docs/decisions`.
 
 | number | decision |
 |---|---|
