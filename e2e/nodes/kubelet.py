@@ -2,7 +2,7 @@
 
 Watches pods, and for each pod on one of its nodes runs the device checks in upstream's order, calls
 NodePrepareResources over gRPC and the device plugin, and sets phase Running. When the pod ends it
-calls NodeUnprepareResources. It runs no containers. docs/e2e.md lists where the real one differs.
+calls NodeUnprepareResources. It runs no containers. e2e/README.md lists where the real one differs.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Scenarios with drivers of others: which allocations a driver prepares that no scheduler writes.
 
-One scenario for each driver, with a line for each row of the table in docs/real-drivers.md. The
+One scenario for each driver, with a line for each row of the table in e2e/drivers/README.md. The
 scheduler is asked first: it never allocates the device in the ordinary way.
 """
 

@@ -185,7 +185,7 @@ def test_links_within_the_page_lead_to_a_heading() -> None:
 
 
 def test_functions_and_fields_that_the_end_to_end_page_names_exist() -> None:
-    page = (ROOT / "docs" / "e2e.md").read_text("utf-8").partition("## Writing a scenario")[2]
+    page = (ROOT / "e2e" / "README.md").read_text("utf-8").partition("## Writing a scenario")[2]
     text = page.partition("## Legacy manifests")[0]
     sources = "\n".join(path.read_text("utf-8") for path in (ROOT / "e2e").rglob("*.py"))
     code = " ".join(re.findall(r"`([^`]+)`", text.replace("```", "")))

@@ -1,4 +1,4 @@
-"""Every command in README.md and docs/ prints what the page shows.
+"""Every command in README.md, docs/ and on the pages of measurements prints what the page shows.
 
 A fenced block marked `console` has commands (`$ ` lines, continued by a final backslash) and their
 output. The blocks of a page run in order in one folder with `examples/`, each command in a shell. A
@@ -32,7 +32,11 @@ from tests.manifests.rendering import find_program
 from tests.tables import every_row
 
 ROOT = Path(__file__).parent.parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(page for folder in ("bench", "e2e") for page in (ROOT / folder).rglob("*.md")),
+]
 PLAY = "play"
 RELEASE = "release"
 PAGE = "page"

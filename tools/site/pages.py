@@ -19,7 +19,7 @@ _DECISIONS: Final = "docs/decisions/README.md"
 # The navigation shows decisions below their list.
 _LISTED: Final = "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
 # Pages of folders that no reader of the site looks for.
-_LEFT_OUT: Final = (".", "tests/", "tools/", "e2e/")
+_LEFT_OUT: Final = (".", "tests/", "tools/")
 _FILES: Final = ("examples", "Dockerfile", "LICENSE", "bridge/protocol", "docs")
 
 
