@@ -28,7 +28,7 @@ SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page.render_page,
     "decisions/README.md": decisions_page.render_page,
-    "findings.md": findings_page.render_page,
+    "findings.md": findings_page.render_list,
     "configuration.md": drawbridge.config.schema.render_page,
     "joint.md": joint_page.build_page,
     "migrating.md": migrating.render_page,

@@ -1,20 +1,28 @@
-"""Generates docs/findings.md: all finding codes, by what a person does when they appear."""
+"""Generates docs/findings.md: all finding codes, by what a person does when they appear.
 
+The page of the repository has the first sentence of each; the page of the site has all of the text.
+"""
+
+import re
+from itertools import groupby
 from textwrap import fill
 from typing import Final
 
 from cli.code_tables import TABLES
 from drawbridge.finding import Activity, codes_by_activity, list_former_names
 
-HEAD: Final = """\
+_HEAD: Final = """\
 # Findings
 
 Every warning, error and event of Drawbridge is a finding with one of these codes,
-grouped by what you do when it appears. `drawbridge help CODE` prints the same text.
+grouped by what you do when it appears. {says}
 This page is generated from the tables in the code (`make docs`).
-
-## Index
 """
+_LIST_SAYS: Final = """\
+Each message has its remedy on the next line.
+`drawbridge help CODE` explains a code: all of its meaning, an example and the remedy."""
+_PAGE_SAYS: Final = "`drawbridge help CODE` prints the same text."
+_SENTENCE_END: Final = re.compile(r"(?<=\.)\s")
 # Where a person sees the codes of an activity.
 SHOWN_BY: Final = {
     Activity.READ: "any command that reads files",
@@ -29,10 +37,20 @@ SHOWN_BY: Final = {
 }
 
 
+def render_list() -> str:
+    """Render the page of the repository: every code with the first sentence of its meaning."""
+    lines = [_HEAD.format(says=_LIST_SAYS)]
+    for activity, codes in codes_by_activity(TABLES).items():
+        lines.append(f"## {activity}\n\nShown by {SHOWN_BY[activity]}.\n")
+        for severity, alike in groupby(sorted(codes, key=_severity), key=_severity):
+            lines += [f"### {severity.title()}: {activity.lower()}\n", *map(_list, alike), ""]
+    return "\n".join(lines)
+
+
 def render_page() -> str:
-    """Render the page: an index, then every code with its meaning, an example and the remedy."""
+    """Render the page of the site: an index, then every code with example and remedy."""
     groups = codes_by_activity(TABLES)
-    lines = [HEAD]
+    lines = [_HEAD.format(says=_PAGE_SAYS), "## Index\n"]
     for activity, codes in groups.items():
         heading = f"- [{activity}](#{activity.lower().replace(' ', '-')}): {SHOWN_BY[activity]}."
         links = ", ".join(f"[{code.name}](#{code.name.lower()})" for code in codes)
@@ -44,3 +62,11 @@ def render_page() -> str:
             lines.append(f"\n### {code.name}\n\n*{code.severity}*: {code.text}{former}\n")
             lines.append(f"Example: {code.example}\n\nRemedy: {code.remedy}")
     return "\n".join(lines) + "\n"
+
+
+def _severity(code: Code) -> str:
+    return str(code.severity)
+
+
+def _list(code: Code) -> str:
+    return f"- `{code.name}`: {_SENTENCE_END.split(code.text)[0]}"

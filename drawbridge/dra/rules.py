@@ -333,7 +333,7 @@ _MEANING: Final = (
     "- If the annotation cannot be read, or a rule names a request that the claim does not have,",
     "  the claim is not allocated.",
     "- `drawbridge simulate` reports the allocated claims whose devices do not satisfy a required",
-    "  rule any more (`RuleBroken` in [findings.md](findings.md#rulebroken)).",
+    "  rule any more (`RuleBroken` in [findings.md](findings.md)).",
     "",
     "```yaml",
     "partitions:",

@@ -68,6 +68,12 @@ def test_a_table_cannot_have_two_codes_of_one_name() -> None:
         codes.define("Lost", Severity.ERROR, text="b", example="e", remedy="r")
 
 
+def test_the_list_has_every_code_once_with_one_sentence() -> None:
+    rows = re.findall(r"^- `(\w+)`: (.+)$", findings_page.render_list(), re.MULTILINE)
+    assert sorted(name for name, _ in rows) == sorted(NAMES)
+    assert [text for _, text in rows if not text.endswith(".")] == []
+
+
 def test_the_page_describes_every_code_once_and_its_index_links_to_all() -> None:
     index, *sections = re.split(r"^### ", findings_page.render_page(), flags=re.MULTILINE)
     assert sorted(each.partition("\n")[0] for each in sections) == sorted(NAMES)
