@@ -3,6 +3,7 @@
 With --check, reports outdated files and writes nothing.
 """
 
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,15 +11,15 @@ from pathlib import Path
 import allocator.api.openapi
 import allocator.scheduler.protocol
 import drawbridge.config.schema
-import drawbridge.dra.rules
+from drawbridge.dra.rules import rules_schema
 from tools import (
     chart,
     commands_page,
     decisions_page,
     findings_page,
-    joint_page,
     migrating,
     mistakes_page,
+    placing_page,
     rbac_page,
     terminal,
 )
@@ -30,11 +31,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "decisions/README.md": decisions_page.render_page,
     "findings.md": findings_page.render_list,
     "configuration.md": drawbridge.config.schema.render_page,
-    "joint.md": joint_page.build_page,
     "migrating.md": migrating.render_page,
     "mistakes.md": mistakes_page.render_page,
+    "placing.md": placing_page.render_page,
     "rbac.md": rbac_page.render_page,
-    "rules.md": drawbridge.dra.rules.render_page,
+    "rules.schema.json": lambda: json.dumps(rules_schema(), indent=2) + "\n",
     "terminal.svg": terminal.render_picture,
 }
 

@@ -1,7 +1,8 @@
-"""docs/joint.md: every group stands in one place, and the comparison with Koordinator is right."""
+"""docs/placing.md: every group stands in one place, and the comparison with Koordinator holds."""
 
 import pytest
 
+from drawbridge.dra.rules import Rules, read_rules
 from e2e.koordinator.meaning import find_violations
 from e2e.koordinator.ours import answer
 from e2e.koordinator.steps import ChosenHardware
@@ -21,7 +22,7 @@ from tools.joint import (
     koordinator_groups,
     translate_joint,
 )
-from tools.joint_page import build_page
+from tools.placing_page import render_page
 
 
 @pytest.mark.parametrize("shape", RELATED)
@@ -78,7 +79,12 @@ def test_koordinator_allocates_these_groups(
 
 def test_the_tables_have_no_differences_on_an_empty_machine() -> None:
     assert list(find_differences()) == []
-    assert "differ for" not in build_page()
+    assert "differ for" not in render_page()
+
+
+def test_the_page_contains_valid_rules() -> None:
+    text = render_page().split("```json\n", 2)[1].partition("```")[0]
+    assert isinstance(read_rules(text), Rules)
 
 
 def test_bridge_placement_allocates_what_koordinator_does_and_more() -> None:

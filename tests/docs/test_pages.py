@@ -41,6 +41,8 @@ FOREIGN = {
     "LowLoadFirst",
     "ApplyForAll",
     "DoesNotExist",
+    "LeastAllocated",
+    "MostAllocated",
     "EswitchMode",
     "FailedCreate",
     "IfNeeded",
@@ -50,7 +52,7 @@ FOREIGN = {
     "MigDeviceConfig",
     "VfConfig",
 }
-TELLING = ["configuration", "drivers", "installing", "joint", "migrating", "operating"]
+TELLING = ["configuration", "drivers", "installing", "migrating", "operating", "placing"]
 
 
 def codes(text: str) -> set[str]:

@@ -24,7 +24,6 @@ from drawbridge.dra.rules import (
     check_rules,
     encode_rules,
     read_rules,
-    render_page,
     rules_schema,
 )
 from drawbridge.finding import Severity
@@ -114,8 +113,5 @@ def test_empty_rules_encode_to_an_empty_string() -> None:
     assert encode_rules(Rules()) == ""
 
 
-def test_the_page_contains_a_valid_example() -> None:
-    text = render_page().split("```json\n", 2)[1].partition("```")[0]
-    assert isinstance(read_rules(text), Rules)
+def test_the_schema_describes_every_part() -> None:
     assert set(rules_schema()["$defs"]) == {"Rules", "Joint", "Near", "Distinct", "RuleStrategy"}  # type: ignore[call-overload]
-    assert rules.KIND in render_page()

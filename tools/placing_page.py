@@ -1,8 +1,10 @@
-"""Generates docs/joint.md: the translation of Koordinator's joint allocation on each machine.
+"""Generates docs/placing.md: joint allocation, strategies and the rules of claims.
 
-Fills the results of `tools.joint` into the text of joint.md, and compares them with Koordinator.
+Fills the results of `tools.joint` on each machine and the fields of the rules into the text of
+placing.md, and compares the machines with Koordinator.
 """
 
+import json
 import re
 from collections.abc import Callable
 from itertools import groupby
@@ -10,6 +12,15 @@ from pathlib import Path
 from typing import Final
 
 from drawbridge.config.model import Placement
+from drawbridge.dra.rules import (
+    Distinct,
+    Joint,
+    Near,
+    Rules,
+    RuleStrategy,
+    encode_rules,
+    rules_schema,
+)
 from e2e.koordinator.machines import OccupiedMachine
 from e2e.koordinator.ours import answer
 from e2e.koordinator.request import DeviceRequest
@@ -31,15 +42,19 @@ from tools.joint import (
     translate_joint,
 )
 
-TEXT: Final = Path(__file__).parent / "joint.md"
+TEXT: Final = Path(__file__).parent / "placing.md"
+_PARTS: Final = ("joint[]", "near[]", "distinct[]", "strategy")
+_EXAMPLE: Final = Rules(
+    joint=(Joint(("gpu",), ("nic",), ("resource.kubernetes.io/pcieRoot",)),),
+    strategy=RuleStrategy(devices="packed"),
+)
 
 
-def build_page() -> str:
-    """Build the page."""
+def render_page() -> str:
+    """Render the page."""
     parts = {
         "plain": _table(RELATED, lambda shape, gpus: _native(shape, gpus, 100)),
         "counted": _table(RELATED, lambda shape, gpus: _native(shape, gpus, 100 * gpus)),
-        "given": _devices_of_groups("aws-p4d"),
         "refused": translate_joint(UNRELATED[0], 1, 100).findings[0],
         "numa": _table(UNRELATED, lambda shape, gpus: _native(shape, gpus, 100, numa=True)),
         "derived": compare_derived(),
@@ -49,6 +64,8 @@ def build_page() -> str:
         "bridge": _table(RELATED, _bridge),
         "bridge_same": compare_bridge(),
         "used": _table_in_use(),
+        "example": _render_example(),
+        "fields": _render_fields(),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], TEXT.read_text("utf-8"))
 
@@ -113,15 +130,19 @@ def _runs(groups: Groups) -> str:
     return ", ".join(f"{n} of {a}:{b}" if n > 1 else f"{a}:{b}" for a, b, n in runs)
 
 
-def _devices_of_groups(shape: str) -> str:
-    rows = ["| GPUs | each group's devices |", "|---|---|"]
-    for gpus in range(1, MAX_GPUS + 1):
-        groups = (
-            " ".join([*(f"gpu-{number}" for number in numbers), *names])
-            for numbers, names in translate_joint(shape, gpus, 100).devices
-        )
-        rows.append(f"| {gpus} | " + ", ".join(groups) + " |")
-    return "\n".join(rows)
+def _render_example() -> str:
+    text = json.dumps(json.loads(encode_rules(_EXAMPLE)), indent=2)
+    return f"```json\n{text}\n```"
+
+
+def _render_fields() -> str:
+    """Render each part of the rules with its fields."""
+    lines = ["| field | meaning |", "|---|---|"]
+    for part, title in zip((Joint, Near, Distinct, RuleStrategy), _PARTS, strict=True):
+        fields = rules_schema()["$defs"][part.__name__]["properties"]  # type: ignore[index]
+        lines.append(f"| **`{title}`** | **{part.__doc__}** |")
+        lines += [f"| `{name}` | {each['description']} |" for name, each in fields.items()]
+    return "\n".join(lines)
 
 
 def _table_in_use() -> str:
