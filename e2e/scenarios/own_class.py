@@ -1,7 +1,6 @@
-"""Scenarios: names of drivers that nobody knows become prepared claims, as two pages say.
+"""Scenarios: names of drivers that nobody knows become prepared claims, as the page says.
 
-The commands of docs/your-class.md and docs/node-driver.md are run word for word, and print what the
-pages show; a line `...` stands for any lines. The drivers publish the slices of examples/own-class.
+The commands of docs/drivers.md are run word for word, and print what the page shows; a line `...` stands for any lines. The drivers publish the slices of examples/own-class.
 """
 
 import re
@@ -24,7 +23,7 @@ from e2e.scenarios.stage import Stage
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "own-class"
-CLASS_PAGE, DRIVER_PAGE = ROOT / "docs" / "your-class.md", ROOT / "docs" / "node-driver.md"
+PAGE = ROOT / "docs" / "drivers.md"
 PREPARED = {FPGA: ["card-0", "card-2-a", "card-3"], NIC: ["port-0", "port-1"]}
 NAMESPACE = "own-class"
 
@@ -40,28 +39,28 @@ def names_of_unknown_drivers_become_prepared_claims_in_bridge_placement(
     stage: BridgeStage,
 ) -> None:
     """The same with the allocator of Drawbridge, whose marks the driver does not need."""
-    play(stage, stage.placement.cluster, "Bridge placement", "Bridge placement")
+    play(stage, stage.placement.cluster, "Bridge placement", "Claims of the allocator")
 
 
 def play(stage: Stage, cluster: Installation, placement: str, *more: str) -> None:
-    """Follow the pages for one placement; `more` are sections of the page about the driver."""
-    # The pages show which devices the pods get, and the drivers of the example list them in order.
+    """Follow the page for one placement; `more` are sections about the driver."""
+    # The page shows which devices the pods get, and the drivers of the example list them in order.
     stage.enter(stage.fleet.listing_in_order())
     stage.node("a", "lab-2g2n", {FPGA: None, NIC: None}, labels={"pool": "bridge"})
     stage.enter(restored_configuration(stage, cluster))
     node = stage.node_name("a")
     try:
-        follow(cluster, CLASS_PAGE, "Classes and a namespace")
+        follow(cluster, "Classes and a namespace")
         with used_by_all(cluster):
-            follow(cluster, CLASS_PAGE, placement)
+            follow(cluster, placement)
         stage.wait("admission translates by the facts", lambda: is_translated(cluster))
-        follow(cluster, CLASS_PAGE, "Pods")
+        follow(cluster, "Pods")
         for driver, devices in PREPARED.items():
             assert prepared(stage.fleet.driver(driver), node) == devices, driver
             check_repeated(stage.fleet.driver(driver), node)
-        follow(cluster, DRIVER_PAGE, "Results", *more)
+        follow(cluster, "Results", *more)
     finally:
-        follow(cluster, CLASS_PAGE, "The way back")
+        follow(cluster, "The way back")
     stage.wait("the drivers have released all", lambda: is_released(stage, node))
 
 
@@ -92,17 +91,17 @@ def check_repeated(driver: Driver, node: str) -> None:
         assert driver.stations[node].prepared[uid] == order
 
 
-def follow(cluster: Installation, page: Path, *headings: str) -> None:
+def follow(cluster: Installation, *headings: str) -> None:
     """Run the commands below these headings; each prints what the page shows."""
-    text = page.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     for heading in headings:
         ran = 0
         for block in blocks(text, heading, "console"):
             for command, shown in steps(block):
                 result = run_documented(cluster, command, ROOT)
-                assert fits(shown, result.out), f"{page.name}: {shown}\n{result}"
+                assert fits(shown, result.out), f"{PAGE.name}: {shown}\n{result}"
                 ran += 1
-        assert ran, f"{page.name}: no command below {heading}"
+        assert ran, f"{PAGE.name}: no command below {heading}"
 
 
 def steps(block: list[str]) -> Iterator[tuple[str, list[str]]]:
