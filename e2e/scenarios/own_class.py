@@ -1,6 +1,7 @@
 """Scenarios: names of drivers that nobody knows become prepared claims, as the page says.
 
-The commands of docs/drivers.md are run word for word, and print what the page shows; a line `...` stands for any lines. The drivers publish the slices of examples/own-class.
+The commands of docs/drivers.md are run word for word, and print what the page shows; a line `...`
+stands for any lines. The drivers publish the slices of examples/own-class.
 """
 
 import re

@@ -3,6 +3,7 @@
 `make check` compares the generated pages with what generates them.
 """
 
+import io
 import re
 
 from cli.code_tables import TABLES
@@ -12,18 +13,30 @@ from drawbridge.names import API_VERSION
 from drawbridge.translate.decisions.rows import ROWS
 from tests.docs.test_commands import PAGES, ROOT
 from tests.tables import every_row, read_yaml
-from tools import migrating, mistakes_page
+from tools import migrating
 from tools.docs import generated_files
 
 CODES = {name for package in TABLES for name in package}
 
 
-def test_every_mistake_is_found_and_has_a_remedy() -> None:
-    assert len(mistakes_page.MISTAKES) == 15
-    for mistake in mistakes_page.MISTAKES:
-        first, remedy, *_ = mistakes_page.run_check(mistake["manifest"]).splitlines()
-        assert first.endswith(f"[{mistake['finding']}]"), mistake["mistake"]
-        assert remedy.startswith("    "), mistake["mistake"]
+MISTAKES = read_yaml((ROOT / "tests" / "docs" / "mistakes.yaml").read_text("utf-8"))
+INVENTORY = str(ROOT / "examples" / "inventory")
+
+
+@every_row("mistake", MISTAKES)
+def test_every_mistake_is_found_and_has_a_remedy(mistake: dict[str, str]) -> None:
+    out = io.StringIO()
+    streams = Streams(io.BytesIO(mistake["manifest"].encode()), out, out)
+    dispatch(("check", "-f", "-", "--cluster", INVENTORY), streams, "drawbridge")
+    first, remedy, *_ = out.getvalue().splitlines()
+    assert first.endswith(f"[{mistake['finding']}]")
+    assert remedy.startswith("    ")
+
+
+def test_the_page_about_check_lists_every_mistake_with_its_code() -> None:
+    page = (ROOT / "docs" / "check.md").read_text("utf-8")
+    table = "".join(f"| {each['mistake']} | `{each['finding']}` |\n" for each in MISTAKES)
+    assert f"|---|---|\n{table}\n" in page
 
 
 def test_generated_files_are_marked_for_reviewers() -> None:
