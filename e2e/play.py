@@ -220,4 +220,4 @@ def _first_words(seconds: float, shell: str) -> Iterator[str]:
     yield "    kubectl get nodes,resourceslices"
     yield "    drawbridge doctor"
     yield ""
-    yield "docs/first-hour-operator.md continues. Ctrl-C ends the cluster and removes everything."
+    yield "docs/administrators.md continues. Ctrl-C ends the cluster and removes everything."

@@ -27,10 +27,11 @@ DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page.render_page,
+    "dialects.md": migrating.render_dialects,
     "decisions/README.md": decisions_page.render_page,
     "findings.md": findings_page.render_list,
     "configuration.md": drawbridge.config.schema.render_page,
-    "migrating.md": migrating.render_page,
+    "migrating.md": migrating.render_steps,
     "placing.md": placing_page.render_page,
     "rbac.md": rbac_page.render_page,
     "rules.schema.json": lambda: json.dumps(rules_schema(), indent=2) + "\n",

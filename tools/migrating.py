@@ -1,7 +1,7 @@
-"""Renders docs/migrating.md, the page about the migration from device plugins to DRA.
+"""Renders docs/migrating.md and docs/dialects.md: the steps to DRA, and what requests become.
 
-Fills placeholders in tools/migrating.md: examples before and after their translation, the output of
-commands, and the decision table of each dialect.
+Fills placeholders in the files of these names here: examples before and after their translation,
+the output of commands, and the decision table of each dialect.
 """
 
 import io
@@ -29,7 +29,8 @@ from drawbridge.translate.manifests.objects import TranslatedObject, translate_o
 from drawbridge.translate.pods import TranslationContext, make_context
 from drawbridge.translate.targets.plan import Expressibility
 
-TEXT: Final = Path(__file__).parent / "migrating.md"
+STEPS: Final = Path(__file__).parent / "migrating.md"
+DIALECTS: Final = Path(__file__).parent / "dialects.md"
 EXAMPLES: Final = Path(__file__).parent.parent / "examples"
 _EXPRESSIBILITY: Final = {
     Expressibility.EQUAL: "equal",
@@ -39,20 +40,29 @@ _EXPRESSIBILITY: Final = {
 _PLACE: Final = re.compile(r"\{\{(\w+) ([^}]+)\}\}")
 
 
-def render_page() -> str:
-    """Render the page."""
+def render_steps() -> str:
+    """Render the page about the steps of a migration."""
+    return _render(STEPS)
+
+
+def render_dialects() -> str:
+    """Render the page about each dialect."""
+    return _render(DIALECTS)
+
+
+def _render(template: Path) -> str:
     fill = {
         "before": render_before,
         "after": render_after,
         "rows": render_rows,
         "prints": render_output,
     }
-    return _PLACE.sub(lambda found: fill[found[1]](found[2]), TEXT.read_text("utf-8"))
+    return _PLACE.sub(lambda found: fill[found[1]](found[2]), template.read_text("utf-8"))
 
 
 def documented_dialects() -> set[str]:
     """Return the dialects with a decision table on the page."""
-    return {name for what, name in _PLACE.findall(TEXT.read_text("utf-8")) if what == "rows"}
+    return {name for what, name in _PLACE.findall(DIALECTS.read_text("utf-8")) if what == "rows"}
 
 
 def render_before(name: str) -> str:

@@ -70,7 +70,15 @@ FOREIGN = {
     "MigDeviceConfig",
     "VfConfig",
 }
-TELLING = ["configuration", "drivers", "installing", "migrating", "operating", "placing"]
+TELLING = [
+    "configuration",
+    "dialects",
+    "drivers",
+    "installing",
+    "migrating",
+    "operating",
+    "placing",
+]
 
 
 def codes(text: str) -> set[str]:
@@ -101,8 +109,8 @@ def test_every_dialect_has_its_decisions_and_an_example() -> None:
         assert "deviceClassName: " in migrating.render_after(name)
 
 
-def test_the_migration_page_lists_every_row() -> None:
-    text = migrating.render_page()
+def test_the_page_about_dialects_lists_every_row() -> None:
+    text = migrating.render_dialects()
     for row in ROWS.values():
         assert f"| `{row.legacy}` | {row.becomes} | " in text
 
@@ -119,8 +127,8 @@ def test_linked_headings_exist() -> None:
             assert target in headings, f"{page.name}: #{target}"
 
 
-def test_settings_on_the_migration_page_are_accepted() -> None:
-    text = migrating.render_page()
+def test_settings_on_the_pages_about_the_migration_are_accepted() -> None:
+    text = migrating.render_steps() + migrating.render_dialects()
     settings = re.findall(r"`((?:legacy|decisions)\.\w+: [^`]+)`", text)
     assert len(settings) >= 4
     for setting in settings:

@@ -25,11 +25,11 @@ ROOT: Final = Path(__file__).parents[2]
 CASES: Final = ROOT / "tests" / "translate" / "cases"
 EXAMPLES: Final = ROOT / "examples" / "legacy"
 RIG: Final = ROOT / "e2e" / "scenarios" / "translated.yaml"
-MIGRATING: Final = (ROOT / "docs" / "migrating.md").read_text("utf-8")
+PAGE_OF_DIALECTS: Final = (ROOT / "docs" / "dialects.md").read_text("utf-8")
 CONFIGURATION: Final = (ROOT / "docs" / "configuration.md").read_text("utf-8")
 
 # Dialects that only recognise devices: nothing is translated, so there are neither rows nor an
-# example. The value is the heading of their section in docs/migrating.md.
+# example. The value is the heading of their section in docs/dialects.md.
 RECOGNISED_ONLY: Final = {"vendors": "## Other vendors"}
 
 
@@ -108,9 +108,9 @@ def missing_of_dialect(name: str) -> list[str]:
     recognised_only = name in RECOGNISED_ONLY
     legacy = [ROWS[row].legacy for row in rows]
     documented = (
-        RECOGNISED_ONLY[name] in MIGRATING
+        RECOGNISED_ONLY[name] in PAGE_OF_DIALECTS
         if recognised_only
-        else bool(legacy) and all(f"| `{each}` |" in MIGRATING for each in legacy)
+        else bool(legacy) and all(f"| `{each}` |" in PAGE_OF_DIALECTS for each in legacy)
     )
     wired = {
         "drawbridge/translate/legacy/read.py": name in [dialect.NAME for dialect in DIALECTS],
@@ -119,7 +119,7 @@ def missing_of_dialect(name: str) -> list[str]:
         "tests/translate/cases/rows.yaml": rows <= rows_with_cases(),
         "examples/legacy/": recognised_only or name in dialects_with_examples(),
         "e2e/scenarios/translated.yaml": name in dialects_in_the_rig(),
-        "docs/migrating.md": documented,
+        "docs/dialects.md": documented,
     }
     return [place for place, present in wired.items() if not present]
 
@@ -144,7 +144,7 @@ def missing_of_family(family: Family) -> list[str]:
         ),
         "docs/configuration.md": bool(family.short_name)
         and f"`{family.short_name}`" in CONFIGURATION,
-        "docs/migrating.md": f"deviceClassName: {family.driver}\n" in MIGRATING,
+        "docs/dialects.md": f"deviceClassName: {family.driver}\n" in PAGE_OF_DIALECTS,
     }
     return [place for place, present in wired.items() if not present]
 
@@ -166,7 +166,7 @@ def test_a_dialect_that_is_only_a_module_lacks_everything_else() -> None:
         "tests/translate/cases/dialects/",
         "examples/legacy/",
         "e2e/scenarios/translated.yaml",
-        "docs/migrating.md",
+        "docs/dialects.md",
     ]
 
 
@@ -176,7 +176,7 @@ def test_a_driver_family_that_is_only_a_table_entry_lacks_everything_else() -> N
         "drawbridge/translate/targets/available.py",
         "tests/translate/cases/targets.yaml",
         "docs/configuration.md",
-        "docs/migrating.md",
+        "docs/dialects.md",
     ]
 
 
@@ -193,5 +193,5 @@ def test_the_architecture_page_names_what_a_dialect_module_contains() -> None:
 def test_the_architecture_page_lists_every_file_that_is_checked_here() -> None:
     places = [*missing_of_dialect("unheard"), *missing_of_family(Family("gpu", "x", ()))]
     for place in places:
-        generated = {"docs/migrating.md": "tools/migrating.md"}
+        generated = {"docs/dialects.md": "tools/dialects.md"}
         assert f"`{generated.get(place, place)}" in PAGE, place
