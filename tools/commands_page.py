@@ -11,6 +11,7 @@ from cli.terminal.command_parser import CommandParser
 from cli.terminal.exit_codes import ExitCodes
 
 _TEMPLATE = Path(__file__).parent / "commands.md"
+_USUAL = ("printed", "no errors", "bad input", "errors, or bad input")
 Row = tuple[str, str, str]  # the option, its values, its meaning
 
 
@@ -51,9 +52,11 @@ def _former() -> Iterator[str]:
 
 
 def _exit_codes() -> Iterator[str]:
+    """Yield what a command means by a code, unless it is what all commands mean."""
     for name in COMMANDS:
         for code, meaning in load(name).EXIT_CODES.items():
-            yield f"| `{name}` | {code} | {meaning} |"
+            if meaning not in _USUAL:
+                yield f"| `{name}` | {code} | {meaning} |"
 
 
 def _rows(codes: ExitCodes) -> Iterator[str]:

@@ -1,12 +1,13 @@
-"""Generates docs/placing.md: joint allocation, strategies and the rules of claims.
+"""Generates docs/placing.md, and e2e/koordinator/README.md with what each machine gives.
 
-Fills the results of `tools.joint` on each machine and the fields of the rules into the text of
-placing.md, and compares the machines with Koordinator.
+Fills the results of `tools.joint` on each machine and the fields of the rules into placing.md and
+koordinator.md here, and compares the machines with Koordinator.
 """
 
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -43,6 +44,7 @@ from tools.joint import (
 )
 
 TEXT: Final = Path(__file__).parent / "placing.md"
+MACHINES: Final = Path(__file__).parent / "koordinator.md"
 _PARTS: Final = ("joint[]", "near[]", "distinct[]", "strategy")
 _EXAMPLE: Final = Rules(
     joint=(Joint(("gpu",), ("nic",), ("resource.kubernetes.io/pcieRoot",)),),
@@ -51,8 +53,23 @@ _EXAMPLE: Final = Rules(
 
 
 def render_page() -> str:
-    """Render the page."""
-    parts = {
+    """Render the page of docs/."""
+    return _render(TEXT)
+
+
+def render_machines() -> str:
+    """Render the page of all machines, beside the comparison with Koordinator."""
+    return _render(MACHINES)
+
+
+def _render(template: Path) -> str:
+    text = template.read_text("utf-8")
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: _parts()[found[1]], text)
+
+
+@cache
+def _parts() -> dict[str, str]:
+    return {
         "plain": _table(RELATED, lambda shape, gpus: _native(shape, gpus, 100)),
         "counted": _table(RELATED, lambda shape, gpus: _native(shape, gpus, 100 * gpus)),
         "refused": translate_joint(UNRELATED[0], 1, 100).findings[0],
@@ -67,7 +84,6 @@ def render_page() -> str:
         "example": _render_example(),
         "fields": _render_fields(),
     }
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], TEXT.read_text("utf-8"))
 
 
 def compare() -> str:

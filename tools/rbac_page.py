@@ -9,7 +9,9 @@ import yaml
 
 _TEMPLATE: Final = Path(__file__).with_name("rbac.md")
 _MANIFESTS: Final = Path(__file__).parent.parent / "manifests"
-_HEAD: Final = "| resources | names | verbs | for |\n|---|---|---|---|\n"
+# ConfigMaps of one kind are shown by the first and the last.
+_SERIES: Final = re.compile(r"(`[\w-]+-01`)(?:, `[\w-]+-\d\d`)*, (`[\w-]+-\d\d`)")
+_HEAD: Final = "| resources | verbs | for |\n|---|---|---|\n"
 
 
 class Role(NamedTuple):
@@ -86,10 +88,9 @@ def render_page() -> str:
 
 
 def _render_role(role: Role) -> str:
-    where = "in the whole cluster" if role.kind == "ClusterRole" else "in `drawbridge-system`"
     pairs = zip(role.rules, role.rule_reasons, strict=True)
     rows = "".join(_render_rule(rule, reason) for rule, reason in pairs)
-    return f"### {role.kind} `{role.name}`\n\n{role.reason} Applies {where}.\n\n{_HEAD}{rows}\n"
+    return f"### {role.kind} `{role.name}`\n\n{role.reason}\n\n{_HEAD}{rows}\n"
 
 
 def _render_rule(rule: dict[str, Any], reason: str) -> str:
@@ -98,6 +99,8 @@ def _render_rule(rule: dict[str, Any], reason: str) -> str:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     ]
-    names = [f"`{each}`" for each in rule.get("resourceNames", ())]
-    cells = [", ".join(resources), ", ".join(names) or "all", ", ".join(rule["verbs"]), reason]
+    what = ", ".join(resources)
+    if names := ", ".join(f"`{each}`" for each in rule.get("resourceNames", ())):
+        what += " named " + _SERIES.sub(r"\1 to \2", names)
+    cells = [what, ", ".join(rule["verbs"]), reason]
     return f"| {' | '.join(cells)} |\n"

@@ -2,9 +2,9 @@
 
     python -m e2e.signatures [--cosign] [--kubernetes 1.36]
 
-The commands of docs/releases.md must succeed, and verification must fail after each change that an
-attacker could make. cosign's library verifies; with `--cosign`, which builds for up to an hour, the
-whole command does, and signs. Images are built for this machine; `--kubernetes` adds schedulers.
+The commands of docs/installing.md must succeed, and verification must fail after each change that
+an attacker could make. cosign's library verifies; with `--cosign`, which builds for up to an hour,
+the whole command does, and signs. Images are built for this machine; `--kubernetes` adds schedulers.
 """
 
 import argparse
@@ -84,7 +84,7 @@ def _check(folder: Path, address: str, path: str, options: argparse.Namespace) -
     shutil.copytree(place.release / "files", folder, dirs_exist_ok=True)
     shutil.copytree(place.release / "bundles", folder, dirs_exist_ok=True)
     shutil.copy(folder / "key.pub", folder / "drawbridge.pub")
-    for shown in read_commands(ROOT / "docs" / "releases.md", architecture):
+    for shown in read_commands(ROOT / "docs" / "installing.md", architecture):
         yield _expect(shown, ("bash", "-ec", shown), variables, folder)
     render = _RENDER.format(address=address)
     yield _expect("helm pulls and renders the chart", ("bash", "-ec", render), variables, folder)

@@ -1,4 +1,4 @@
-"""Reads the commands of docs/releases.md. Pure but for the file."""
+"""Reads the commands of docs/installing.md. Pure but for the file."""
 
 import re
 from collections.abc import Iterator

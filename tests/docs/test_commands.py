@@ -35,7 +35,11 @@ ROOT = Path(__file__).parent.parent.parent
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
-    *sorted(page for folder in ("bench", "e2e") for page in (ROOT / folder).rglob("*.md")),
+    *sorted(
+        page
+        for folder in ("bench", "e2e", "tools/release")
+        for page in (ROOT / folder).rglob("*.md")
+    ),
 ]
 PLAY = "play"
 RELEASE = "release"

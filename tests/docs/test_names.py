@@ -184,7 +184,7 @@ def test_documented_losses_are_the_guarded_ones() -> None:
 
 def test_the_dependencies_page_lists_exactly_the_declared_ones() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-    page = (ROOT / "docs" / "releases.md").read_text("utf-8")
+    page = (ROOT / "tools" / "release" / "README.md").read_text("utf-8")
     first, second = page.partition("\n## Dependencies\n")[2].split("### For building", 1)
     groups = project["dependency-groups"]
     drawn = json.loads((ROOT / "tools" / "site" / "package.json").read_text("utf-8"))

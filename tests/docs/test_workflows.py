@@ -116,7 +116,7 @@ def test_actionlint_accepts_the_workflows() -> None:
     actionlint = shutil.which("actionlint")
     if actionlint is None:
         pytest.skip(
-            "NOT LINTED: actionlint is not on PATH; docs/releases.md says how to install it"
+            "NOT LINTED: actionlint is not on PATH; tools/release/README.md says how to install it"
         )
     words = [actionlint, "-no-color", *map(str, WORKFLOWS)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)  # noqa: S603  # found

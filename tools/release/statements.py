@@ -13,7 +13,7 @@ from tools.image.sbom import Component
 SIGNATURE: Final = "https://sigstore.dev/cosign/sign/v1"
 PROVENANCE: Final = "https://slsa.dev/provenance/v1"
 BILL: Final = "https://cyclonedx.org/bom"
-# docs/releases.md describes it.
+# tools/release/README.md describes it.
 BUILD_TYPE: Final = "https://drawbridge.dev/release/v1"
 _STATEMENT: Final = "https://in-toto.io/Statement/v1"
 

@@ -24,6 +24,7 @@ _DECISIONS: Final = "docs/decisions/README.md"
 _LISTED: Final = "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
 # Pages of folders that no reader of the site looks for.
 _LEFT_OUT: Final = (".", "tests/", "tools/")
+_KEPT: Final = "tools/release/"
 _FILES: Final = ("examples", "Dockerfile", "LICENSE", "bridge/protocol", "docs")
 
 
@@ -49,7 +50,8 @@ def _tracked() -> Iterator[str]:
         words, cwd=ROOT, check=True, capture_output=True, text=True
     )
     for name in done.stdout.splitlines():
-        is_page = name.endswith(".md") and not name.startswith(_LEFT_OUT)
+        is_left_out = name.startswith(_LEFT_OUT) and not name.startswith(_KEPT)
+        is_page = name.endswith(".md") and not is_left_out
         is_file = any(name == file or name.startswith(f"{file}/") for file in _FILES)
         if (is_page or is_file) and (ROOT / name).is_file():
             yield name

@@ -1,5 +1,5 @@
 // Command verifier verifies with cosign's own library, behind the options of cosign that
-// docs/releases.md uses. It builds in a fifth of the time of the whole command.
+// docs/installing.md uses. It builds in a fifth of the time of the whole command.
 package main
 
 import (
