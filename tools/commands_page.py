@@ -71,14 +71,18 @@ def _positionals(parsers: dict[str, CommandParser]) -> Iterator[str]:
 
 
 def _options(parsers: dict[str, CommandParser]) -> Iterator[str]:
-    """Yield a row for each option and meaning, with the commands that take it."""
+    """Yield a row for each option and meaning, with the commands that take it.
+
+    The processes in pods are left out: manifests start them.
+    """
     rows: dict[Row, list[str]] = {}
-    for name, parser in parsers.items():
+    commands = {name: each for name, each in parsers.items() if not name.startswith("serve ")}
+    for name, parser in commands.items():
         for action in parser.options():
             if action.dest != "help":
                 rows.setdefault(_row(action), []).append(name)
     for (option, values, meaning), names in sorted(rows.items()):
-        takers = "every command" if len(names) == len(parsers) else _names(names)
+        takers = "every command" if len(names) == len(commands) else _names(names)
         yield f"| {option} | {values} | {meaning} | {takers} |"
 
 

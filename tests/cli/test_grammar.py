@@ -49,11 +49,11 @@ def test_the_page_lists_each_option_of_each_command_once() -> None:
         (name, command)
         for option, *_, commands in rows
         for name in re.findall(r"`([^`]+)`", option)
-        for command in re.findall(r"`([^`]+)`", commands) or command_parsers()
+        for command in re.findall(r"`([^`]+)`", commands) or COMMANDS
     ]
     expected = [
         (name, command)
-        for command, parser in command_parsers().items()
+        for command, parser in COMMANDS.items()
         for action in parser.options()
         for name in action.option_strings
         if action.dest != "help"
