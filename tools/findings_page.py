@@ -4,7 +4,7 @@ The page of the repository has the first sentence of each; the page of the site 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import groupby
 from textwrap import fill
 from typing import Final
@@ -22,7 +22,7 @@ This page is generated from the tables in the code (`make docs`).
 _LIST_SAYS: Final = """\
 Each message has its remedy on the next line.
 `drawbridge help CODE` explains a code: all of its meaning, an example and the remedy.
-Infos, which are printed with `-v`, are only named here."""
+Infos, which `-v` prints, and what is wrong with the text of a file are only named here."""
 _PAGE_SAYS: Final = "`drawbridge help CODE` prints the same text."
 _SENTENCE_END: Final = re.compile(r"(?<=\.)\s")
 # Where a person sees the codes of an activity.
@@ -44,8 +44,11 @@ def render_list() -> str:
     lines = [_HEAD.format(says=_LIST_SAYS)]
     for activity, codes in codes_by_activity(TABLES).items():
         lines.append(f"## {activity}\n\nShown by {SHOWN_BY[activity]}.\n")
-        for severity, alike in groupby(sorted(codes, key=_severity), key=_severity):
-            lines += [f"### {severity.title()}: {activity.lower()}\n", *_list(severity, alike), ""]
+        for severity, group in groupby(sorted(codes, key=_severity), key=_severity):
+            alike = tuple(group)
+            is_named = severity == Severity.INFO or activity is Activity.READ
+            text = _names(alike) if is_named else "\n".join(map(_sentence, alike))
+            lines.append(f"### {severity.title()}: {activity.lower()}\n\n{text}\n")
     return "\n".join(lines)
 
 
@@ -70,11 +73,10 @@ def _severity(code: Code) -> str:
     return str(code.severity)
 
 
-def _list(severity: str, codes: Iterable[Code]) -> Iterator[str]:
-    """Yield a line for each code; what only `-v` prints is named."""
-    if severity == Severity.INFO:
-        names = ", ".join(f"`{code.name}`" for code in codes)
-        yield fill(f"{names}.", 118, break_long_words=False)
-        return
-    for code in codes:
-        yield f"- `{code.name}`: {_SENTENCE_END.split(code.text)[0]}"
+def _names(codes: Iterable[Code]) -> str:
+    names = ", ".join(f"`{code.name}`" for code in codes)
+    return fill(f"{names}.", 118, break_long_words=False)
+
+
+def _sentence(code: Code) -> str:
+    return f"- `{code.name}`: {_SENTENCE_END.split(code.text)[0]}"

@@ -4,7 +4,8 @@
 
 The commands of docs/installing.md must succeed, and verification must fail after each change that
 an attacker could make. cosign's library verifies; with `--cosign`, which builds for up to an hour,
-the whole command does, and signs. Images are built for this machine; `--kubernetes` adds schedulers.
+the whole command does, and signs. Images are built for this machine; `--kubernetes` adds
+schedulers.
 """
 
 import argparse
