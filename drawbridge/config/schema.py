@@ -1,6 +1,7 @@
 """Generate the JSON Schema and the reference page of the Configuration from its types."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
@@ -166,23 +167,38 @@ def render_page(built: AvailableFields = AVAILABLE_FIELDS) -> str:
     """Render the reference page of all fields, `docs/configuration.md`."""
     unsupported = unavailable_rows(built)
     unavailable = {row.place: () for row in unsupported}
+    listed = [row for row in ROWS if not _OF_SELECTOR.search(row.place)]
     lines = [
         *_INTRODUCTION.splitlines(),
         "",
         "## Fields",
         "",
-        *_table([row for row in ROWS if not is_available(row.place, unavailable)], built),
+        *_table([row for row in listed if not is_available(row.place, unavailable)], built),
+        "",
+        "## Selectors",
+        "",
+        "Each selector above is a label selector of Kubernetes.",
+        "",
+        *_table(_selector_rows(), built),
         "",
         "## Declared but not available",
         "",
         "These fields are part of the format, but this version does not implement their features.",
         "A file that sets one of them is rejected with `FieldUnavailable`.",
         "",
-        *_table([row for row in ROWS if is_available(row.place, unavailable)], built),
+        *_table([row for row in listed if is_available(row.place, unavailable)], built),
     ]
     return "\n".join(lines) + "\n"
 
 
+def _selector_rows() -> list[FieldRow]:
+    """Return the fields of a selector, which are those of all selectors, from the selector on."""
+    places = ((row, _OF_SELECTOR.search(row.place)) for row in ROWS)
+    return list({found[1]: row._replace(place=found[1]) for row, found in places if found}.values())
+
+
+# A field of a selector, whatever has the selector.
+_OF_SELECTOR: Final = re.compile(r"elector\.(match.*)")
 _INTRODUCTION: Final = r"""# Configuration
 
 One file configures Drawbridge. Loading is strict: an unknown field, a value of the wrong type or
@@ -191,47 +207,8 @@ and `kind`: with the defaults, it is enough to label a namespace. This page is g
 types in the code (`make docs`).
 
 [examples/configuration.yaml](../examples/configuration.yaml) sets every field that this version
-supports and explains each one. To print the configuration with all defaults:
-
-```console
-$ drawbridge config print
-apiVersion: drawbridge.dev/v1alpha1
-kind: Configuration
-placement: native
-bridge: {}
-scope:
-  excludeNamespaces:
-  - kube-system
-  rollout:
-    percent: 100
-legacy:
-  renames: {}
-  units: {}
-  defaults: {}
-  networks: {}
-  labels: {}
-targets: []
-fleet: []
-decisions:
-  allowLossOf: []
-  nativeExtendedNames: leave
-  adminAccess: refuse
-admission:
-  everyPod: false
-findings: {}
-compatibility: []
-unsetGroups: alone
-partitions: []
-quotas: []
-strategy:
-  default: usable
-  classes: {}
-  weights: {}
-  classWeights: {}
-preemption:
-  delaySeconds: 0
-ownedPools: []
-```
+supports and explains each one. `drawbridge config print` prints the configuration with all
+defaults.
 
 With `--config FILE`, the command prints the configuration of a file, or all of its errors:
 

@@ -121,7 +121,8 @@ def test_an_unavailable_value_is_not_in_the_schema() -> None:
 def test_the_page_has_every_field_once() -> None:
     lines = render_page().splitlines()
     for place in PLACES:
-        assert sum(line.startswith(f"| `{place}` |") for line in lines) == 1
+        listed = place.partition("elector.")[2] or place
+        assert sum(line.startswith(f"| `{listed}` |") for line in lines) == 1
 
 
 def test_the_page_separates_available_and_unavailable_fields() -> None:
