@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import Final
 
 from cli.code_tables import TABLES
-from drawbridge.finding import Activity, codes_by_activity, list_former_names
+from drawbridge.finding import Activity, Code, Severity, codes_by_activity, list_former_names
 
 _HEAD: Final = """\
 # Findings

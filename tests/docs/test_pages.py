@@ -7,6 +7,8 @@ import io
 import re
 
 from cli.code_tables import TABLES
+from cli.main import dispatch
+from cli.terminal.streams import Streams
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.names import API_VERSION
