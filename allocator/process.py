@@ -171,6 +171,10 @@ class _Parts:
         self.term.start_again()
         self.changed.set()
 
+    def find_problems(self) -> list[str]:
+        """Return why this pair of scheduler and allocator could not take over."""
+        return [*self.state.find_problems(), *self.streams.find_problems()]
+
     def _penalise(self, device: DeviceID, seconds: float) -> None:
         self.state.decisions.state.penalise(device, time.monotonic() + seconds)
 
@@ -190,7 +194,7 @@ class _Parts:
         """Set the gauges of the state, until cancelled."""
         while True:
             metrics.ALLOCATOR_LEADING.set(self.term.leading)
-            ready = self.state.ready and not self.state.find_problems()
+            ready = self.state.ready and not self.find_problems()
             metrics.ALLOCATOR_READY.set(ready)
             metrics.ALLOCATOR_NOT_UNDONE.set(self.recovery.failing + self.binder.failing)
             reservations = self.state.reservations if self.state.ready else None
@@ -206,7 +210,7 @@ async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
     if caches is None:
         return
     parts = _Parts(options, process.settings, session, caches)
-    process.readiness.find_missing = parts.state.find_problems
+    process.readiness.find_missing = parts.find_problems
     with metrics.registered(
         metrics.CacheCollector(caches.by_resource, process.settings.caches),
         metrics.EventCollector(parts.recorder),

@@ -66,6 +66,10 @@ _SOCKET_UMASK: Final = 0o117  # read and write for the user and the group
 _BACKLOG: Final = 128
 _FOLDER_MODE: Final = 0o750
 _READ_BYTES: Final = 64 * 1024
+_NO_PLUGIN: Final = (
+    f"no scheduler plugin that accepts protocol {VERSION_TEXT} is connected; the log of the "
+    "kube-scheduler beside this allocator says why"
+)
 Handler = Callable[[bytes], Awaitable[msgspec.Struct]]
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -107,10 +111,28 @@ class AllocatorCalls(Protocol):
 
 
 class ActivationStreams:
-    """The open event streams. Each starts with all pods, so that no event is needed before it."""
+    """The open event streams. Each starts with all pods, so that no event is needed before it.
 
-    def __init__(self) -> None:
+    They also tell whether plugin and allocator accept each other: a plugin keeps its stream open,
+    whether its scheduler leads or not, and closes that of an allocator whose version it refuses.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._queues: set[asyncio.Queue[StreamEvent | None]] = set()
+        # Those that the plugin has kept open for the time of a heartbeat.
+        self._kept: set[asyncio.Queue[StreamEvent | None]] = set()
+        self._refusal = ""
+        self._now = now
+
+    def note_refusal(self, message: str) -> None:
+        """Remember why a call of the plugin was refused for its version."""
+        if message != self._refusal:
+            self._refusal = message
+            log_event(_LOG, logging.WARNING, "plugin refused", reason=message)
+
+    def find_problems(self) -> list[str]:
+        """Return why the plugin beside this allocator cannot use it."""
+        return [] if self._kept else [self._refusal or _NO_PLUGIN]
 
     def publish(self, pod_uids: tuple[str, ...]) -> None:
         """Tell the plugin to schedule pods now."""
@@ -136,6 +158,7 @@ class ActivationStreams:
         """Yield the events of a new stream, with a heartbeat each second, until it is closed."""
         queue: asyncio.Queue[StreamEvent | None] = asyncio.Queue(_MAX_PENDING_EVENTS)
         self._queues.add(queue)
+        opened = self._now()
         try:
             yield StreamEvent(activate_all=True)
             while True:
@@ -146,11 +169,19 @@ class ActivationStreams:
                 if event is None:
                     return
                 yield event
+                # The event was written, so the plugin has not closed the stream.
+                if self._now() - opened >= _HEARTBEAT_SECONDS:
+                    self._kept.add(queue)
+                    self._refusal = ""
         finally:
-            self._queues.discard(queue)
+            self._forget(queue)
+
+    def _forget(self, queue: "asyncio.Queue[StreamEvent | None]") -> None:
+        self._queues.discard(queue)
+        self._kept.discard(queue)
 
     def _close(self, queue: "asyncio.Queue[StreamEvent | None]") -> None:
-        self._queues.discard(queue)
+        self._forget(queue)
         while not queue.empty():
             queue.get_nowait()
         queue.put_nowait(None)
@@ -188,6 +219,8 @@ class _Handlers:
             metrics.ALLOCATOR_LATENCY.add(call, time.perf_counter() - started)
         except ProtocolError as error:
             metrics.ALLOCATOR_CALLS.add(call, error.code)
+            if error.code is ErrorCode.VERSION:
+                self._streams.note_refusal(error.message)
             return _error(error.code, error.message)
         except Exception:  # noqa: BLE001  # a bug in one call must not end the process
             metrics.ALLOCATOR_CALLS.add(call, ErrorCode.BUG)

@@ -55,11 +55,11 @@ func (w *watch) followStatus(ctx context.Context) {
 	defer ticker.Stop()
 	w.lastReady = w.clock.Now()
 	for {
+		w.checkStatus(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
-			w.checkStatus(ctx)
 		}
 	}
 }
@@ -74,6 +74,12 @@ func (w *watch) checkStatus(ctx context.Context) {
 		return
 	}
 	w.plugin.allocator.stop(problem)
+	if protocol.IsVersion(problem) {
+		// Neither version changes while both run. A scheduler that ends cannot lead, and its pod is
+		// not ready, whatever the allocator says of itself.
+		w.end(ctx, problem.Error())
+		return
+	}
 	if !w.plugin.leads.Load() {
 		w.lastReady = w.clock.Now()
 		return
@@ -103,10 +109,10 @@ func (w *watch) askStatus(ctx context.Context) error {
 	return errors.New("it is not ready")
 }
 
-// endProcess has the scheduler release its lease, so that another one leads at once.
+// endProcess has the scheduler release its lease if it has it, so that another one leads at once.
 func endProcess(ctx context.Context, reason string) {
 	logger := klog.FromContext(ctx)
-	logger.Error(nil, "The scheduler ends, so that another one leads", "reason", reason)
+	logger.Error(nil, "The scheduler ends, so that another one can lead", "reason", reason)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err == nil {
 		select {
 		case <-ctx.Done():

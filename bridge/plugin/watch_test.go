@@ -155,6 +155,31 @@ func TestALeaderWithoutAnAllocatorEnds(t *testing.T) {
 	}
 }
 
+func TestASchedulerEndsBesideAnAllocatorOfAnotherVersion(t *testing.T) {
+	refusal := map[string]any{"error": protocol.Error{Code: protocol.CodeVersion, Message: "use one release"}}
+	ready := protocol.Status{Ready: true, Leading: true}
+	cases := map[string]struct {
+		reply allocatortest.Reply
+		ends  int
+	}{
+		"refused by the allocator": {allocatortest.Reply{Status: 426, Body: refusal}, 1},
+		"refused by the plugin":    {allocatortest.Reply{Version: "1.1", Body: ready}, 1},
+		"the release before":       {allocatortest.Reply{Version: "1.2", Body: ready}, 0},
+		"an allocator not ready":   {allocatortest.Reply{Body: protocol.Status{}}, 0},
+		"a bug in the allocator":   {allocatortest.Reply{Status: 500, Body: "no JSON object"}, 0},
+	}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newWatchStage(t) // it does not lead
+			s.server.Reply("/v1/status", each.reply)
+			s.watch.checkStatus(t.Context())
+			if len(s.ended) != each.ends {
+				t.Errorf("ended %v", s.ended)
+			}
+		})
+	}
+}
+
 func TestTheFirstPodShowsThatTheSchedulerLeads(t *testing.T) {
 	s := newStage(t)
 	if s.leads.Load() {

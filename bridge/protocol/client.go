@@ -175,6 +175,13 @@ func IsPermanent(err error) bool {
 	return errors.Is(err, ErrTooLarge)
 }
 
+// IsVersion returns whether the allocator or this client refuses the version of the other.
+func IsVersion(err error) bool {
+	var reported *Error
+	var refused *VersionError
+	return errors.As(err, &reported) && reported.Code == CodeVersion || errors.As(err, &refused)
+}
+
 // IsBug returns whether the allocator failed on this request alone.
 func IsBug(err error) bool {
 	var reported *Error

@@ -202,7 +202,7 @@ ALLOCATOR_LEADING: Final = Gauge(
 )
 ALLOCATOR_READY: Final = Gauge(
     "drawbridge_allocator_ready",
-    "1 if the allocator could decide, whether or not its kube-scheduler leads.",
+    "1 if the allocator could decide and its scheduler plugin is connected, leading or not.",
     registry=REGISTRY,
 )
 ALLOCATOR_BINDS: Final = UnlockedCounter(

@@ -279,6 +279,34 @@ def test_a_process_binds_pods_only_with_the_fence_and_the_lease_and_tells_others
     play(tmp_path, _from_start_to_stop)
 
 
+async def _with_and_without_its_plugin(rig: Rig) -> None:
+    fence(rig)
+    async with process(rig) as running:
+        assert running.stderr is not None
+        while b'"health"' not in (line := await running.stderr.readline()):
+            pass
+        url = f"http://{json.loads(line)['address']}/readyz"
+        await rig.status(lambda each: each["ready"])
+        await _until_readiness(url, 503, "no scheduler plugin")
+        async with rig.events() as events:
+            await _until_readiness(url, 200, "")
+            assert await events.readline()
+        await _until_readiness(url, 503, "no scheduler plugin")
+
+
+async def _until_readiness(url: str, status: int, text: str) -> None:
+    async with aiohttp.ClientSession() as client:
+        while True:
+            async with client.get(url) as response:
+                if response.status == status and text in await response.text():
+                    return
+            await asyncio.sleep(0.02)
+
+
+def test_a_process_is_ready_while_a_plugin_that_accepts_it_is_connected(tmp_path: Path) -> None:
+    play(tmp_path, _with_and_without_its_plugin)
+
+
 async def _after_a_crash(rig: Rig) -> None:
     fence(rig)
     first, second = rig.add_pod("first"), rig.add_pod("second", count=2)

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from allocator.scheduler.protocol import MAX_BODY_BYTES, VERSION_TEXT
-from allocator.scheduler.server import serve_calls
+from allocator.scheduler.server import ActivationStreams, serve_calls
 from tests.allocator.clusters import Cluster, claim
 from tests.allocator.conformance import CASES, CLUSTER, Case
 from tests.allocator.served import cluster_of, serving
 
 pytestmark = pytest.mark.asyncio
+STATUS = {"method": "GET", "path": "/v1/status", "version": VERSION_TEXT}
 OURS = [case for case in CASES if "allocator" in case.plays]
 
 
@@ -60,9 +61,7 @@ async def test_only_the_user_and_the_group_can_open_the_socket(tmp_path: Path) -
 
 async def test_the_socket_of_a_killed_process_is_replaced_and_no_other_file(tmp_path: Path) -> None:
     async with serving(Cluster(), tmp_path) as first, serving(Cluster(), tmp_path) as second:
-        assert (
-            await second.send({"method": "GET", "path": "/v1/status", "version": VERSION_TEXT})
-        )[0]
+        assert (await second.send(STATUS))[0]
         assert first.socket == second.socket
     file = tmp_path / "run" / "allocator.sock"
     file.write_text("important")
@@ -116,6 +115,59 @@ async def test_a_waiting_pod_is_activated_when_a_device_is_free(tmp_path: Path) 
         waking.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waking
+
+
+async def test_a_pair_is_ready_while_its_plugin_keeps_the_stream_open(tmp_path: Path) -> None:
+    async with serving(Cluster(), tmp_path) as served:
+        (nobody,) = served.streams.find_problems()
+        assert f"accepts protocol {VERSION_TEXT}" in nobody
+        async with served.events() as events:
+            await events.readline()
+            # A plugin that refuses the version of the allocator has read no more than this.
+            assert served.streams.find_problems() == [nobody]
+            while served.streams.find_problems():
+                assert await events.readline()
+        while not served.streams.find_problems():
+            assert (await served.send(STATUS))[0] == 200
+        assert served.streams.find_problems() == [nobody]
+
+
+async def test_a_plugin_that_closes_its_streams_is_not_connected(tmp_path: Path) -> None:
+    async with serving(Cluster(), tmp_path) as served:
+        later = 0.0
+        served.streams = ActivationStreams(now=lambda: later)
+        async with serve_calls(str(served.socket), served.calls, served.streams):
+            for _ in range(3):
+                async with served.events() as events:
+                    await events.readline()
+                    served.streams.publish(("early",))
+                    assert b"early" in await events.readline()
+                    assert served.streams.find_problems()
+                later += 3600
+                # The server sees the end of the connection when it writes.
+                served.streams.publish(("pod",))
+                assert (await served.send(STATUS))[0] == 200
+                assert served.streams.find_problems()
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0", "", "x"])
+async def test_a_refused_plugin_is_named_until_another_one_is_connected(
+    version: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(Cluster(), tmp_path) as served:
+        for path in ("/v1/events", "/v1/status", "/v1/events"):
+            request = {"method": "GET", "path": path, "version": version}
+            assert (await served.send(request))[0] == 426
+        (problem,) = served.streams.find_problems()
+        assert f"the allocator speaks {VERSION_TEXT}" in problem
+        assert repr(version) in problem or "no version" in problem
+        assert [each.message for each in caplog.records].count("plugin refused") == 1
+        async with served.events() as events:
+            while served.streams.find_problems():
+                assert await events.readline()
+        while not served.streams.find_problems():
+            assert (await served.send(STATUS))[0] == 200
+        assert served.streams.find_problems() != [problem]
 
 
 async def test_nobody_is_woken_without_the_lease(tmp_path: Path) -> None:
