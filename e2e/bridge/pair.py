@@ -48,14 +48,17 @@ class PairFiles(NamedTuple):
 class Pair:
     """A kube-scheduler and an allocator that live and die independently of each other."""
 
-    def __init__(self, plane: ControlPlane, host: str, files: PairFiles) -> None:
+    def __init__(
+        self, plane: ControlPlane, host: str, files: PairFiles, relay: Path | None = None
+    ) -> None:
+        """Without a relay, the plugin calls the allocator itself."""
         self.plane = plane
         self.host = host
         self.files = files
         self.folder = plane.folder / "bridge" / host
         self.folder.mkdir(parents=True)
         self.socket = plane.sockets / host / "allocator.sock"
-        self.configuration = self._write_configuration()
+        self.configuration = self._write_configuration(relay or self.socket)
         words: list[str | Path] = [
             COMMANDS / "drawbridge",
             "serve",
@@ -70,11 +73,11 @@ class Pair:
         self.allocator = Replica(f"{host}-allocator", on_host(host, words), log)
         self.scheduler: Process | None = None
 
-    def _write_configuration(self) -> Path:
+    def _write_configuration(self, called: Path) -> Path:
         """Write the configuration of the manifests with what is different on this machine."""
         template = copy.deepcopy(self.files.template)
         for profile in template["profiles"]:
-            profile["pluginConfig"][0]["args"]["socket"] = str(self.socket)
+            profile["pluginConfig"][0]["args"]["socket"] = str(called)
         connection = {"kubeconfig": str(self.files.access), "qps": 5000, "burst": 5000}
         path = self.folder / "scheduler.yaml"
         path.write_text(yaml.safe_dump({**template, "clientConnection": connection}), "utf-8")
@@ -119,6 +122,18 @@ class Pair:
         """Send a signal to both processes."""
         for process in (self.running_scheduler(), self.allocator.started_process()):
             process.child.send_signal(number)
+
+    def stop(self) -> None:
+        """Stop both processes as a kubelet does."""
+        self.running_scheduler().stop()
+        self.allocator.stop()
+
+    def ready(self) -> bool:
+        """Whether both processes run and the pod would be ready by the probes of the manifests."""
+        return self.scheduler_alive and self.allocator.ready() and self._scheduler_ready()
+
+    def _scheduler_ready(self) -> bool:
+        return answers(f"https://127.0.0.1:{self.running_scheduler().port}/readyz")
 
     def allocator_status(self) -> str:
         """Return what the allocator says of itself, or why it does not."""

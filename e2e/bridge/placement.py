@@ -14,6 +14,7 @@ import contextlib
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -91,19 +92,22 @@ class Placement:
         program = quorum_scheduler if self.plane.options.quorum else scheduler
         self.program = program(self.plane.options.version)
         self.pairs: list[Pair] = []
+        self._objects: list[JSON] = []
         self._told: set[str] = set()
 
     def install(self, pairs: int = PAIRS, *, unfenced: bool = False) -> None:
         """Configure bridge placement, create accounts and roles, and start the pairs."""
         configure_and_wait(self.cluster, f"{HEADER}{bridge_fields(unfenced=unfenced)}")
         texts = [path.read_text("utf-8") for path in sorted(COMPONENT.glob("scheduler-*.yaml"))]
-        objects = [each for text in texts for each in yaml.safe_load_all(text)]
-        applied = yaml.safe_dump_all(each for each in objects if each["kind"] not in NOT_RUN)
+        self._objects = [each for text in texts for each in yaml.safe_load_all(text)]
+        applied = yaml.safe_dump_all(each for each in self._objects if each["kind"] not in NOT_RUN)
         self.cluster.kubectl("apply", "-f", "-", stdin=applied).check()
-        self.pairs = [self._make_pair(number, objects) for number in range(pairs)]
+        self.pairs = [self.make_pair(f"{number}") for number in range(pairs)]
         self.start()
 
-    def _make_pair(self, number: int, objects: list[JSON]) -> Pair:
+    def make_pair(self, suffix: str, relay: Path | None = None) -> Pair:
+        """Return a pair that does not run yet; its plugin calls the relay if there is one."""
+        objects = self._objects
         access = self.plane.kubeconfig(NAME, self.plane.account_token(NAMESPACE, NAME))
         template = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["scheduler.yaml"])
         for profile in template["profiles"]:
@@ -116,7 +120,7 @@ class Placement:
             flag = "--feature-gates=" + ",".join(f"{each}=true" for each in gates)
             words["scheduler"] = [*words["scheduler"], flag]
         files = PairFiles(self.program, access, template, words)
-        return Pair(self.plane, f"{NAME}-{number}", files)
+        return Pair(self.plane, f"{NAME}-{suffix}", files, relay)
 
     def start(self) -> None:
         """Start what does not run."""
