@@ -131,7 +131,6 @@ class Reconcilers:
         self.scheduler = SchedulerLeaseReconciler(
             self._store(LEASES, context.namespace),
             lambda: settings.current,
-            context.session.clock.now,
         )
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()

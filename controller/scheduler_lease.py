@@ -2,13 +2,17 @@
 
 Admission assigns no pod to a scheduler that is not there. The facts say so, so that all replicas
 decide the same, and a pod is translated again as it was.
+
+The time in the Lease is that of the scheduler's machine. Only its changes count, and the time since
+the last one by the clock of this process.
 """
 
 from collections.abc import Callable
 from typing import Final
 
 from controller.protocols import ObjectStore
-from drawbridge.agreement.scheduler_lease import is_scheduler_missing
+from drawbridge.agreement.scheduler_lease import PATIENCE_SECONDS, last_renewal
+from drawbridge.cluster.server_clock import boot_time
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.names import SCHEDULER_LEASE
 
@@ -24,21 +28,28 @@ class SchedulerLeaseReconciler:
         self,
         leases: ObjectStore,
         configuration: Callable[[], Configuration],
-        now: Callable[[], float],
+        now: Callable[[], float] = boot_time,
     ) -> None:
         self.listener: Callable[[], None] = lambda: None
         self._leases = leases
         self._configuration = configuration
         self._now = now
         self._was_missing: bool | None = None
+        self._renewed: float | None = None  # the time in the Lease, and when it was first read
+        self._seen = 0.0
 
     async def is_missing(self) -> bool:
         """Return whether bridge placement is configured and its scheduler does not run."""
         missing = False
         if self._configuration().placement is Placement.BRIDGE:
-            missing = is_scheduler_missing(await self._leases.read(SCHEDULER_LEASE), self._now())
+            missing = self._is_left(last_renewal(await self._leases.read(SCHEDULER_LEASE)))
         self._was_missing = missing
         return missing
+
+    def _is_left(self, renewed: float | None) -> bool:
+        if renewed != self._renewed:
+            self._renewed, self._seen = renewed, self._now()
+        return renewed is None or self._now() - self._seen > PATIENCE_SECONDS
 
     async def reconcile(self) -> None:
         """Wake the facts if the answer has changed."""

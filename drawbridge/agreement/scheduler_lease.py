@@ -11,6 +11,7 @@ PATIENCE_SECONDS: Final = 60.0
 def is_scheduler_missing(lease: Mapping[str, Any] | None, now: float) -> bool:
     """Return whether nothing has renewed the Lease for a minute; `now` is a Unix time.
 
+    The time in the Lease is that of another machine, so this answers a person only.
     The holder does not count: a scheduler that ends releases the Lease, and another one takes it.
     """
     renewed = last_renewal(lease)
