@@ -109,7 +109,7 @@ class _Parts:
             changed=self.changed,
         )
         settings.subscribe(lambda _: self.state.update())
-        failures = PrepareFailures(self.state.claims_of, self._penalise, session.clock.now)
+        failures = PrepareFailures(self.state.claims_of, self._penalise)
         caches.events.subscribe(failures.on_event)
 
     def _make_state(
