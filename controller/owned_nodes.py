@@ -33,6 +33,7 @@ from drawbridge.agreement.owned_pools import (
     decide_node,
     find_fence,
     has_fence,
+    name_fence,
     report_disagreement,
     report_selection,
     report_unfenced_nodes,
@@ -53,7 +54,7 @@ _Taints = list[dict[str, Any]]
 class TaintChange(NamedTuple):
     """A node whose taints have to change; sorts additions first.
 
-    With `settled`, the taint stays, and the node says that the taint of this time has settled.
+    With `settled`, the taint stays, and the node says that the taint of this name has settled.
     """
 
     removed: bool
@@ -126,7 +127,7 @@ class OwnedNodeReconciler:
         self._reference = reference
         self._now, self._elapsed = now, elapsed
         self._rules_hold = rules_hold
-        # Since when this process sees the taints of nodes, by node and their own time.
+        # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
         # Since when nodes have the taint without need.
         self._left: dict[str, float] = {}
@@ -183,13 +184,13 @@ class OwnedNodeReconciler:
         before, self._seen, settled = self._seen, {}, []
         for node in nodes:
             fence = find_fence(node.value.spec.taints or ())
-            added = fence.time_added if fence is not None else None
-            if not added or not decided[node.name].owned:
+            if fence is None or not decided[node.name].owned:
                 continue
-            since = self._seen[node.name, added] = before.get((node.name, added), now)
+            name = name_fence(fence, node.uid)
+            since = self._seen[node.name, name] = before.get((node.name, name), now)
             said = (node.value.metadata.annotations or {}).get(SETTLED_ANNOTATION)
-            if said != added and now - since >= SETTLE_SECONDS:
-                settled.append(TaintChange(removed=False, node=node.name, settled=added))
+            if said != name and now - since >= SETTLE_SECONDS:
+                settled.append(TaintChange(removed=False, node=node.name, settled=name))
         return settled
 
     async def _write(self, change: TaintChange) -> None:

@@ -276,7 +276,7 @@ class LiveState:
         serves_rules = caches.taint_rules is not None
         state = make_state(inputs, self._make_filter(inputs), serves_taint_rules=serves_rules)
         for node in caches.nodes.all():
-            self._settling.follow(node.name, node.value, self._elapsed(), is_first=True)
+            self._follow_node(None, node)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
             for stored in cache.all():
@@ -305,13 +305,26 @@ class LiveState:
         state = self._decisions.state
         changed = after or before
         if changed is not None and isinstance(changed.value, Node):
-            node = after.value if after else None
-            self._settling.follow(changed.name, node, self._elapsed(), is_first=before is None)
+            self._follow_node(before, after)
         state.apply(before.value if before else None, after.value if after else None)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
         self._begin_turns()
         self._on_change()
+
+    def _follow_node(
+        self, before: CachedObject[Node] | None, after: CachedObject[Node] | None
+    ) -> None:
+        if after is None and before is not None:
+            self._settling.follow(before.name, None, self._elapsed())
+        elif after is not None:
+            self._settling.follow(
+                after.name,
+                after.value,
+                self._elapsed(),
+                is_first=before is None,
+                created=after.created,
+            )
 
     def _apply_namespace(
         self, before: CachedObject[Namespace] | None, after: CachedObject[Namespace] | None

@@ -19,10 +19,18 @@ class SettlingNodes:
         self._fences: dict[str, Taint] = {}
         self._times: dict[str, float] = {}  # when nodes settle that have not
 
-    def follow(self, node: str, after: Node | None, now: float, *, is_first: bool = False) -> None:
+    def follow(
+        self,
+        node: str,
+        after: Node | None,
+        now: float,
+        *,
+        is_first: bool = False,
+        created: bool = False,
+    ) -> None:
         """Follow a change of a node; a fence that replaces another one is new.
 
-        With `is_first`, this process has never seen the node before.
+        With `is_first`, this process has never seen the node before. With `created`, nobody has.
         """
         fence = find_fence(after.taints) if after is not None else None
         if fence is None:
@@ -31,6 +39,7 @@ class SettlingNodes:
         elif self._fences.get(node) != fence:
             self._fences[node] = fence
             is_known = is_first and after is not None and has_settled(after, fence)
+            is_known = is_known or created  # no scheduler has seen the node without its fence
             self._times[node] = now + (0.0 if is_known else SETTLE_SECONDS)
 
     def is_settled(self, node: Node) -> bool:

@@ -256,9 +256,17 @@ def find_fence(taints: Iterable[Taint]) -> Taint | None:
     return next((each for each in taints if has_fence((each,))), None)
 
 
+def name_fence(fence: Taint, uid: str) -> str:
+    """Return what tells a fence of the node with this UID from an earlier one: its time.
+
+    Without a time, the kubelet has registered the node with it, so that there was no earlier one.
+    """
+    return fence.time_added or uid
+
+
 def has_settled(node: Node, fence: Taint) -> bool:
     """Whether the controller says that it has watched this fence of a node for the settle time."""
-    return bool(fence.time_added) and node.settled_fence == fence.time_added
+    return bool(node.settled_fence) and node.settled_fence == name_fence(fence, node.uid)
 
 
 def report_unfenced_nodes(names: Sequence[str]) -> Finding | None:

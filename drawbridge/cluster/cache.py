@@ -406,7 +406,9 @@ class Cache(Generic[T]):
                 message = f"{self._path}: {name} was deleted and has version {version} now"
                 raise HistoryChangedError(message)
         else:
-            decoded = self._index.read(header, raw)
+            # With selectors, an object can also be added because it matches now.
+            created = event_type == "ADDED" and not self._selectors
+            decoded = self._index.read(header, raw, created=created)
             if decoded is None:
                 self._index.drop(header.key)
             else:

@@ -27,7 +27,8 @@ MAX_DELETED: Final = 65_536
 class CachedObject(msgspec.Struct, Generic[T], frozen=True):
     """One object: `raw` is the complete JSON, `value` the decoded fields.
 
-    `raw` is empty in a cache that keeps only the decoded fields.
+    `raw` is empty in a cache that keeps only the decoded fields. With `created`, this is the first
+    version of the object: a watch told of its creation.
     """
 
     namespace: str
@@ -36,6 +37,7 @@ class CachedObject(msgspec.Struct, Generic[T], frozen=True):
     version: str
     raw: bytes
     value: T
+    created: bool = False
 
 
 ChangeListener = Callable[[CachedObject[T] | None, CachedObject[T] | None], None]
@@ -126,7 +128,9 @@ class ObjectIndex(Generic[T]):
         """Call `listener` for every change from now on."""
         self._listeners.append(listener)
 
-    def read(self, header: ObjectHeader, raw: bytes) -> CachedObject[T] | None:
+    def read(
+        self, header: ObjectHeader, raw: bytes, *, created: bool = False
+    ) -> CachedObject[T] | None:
         """Decode an object; None if that fails, which is logged."""
         key, metadata = header.key, header.metadata
         now = self.objects.get(key)
@@ -141,8 +145,8 @@ class ObjectIndex(Generic[T]):
             self._record_decode_error(key, f"{error}")
             return None
         self._decode_errors.pop(key, None)
-        kept = raw if self._keep_raw else b""
-        return CachedObject(key[0], key[1], metadata.uid, metadata.resource_version, kept, value)
+        kept, version = raw if self._keep_raw else b"", metadata.resource_version
+        return CachedObject(key[0], key[1], metadata.uid, version, kept, value, created)
 
     def put(self, after: CachedObject[T]) -> None:
         """Store a new or changed object."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from drawbridge.dra.decode import Object, Reader
+from drawbridge.dra.decode import Metadata, Object, Reader
 from drawbridge.dra.decode_errors import describe_choice
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
 from drawbridge.dra.quantity import Quantity
@@ -43,6 +43,7 @@ class Node(msgspec.Struct, frozen=True):
     hold: str = ""
     kubelet: str = ""
     settled_fence: str = ""
+    uid: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -67,7 +68,12 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     node_info: _NodeInfo = _NodeInfo()
 
 
+class _Metadata(Metadata, frozen=True):
+    uid: str = ""
+
+
 class _Node(Object, frozen=True, rename="camel"):
+    metadata: _Metadata
     spec: _Spec = _Spec()
     status: _Status = _Status()
 
@@ -92,6 +98,7 @@ def _convert(wire: _Node) -> Node:
         wire.metadata.annotations.get(HOLD_ANNOTATION, ""),
         status.node_info.kubelet_version,
         wire.metadata.annotations.get(SETTLED_ANNOTATION, ""),
+        wire.metadata.uid,
     )
 
 

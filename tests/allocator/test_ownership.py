@@ -139,10 +139,30 @@ def test_a_node_says_that_the_fence_has_settled_before_this_process_started(
     assert not nodes.is_settled(node), "a look at the claims is needed in any case"
     nodes.note_look(5.0)
     assert nodes.is_settled(node) is is_settled
-    bare = Node("m", taints=(TAINT,))
-    nodes.follow("m", bare, 5.0, is_first=True)
+
+
+@pytest.mark.parametrize(
+    ("said", "is_settled"), [("uid-1", True), ("uid-2", False), ("", False), ("soon", False)]
+)
+def test_a_fence_of_the_kubelet_has_no_time_and_is_named_by_its_node(
+    said: str, *, is_settled: bool
+) -> None:
+    node, nodes = Node("n", taints=(TAINT,), settled_fence=said, uid="uid-1"), SettlingNodes()
+    nodes.follow("n", node, 5.0, is_first=True)
     nodes.note_look(14.0)
-    assert not nodes.is_settled(bare)
+    assert nodes.is_settled(node) is is_settled
+
+
+def test_a_node_that_is_created_with_the_fence_has_settled() -> None:
+    node, nodes = Node("n", taints=(TAINT,)), SettlingNodes()
+    nodes.follow("n", node, 5.0, is_first=True, created=True)
+    assert nodes.need_look(5.0)
+    assert nodes.note_look(5.0) == ["n"]
+    nodes.follow("m", Node("m"), 5.0, is_first=True, created=True)
+    later = Node("m", taints=(TAINT,))
+    nodes.follow("m", later, 6.0)
+    assert not nodes.note_look(15.9)
+    assert nodes.note_look(16.0) == ["m"]
 
 
 def test_a_pool_of_an_unknown_node_is_not_used() -> None:

@@ -47,6 +47,36 @@ async def test_only_selected_objects_are_cached(rig: Rig) -> None:
         await rig.holds()
 
 
+@BOTH
+async def test_the_first_version_of_an_object_is_known_only_if_its_creation_was_watched(
+    rig: Rig,
+    watch_list: bool,  # noqa: FBT001  # a case
+) -> None:
+    rig.api.put(text("listed", "1"))
+    cache = rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        rig.api.put(text("told", "1"))
+        rig.api.put(text("changed", "1"))
+        rig.api.put(text("changed", "2"))
+        await rig.holds(listed="1", told="1", changed="2")
+    assert {each.name: each.created for each in cache.all()} == {
+        "listed": False,
+        "told": True,
+        "changed": False,
+    }
+
+
+async def test_with_a_selector_an_object_can_appear_that_is_not_new(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    cache = rig.made(labels="in=yes")
+    async with rig.running():
+        await rig.watched()
+        rig.api.put(text("a", "2", labels={"in": "yes"}))
+        await rig.holds(a="2")
+    assert [each.created for each in cache.all()] == [False]
+
+
 async def test_raw_is_complete_and_namespaces_are_separate(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     rig.api.put(text("a", "2", namespace="other"))

@@ -268,6 +268,15 @@ def test_a_node_says_which_taint_has_been_watched_for_the_settle_time(skew: floa
     assert _said(scene) == fence["timeAdded"]
 
 
+def test_a_taint_that_the_kubelet_registered_is_named_by_its_node() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED, [{"key": FENCE["key"], "effect": FENCE["effect"]}])
+    scene.reconcile()
+    scene.time += SETTLE_SECONDS
+    scene.reconcile()
+    assert _said(scene) == scene.nodes.get("a").uid
+
+
 def test_a_new_taint_is_not_settled_because_an_earlier_one_was() -> None:
     scene = Scene(ENTRY)
     scene.node("a", OWNED)
