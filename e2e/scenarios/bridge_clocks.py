@@ -36,16 +36,16 @@ def other_clock(stage: BridgeStage, replicas: Sequence[Replica], seconds: float)
     """Restart processes with an API server whose clock is wrong, and at the end with the other."""
     plane = stage.processes
     with ShiftedDates(plane.port, plane.authority, seconds) as relay:
-        before = [each.words for each in replicas]
+        before = [replica.words for replica in replicas]
         try:
-            for each in replicas:
-                each.words = [_behind(f"{word}", relay.port) for word in each.words]
-                _restart(stage, each)
+            for replica in replicas:
+                replica.words = [_behind(f"{word}", relay.port) for word in replica.words]
+                _restart(stage, replica)
             yield
         finally:
-            for each, words in zip(replicas, before, strict=True):
-                each.words = words
-                _restart(stage, each)
+            for replica, words in zip(replicas, before, strict=True):
+                replica.words = words
+                _restart(stage, replica)
     stage.placement.ignore_denials()
 
 
