@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 Ready = Callable[[], bool]
@@ -81,3 +81,13 @@ class Process:
             self.child.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
+
+
+@contextlib.contextmanager
+def suspended(process: Process) -> Iterator[None]:
+    """Suspend a process."""
+    process.child.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.child.send_signal(signal.SIGCONT)

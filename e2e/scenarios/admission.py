@@ -1,12 +1,9 @@
 """Scenarios: what users of kubectl see of admission."""
 
-import contextlib
 import json
 import re
-import signal
-from collections.abc import Iterator
 
-from e2e.controlplane.processes import Process
+from e2e.controlplane.processes import suspended
 from e2e.installed import manifest
 from e2e.installed.installation import (
     installed,
@@ -65,16 +62,6 @@ def devices(stage: Stage, name: str) -> list[str]:
     """List the devices allocated to a pod's claim as driver/pool/device."""
     results = stage.allocated(claim_of(stage, name)[1])
     return sorted(f"{each['driver']}/{each['pool']}/{each['device']}" for each in results)
-
-
-@contextlib.contextmanager
-def suspended(process: Process) -> Iterator[None]:
-    """Suspend a process."""
-    process.child.send_signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        process.child.send_signal(signal.SIGCONT)
 
 
 @scenario("smoke", rig="installed", needs=NEEDS)

@@ -6,6 +6,7 @@ causes no template that admission would not have created.
 
 import json
 
+from e2e.controlplane.processes import suspended
 from e2e.installed.installation import (
     MODE,
     TEMPLATES,
@@ -24,7 +25,6 @@ from e2e.scenarios.admission import (
     claim_of,
     devices,
     legacy_pod,
-    suspended,
 )
 from e2e.scenarios.objects import JSON, RESOURCE
 from e2e.scenarios.registry import scenario

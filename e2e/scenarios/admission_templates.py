@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 
+from e2e.controlplane.processes import suspended
 from e2e.installed.installation import (
     NAMESPACE,
     Installation,
@@ -22,7 +23,6 @@ from e2e.scenarios.admission import (
     claim_of,
     devices,
     legacy_pod,
-    suspended,
 )
 from e2e.scenarios.admission_original import template_path, wait_for_event
 from e2e.scenarios.backdating import backdate

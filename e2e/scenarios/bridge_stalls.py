@@ -10,8 +10,8 @@ from functools import partial
 
 from e2e.bridge.pair import Pair
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.controlplane.processes import suspended
 from e2e.runner import print_line
-from e2e.scenarios.admission import suspended
 from e2e.scenarios.bridge import running, told
 from e2e.scenarios.bridge_failures import (
     PATIENCE_SECONDS,

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 from e2e.bridge.placement import FENCE, OWNED, BridgeStage, bridge_scenario
+from e2e.controlplane.processes import suspended
 from e2e.nodes.fleet import NodePlan
-from e2e.scenarios.admission import suspended
 from e2e.scenarios.bridge import running
 from e2e.scenarios.bridge_stalls import pass_time
 from e2e.scenarios.objects import JSON, claim_spec, request

@@ -13,12 +13,12 @@ from pathlib import Path
 
 from e2e.controlplane.client import ApiError
 from e2e.controlplane.files import kubeconfig
-from e2e.controlplane.processes import free_port
+from e2e.controlplane.processes import free_port, suspended
 from e2e.controlplane.relay import Backend, Relay
 from e2e.installed import trust
 from e2e.installed.installation import CONTROLLER, NAMESPACE, WEBHOOK, Installation
 from e2e.installed.replica import Replica
-from e2e.scenarios.admission import NEEDS, suspended
+from e2e.scenarios.admission import NEEDS
 from e2e.scenarios.certificates import (
     RIG,
     SETUP,

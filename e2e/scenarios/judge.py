@@ -12,10 +12,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from e2e.controlplane.client import ApiError
+from e2e.controlplane.processes import suspended
 from e2e.installed.installation import NAMESPACE, Installation, installed, set_mode
 from e2e.installed.judge import InstalledJudge, judged
 from e2e.installed.kubectl import CommandResult, Kubectl
-from e2e.scenarios.admission import GPU, NEEDS, deployment, suspended
+from e2e.scenarios.admission import GPU, NEEDS, deployment
 from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, opaque, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage

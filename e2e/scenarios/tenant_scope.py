@@ -5,6 +5,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from e2e.controlplane.client import ApiError, Client
+from e2e.controlplane.processes import suspended
 from e2e.installed.installation import (
     Installation,
     installed,
@@ -20,7 +21,6 @@ from e2e.scenarios.admission import (
     add_gpu_node,
     claim_of,
     legacy_pod,
-    suspended,
 )
 from e2e.scenarios.admission_original import PRIVILEGES, template_path, wait_for_event
 from e2e.scenarios.admission_scope import restored_configuration, set_scope
