@@ -214,9 +214,9 @@ class Installation:
                 self.plane.processes[replica.name] = replica.start()
         for replica in self.replicas:
             replica.wait_ready(seconds)
-        self._connect()
+        self.connect()
 
-    def _connect(self) -> None:
+    def connect(self) -> None:
         """Update the backends of the Service to the current ports."""
         if self._relay is None:
             return
@@ -252,7 +252,7 @@ class Installation:
         with Relay(spec["clusterIP"], spec["ports"][0]["port"]) as relay:
             self._relay, self._behind = relay, {}
             try:
-                self._connect()
+                self.connect()
                 yield relay
             finally:
                 self._relay = None
