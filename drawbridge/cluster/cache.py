@@ -73,8 +73,9 @@ LIST_SECONDS: Final = 60.0
 FRESH_SECONDS: Final = 100.0  # the server sends a bookmark every minute
 # A proxy does not serve so many older lists in a row.
 OLDER_LISTS_OF_A_RESTORE: Final = 3
-# A server that ends a watch in its own time does so at most this much earlier.
-_EARLY_SECONDS: Final = 2.0
+# A server that ends a watch in its own time does so at most this much earlier or later. An end that
+# a suspended process reads later can have another cause.
+_OWN_TIME_SECONDS: Final = 2.0
 # A list of the same items without anything but their metadata; a server may send them whole.
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # If a page expires before the next request, the next attempt uses larger pages.
@@ -178,7 +179,7 @@ class Cache(Generic[T]):
     @property
     def undecodable(self) -> int:
         """The number of objects that are left out because they cannot be decoded."""
-        return len(self._index.decode_errors)
+        return self._index.undecodable
 
     async def wait_until_synced(self) -> None:
         """Wait until everything was listed once."""
@@ -331,7 +332,7 @@ class Cache(Generic[T]):
         self._listed_to = version
         known, is_deleted = self._index.identities(), self._index.deleted.__contains__
         key = find_contradiction(known, self._version, listed, is_deleted)
-        if key is not None and key not in self._index.decode_errors:
+        if key is not None:
             name, at = "/".join(filter(None, key)), listed[key].version
             raise HistoryChangedError(
                 f"{self._path}: {name} has version {at}, and was another object or deleted when "
@@ -357,7 +358,7 @@ class Cache(Generic[T]):
                 with pause_garbage_collection():
                     for line in lines:
                         listing = self._process_line(line, listing)
-        if self._now() - started < seconds - _EARLY_SECONDS:
+        if abs(self._now() - started - seconds) > _OWN_TIME_SECONDS:
             self._verified.clear()
         if listing is not None:
             raise UnreachableError(f"the watch of {self._path} ended before its list was complete")

@@ -7,7 +7,7 @@ cache must not keep its previous content.
 import contextlib
 import gc
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -108,7 +108,7 @@ class ObjectIndex(Generic[T]):
         self._keep_raw = keep_raw
         self._decode = decode
         self._listeners: list[ChangeListener[T]] = []
-        self._decode_errors: dict[ObjectKey, str] = {}
+        self._undecodable: dict[ObjectKey, tuple[Identity, str]] = {}  # with the error
         self.objects: dict[ObjectKey, CachedObject[T]] = {}
         # The UIDs of the objects that were deleted last.
         self.deleted: BoundedCache[str, None] = BoundedCache(MAX_DELETED if is_whole else 0)
@@ -116,13 +116,15 @@ class ObjectIndex(Generic[T]):
         self.listener_failures = 0
 
     @property
-    def decode_errors(self) -> Mapping[ObjectKey, str]:
-        """The objects that cannot be decoded, with the error."""
-        return self._decode_errors
+    def undecodable(self) -> int:
+        """The number of objects that cannot be decoded."""
+        return len(self._undecodable)
 
     def identities(self) -> dict[ObjectKey, Identity]:
-        """Return which objects are stored, at which versions."""
-        return {key: Identity(each.uid, each.version) for key, each in self.objects.items()}
+        """Return which objects were seen, also undecodable ones, at which versions."""
+        seen = {key: identity for key, (identity, _) in self._undecodable.items()}
+        # A list reads an object that cannot be decoded any more before it is dropped here.
+        return seen | {key: Identity(each.uid, each.version) for key, each in self.objects.items()}
 
     def subscribe(self, listener: ChangeListener[T]) -> None:
         """Call `listener` for every change from now on."""
@@ -142,9 +144,9 @@ class ObjectIndex(Generic[T]):
         try:
             value = self._decode(raw)
         except DECODE_ERRORS as error:
-            self._record_decode_error(key, f"{error}")
+            self._record_decode_error(header, f"{error}")
             return None
-        self._decode_errors.pop(key, None)
+        self._undecodable.pop(key, None)
         kept, version = raw if self._keep_raw else b"", metadata.resource_version
         return CachedObject(key[0], key[1], metadata.uid, version, kept, value, created)
 
@@ -164,7 +166,7 @@ class ObjectIndex(Generic[T]):
 
     def delete(self, key: ObjectKey) -> None:
         """Remove a deleted object and its decode error."""
-        self._decode_errors.pop(key, None)
+        self._undecodable.pop(key, None)
         if key in self.objects:
             self.deleted.put(self.objects[key].uid, None)
         self.drop(key)
@@ -184,8 +186,8 @@ class ObjectIndex(Generic[T]):
         """Remove the objects that a list does not have."""
         for key in [key for key in self.objects if key not in listed]:
             self.delete(key)
-        for key in [key for key in self._decode_errors if key not in listed]:
-            del self._decode_errors[key]
+        for key in [key for key in self._undecodable if key not in listed]:
+            del self._undecodable[key]
 
     def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
         self.revision += 1
@@ -196,11 +198,12 @@ class ObjectIndex(Generic[T]):
                 self.listener_failures += 1
                 _LOG.exception("a listener of %s failed", self._resource.plural)
 
-    def _record_decode_error(self, key: ObjectKey, error: str) -> None:
-        if self._decode_errors.get(key) != error:
-            name = "/".join(part for part in key if part)
+    def _record_decode_error(self, header: ObjectHeader, error: str) -> None:
+        before = self._undecodable.get(header.key)
+        if before is None or before[1] != error:
+            name = "/".join(part for part in header.key if part)
             _LOG.warning("cannot decode %s %s: %s", self._resource.kind, name, error)
-        self._decode_errors[key] = error
+        self._undecodable[header.key] = header.identity, error
 
 
 @contextlib.contextmanager

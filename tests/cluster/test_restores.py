@@ -103,10 +103,27 @@ async def test_a_watch_that_ends_in_its_own_time_continues_without_a_list(rig: R
     rig.made(watch_list=False)
     async with rig.running():
         await rig.watched()
-        rig.clock.time += 700
+        (watch,) = rig.api.asked("GET", "configmaps", watch=True)
+        rig.clock.time += int(watch.query["timeoutSeconds"])
         rig.api.end_watches()
         await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) == 2)
     assert len(rig.api.asked("GET", "configmaps")) == 1
+
+
+async def test_a_restore_while_the_process_is_suspended_is_noticed(rig: Rig) -> None:
+    rig.api.put(text("a", "old"))
+    backup = rig.api.saved()
+    rig.api.put(text("a", "new"))
+
+    async def restore() -> None:
+        await rig.watched()
+        rig.clock.time += 3600
+        rig.api.restore(backup)
+        for number in range(9):
+            rig.api.put(text(f"later-{number}"))
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert "default/a has version" in said
 
 
 async def test_nothing_is_verified_between_an_interruption_and_the_next_list(rig: Rig) -> None:
@@ -130,6 +147,22 @@ async def test_an_object_that_cannot_be_decoded_is_no_contradiction(rig: Rig) ->
         rig.api.cut_watches()
         rig.api.put(text("b", "1"))
         await rig.holds(b="1")
+
+
+async def test_an_object_that_cannot_be_decoded_hides_no_restore(rig: Rig) -> None:
+    rig.api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a-odd"}})
+    rig.api.put(text("b", "old"))
+    backup = rig.api.saved()
+    rig.api.put(text("b", "new"))
+
+    async def restore() -> None:
+        await rig.watched()
+        rig.api.restore(backup)
+        for number in range(9):
+            rig.api.put(text(f"later-{number}"))
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert "default/b has version" in said
 
 
 class _Derived:
