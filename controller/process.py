@@ -4,11 +4,10 @@ Every replica watches, so that a new leader starts without delay. Only the leade
 """
 
 import asyncio
-import contextlib
 import logging
 import socket
-from collections.abc import Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -35,9 +34,9 @@ from drawbridge.process import logs, metrics
 from drawbridge.process.run import (
     ProcessOptions,
     StartedProcess,
-    StopSignal,
     run_background,
     run_configured,
+    wait_unless_stopped,
 )
 from drawbridge.process.settings import Settings, WatchedConfiguration
 from drawbridge.process.usage_metrics import UsageCollector
@@ -112,19 +111,8 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
         async with (
             run_background((recorder.run(), reconcilers.observer.run(), *caches.run())),
         ):
-            await _run_until_stopped(stop, elector.run(lead))
-
-
-async def _run_until_stopped(stop: StopSignal, election: Coroutine[Any, Any, None]) -> None:
-    """Take part in the leader election until a stop signal arrives or the election fails."""
-    leading = asyncio.create_task(election)
-    stopped = asyncio.create_task(stop.wait())
-    await asyncio.wait((leading, stopped), return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    # On cancellation the elector stops the reconcilers and releases the Lease.
-    leading.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await leading
+            # On cancellation the elector stops the reconcilers and releases the Lease.
+            await wait_unless_stopped(elector.run(lead), stop)
 
 
 async def _run_reconcilers(

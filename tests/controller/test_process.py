@@ -26,7 +26,7 @@ from drawbridge.names import CONFIGURATION_IN_USE_CONFIG_MAP, CONTROLLER_LEASE
 from drawbridge.names import MIRRORED_QUOTA as QUOTA
 from drawbridge.process import metrics
 from drawbridge.process.addresses import parse_address
-from drawbridge.process.run import REFUSED, ProcessOptions
+from drawbridge.process.run import REFUSED, RESTORED, ProcessOptions
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.cluster.fake.api import FakeApi
@@ -378,6 +378,29 @@ def test_a_port_in_use_is_logged(
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert lines[-1]["msg"] == "the process cannot continue"
     assert lines[-1]["reason"] == f"{name} cannot listen on {where}: Address already in use"
+
+
+async def _restored(folder: Path) -> int:
+    async with FakeApi() as api:
+        for value in ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}}, TEAM):
+            api.put(value)
+        backup = api.saved()
+        kubeconfig = str(api.kubeconfig(folder / "kubeconfig"))
+        task = asyncio.create_task(process.run(controller_options(kubeconfig=kubeconfig)))
+        await api.until(lambda: leading() == 1)
+        api.put({**TEAM, "metadata": {**TEAM["metadata"], "labels": {}}})
+        await api.until(lambda: api.asked("GET", "namespaces", watch=True))
+        api.bookmark()
+        api.restore(backup)
+        code = await asyncio.wait_for(task, 60)
+        left = {each.get_coro().__qualname__ for each in asyncio.all_tasks()}
+        assert not any("LeaderElector" in each for each in left), left
+        return code
+
+
+def test_it_ends_with_a_code_of_its_own_after_a_restore_and_leaves_no_task(tmp_path: Path) -> None:
+    assert asyncio.run(_restored(tmp_path)) == RESTORED
+    assert leading() == 0
 
 
 def leading() -> float | None:
