@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from drawbridge.process.run import ProcessOptions
     from webhook.server.serving import ReviewOptions
 
-EXIT_CODES = {DONE: "stopped by SIGTERM or SIGINT", BAD: "bad input"}
+RESTORED = 4  # as in drawbridge.process.run, whose import takes longer than `--help`
+EXIT_CODES = {
+    DONE: "stopped by SIGTERM or SIGINT",
+    BAD: "bad input",
+    RESTORED: "the API server was restored from a backup, and a new process has to start",
+}
 # The processes with a serving certificate.
 CERTIFIED = ("webhook", "judge", "allocator")
 _MANAGED = "managed"

@@ -5,8 +5,9 @@ import argparse
 import pytest
 
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
-from cli.serve import arguments
+from cli.serve import EXIT_CODES, arguments
 from cli.terminal.exit_codes import BAD
+from drawbridge.process.run import RESTORED
 from tests.cli.running import command
 from tests.tables import every_row
 
@@ -35,6 +36,10 @@ def test_a_duration_that_makes_no_sense_is_refused(
     with pytest.raises(SystemExit):
         parse("controller", f"--ca-life={text}")
     assert "must be between 1s and 3650d" in capsys.readouterr().err
+
+
+def test_the_exit_code_after_a_restore_is_documented() -> None:
+    assert "restored from a backup" in EXIT_CODES[RESTORED]
 
 
 @pytest.mark.parametrize("process", ["webhook", "judge"])
