@@ -330,8 +330,8 @@ class Cache(Generic[T]):
             raise HistoryChangedError(message)
         self._older_lists = 0
         self._listed_to = version
-        known, is_deleted = self._index.identities(), self._index.deleted.__contains__
-        key = find_contradiction(known, self._version, listed, is_deleted)
+        cached, is_deleted = self._index.identities(), self._index.deleted.__contains__
+        key = find_contradiction(cached, self._version, listed, is_deleted)
         if key is not None:
             name, at = "/".join(filter(None, key)), listed[key].version
             raise HistoryChangedError(

@@ -28,19 +28,19 @@ class Identity(NamedTuple):
 
 
 def find_contradiction(
-    known: Mapping[tuple[str, str], Identity],
+    cached: Mapping[tuple[str, str], Identity],
     synced_to: str,
     listed: Mapping[tuple[str, str], Identity],
     is_deleted: Callable[[str], bool] = lambda _: False,
 ) -> tuple[str, str] | None:
-    """Return an object of a list that contradicts what is known at a version; None if none does.
+    """Return an object of a list that contradicts what is cached at a version; None if none does.
 
     Keys are namespace and name; `is_deleted` tells of a UID whether the deletion was seen.
     """
     latest = parse_version(synced_to)
     for key, identity in listed.items():
-        is_known = 0 < parse_version(identity.version) <= latest
-        if (is_known and known.get(key) != identity) or is_deleted(identity.uid):
+        is_covered = 0 < parse_version(identity.version) <= latest
+        if (is_covered and cached.get(key) != identity) or is_deleted(identity.uid):
             return key
     return None
 

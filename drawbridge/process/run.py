@@ -196,8 +196,8 @@ def _find_restore(errors: ExceptionGroup[Exception]) -> HistoryChangedError | No
     for error in errors.exceptions:
         if isinstance(error, HistoryChangedError):
             return error
-        if isinstance(error, ExceptionGroup) and (found := _find_restore(error)) is not None:
-            return found
+        if isinstance(error, ExceptionGroup) and (restore := _find_restore(error)) is not None:
+            return restore
     return None
 
 

@@ -31,13 +31,13 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 async def test_a_list_contradicts_what_no_later_write_explains(name: str) -> None:
-    known, synced_to, listed, expected = CASES[name]
+    cached, synced_to, listed, expected = CASES[name]
     before, after = (
         {("default", each): Identity(*identity) for each, identity in objects.items()}
-        for objects in (known, listed)
+        for objects in (cached, listed)
     )
-    found = find_contradiction(before, synced_to, after)
-    assert found == (None if expected is None else ("default", expected))
+    contradicting = find_contradiction(before, synced_to, after)
+    assert contradicting == (None if expected is None else ("default", expected))
 
 
 async def test_an_object_that_was_deleted_does_not_come_back() -> None:
