@@ -89,6 +89,36 @@ async def test_a_restore_behind_an_expired_watch_is_noticed(rig: Rig) -> None:
     assert "default/a has version" in said
 
 
+async def test_a_restore_that_only_lacks_what_was_created_is_noticed(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    backup = rig.api.saved()
+    rig.api.put(text("b", "1"))
+
+    async def restore() -> None:
+        await rig.watched()
+        rig.api.restore(backup)
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert "older than the cached version" in said
+    assert rig.held() == {"a": "1", "b": "1"}
+
+
+async def test_a_restore_behind_a_watch_that_continues_is_noticed(rig: Rig) -> None:
+    rig.api.put(text("a", "1"))
+    backup = rig.api.saved()
+
+    async def restore() -> None:
+        await rig.watched()
+        rig.api.remove("configmaps", "a")
+        await rig.holds()
+        rig.api.store.restore(backup)
+        for number in range(9):
+            rig.api.put(text("a", f"later-{number}"))
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert "default/a was deleted and has version" in said
+
+
 async def test_a_server_that_is_stopped_and_started_is_no_restore(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     async with rig.running():
