@@ -1,7 +1,13 @@
 # Targets for contributors; `make help` lists them. The first run creates .venv from the pinned lock file.
-PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# A Python built without optimizations, as pyenv does, needs a fifth more time; distributions' have them.
+OPTIMIZED := import sys, sysconfig; sys.exit("--enable-optimizations" not in str(sysconfig.get_config_var("CONFIG_ARGS")))
+USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(shell python3 -c '$(OPTIMIZED)' 2>/dev/null && echo python3 || \
+  { /usr/bin/python3 -c '$(USABLE)' 2>/dev/null && echo /usr/bin/python3; } || echo python3)
+# Made from nothing where it does not work: over another Python's, venv leaves a mixture.
+MAKE_VENV = $(BIN)/python -m pip --version 2>/dev/null || $(PYTHON) -m venv --clear $(VENV)
 READY := $(VENV)/.ready
 KUBERNETES ?= 1.36
 OUT ?= build/release
@@ -69,7 +75,7 @@ image-lock: $(READY)  ## Update debian.lock to the packages that Debian offers n
 	$(BIN)/python -m tools.image lock
 
 lock:  ## Update requirements.lock, requirements-runtime.lock and requirements-site.lock
-	$(PYTHON) -m venv $(VENV)
+	$(MAKE_VENV)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --group dev --custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
@@ -83,7 +89,7 @@ clean:  ## Delete .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache
 
 $(READY): requirements.lock pyproject.toml
-	$(PYTHON) -m venv $(VENV)
+	$(MAKE_VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $(READY)
