@@ -9,7 +9,7 @@ import asyncio
 import sys
 import time
 
-from bench.allocator import Connection
+from bench._allocator import Connection
 
 PAUSE_SECONDS = 0.02
 

@@ -1,7 +1,15 @@
-"""What processes have used, by their PID."""
+"""What processes have used, by their PID, and the trees whose processes take turns."""
 
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+# With the variable BASELINE, the path of another checkout, its processes run in turns with ours.
+BASELINE: Final = Path(os.environ["BASELINE"]).resolve() if "BASELINE" in os.environ else None
+TREES: Final[Mapping[str, Path]] = {"ours": ROOT} | ({"baseline": BASELINE} if BASELINE else {})
 
 
 def cpu_seconds(pid: int) -> float:

@@ -4,11 +4,13 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import msgspec
 
 from drawbridge.choice.amounts import WHOLE, NodeRoom, Shape, Task, idle
+
+PUBLISHED: Final = Path(__file__).parent / "data" / "fragmentation.json"
 
 
 class Trace(NamedTuple):

@@ -1,319 +1,92 @@
-"""Measures the allocator: its start in a large cluster, and the CPU time that a pod costs it.
+"""Measures the CPU time that a pod costs the allocator, from prefilter to bind.
 
-`drawbridge serve allocator` runs as a process of its own, beside an API server in memory. For each
-pod, this bench calls prefilter and reserve in turn and bind concurrently, as a kube-scheduler does.
-The CPU time of the allocator is measured in batches, because other processes of the machine make
-it longer: they empty the caches of the processor.
+The CPU time is measured in batches, because other processes of the machine make it longer: they
+empty the caches of the processor. With the variable BASELINE, the path of another checkout, its
+allocator gets a batch in turns with ours, and the ratio is the median of the batches.
 """
 
 import asyncio
 import contextlib
-import json
-import math
-import re
-import signal
 import statistics
-import sys
-import tempfile
 import time
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from allocator.scheduler.protocol import HEADER, VERSION_TEXT
-from bench._process import cpu_seconds, peak_mebibytes
+from bench._allocator import KINDS, Process, Scheduler, allocator, make_server, requests_of
+from bench._process import TREES, cpu_seconds
 from bench._scale import scaled
-from bench.solver import DEVICES, GPU, NIC, slices
-from drawbridge.agreement.published_facts import build_data_key
-from drawbridge.facts import serialized
-from drawbridge.facts.model import Cluster, Facts
-from drawbridge.names import SCHEDULER_LEASE
-from tests.cluster.fake.api import FakeApi
-from tests.cluster.fake.configuration import accept
 
-Json = dict[str, Any]
-SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"
-START_NODES, SIZES = scaled(5_000, 30), scaled((100, 500), (30,))
+SIZES: Final = scaled((100, 500, 5_000), (30,))
 BATCH, WARM_BATCHES, BATCHES = scaled(50, 5), scaled(2, 1), scaled(10, 2)
-MAX_NODES, CONCURRENT = 20, 32
-START_SECONDS = 120.0
-DRA: Final = "resource.k8s.io/v1"
-ADDED: Final = "2026-11-20T10:00:00Z"
-FENCE: Final = {"key": "drawbridge.dev/owned", "effect": "NoSchedule", "timeAdded": ADDED}
-PCIE_ROOT: Final = "resource.kubernetes.io/pcieRoot"
-CONFIGURATION: Final = f"""\
-apiVersion: drawbridge.dev/v1alpha1
-kind: Configuration
-placement: bridge
-ownedPools:
-  - driver: {GPU}
-    nodeSelector: {{matchLabels: {{pool: bridge}}}}
-  - driver: {NIC}
-    nodeSelector: {{matchLabels: {{pool: bridge}}}}
-"""
-KINDS: Final = {
-    "one GPU": (("gpu", GPU),),
-    "GPU and NIC of a PCIe root": (("gpu", GPU), ("nic", NIC)),
-}
 
 
-def make(kind: str, name: str, *, namespace: str = "", **fields: object) -> Json:
-    """Return an object with the metadata that an API server adds."""
-    metadata: Json = {"name": name, "uid": f"{kind}-{name}", "resourceVersion": "7"}
-    if namespace:
-        metadata["namespace"] = namespace
-    api_version = DRA if kind.startswith(("Resource", "Device")) else "v1"
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **fields}
+class _Turns:
+    """The batches of the allocator of a tree."""
 
-
-def make_node(name: str) -> Json:
-    """Return a node with a fence that has settled."""
-    node = make("Node", name, spec={"taints": [FENCE]})
-    node["metadata"]["labels"] = {"pool": "bridge", "kubernetes.io/hostname": name}
-    node["metadata"]["annotations"] = {"drawbridge.dev/fence-settled": ADDED}
-    return node
-
-
-def make_class(driver: str) -> Json:
-    """Return the class of all devices of a driver."""
-    selector = {"cel": {"expression": f'device.driver == "{driver}"'}}
-    return make("DeviceClass", driver, spec={"selectors": [selector]})
-
-
-def make_facts() -> Json:
-    """Return the ConfigMap with the facts."""
-    facts = Facts(cluster=Cluster(version="1.36"))
-    digest = serialized.facts_hash(facts)
-    data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
-    return make("ConfigMap", "drawbridge-facts", namespace=SYSTEM, data=data)
-
-
-def make_server(nodes: int) -> FakeApi:
-    """Return an API server with nodes of 8 GPUs and 8 NICs."""
-    server = FakeApi()
-    published = [slices(number) for number in range(nodes)]
-    names = [gpus["spec"]["nodeName"] for gpus, _ in published]
-    for both in published:
-        for resource_slice in both:
-            resource_slice["metadata"]["uid"] = resource_slice["metadata"]["name"]
-            server.load([{"apiVersion": DRA, "kind": "ResourceSlice", **resource_slice}])
-    server.load(map(make_node, names))
-    server.load(map(make_class, (GPU, NIC)))
-    server.load([make_facts()])
-    server.when(lambda: server.put(make_lease()), part="/leases/", times=math.inf)
-    return server
-
-
-def make_lease() -> Json:
-    """Return the Lease of the scheduler, renewed now."""
-    spec = {
-        "holderIdentity": f"{HOST}_1",
-        "leaseDurationSeconds": 15,
-        "leaseTransitions": 1,
-        "renewTime": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
-    }
-    metadata = {"name": SCHEDULER_LEASE, "namespace": SYSTEM}
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": metadata,
-        "spec": spec,
-    }
-
-
-class Process:
-    """A running allocator."""
-
-    def __init__(self, running: asyncio.subprocess.Process, socket: Path) -> None:
-        self._running = running
-        self._socket = socket
+    def __init__(self, process: Process, scheduler: Scheduler) -> None:
+        self._process, self._scheduler = process, scheduler
+        self._count = 0
+        self.costs: list[float] = []
+        self.seconds = 0.0
 
     @property
-    def pid(self) -> int:
-        """The PID of the process."""
-        return self._running.pid
+    def latencies(self) -> list[float]:
+        """The milliseconds of each prefilter."""
+        return self._scheduler.latencies
 
-    @property
-    def socket(self) -> str:
-        """The socket of the scheduler's calls."""
-        return str(self._socket)
+    async def take(self) -> None:
+        """Schedule a batch of pods."""
+        self._count += 1
+        used, began = cpu_seconds(self._process.pid), time.perf_counter()
+        await self._scheduler.schedule([f"pod-{self._count}-{each}" for each in range(BATCH)])
+        self.seconds += time.perf_counter() - began
+        self.costs.append((cpu_seconds(self._process.pid) - used) * 1000 / BATCH)
 
-    async def connect(self) -> "Connection":
-        """Open a connection to the socket."""
-        return Connection(*await asyncio.open_unix_connection(str(self._socket)))
-
-    async def wait_until_leading(self) -> None:
-        """Wait until the process decides."""
-        async with asyncio.timeout(START_SECONDS):
-            while True:
-                with contextlib.suppress(OSError):
-                    if (await (await self.connect()).call("GET", "status"))["leading"]:
-                        return
-                if self._running.returncode is not None:
-                    raise SystemExit(f"the allocator ended with {self._running.returncode}")
-                await asyncio.sleep(0.05)
+    def forget(self) -> None:
+        """Forget what was measured."""
+        self.costs.clear()
+        self.latencies.clear()
+        self.seconds = 0.0
 
 
-class Connection:
-    """An HTTP connection with low overhead."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-
-    async def call(self, method: str, call: str, body: Json | None = None) -> Json:
-        """Return the reply to a call."""
-        data = b"" if body is None else json.dumps(body).encode()
-        head = f"{method} /v1/{call} HTTP/1.1\r\nHost: allocator\r\n{HEADER}: {VERSION_TEXT}\r\n"
-        head += f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        self._writer.write(head.encode() + data)
-        response = await self._reader.readuntil(b"\r\n\r\n")
-        length = re.search(rb"Content-Length: (\d+)", response)
-        reply: Json = json.loads(await self._reader.readexactly(int(length[1] if length else 0)))
-        if not response.startswith(b"HTTP/1.1 200"):
-            raise SystemExit(f"{call}: {reply}")
-        return reply
-
-
-@contextlib.asynccontextmanager
-async def allocator(server: FakeApi, *options: str) -> AsyncIterator[Process]:
-    """Run the allocator until the context exits."""
-    with tempfile.TemporaryDirectory() as folder:
-        server.put(accept(CONFIGURATION))
-        async with server:
-            running = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-m", "cli.main", "serve", "allocator", f"--namespace={SYSTEM}"),
-                *(f"--host={HOST}", f"--socket={folder}/allocator.sock"),
-                "--config-map",
-                f"--kubeconfig={server.kubeconfig(Path(folder) / 'kubeconfig')}",
-                *("--health=127.0.0.1:0", "--metrics=127.0.0.1:0", *options),
-                stderr=asyncio.subprocess.DEVNULL,
-            )
-            try:
-                yield Process(running, Path(folder) / "allocator.sock")
-            finally:
-                running.send_signal(signal.SIGTERM)
-                await running.wait()
-
-
-class Scheduler:
-    """Creates pods, and schedules them with the calls of the plugin."""
-
-    def __init__(self, server: FakeApi, process: Process, requests: Json) -> None:
-        self._server = server
-        self._process = process
-        self._requests = requests
-        self._free: list[Connection] = []
-        self._slots = asyncio.Semaphore(CONCURRENT)
-        self.latencies: list[float] = []
-
-    def create(self, name: str) -> Json:
-        """Create a pod with a claim; return the request of its prefilter."""
-        spec = {"devices": self._requests}
-        claim = make("ResourceClaim", name, namespace=NAMESPACE, spec=spec)
-        claim = self._server.put(claim)
-        del claim["metadata"]["managedFields"]  # kube-scheduler does not keep them
-        pod_spec = {"resourceClaims": [{"name": "d", "resourceClaimName": name}], "containers": []}
-        pod = make("Pod", name, namespace=NAMESPACE, spec=pod_spec, status={"phase": "Pending"})
-        uid = self._server.put(pod)["metadata"]["uid"]
-        toleration = {"key": FENCE["key"], "operator": "Exists"}
-        identity = {"namespace": NAMESPACE, "name": name, "uid": uid, "tolerations": [toleration]}
-        return {"pod": identity, "claims": [claim], "maxNodes": MAX_NODES}
-
-    async def schedule(self, names: list[str]) -> None:
-        """Schedule pods one by one, and bind them concurrently."""
-        created = [self.create(name) for name in names]
-        connection = await self._process.connect()
-        async with asyncio.TaskGroup() as group:
-            for request in created:
-                uid = request["pod"]["uid"]
-                answer = await self.prefilter(connection, request)
-                placed = {"podUID": uid, "node": answer["fit"][0]["node"]}
-                reply = await connection.call("POST", "reserve", placed)
-                if not reply["reserved"]:
-                    raise SystemExit(reply["message"])
-                await self._slots.acquire()
-                group.create_task(self._bind(placed))
-
-    async def prefilter(self, connection: "Connection", request: Json) -> Json:
-        """Ask until a node fits; on a busy machine, a search takes several calls."""
-        while True:
-            started = time.perf_counter()
-            answer = await connection.call("POST", "prefilter", request)
-            self.latencies.append((time.perf_counter() - started) * 1000)
-            if answer["fit"] or answer["complete"]:
-                return answer
-
-    async def _bind(self, placed: Json) -> None:
-        connection = self._free.pop() if self._free else await self._process.connect()
-        reply = await connection.call("POST", "bind", placed)
-        if not reply["bound"]:
-            raise SystemExit(reply["message"])
-        self._free.append(connection)
-        self._slots.release()
-
-
-async def measure_start() -> None:
-    """Print what a start costs."""
-    server = make_server(START_NODES)
-    started = time.perf_counter()
-    async with allocator(server) as process:
-        await process.wait_until_leading()
-        seconds = time.perf_counter() - started
-        print(f"{START_NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs: the process leads after")
-        print(f"{seconds:.1f} s, {cpu_seconds(process.pid):.1f} s of them CPU time, with", end=" ")
-        print(f"{peak_mebibytes(process.pid):.0f} MiB of memory at most;", end=" ")
-        scheduler = Scheduler(server, process, requests_of("one GPU"))
-        request = scheduler.create("first")
-        connection, started = await process.connect(), time.perf_counter()
-        reply = await scheduler.prefilter(connection, request)
-        milliseconds = (time.perf_counter() - started) * 1000
-        if len(reply["fit"]) != MAX_NODES:
-            raise SystemExit(f"{len(reply['fit'])} nodes fit")
-        print(f"the first prefilter takes {milliseconds:.0f} ms")
-
-
-def requests_of(kind: str) -> Json:
-    """Return the devices that a claim of a kind requests."""
-    single = {"allocationMode": "ExactCount", "count": 1}
-    requests = [
-        {"name": name, "exactly": {"deviceClassName": of, **single}} for name, of in KINDS[kind]
-    ]
-    match = [{"matchAttribute": PCIE_ROOT}] if len(requests) > 1 else []
-    return {"requests": requests, "constraints": match}
-
-
-async def measure_pods(nodes: int, kind: str) -> None:
-    """Print what a pod costs."""
+async def _start(stack: contextlib.AsyncExitStack, tree: Path, nodes: int, kind: str) -> _Turns:
     server = make_server(nodes)
-    async with allocator(server) as process:
-        await process.wait_until_leading()
-        scheduler = Scheduler(server, process, requests_of(kind))
-        for batch in range(WARM_BATCHES):
-            await scheduler.schedule([f"warm-{batch}-{each}" for each in range(BATCH)])
-        scheduler.latencies.clear()
-        costs, started = [], time.perf_counter()
-        for batch in range(BATCHES):
-            before = cpu_seconds(process.pid)
-            await scheduler.schedule([f"pod-{batch}-{each}" for each in range(BATCH)])
-            costs.append((cpu_seconds(process.pid) - before) * 1000 / BATCH)
-        seconds = time.perf_counter() - started
-    median, latencies = statistics.median(costs), scheduler.latencies
+    process = await stack.enter_async_context(allocator(server, tree=tree))
+    await process.wait_until_leading()
+    return _Turns(process, Scheduler(server, process, requests_of(kind)))
+
+
+async def _measure_pods(nodes: int, kind: str) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        turns = {name: await _start(stack, tree, nodes, kind) for name, tree in TREES.items()}
+        for number in range(WARM_BATCHES + BATCHES):
+            for each in turns.values():
+                if number == WARM_BATCHES:
+                    each.forget()
+                await each.take()
+    ours = turns["ours"].costs
+    for name, each in turns.items():
+        ratio = statistics.median(a / b for a, b in zip(ours, each.costs, strict=True))
+        _print(f"{nodes:5} {kind:28} {name:8}", each, ratio)
+
+
+def _print(name: str, turns: _Turns, ratio: float) -> None:
+    costs, latencies = turns.costs, turns.latencies
+    median = statistics.median(costs)
     print(
-        f"{nodes:5} {kind:28} {min(costs):6.2f} {median:6.2f} {1000 / median:10.0f}"
-        f" {BATCHES * BATCH / seconds:7.0f} {statistics.median(latencies):9.2f}"
-        f" {statistics.quantiles(latencies, n=100)[-1]:7.2f}"
+        f"{name} {min(costs):6.2f} {median:6.2f} {1000 / median:10.0f}"
+        f" {BATCHES * BATCH / turns.seconds:7.0f} {statistics.median(latencies):9.2f}"
+        f" {statistics.quantiles(latencies, n=100)[-1]:7.2f} {ratio:9.2f}",
+        flush=True,
     )
 
 
 def run() -> None:
     """Print all rows."""
-    asyncio.run(measure_start())
-    print(f"\n{BATCHES * BATCH} pods with a claim each; CPU time is that of the allocator")
-    print(f"{'':34} {'CPU ms per pod':>13} {'pods per':>10} {'pods':>7} {'prefilter ms':>17}")
+    print(f"{BATCHES * BATCH} pods with a claim each; CPU time is that of the allocator")
+    print(f"{'':43} {'CPU ms per pod':>13} {'pods per':>10} {'pods':>7} {'prefilter ms':>17}")
     columns = f"{'best':>6} {'median':>6} {'CPU second':>10} {'per s':>7} {'median':>9} {'p99':>7}"
-    print(f"{'nodes':>5} {'':28} {columns}")
+    print(f"{'nodes':>5} {'':37} {columns} {'ours/this':>9}")
     for nodes in SIZES:
         for kind in KINDS:
-            asyncio.run(measure_pods(nodes, kind))
+            asyncio.run(_measure_pods(nodes, kind))

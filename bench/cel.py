@@ -5,7 +5,7 @@ best round had the processor, the others by their CPU time. The figure is the be
 is how much worse the median is, and the ratio is relative to our engine. Only our engine and cel-go
 count costs. Both compile to a program; cel-go estimates its cost in the same step, our engine when
 it is asked for it. cel-expr-python keeps its activation. cel-go runs as the oracle of `e2e` and is
-skipped if Go is not installed.
+skipped if Go is not installed. Part `prices` compares the time of functions with their prices.
 """
 
 import json
@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bench import _cel_prices
 from bench._scale import scaled
 from drawbridge.cel.dra import device_environment, device_variables
 from drawbridge.cel.dra.questions import SelectorQuestion, convert_question
@@ -212,3 +213,6 @@ def run() -> None:
         print(row)
     print("quantities are ints for cel-expr-python and cel-python, and versions texts")
     print(batch())
+
+
+PARTS: Mapping[str, Callable[[], None]] = {"engines": run, "prices": _cel_prices.run}

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from bench._scale import scaled
+from bench._slices import SLICES, document
 from bench.commands import ROOT, Runner
-from bench.inventory import SLICES, document
 
 ROUNDS: Final = scaled(5, 1)
 BASELINE: Final = os.environ.get("BASELINE")

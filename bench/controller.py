@@ -3,26 +3,26 @@
 A cluster of 5,000 nodes with 8 GPUs each, 1,000 namespaces with quotas, 20,000 templates and 5,000
 waiting pods, and one waiting pod with a hostile size. A task on the same loop measures how late it
 wakes; the worst delay has to stay below 50 ms. On a busy machine, the delay includes the time of
-other processes. The CPU time that all threads of this process used during the delay does not.
+other processes. The CPU time that all threads of this process used during the delay does not. Part
+`usage` does the same with the meter of usage and its scrapes.
 """
 
 import asyncio
-import contextlib
-import gc
 import json
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
+from bench import _usage
+from bench._loop import measure_loop
 from bench._scale import scaled
-from bench.inventory import slice_
+from bench._slices import slice_
 from controller.admission_scope import AdmissionScope
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import ServerSupport
 from controller.missing_templates import MissingTemplateReconciler
-from controller.protocols import Gauge, ObjectReference, Unstructured
+from controller.protocols import ObjectReference, Unstructured
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler
 from controller.template_gc import TemplateGarbageCollector
@@ -34,18 +34,17 @@ from drawbridge.documents.patch import apply_edits
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.slices import slice_reader
-from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.process.collection import CollectionPause
 from drawbridge.translate.changes.template import make_template
 from drawbridge.translate.pods import make_context, translate
 from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import FakeReporter
 
 NODES: Final = scaled(5_000, 20)
 NAMESPACES: Final = scaled(1_000, 10)
 TEMPLATES: Final = scaled(20_000, 40)
 PODS: Final = scaled(5_000, 40)
-TICK: Final = 0.002
 NOW: Final = datetime(2026, 11, 20, tzinfo=UTC)
 _ENFORCE: Final = {"drawbridge.dev/translate": "enforce"}
 _WEBHOOK: Final[Unstructured] = {"webhooks": [{"name": "pods.drawbridge.dev"}]}
@@ -53,31 +52,11 @@ _WEBHOOK: Final[Unstructured] = {"webhooks": [{"name": "pods.drawbridge.dev"}]}
 T = TypeVar("T")
 
 
-class _Delay(NamedTuple):
-    """How late a task woke, and the CPU time of all threads meanwhile."""
-
-    seconds: float
-    cpu: float
-
-
 def fill(store: MemoryStore[T], objects: Iterable[Unstructured]) -> MemoryStore[T]:
     """Store objects, and return the store."""
     for stored in objects:
         store.put(stored)
     return store
-
-
-class SilentReporter:
-    """Drops everything."""
-
-    def report(self, finding: Finding, reference: ObjectReference, action: str) -> None:
-        """Drop a finding."""
-
-    def count(self, reconciler: str, event: str) -> None:
-        """Drop a count."""
-
-    def set_gauge(self, gauge: Gauge, value: float) -> None:
-        """Drop a value."""
 
 
 def _node(number: int) -> Unstructured:
@@ -123,46 +102,12 @@ def _hostile() -> Unstructured:
     return pod
 
 
-@contextlib.asynccontextmanager
-async def _measure(delays: list[_Delay]) -> AsyncIterator[None]:
-    """Record how late a task wakes that sleeps all the time."""
-
-    async def tick() -> None:
-        while True:
-            before, used = time.perf_counter(), time.process_time()
-            await asyncio.sleep(TICK)
-            late = time.perf_counter() - before - TICK
-            delays.append(_Delay(late, min(late, time.process_time() - used)))
-
-    task = asyncio.create_task(tick())
-    try:
-        await asyncio.sleep(0.05)
-        delays.clear()
-        yield
-        await asyncio.sleep(0)
-    finally:
-        task.cancel()
-
-
 async def _row(title: str, reconciler: Reconciler) -> None:
     await measure_loop(title, reconciler.reconcile)
 
 
-async def measure_loop(title: str, work: Callable[[], Awaitable[object]]) -> None:
-    """Print how long the work takes, and for how long it holds the event loop."""
-    delays: list[_Delay] = []
-    gc.collect()  # what was built for the row
-    async with _measure(delays):
-        started = time.perf_counter()
-        await work()
-        seconds = time.perf_counter() - started
-    late = max((each.seconds for each in delays), default=seconds) * 1000
-    cpu = max((each.cpu for each in delays), default=seconds) * 1000
-    print(f"{title:44} {seconds:8.2f} s   loop held at most {late:6.1f} ms, CPU {cpu:6.1f} ms")
-
-
 async def _measure_all() -> None:
-    configuration, reporter = Configuration(), SilentReporter()
+    configuration, reporter = Configuration(), FakeReporter()
     namespaces = fill(
         MemoryStore(PartialObject),
         ({"metadata": {"name": f"team-{i}", "labels": _ENFORCE}} for i in range(NAMESPACES)),
@@ -195,7 +140,7 @@ def _quota(number: int) -> Unstructured:
     return {"metadata": metadata, "spec": {"hard": hard}, "status": {"used": {}}}
 
 
-def _facts(configuration: Configuration, reporter: SilentReporter) -> FactsReconciler:
+def _facts(configuration: Configuration, reporter: FakeReporter) -> FactsReconciler:
     async def support() -> ServerSupport:
         return ServerSupport("1.36", ("exactly.capacity",), Gates(version="1.36"))
 
@@ -224,7 +169,7 @@ def _slice(number: int) -> Unstructured:
     return {**slice_(number)}
 
 
-def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Reconciler]:
+def _waiting(scope: AdmissionScope, reporter: FakeReporter) -> dict[str, Reconciler]:
     def make(pods: Iterable[Unstructured]) -> Reconciler:
         templates = MemoryStore(PartialObject)
         context = make_context(Configuration())
@@ -245,7 +190,7 @@ def _waiting(scope: AdmissionScope, reporter: SilentReporter) -> dict[str, Recon
     }
 
 
-def _collector(scope: AdmissionScope, reporter: SilentReporter) -> Reconciler:
+def _collector(scope: AdmissionScope, reporter: FakeReporter) -> Reconciler:
     templates = fill(MemoryStore(PartialObject), _templates())
     pods = fill(MemoryStore(WatchedPod), (_translated(_pod(i)) for i in range(PODS)))
     return TemplateGarbageCollector(
@@ -258,7 +203,7 @@ def _collector(scope: AdmissionScope, reporter: SilentReporter) -> Reconciler:
     )
 
 
-def _dual(facts: FactsReconciler, reporter: SilentReporter) -> Reconciler:
+def _dual(facts: FactsReconciler, reporter: FakeReporter) -> Reconciler:
     nodes = fill(MemoryStore(WatchedNode), map(_node, range(NODES)))
     read: Callable[[], Any] = lambda: facts.dual_nodes  # noqa: E731
     return DualNodeReconciler(
@@ -274,3 +219,6 @@ def _dual(facts: FactsReconciler, reporter: SilentReporter) -> Reconciler:
 def run() -> None:
     """Print a row for each reconciler."""
     asyncio.run(_measure_all())
+
+
+PARTS: Final[Mapping[str, Callable[[], None]]] = {"reconcilers": run, "usage": _usage.run}

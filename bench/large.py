@@ -3,8 +3,8 @@
 Each process runs alone beside an API server in memory, which is in the process of this bench: on a
 machine with two processors it gets one of them. Rates are therefore those of both together, and the
 CPU time of the measured process says what it could do. On a busy machine seconds are longer, so
-that CPU time is compared with the target of a start. The variable BENCH_PARTS names the parts that
-are measured, for example `changes storm`; without it all are.
+that CPU time is compared with the target of a start. With the variable BASELINE, the path of
+another checkout, starts and binds are measured with its processes as well, one after the other.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
+
 from allocator.scheduler.protocol import HEADER, VERSION_TEXT
-from bench._process import cpu_seconds, peak_mebibytes, resident_mebibytes
-from bench._scale import scaled
-from bench.allocator import (
+from bench._allocator import (
     CONFIGURATION,
+    FENCE,
     NAMESPACE,
-    START_NODES,
     SYSTEM,
     Process,
     Scheduler,
@@ -35,19 +35,24 @@ from bench.allocator import (
     make_server,
     requests_of,
 )
-from bench.solver import DEVICES
+from bench._process import ROOT, TREES, cpu_seconds, peak_mebibytes, resident_mebibytes
+from bench._scale import scaled
+from bench._slices import DEVICES
 from drawbridge.report.page.compose import MAX_NODES
+from e2e.controlplane.processes import free_port
 from tests.cluster.fake.api import FakeApi
 from tests.cluster.fake.configuration import offer
 from tests.process.key_pairs import create_pair, write_pair
 
+NODES: Final = scaled(5_000, 30)
 READY_SECONDS, READY_MIB = 30.0, 1536.0
 SLICE_CHANGES, SLICE_MS = scaled(1_000, 5), 5.0
 BIND_SECONDS, BINDS_PER_SECOND = scaled(60.0, 0.2), 300.0
 LOST_NODES, GAP_MS = scaled(2_000, 5), 1_000.0
 # An hour in which a hundred pods come and go each minute.
 CHURN, SAMPLES = scaled(6_000, 20), scaled(10, 2)
-BATCH = scaled(50, 5)
+BATCH, BATCHES = scaled((50, 10), (5, 1))
+SIMULATED: Final = scaled(20, 3)
 LIMIT_SECONDS = 600.0
 # The CPU time in half a second of a process that has nothing to do but answer fifty calls a second.
 QUIET_SECONDS = 0.15
@@ -63,9 +68,10 @@ def _say(what: str, figure: str, *, kept: bool) -> None:
 
 
 @contextlib.asynccontextmanager
-async def _process(*words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _process(tree: Path, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
     running = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli.main", *words),
+        cwd=tree,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -118,21 +124,36 @@ def _fetch(url: str) -> str:
 
 async def measure_start() -> None:
     """Print what each process takes until it can be used."""
-    async with allocator(make_server(START_NODES)) as process:
+    for name, tree in TREES.items():
+        print(f"{name}:")
+        await _start_allocator(tree)
+        for measure in (_start_controller, _start_judge, _start_page):
+            server = make_server(NODES)
+            server.put(offer(CONFIGURATION))
+            with tempfile.TemporaryDirectory() as folder:
+                async with server:
+                    access = f"--kubeconfig={server.kubeconfig(Path(folder) / 'kubeconfig')}"
+                    await measure(tree, server, Path(folder), access)
+
+
+async def _start_allocator(tree: Path) -> None:
+    """The allocator can be used when it leads; its first search has empty caches."""
+    server = make_server(NODES)
+    async with allocator(server, tree=tree) as process:
         began = time.perf_counter()
         await process.wait_until_leading()
         seconds = time.perf_counter() - began
         _say_start("allocator", seconds, cpu_seconds(process.pid), peak_mebibytes(process.pid))
-    for measure in (_start_controller, _start_judge, _start_page):
-        server = make_server(START_NODES)
-        server.put(offer(CONFIGURATION))
-        with tempfile.TemporaryDirectory() as folder:
-            async with server:
-                access = f"--kubeconfig={server.kubeconfig(Path(folder) / 'kubeconfig')}"
-                await measure(server, Path(folder), access)
+        scheduler = Scheduler(server, process, requests_of(GPUS))
+        request, connection = scheduler.create("first"), await process.connect()
+        began = time.perf_counter()
+        reply = await scheduler.prefilter(connection, request)
+        print(f"  the first prefilter takes {(time.perf_counter() - began) * 1000:.0f} ms")
+        if not reply["fit"]:  # on a busy machine, a search finds fewer than it is asked for
+            raise SystemExit("a pod fits nowhere in an idle cluster")
 
 
-async def _start_controller(server: FakeApi, _: Path, access: str) -> None:
+async def _start_controller(tree: Path, server: FakeApi, _: Path, access: str) -> None:
     """The controller can be used when it has published the facts."""
     server.remove("configmaps", "drawbridge-facts", SYSTEM)
 
@@ -142,16 +163,16 @@ async def _start_controller(server: FakeApi, _: Path, access: str) -> None:
     words = ("serve", "controller", f"--namespace={SYSTEM}", access, "--config-map")
     ports = ("--health=127.0.0.1:0", "--metrics=127.0.0.1:0")
     began = time.perf_counter()
-    async with _process(*words, *ports) as running:
+    async with _process(tree, *words, *ports) as running:
         _say_start("controller, the facts", *await _wait(running, published, began))
 
 
-async def _start_judge(_: FakeApi, folder: Path, access: str) -> None:
+async def _start_judge(tree: Path, _: FakeApi, folder: Path, access: str) -> None:
     certificate, key = write_pair(folder, create_pair())
     words = ("serve", "judge", f"--namespace={SYSTEM}", access, f"--tls-cert={certificate}")
     ports = tuple(f"--{each}=127.0.0.1:0" for each in ("listen", "health", "metrics"))
     began = time.perf_counter()
-    async with _process(*words, f"--tls-key={key}", *ports) as running:
+    async with _process(tree, *words, f"--tls-key={key}", *ports) as running:
         line = json.loads(await _first_line(running.stderr, "listening", '"health"'))
 
         async def ready() -> bool:
@@ -160,13 +181,13 @@ async def _start_judge(_: FakeApi, folder: Path, access: str) -> None:
         _say_start("judge", *await _wait(running, ready, began))
 
 
-async def _start_page(_: FakeApi, _folder: Path, access: str) -> None:
+async def _start_page(tree: Path, _: FakeApi, _folder: Path, access: str) -> None:
     """The page can be used when it shows its last node with its devices, which are read later."""
     began = time.perf_counter()
-    async with _process("page", access) as running:
+    async with _process(tree, "page", access) as running:
         line = await _first_line(running.stdout, "http://")
         url = line[line.index("http://") :].split()[0]
-        last, devices = f"node-{min(START_NODES, MAX_NODES) - 1:05}", f"{2 * DEVICES} devices"
+        last, devices = f"node-{min(NODES, MAX_NODES) - 1:05}", f"{2 * DEVICES} devices"
 
         async def ready() -> bool:
             return devices in (await asyncio.to_thread(_fetch, url)).partition(last)[2]
@@ -319,27 +340,89 @@ def _end(server: FakeApi, name: str) -> None:
     server.remove("resourceclaims", name, NAMESPACE)
 
 
-PARTS: Final = {
-    "changes": measure_changes,
-    "binds": measure_binds,
-    "storm": measure_storm,
-    "hour": measure_hour,
-}
+# --- simulations ---
 
 
-async def _measure_part(measure: Callable[[FakeApi, Process], Awaitable[None]]) -> None:
-    server = make_server(START_NODES)
-    async with allocator(server) as process:
+def _simulation() -> dict[str, Any]:
+    """Return the body of a simulation of pods with a GPU each."""
+    template = {
+        "metadata": {"name": "gpu", "namespace": NAMESPACE},
+        "spec": {"spec": {"devices": requests_of(GPUS)}},
+    }
+    spec = {
+        "resourceClaims": [{"name": "d", "resourceClaimTemplateName": "gpu"}],
+        "tolerations": [{"key": FENCE["key"], "operator": "Exists"}],
+    }
+    names = (f"p{each}" for each in range(SIMULATED))
+    pods = [{"metadata": {"name": each, "namespace": NAMESPACE}, "spec": spec} for each in names]
+    return {"pods": pods, "templates": [template]}
+
+
+async def _simulate(client: aiohttp.ClientSession, taken: list[float]) -> None:
+    """Place pods all the time, and check that they are placed."""
+    while True:
+        began = time.perf_counter()
+        async with client.post("/v1/simulate", json=_simulation()) as response:
+            reply = await response.json()
+        if response.status == 429:
+            await asyncio.sleep(float(response.headers["Retry-After"]))
+        elif response.status != 200 or not all(each["node"] for each in reply["pods"]):
+            raise SystemExit(reply)
+        else:
+            taken.append((time.perf_counter() - began) * 1000)
+
+
+async def measure_simulations() -> None:
+    """Print how long the scheduler waits while a caller of the API simulates all the time."""
+    server, port = make_server(NODES), free_port()
+    async with (
+        allocator(server, f"--api=127.0.0.1:{port}") as process,
+        aiohttp.ClientSession(f"http://127.0.0.1:{port}") as client,
+    ):
         await process.wait_until_leading()
-        await measure(server, process)
+        scheduler = Scheduler(server, process, requests_of(GPUS))
+
+        async def schedule(name: str) -> None:
+            scheduler.latencies.clear()
+            for batch in range(BATCHES):
+                await scheduler.schedule([f"{name}-{batch}-{each}" for each in range(BATCH)])
+            waits = scheduler.latencies
+            slowest = statistics.quantiles(waits, n=100)[-1]
+            print(f"prefilter {name}: {statistics.median(waits):.1f} ms, p99 {slowest:.1f} ms")
+
+        taken: list[float] = []
+        await schedule("without simulations")
+        running = asyncio.create_task(_simulate(client, taken))
+        await schedule(f"while {SIMULATED} pods are simulated again and again")
+        running.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await running
+        print(f"  {len(taken)} simulations, {statistics.median(taken or [0]):.0f} ms each")
 
 
-def run() -> None:
-    """Print all rows; those that miss their target say so. BENCH_PARTS names some of the parts."""
-    wanted = os.environ.get("BENCH_PARTS", "").split() or ["start", *PARTS]
-    print(f"{START_NODES:,} nodes of {DEVICES} GPUs and {DEVICES} NICs")
-    if "start" in wanted:
-        asyncio.run(measure_start())
-    for name, measure in PARTS.items():
-        if name in wanted:
-            asyncio.run(_measure_part(measure))
+def _run_part(
+    measure: Callable[[FakeApi, Process], Awaitable[None]], trees: Mapping[str, Path]
+) -> None:
+    async def run_in(tree: Path) -> None:
+        server = make_server(NODES)
+        async with allocator(server, tree=tree) as process:
+            await process.wait_until_leading()
+            await measure(server, process)
+
+    print(f"{NODES:,} nodes of {DEVICES} GPUs and {DEVICES} NICs")
+    for name, tree in trees.items():
+        if len(trees) > 1:
+            print(f"{name}:")
+        asyncio.run(run_in(tree))
+
+
+_OURS: Final = {"ours": ROOT}
+# Each prints its rows; those that miss their target say so.
+PARTS: Final[Mapping[str, Callable[[], None]]] = {
+    "start": lambda: asyncio.run(measure_start()),
+    "changes": lambda: _run_part(measure_changes, _OURS),
+    "binds": lambda: _run_part(measure_binds, TREES),
+    "storm": lambda: _run_part(measure_storm, _OURS),
+    "hour": lambda: _run_part(measure_hour, _OURS),
+    "simulations": lambda: asyncio.run(measure_simulations()),
+}

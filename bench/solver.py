@@ -1,207 +1,189 @@
-"""Measures the solver: many nodes in a changing cluster, and requests that cannot be satisfied.
+"""Compares the solver with the allocator of Kubernetes on the same JSON, in one run, as ratios.
 
-Half of the devices are allocated. Between two calls one device is allocated or released. The first
-call for a request, with empty caches, is shown separately.
+(a) One pod answered for 500 nodes of 8 GPUs and 8 NICs, half held, one device taken or released
+between two calls. (b) Requests that cannot be had; upstream is cut off after 10 s. Both compile
+expressions before they are timed, and both read plain objects outside of the time.
 """
 
 import itertools
+import json
 import random
 import statistics
+import subprocess
 import time
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from bench._scale import scaled
-from bench.inventory import device, slice_
-from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT
-from drawbridge.dra.claim import Claim, read_claim
+from bench._slices import DEVICES, GPU, NIC, claim, classes, device, slice_, slices
+from drawbridge.dra.attributes import PCIE_ROOT
+from drawbridge.dra.claim import Claim, claim_reader, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
-from drawbridge.dra.gates import Gates, gates_of_version
-from drawbridge.dra.inventory import Inventory, PoolID, build_inventory
+from drawbridge.dra.gates import DEFAULTS
+from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
-from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.solve import solve
-from drawbridge.solver.world import UNUSED, PoolUse, View, World
+from drawbridge.solver.world import World, view_of_claims
+from e2e.oracle.build import NoGoError, binary
 
-NODES, DEVICES, PRODUCTS, CALLS = scaled(500, 30), 8, 30, scaled(200, 4)
-GPU, NIC = "gpu.nvidia.com", "dra.net"
-LIMIT_MS = 5.0
-SIZES = scaled((5, 10, 15, 20, 25, 31), (5, 31))
+Json = dict[str, Any]
 
-
-def nic(node: int, minor: int) -> dict[str, Any]:
-    """Make the NIC with the PCIe root of the GPU with the same number."""
-    root = device(node, minor)["attributes"]["resource.kubernetes.io/pcieRoot"]  # type: ignore[index]
-    return {
-        "name": f"nic-{minor}",
-        "attributes": {
-            "ifName": {"string": f"eth{minor}"},
-            "mac": {"string": f"02:00:{node >> 8:02x}:{node & 255:02x}:00:{minor:02x}"},
-            "rdma": {"bool": True},
-            "numaNode": {"int": minor // 4},
-            "resource.kubernetes.io/pcieRoot": root,
-        },
-    }
+NODES, CALLS = scaled((500, 30), (30, 3))
+SIZES = scaled((5, 8, 11, 14, 31), (5,))
+CUT_OFF = 10.0
+READER = claim_reader()
 
 
-def slices(node: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the two slices of a node: GPUs of one of the products, and NICs."""
-    gpus: dict[str, Any] = slice_(node)
-    for gpu in gpus["spec"]["devices"]:
-        gpu["attributes"]["productName"] = {"string": f"NVIDIA P{node % PRODUCTS}"}
-    name = gpus["spec"]["nodeName"]
-    nics = {
-        "metadata": {"name": f"00000-{NIC}-{name}"},
-        "spec": {
-            "driver": NIC,
-            "nodeName": name,
-            "pool": {"name": name, "generation": 1, "resourceSliceCount": 1},
-            "devices": [nic(node, minor) for minor in range(DEVICES)],
-        },
-    }
-    return gpus, nics
+def holder(driver: str, pool: str, held: str) -> Json:
+    """A claim that holds one device."""
+    out = claim({"r": (driver, 1)}, f"{pool}-{held}")
+    result = {"request": "r", "driver": driver, "pool": pool, "device": held}
+    return out | {"status": {"allocation": {"devices": {"results": [result]}}}}
 
 
-def known_gates() -> Gates:
-    """Return the feature gates of Kubernetes 1.37."""
-    gates = gates_of_version("1.37")
-    if not isinstance(gates, Gates):
-        raise SystemExit(f"{gates}")
-    return gates
-
-
-def as_slice(plain: dict[str, Any]) -> Slice:
-    """Read a slice."""
-    decoded = read_slice(plain)
-    if not isinstance(decoded, Slice):
-        raise SystemExit(f"{decoded}")
-    return decoded
-
-
-def fleet(nodes: int) -> Inventory:
-    """Make the inventory of this many nodes."""
-    made = (as_slice(each) for node in range(nodes) for each in slices(node))
-    return build_inventory(made, gates=known_gates())
-
-
-def plain_classes() -> list[dict[str, Any]]:
-    """Make the two classes, as the API server has them."""
-    selectors = {name: f'device.driver == "{name}"' for name in (GPU, NIC)}
-    selectors[GPU] += f' && device.attributes["{GPU}"].type == "gpu"'
-    return [
-        {"metadata": {"name": name}, "spec": {"selectors": [{"cel": {"expression": text}}]}}
-        for name, text in selectors.items()
-    ]
-
-
-def classes() -> dict[str, DeviceClass]:
-    """Make the two classes."""
-    read = map(read_class, plain_classes())
-    return {each.metadata.name: each for each in read if isinstance(each, DeviceClass)}
-
-
-def plain_claim(
-    requests: dict[str, tuple[str, int]], name: str = "c", **constraint: str
-) -> dict[str, Any]:
-    """Make a claim: requests by name with class and count, and a constraint on all of them."""
-    exact = {
-        each: {"deviceClassName": of, "allocationMode": "ExactCount", "count": count}
-        for each, (of, count) in requests.items()
-    }
-    devices = {
-        "requests": [{"name": each, "exactly": body} for each, body in exact.items()],
-        "constraints": [constraint] * bool(constraint),
-    }
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": {"devices": devices}}
-
-
-def claim(requests: dict[str, tuple[str, int]], **constraint: str) -> Claim:
-    """Make and read a claim."""
-    read = read_claim(plain_claim(requests, **constraint))
-    if not isinstance(read, Claim):
-        raise SystemExit(f"{read}")
-    return read
-
-
-def churn(inventory: Inventory, random_: random.Random) -> Iterator[View]:
-    """Yield views without end; each has one allocated device more or less than the previous one."""
-    pools = sorted(inventory.pools)
-    letter = {GPU: "gpu", NIC: "nic"}
-    uses: dict[PoolID, PoolUse] = {}
-    for pool in pools:
-        held = random_.sample(range(DEVICES), DEVICES // 2)
-        uses[pool] = PoolUse(frozenset(f"{letter[pool.driver]}-{i}" for i in held))
-    while True:
-        yield View(dict(uses))
-        pool = random_.choice(pools)
-        device = f"{letter[pool.driver]}-{random_.randrange(DEVICES)}"
-        dedicated = uses.get(pool, UNUSED).dedicated
-        uses[pool] = PoolUse(dedicated ^ {device})
-
-
-def many_nodes(name: str, asked: Claim) -> None:
-    """Time one request on all nodes, first with empty caches and then between changes."""
-    world = World(fleet(NODES), classes())
-    nodes = [Node(f"node-{i:05}") for i in range(NODES)]
-    views = churn(world.inventory, random.Random(1))
-    memo = Memo()
-    ids = map("share-{}".format, itertools.count()).__next__
-    times = []
-    placed = 0
-    for view in itertools.islice(views, CALLS + 1):
-        start = time.perf_counter()
-        answers = solve(world, view, [asked], nodes, ids=ids, memo=memo)
-        times.append((time.perf_counter() - start) * 1000)
-        placed = sum(isinstance(each, Solution) for each in answers.values())
-    if not placed:
-        raise SystemExit(f"{name}: placed on no node")
-    first, *rest = times
-    ninety = statistics.quantiles(rest, n=10)[-1]
-    row = f"first {first:7.1f} ms, then median {statistics.median(rest):6.2f} ms, p90 {ninety:6.2f}"
-    print(f"{name:28} {row} ms ({placed} of {NODES} nodes)")
-
-
-def infeasible() -> None:
-    """Print the times for one device more than exists, and for unsatisfiable constraints."""
-    print(
-        f"{'devices':>8} {'count':>8} {'requests':>9} {'match':>8} {'distinct':>9}  (ms, best of 5)"
-    )
-    of_class = classes()
-    for size in SIZES:
-        plain = slice_(0)
-        plain["spec"]["devices"] = [device(0, minor) for minor in range(size)]  # type: ignore[index]
-        world = World(build_inventory([as_slice(plain)], gates=known_gates()), of_class)
-        many = {f"r{i}": (GPU, 1) for i in range(size)}
-        asked = (
-            claim({"r": (GPU, size + 1)}),
-            claim({**many, "more": (GPU, 1)}),
-            claim(many, matchAttribute=PCIE_ROOT),
-            claim(many, distinctAttribute=NUMA_NODE),
+def cluster(asked: Json) -> Json:
+    """Scenario (a): half of the devices are allocated, then single devices change."""
+    drawn = random.Random(1)
+    published = [each for node in range(NODES) for each in slices(node)]
+    everything = [
+        holder(
+            published_slice["spec"]["driver"], published_slice["spec"]["pool"]["name"], one["name"]
         )
-        row = [min(_once(world, each) for _ in range(5)) for each in asked]
-        flag = "" if max(row) < LIMIT_MS else f"  above {LIMIT_MS} ms"
-        print(f"{size:>8} {row[0]:8.2f} {row[1]:9.2f} {row[2]:8.2f} {row[3]:9.2f}{flag}")
+        for published_slice in published
+        for one in published_slice["spec"]["devices"]
+    ]
+    names = {each["metadata"]["name"]: each for each in everything}
+    held = set(drawn.sample(sorted(names), len(names) // 2))
+    start = [names[name] for name in sorted(held)]
+    changes: list[Json] = []
+    for _ in range(CALLS):
+        name = drawn.choice(sorted(names))
+        changes.append({"remove": f"default/{name}"} if name in held else {"add": names[name]})
+        held ^= {name}
+    return {
+        "nodes": [{"metadata": {"name": f"node-{number:05}"}} for number in range(NODES)],
+        "slices": published,
+        "classes": classes(),
+        "claims": [asked],
+        "allocated": start,
+        "changes": changes,
+        "seconds": 60,
+    }
 
 
-def _once(world: World, asked: Claim) -> float:
-    """Time one request with only compiled expressions cached."""
+def upstream(oracle: Path, scenario: Json) -> list[Json]:
+    """Return for each round of the oracle the seconds, and the number of nodes by result."""
+    ran = subprocess.run(  # noqa: S603  # what was built here
+        [oracle, "rounds"], input=json.dumps(scenario), capture_output=True, text=True, check=True
+    )
+    rounds: list[Json] = json.loads(ran.stdout)["rounds"]
+    return rounds
+
+
+def ours(scenario: Json, memo: Memo | None = None) -> list[Json]:
+    """Return the same for the solver; as in the ledger, the use of devices is summed untimed."""
+    read = [read_slice(each) for each in scenario["slices"]]
+    inventory = build_inventory([each for each in read if isinstance(each, Slice)], gates=DEFAULTS)
+    read_classes = map(read_class, scenario["classes"])
+    by_name = {each.metadata.name: each for each in read_classes if isinstance(each, DeviceClass)}
+    world, memo = World(inventory, by_name), memo or Memo()
+    claims = [each for each in map(read_claim, scenario["claims"]) if isinstance(each, Claim)]
+    nodes = [Node(each["metadata"]["name"]) for each in scenario["nodes"]]
+    held: dict[str, Claim] = {}
+    for allocated in scenario["allocated"]:
+        hold(held, allocated)
+    use = dict(view_of_claims(held.values()).pools)
+    ids = map("share-{}".format, itertools.count()).__next__
+    rounds = []
+    for change in [{}, *scenario.get("changes", [])]:
+        held.pop(change.get("remove", ""), None)
+        if "add" in change:
+            hold(held, change["add"])
+        view = view_of_claims(held.values())
+        # As in the ledger, a pool whose use did not change keeps its object.
+        for pool, now in view.pools.items():
+            if use.get(pool) is None or use[pool].dedicated != now.dedicated:
+                use[pool] = now
+        view = type(view)({pool: use[pool] for pool in view.pools})
+        start = time.perf_counter()
+        answers = solve(world, view, claims, nodes, ids=ids, memo=memo)
+        seconds = time.perf_counter() - start
+        placed = sum(hasattr(each, "allocations") for each in answers.values())
+        rounds.append({"seconds": seconds, "verdicts": {"allocated": placed}})
+    return rounds
+
+
+def fresh(scenario: Json) -> float:
+    """Return the best of five times for one result, with only compiled expressions cached.
+
+    The second world is another one, so that of the first only those are kept.
+    """
+    warm = {"claims": [claim({"r": (GPU, 1)})], "changes": []}
     memo = Memo()
-    node = Node("node-00000")
-    solve(world, View(), [claim({"r": (GPU, 1)})], [node], ids=str, memo=memo)
-    start = time.perf_counter()
-    answer = solve(world, View(), [asked], [node], ids=str, memo=memo)[node.name]
-    took = (time.perf_counter() - start) * 1000
-    if isinstance(answer, Solution):
-        raise SystemExit("a request that cannot be satisfied was")
-    return took
+    ours(scenario | warm, memo)
+    alone = scenario | {"changes": []}
+    return min(float(ours(alone, memo)[0]["seconds"]) for _ in range(5))
+
+
+def hold(held: dict[str, Claim], plain: Json) -> None:
+    """Return a claim as the solver reads it."""
+    read = READER.read(plain)
+    if isinstance(read, Claim):
+        held[f"default/{read.metadata.name}"] = read
+
+
+def compare(name: str, oracle: Path, scenario: Json) -> None:
+    """Return one row: the medians, and the speedup of the solver."""
+    sides = {"ours": ours(scenario), "upstream": upstream(oracle, scenario)}
+    placed = {side: [r["verdicts"].get("allocated", 0) for r in sides[side]] for side in sides}
+    if placed["ours"] != placed["upstream"]:
+        raise SystemExit(f"{name}: not the same nodes are answered: {placed}")
+    mine, other = (statistics.median(r["seconds"] for r in each[1:]) for each in sides.values())
+    first = sides["ours"][0]["seconds"]
+    print(
+        f"{name:24} ours {mine * 1e3:8.2f} ms (first {first * 1e3:.0f}), "
+        f"upstream {other * 1e3:8.2f} ms, {other / mine:6.1f} times"
+    )
+
+
+def hopeless(oracle: Path) -> None:
+    """Scenario (b): one device more than exists, as a count and as requests."""
+    for size in SIZES:
+        plain: Json = slice_(0)
+        plain["spec"]["devices"] = [device(0, minor) for minor in range(size)]
+        node = plain["spec"]["nodeName"]
+        many = {f"r{number}": (GPU, 1) for number in range(size + 1)}
+        for how, asked in (("count", {"r": (GPU, size + 1)}), ("requests", many)):
+            scenario = {
+                "nodes": [{"metadata": {"name": node}}],
+                "slices": [plain],
+                "classes": classes(),
+                "claims": [claim(asked)],
+                "allocated": [],
+                # The first round compiles the expressions; it is not shown.
+                "changes": [{}],
+                "seconds": CUT_OFF,
+            }
+            mine = fresh(scenario)
+            other = upstream(oracle, scenario)[-1]
+            cut = " (cut off)" if "timeout" in other["verdicts"] else ""
+            print(
+                f"{size + 1:2} of {size:2} as {how:9} ours {mine * 1e3:8.2f} ms, "
+                f"upstream {other['seconds'] * 1e3:10.2f} ms{cut}"
+            )
 
 
 def run() -> None:
-    """Print all rows."""
-    print(f"{NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs, half held, {CALLS} calls")
-    many_nodes("one GPU", claim({"gpu": (GPU, 1)}))
+    """Print all rows, or the reason why there are none."""
+    try:
+        oracle = binary()
+    except NoGoError as error:
+        print(f"SKIPPED: {error}")
+        return
+    print(f"{NODES} nodes of {DEVICES} GPUs and {DEVICES} NICs, half held, {CALLS} changes")
+    compare("one GPU", oracle, cluster(claim({"gpu": (GPU, 1)})))
     both = claim({"gpu": (GPU, 1), "nic": (NIC, 1)}, matchAttribute=PCIE_ROOT)
-    many_nodes("GPU and NIC of one root", both)
-    infeasible()
+    compare("GPU+NIC, matchAttribute", oracle, cluster(both))
+    hopeless(oracle)

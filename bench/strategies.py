@@ -1,4 +1,6 @@
-"""Measures how long the allocator decides about a pod with each strategy, beside first-fit.
+"""Measures what strategies cost, how much they allocate, and who waits with them.
+
+Part `decisions` measures how long the allocator decides about a pod, beside first-fit.
 
 Each node has eight GPUs that claims can share, some of them in use, and other CPU left than most
 others, so that few nodes are equal. A decision is one prefilter for twenty nodes and one reserve,
@@ -6,14 +8,18 @@ in CPU time of this process. *First* is the slowest of the first decisions, whic
 were never looked at; *change* is the decision after a pod without claims started on a node. These
 decisions follow each other at once. *Idle* is the median where the allocator has time in between,
 in which it judges the nodes for the next ones.
+
+Parts `fragmentation` and `departures` play a trace; their modules say how.
 """
 
 import random
 import statistics
 import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from allocator.state.caches import without_unused_parts
+from bench import _departures, _fragmentation
 from bench._scale import scaled
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.dra.nodes import Node
@@ -114,3 +120,10 @@ def run() -> None:
         for strategy in STRATEGIES:
             row = measure(nodes, strategy)
             print(f"{nodes:5}  {strategy or 'first-fit':14}  {row}", flush=True)
+
+
+PARTS: Final[Mapping[str, Callable[..., None]]] = {
+    "decisions": run,
+    "fragmentation": _fragmentation.run,
+    "departures": _departures.run,
+}

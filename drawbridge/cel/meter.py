@@ -1,7 +1,7 @@
 """The work of one evaluation in units of our own, so that one expression cannot stop a process.
 
 CEL's cost prices Go and decides what Kubernetes admits. The units here price this engine: a unit
-is 50 ns on the machine of the measurements (`python -m bench cel_prices`). The planner adds up the
+is 50 ns on the machine of the measurements (`python -m bench cel.prices`). The planner adds up the
 steps of an expression once, a loop pays for all of its rounds before the first, and a call pays by
 the sizes of its arguments before it starts. No price depends on a clock or on a cache, so every
 process has the same answer.

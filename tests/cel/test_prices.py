@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 
-from bench.cel_prices import calls, price_of
+from bench._cel_prices import calls, price_of
 from drawbridge.cel.declare import Overload
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import Cancelled

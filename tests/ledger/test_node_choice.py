@@ -2,11 +2,10 @@
 
 import pytest
 
-from bench._engine import play
-from bench._trace import read_trace
-from bench.fragmentation import PUBLISHED
+from bench._trace import PUBLISHED, read_trace
 from drawbridge.choice.catalog import strategies
 from drawbridge.choice.typical import typical_tasks
+from tests.ledger.trace_engine import play
 
 _TRACE = read_trace(PUBLISHED).part(80)
 

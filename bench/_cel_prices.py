@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+from bench._scale import scaled
 from drawbridge.cel import ast, net, semver, url
 from drawbridge.cel.declare import Overload
 from drawbridge.cel.errors import EvaluationError
@@ -24,15 +25,15 @@ from drawbridge.cel.values import CelValue, Duration, Optional, Timestamp, Uint,
 from drawbridge.dra.quantity import parse
 
 UNIT_NANOSECONDS = 50
-SIZES = (1, 64, 400, 3_000, 40_000)
+SIZES = scaled((1, 64, 400, 3_000, 40_000), (1, 64))
 LONGEST_LIST = 6_000
 # The shapes of a text that is not the first argument.
 SECOND = ("a", "optional", "pattern", "zone", "url")
 # A call that costs its step alone has no price of its own.
 STEP = STEPS[ast.Call] + STEPS[ast.Ident]
-ROUNDS = 3
+ROUNDS = scaled(3, 1)
 # A call with a price below this is measured so many times at once.
-LITTLE, CALLS = 2_000, 20
+LITTLE, CALLS = 2_000, scaled(20, 1)
 
 
 class Measured(NamedTuple):

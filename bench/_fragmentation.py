@@ -1,4 +1,4 @@
-"""Measures how much of the devices strategies allocate: `python -m bench fragmentation [FILE]`.
+"""Measures how much of the devices strategies allocate: bench `strategies.fragmentation [FILE]`.
 
 As in the paper that published the trace and fragmentation gradient descent: tasks arrive one after
 the other until 130 % of the devices have been asked for, nothing leaves, and what fits nowhere is
@@ -15,14 +15,13 @@ from typing import Final, NamedTuple
 
 from bench._packing_bound import most_placeable
 from bench._scale import scaled
-from bench._trace import Trace, read_trace
+from bench._trace import PUBLISHED, Trace, read_trace
 from drawbridge.choice.amounts import Task
 from drawbridge.choice.catalog import strategies
 from drawbridge.choice.cluster import NodeChooser
 from drawbridge.choice.strategy import ChoiceStrategy
 from drawbridge.choice.typical import typical_tasks
 
-PUBLISHED: Final = Path(__file__).parent / "data" / "fragmentation.json"
 SEEDS: Final = scaled(10, 1)
 PART: Final = scaled(1, 20)
 NAMES: Final = (

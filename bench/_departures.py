@@ -19,8 +19,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bench._scale import scaled
-from bench._trace import Trace, read_trace
-from bench.fragmentation import PUBLISHED
+from bench._trace import PUBLISHED, Trace, read_trace
 from drawbridge.choice.amounts import Taken, Task, give_back
 from drawbridge.choice.catalog import strategies
 from drawbridge.choice.cluster import NodeChooser
