@@ -1,8 +1,9 @@
 """Reviews batches of pods for `bench.reviews`, in the tree that PYTHONPATH names.
 
-Reads the number of bodies, then each body after its size, from standard input. Writes the CPU time
-of the batch in nanoseconds. Calls `os.getloadavg` around a batch, where callgrind can be told to
-dump its counters.
+With the argument `echo`, a handler that reads the uid and responds with a prepared patch does so.
+Imports only what trees before have as well. Reads the number of bodies, then each body after its
+size, from standard input. Writes the CPU time of the batch in nanoseconds. Calls `os.getloadavg`
+around a batch, where callgrind can be told to dump its counters.
 """
 
 import asyncio
@@ -12,10 +13,44 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import CoroutineType
+from typing import Final
 
-from bench.webhook_inprocess import make_review_function
+import msgspec
 
-NUMBER = struct.Struct("!I")
+from bench._cluster import make_admission
+from drawbridge.config.model import Configuration
+from drawbridge.facts.model import ClassFacts, Facts, ResourceFacts
+from drawbridge.process import review
+from drawbridge.translate.pods import TranslationContext, make_context
+
+NUMBER: Final = struct.Struct("!I")
+ECHO: Final = "echo"
+GPU: Final = "gpu.nvidia.com"
+_READY: Final = review.compose_allowed([{"op": "add", "path": "/metadata/labels/a", "value": "b"}])
+
+
+class _Called(msgspec.Struct):
+    uid: str
+
+
+class _Review(msgspec.Struct):
+    request: _Called
+
+
+_REVIEW: Final = msgspec.json.Decoder(_Review)
+
+
+def context() -> TranslationContext:
+    """Return the context of a cluster with one driver and one device plugin."""
+    facts = Facts(
+        classes=(ClassFacts(GPU, drivers=(GPU,), devices=64),),
+        names=(ResourceFacts("nvidia.com/gpu", nodes=8, devices=64, most=8),),
+    )
+    return make_context(Configuration(), facts)
+
+
+async def _echo(body: bytes) -> bytes:
+    return review.compose_review(_REVIEW.decode(body).request.uid, _READY)
 
 
 def _read_batches() -> Iterator[list[bytes]]:
@@ -25,11 +60,11 @@ def _read_batches() -> Iterator[list[bytes]]:
         yield [stream.read(size) for size in sizes]
 
 
-async def _measure(review: Callable[[bytes], object], bodies: Sequence[bytes]) -> int:
+async def _measure(review_pod: Callable[[bytes], object], bodies: Sequence[bytes]) -> int:
     os.getloadavg()
     started = time.thread_time_ns()
     for body in bodies:
-        reply = review(body)
+        reply = review_pod(body)
         if isinstance(reply, CoroutineType):
             await reply
     taken = time.thread_time_ns() - started
@@ -38,9 +73,10 @@ async def _measure(review: Callable[[bytes], object], bodies: Sequence[bytes]) -
 
 
 async def _main() -> None:
-    review = make_review_function()
+    echo = sys.argv[1:] == [ECHO]
+    review_pod = _echo if echo else make_admission(context()).handler.review_pod
     for bodies in _read_batches():
-        print(await _measure(review, bodies), flush=True)
+        print(await _measure(review_pod, bodies), flush=True)
 
 
 if __name__ == "__main__":

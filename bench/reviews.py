@@ -1,12 +1,14 @@
-"""Compares the CPU of reviews, by kinds of pods, with another tree.
+"""Measures the CPU of reviews in process, by kinds of pods: decode, decide, encode.
 
-`BASELINE=PATH python -m bench reviews` starts a process in the tree at PATH and one in this tree.
-Both review the same bodies in alternating pairs. Each row shows the median of this tree's CPU time
-relative to the baseline, and the 95 % bounds of that median. Without BASELINE, this tree is
-compared with itself: the rows show the noise of the machine. With valgrind on the PATH, the last
-column compares the instructions of one batch, which other processes do not affect.
+The rate is relative to an echo handler, which reads the uid and responds with a prepared patch.
+`BASELINE=PATH python -m bench reviews` starts a process in the tree at PATH as well. Both review
+the same bodies in alternating pairs. Each row shows the median of this tree's CPU time relative to
+the baseline, and the 95 % bounds of that median. Without BASELINE, this tree is compared with
+itself: the rows show the noise of the machine. With valgrind on the PATH, the last column compares
+the instructions of one batch, which other processes do not affect.
 """
 
+import asyncio
 import contextlib
 import itertools
 import math
@@ -18,26 +20,30 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from bench._review_worker import NUMBER
+import msgspec
+
+from bench._bodies import KINDS, TRANSLATED
+from bench._cluster import make_admission
+from bench._process import BASELINE, ROOT
+from bench._review_worker import ECHO, NUMBER, context
 from bench._scale import scaled
-from bench.webhook_inprocess import KINDS
+from webhook.admission.replies import await_reply
 
 ROUNDS: Final = scaled(200, 2)
 CALLS: Final = scaled(50, 5)
 WARM: Final = scaled(10, 1)
-TREE: Final = Path(__file__).resolve().parent.parent
 _CALLGRIND: Final = ("valgrind", "--tool=callgrind", "--dump-before=getloadavg")
 
 
 class Worker:
     """A process that reviews bodies with the code of one tree."""
 
-    def __init__(self, tree: Path, command: Sequence[str] = ()) -> None:
-        script = str(TREE / "bench" / "_review_worker.py")
+    def __init__(self, tree: Path, command: Sequence[str] = (), words: Sequence[str] = ()) -> None:
+        script = str(ROOT / "bench" / "_review_worker.py")
         self._process = subprocess.Popen(  # noqa: S603  # ours
-            [*command, sys.executable, "-P", script],  # not the script's folder
+            [*command, sys.executable, "-P", script, *words],  # not the script's folder
             cwd=tree,
             # The same hashes in both trees: the order of sets changes the work.
             env={**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"},
@@ -67,18 +73,37 @@ def _batch(kind: str, number: int) -> list[bytes]:
     return [KINDS[kind](number * CALLS + i) for i in range(CALLS)]
 
 
-def _compare(kind: str, baseline: Worker, current: Worker) -> tuple[list[float], float]:
-    """Return the relative CPU times of all rounds, and the microseconds of one review."""
-    ratios, times = [], []
+async def _check() -> None:
+    """Review a pod of each kind, and check whether it is translated."""
+    handler = make_admission(context()).handler
+    for name, make in KINDS.items():
+        reply = await await_reply(handler.review_pod(make(0)))
+        response = msgspec.json.decode(reply.body)["response"]
+        if ("patch" in response) != (name in TRANSLATED):
+            raise SystemExit(f"{name}: a wrong response: {response}")
+
+
+class _Compared(NamedTuple):
+    """The microseconds of one review, and in each round the echo's and ours to the baseline's."""
+
+    microseconds: float
+    of_echo: list[float]
+    of_baseline: list[float]
+
+
+def _compare(kind: str, echo: Worker, baseline: Worker, current: Worker) -> _Compared:
+    of_echo, of_baseline, times = [], [], []
     for number in range(-WARM, ROUNDS):
         # Both see two batches a round, in the order old, new, new, old.
         taken = {baseline: 0, current: 0}
         for position, worker in enumerate((baseline, current, current, baseline)):
             taken[worker] += worker.review(_batch(kind, 2 * (number + WARM) + position // 2))
+        least = echo.review(_batch(kind, 0))
         if number >= 0:
-            ratios.append(taken[current] / taken[baseline])
+            of_baseline.append(taken[current] / taken[baseline])
+            of_echo.append(2 * least / taken[current])
             times.append(taken[current] / 2 / CALLS / 1000)
-    return ratios, statistics.median(times)
+    return _Compared(statistics.median(times), of_echo, of_baseline)
 
 
 def _median_bounds(values: Sequence[float]) -> tuple[float, float, float]:
@@ -114,15 +139,16 @@ def _read_total(dump: Path) -> int:
 
 
 def _rows(tree: Path) -> Iterator[str]:
-    baseline, current = Worker(tree), Worker(TREE)
-    counts = [_count_instructions(each) for each in (tree, TREE)] if _has_valgrind() else []
+    workers = echo, baseline, current = Worker(ROOT, words=[ECHO]), Worker(tree), Worker(ROOT)
+    counts = [_count_instructions(each) for each in (tree, ROOT)] if _has_valgrind() else []
     for kind in KINDS:
-        ratios, microseconds = _compare(kind, baseline, current)
-        lower, median, upper = _median_bounds(ratios)
-        row = f"{kind:26} {microseconds:8.1f} {median:9.3f}   {lower:.3f} to {upper:.3f}"
+        compared = _compare(kind, echo, baseline, current)
+        lower, median, upper = _median_bounds(compared.of_baseline)
+        row = f"{kind:26} {compared.microseconds:8.1f} {statistics.median(compared.of_echo):11.2f}"
+        row += f" {median:9.3f}   {lower:.3f} to {upper:.3f}"
         yield row + (f" {counts[1][kind] / counts[0][kind]:13.3f}" if counts else "")
-    baseline.close()
-    current.close()
+    for each in workers:
+        each.close()
 
 
 def _has_valgrind() -> bool:
@@ -131,7 +157,8 @@ def _has_valgrind() -> bool:
 
 def run() -> None:
     """Print a row for each kind of pods."""
-    tree = Path(os.environ.get("BASELINE", TREE)).resolve()
-    print(f"{'':26} {'us':>8} {'relative':>9}   {'95 % bounds':14} {'instructions':>13}")
-    for row in _rows(tree):
+    asyncio.run(_check())
+    head = f"{'us':>8} {'of the echo':>11} {'relative':>9}   {'95 % bounds':14}"
+    print(f"{'':26} {head} {'instructions':>13}")
+    for row in _rows(BASELINE or ROOT):
         print(row, flush=True)

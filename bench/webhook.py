@@ -1,8 +1,12 @@
-"""Measures admission over TLS, compared with an echo handler in the same server.
+"""Measures admission over TLS, and how long small pods wait for large ones.
 
-The server uses one core and the client the other. The kinds of requests alternate for several
-rounds. Each row shows requests per second, latencies, the CPU time of the server for a request, and
-the rate relative to the echo handler, which parses the review and responds with a prepared patch.
+Part `requests` compares it with an echo handler in the same server, which parses the review and
+responds with a prepared patch. The server uses one core and the client the other. The kinds of
+requests alternate for several rounds. Each row shows requests per second, latencies, the CPU time
+of the server for a request, and the rate relative to the echo handler.
+
+Part `large` reviews small pods one after the other, alone and beside clients that send large bodies
+without a pause, through the dispatcher with a worker process. Prints the median and longest wait.
 """
 
 import asyncio
@@ -15,21 +19,29 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from bench._cluster import IN, OUT
+from bench._bodies import build_body, make_pod
+from bench._cluster import IN, OUT, make_admission
 from bench._load import MARK, Connection, Kind, connect, numbered
 from bench._process import cpu_seconds
+from bench._review_worker import context
 from bench._scale import scaled
 from bench._webhook_server import ECHO
 from e2e.controlplane.certificates import self_signed
+from webhook.admission.large_reviews import ReviewDispatcher
+from webhook.admission.replies import await_reply
+from webhook.server.worker_process import WorkerProcess
 
 HOST = "drawbridge-webhook.drawbridge-system.svc"
 CONNECTIONS, ROUNDS, SECONDS, WARM = 16, scaled(7, 1), scaled(1.5, 0.05), scaled(0.5, 0.05)
 PODS = "/admit/pods?timeout=5s"
 LEAST = {"out of scope": 0.80, "repeated": 0.60, "distinct": 0.35}
+CALLS: Final = scaled(400, 5)
+SIZE: Final = scaled(3 << 20, 1 << 20)
+CLIENTS: Final = 4
 GPU, TYPE = "nvidia.com/gpu", "nvidia.com/use-gputype"
 PATCHED = ("echo", "repeated", "distinct")
 # Twenty different requests that fit the sample nodes, and become twenty templates.
@@ -53,52 +65,7 @@ class Round(NamedTuple):
     cpu: float  # microseconds of the server for one request
 
 
-def containers(
-    image: str, owner: str, asks: dict[str, str], token: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Make the container that requests devices, and a sidecar container."""
-    mount = {"name": token, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
-    quantities = {"cpu": "2", "memory": "8Gi", **asks}
-    env = [{"name": f"SETTING_{i}", "value": f"value-{i}-" + "v" * 24} for i in range(24)]
-    main = {
-        "name": "main",
-        "image": image,
-        "command": ["python", "-m", "service", "--port=8080"],
-        "env": [*env, {"name": "RUN", "value": owner}],
-        "ports": [{"containerPort": 8080, "protocol": "TCP"}],
-        "resources": {"limits": quantities, "requests": quantities},
-        "volumeMounts": [{**mount, "readOnly": True}],
-        "readinessProbe": {"httpGet": {"path": "/ready", "port": 8080, "scheme": "HTTP"}},
-        "imagePullPolicy": "IfNotPresent",
-        "terminationMessagePath": "/dev/termination-log",
-    }
-    return main, {**main, "name": "log", "env": env[:6], "resources": {"limits": {"cpu": "1"}}}
-
-
-def pod(
-    name: str, image: str, owner: str, asks: dict[str, str], notes: dict[str, str]
-) -> dict[str, Any]:
-    """Make a pod as the API server sends it: of a ReplicaSet, with its own token volume."""
-    token = "kube-api-access-" + "x" * 5
-    owned = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"uid-{owner}"}
-    metadata = {
-        "generateName": f"{name}-",
-        "labels": {"app": name, "pod-template-hash": owner},
-        "annotations": {"team": "serving", **notes},
-        "ownerReferences": [{**owned, "controller": True, "blockOwnerDeletion": True}],
-    }
-    spec = {
-        "containers": containers(image, owner, asks, token),
-        "volumes": [{"name": token, "projected": {"defaultMode": 420, "sources": []}}],
-        "restartPolicy": "Always",
-        "serviceAccountName": "default",
-        "schedulerName": "default-scheduler",
-        "tolerations": [{"key": "node.kubernetes.io/not-ready", "operator": "Exists"}],
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-
-
-def pieces(path: str, namespace: str, asked: dict[str, Any]) -> tuple[bytes, ...]:
+def _pieces(path: str, namespace: str, asked: dict[str, Any]) -> tuple[bytes, ...]:
     """Make the request for a pod, split at the position of its number."""
     body = {
         "kind": "AdmissionReview",
@@ -132,19 +99,19 @@ def pieces(path: str, namespace: str, asked: dict[str, Any]) -> tuple[bytes, ...
 
 def kinds() -> list[Kind]:
     """Return the kinds of requests, the echo first."""
-    web = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", *SPECS[0])
+    web = make_pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", *SPECS[0])
     number = MARK.decode()
     distinct = [
-        pod(f"app-{i}", f"registry.example/serve:{number}", number, asks, notes)
+        make_pod(f"app-{i}", f"registry.example/serve:{number}", number, asks, notes)
         for i, (asks, notes) in enumerate(SPECS)
     ]
-    plain = pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", {}, {})
+    plain = make_pod("web", "registry.example/serve:1.4", "7d9f8b6c5d", {}, {})
     return [
-        Kind("echo", [pieces(ECHO, OUT, web)]),
-        Kind("out of scope", [pieces(PODS, OUT, web)]),
-        Kind("asks nothing", [pieces(PODS, IN, plain)]),
-        Kind("repeated", [pieces(PODS, IN, web)]),
-        Kind("distinct", [pieces(PODS, IN, each) for each in distinct]),
+        Kind("echo", [_pieces(ECHO, OUT, web)]),
+        Kind("out of scope", [_pieces(PODS, OUT, web)]),
+        Kind("asks nothing", [_pieces(PODS, IN, plain)]),
+        Kind("repeated", [_pieces(PODS, IN, web)]),
+        Kind("distinct", [_pieces(PODS, IN, each) for each in distinct]),
     ]
 
 
@@ -244,3 +211,63 @@ def run() -> None:
             show(asyncio.run(play(*served)))
         finally:
             os.sched_setaffinity(0, before)
+
+
+def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
+    gpu = {"limits": {"nvidia.com/gpu": "1"}}
+    yield "args", {"containers": [{"name": "a", "resources": gpu, "args": ["a"] * (SIZE // 4)}]}
+    yield "lists", {"containers": [{"name": "a", "resources": gpu}], "x": [[]] * (SIZE // 3)}
+    container = {
+        "name": "c",
+        "resources": {"limits": {"nvidia.com/gpu": 1, "nvidia.com/gpumem": 1}},
+    }
+    yield "containers", {"containers": [container] * (SIZE // len(json.dumps(container)))}
+
+
+def _large(spec: dict[str, Any]) -> bytes:
+    review = json.loads(build_body(0, "large"))
+    review["request"]["object"]["spec"] = spec
+    return json.dumps(review, separators=(",", ":")).encode()
+
+
+async def _measure_waits(dispatcher: ReviewDispatcher) -> list[float]:
+    waits = []
+    for number in range(CALLS):
+        started = time.perf_counter()
+        await await_reply(dispatcher.review_pod(build_body(number, "small"), 5))
+        await asyncio.sleep(0.001)
+        waits.append(time.perf_counter() - started - 0.001)
+    return waits
+
+
+async def _attack(dispatcher: ReviewDispatcher, body: bytes) -> None:
+    while True:
+        await await_reply(dispatcher.review_pod(body, 5))
+        await asyncio.sleep(0)
+
+
+def _print_waits(name: str, waits: list[float]) -> None:
+    median, longest = statistics.median(waits) * 1000, max(waits) * 1000
+    print(f"{name:12} median {median:7.2f} ms, longest {longest:7.1f} ms")
+
+
+async def _print_large() -> None:
+    cluster, templates, handler = make_admission(context())
+    async with contextlib.aclosing(WorkerProcess()) as worker:
+        await worker.start()
+        dispatcher = ReviewDispatcher(handler, cluster, templates, worker)
+        _print_waits("alone", await _measure_waits(dispatcher))
+        for name, spec in _shapes():
+            body = _large(spec)
+            tasks = [asyncio.create_task(_attack(dispatcher, body)) for _ in range(CLIENTS)]
+            await asyncio.sleep(0.5)
+            _print_waits(name, await _measure_waits(dispatcher))
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+PARTS: Final[Mapping[str, Callable[[], None]]] = {
+    "requests": run,
+    "large": lambda: asyncio.run(_print_large()),
+}
