@@ -1,27 +1,34 @@
 """Measures the CPU time of commands, from the start of Python to its exit.
 
-Short commands run several times; the rows show the best round and its ratio to an empty Python
-program, which differs less between machines. Long commands run once, on 2,000 Deployments, one in
-each file, and on a cluster of 500 nodes; the rows show the printed lines, and the goal for the
-time. Both inputs are made from examples/. With the environment variable BASELINE, the path of
-another checkout, each row has the ratio to the same command there. Modules are compiled first.
+Part `short` runs short commands several times, and shows the best round and its ratio to an empty
+Python program, which differs less between machines. Part `long` runs commands once, on 2,000
+Deployments, one in each file, and on a cluster of 500 nodes, both made from examples/, and `audit`
+on another one of 500 nodes with 5,000 pods, where it prints JSON. It shows the printed lines, and
+the goal for the time. Part `slices` runs `check` of 10,000 slices of 8 devices, in a List in JSON,
+in turns with a Python program that reads the same file by the json module; it shows medians, and
+the least and greatest ratio of a round to that of the program.
+
+With the environment variable BASELINE, the path of another checkout, each command runs there as
+well. Modules are compiled first.
 """
 
+import contextlib
 import os
-import resource
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import yaml
 
+from bench import _audited_cluster
+from bench._process import ROOT, TREES
 from bench._scale import scaled
+from bench._slices import SLICES, document
 
-ROOT: Final = Path(__file__).parent.parent
-BASELINE: Final = os.environ.get("BASELINE")
 ROUNDS: Final = scaled(7, 1)
 EXAMPLE: Final = str(ROOT / "examples" / "legacy" / "nvidia.yaml")
 SHORT: Final = (
@@ -34,6 +41,8 @@ SHORT: Final = (
 )
 DEPLOYMENTS, NODES, NAMESPACES = scaled(2_000, 40), scaled(500, 20), 40
 MANIFESTS, CLUSTER, TRANSLATED = "manifests", "cluster.yaml", "translated.yaml"
+AUDITED, FILE = "audited", "slices.json"
+READS: Final = f"import json; json.loads(open({FILE!r}, 'rb').read())"
 FINDINGS: Final = 1  # the exit code of a command that has errors to show
 REPORT: Final = ("translate", "-f", MANIFESTS, "-o", "report")
 # With the goal in seconds.
@@ -42,13 +51,16 @@ LONG: Final = {
     (*REPORT, "--cluster", CLUSTER): 8.0,
     ("simulate", "-f", TRANSLATED, "--cluster", CLUSTER): 20.0,
     ("check", "-f", CLUSTER): 5.0,
+    ("audit", "--cluster", AUDITED, "-o", "json"): 20.0,
 }
+CHECKS: Final[Mapping[str, Callable[[bytes], None]]] = {"audit": _audited_cluster.check}
 
 
 class Spent(NamedTuple):
-    """The CPU seconds of a command, and what it printed."""
+    """The CPU seconds of a command, its largest resident memory, and what it printed."""
 
     seconds: float
+    mebibytes: int
     printed: bytes
 
 
@@ -66,25 +78,35 @@ class Runner:
 
     def python(self, *words: str) -> Spent | None:
         """Run Python."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(  # noqa: S603  # our own interpreter
+        with subprocess.Popen(  # noqa: S603  # our own interpreter
             [sys.executable, *words],
             cwd=self._folder,
             env=self._environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            check=False,
-        )
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode not in (0, FINDINGS):
+        ) as running:
+            printed = running.stdout.read() if running.stdout else b""
+            _, status, used = os.wait4(running.pid, 0)
+            running.returncode = os.waitstatus_to_exitcode(status)
+        if running.returncode not in (0, FINDINGS):
             return None
-        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Spent(spent, done.stdout)
+        return Spent(used.ru_utime + used.ru_stime, used.ru_maxrss >> 10, printed)
 
     def best(self, *words: str) -> float | None:
         """Return the CPU seconds of the best round, after one that compiles the modules."""
         rounds = [self.python(*words) for _ in range(ROUNDS + 1)][1:]
         return min((each.seconds for each in rounds if each), default=None)
+
+
+@contextlib.contextmanager
+def _runners() -> Iterator[tuple[Path, dict[str, Runner]]]:
+    """Make a folder, and run commands of each tree in it."""
+    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as cache:
+        folder = Path(made)
+        yield (
+            folder,
+            {each: Runner(tree, folder, f"{cache}/{each}") for each, tree in TREES.items()},
+        )
 
 
 def read_examples(name: str) -> list[Any]:
@@ -156,32 +178,73 @@ def write_input(folder: Path, runner: Runner) -> None:
     if translated is None:
         raise SystemExit("the Deployments are not translated")
     (folder / TRANSLATED).write_bytes(translated.printed)
+    (folder / AUDITED).mkdir()
+    _audited_cluster.write_cluster(folder / AUDITED)
 
 
-def show(words: tuple[str, ...], seconds: float | None, row: str, before: float | None) -> None:
+def _show(words: tuple[str, ...], seconds: Mapping[str, float | None], row: str) -> None:
     """Print a row."""
-    if seconds is None:
+    ours = seconds["ours"]
+    if ours is None:
         raise SystemExit(f"drawbridge {' '.join(words)} fails")
-    ratio = f"  {seconds / before:5.2f} x the baseline" if before else "  new" * bool(BASELINE)
+    ratio = ""
+    if "baseline" in seconds:
+        before = seconds["baseline"]
+        ratio = f"  {ours / before:5.2f} x the baseline" if before else "  new"
     name = " ".join(word.replace(EXAMPLE, "one file") for word in words)
-    print(f"{name:<52} {seconds * 1000:6.0f} ms  {row}{ratio}")
+    print(f"{name:<52} {ours * 1000:6.0f} ms  {row}{ratio}", flush=True)
 
 
-def run() -> None:
-    """Print a row for each command."""
-    with tempfile.TemporaryDirectory() as made, tempfile.TemporaryDirectory() as cache:
-        ours = Runner(ROOT, Path(made), f"{cache}/ours")
-        theirs = Runner(Path(BASELINE), Path(made), f"{cache}/theirs") if BASELINE else None
-        empty = ours.best("-c", "pass") or 1.0
+def run_short() -> None:
+    """Print a row for each short command."""
+    with _runners() as (_, runners):
+        empty = runners["ours"].best("-c", "pass") or 1.0
         for words in SHORT:
             command = ("-m", "cli.main", *words)
-            seconds, before = ours.best(*command), theirs.best(*command) if theirs else None
-            show(words, seconds, f"{(seconds or 0) / empty:5.1f} x an empty program", before)
-        write_input(Path(made), ours)
-        for options, goal in LONG.items():
-            spent = ours.run(*options)
-            other = theirs.run(*options) if theirs else None
-            lines = spent.printed.count(b"\n") if spent else 0
-            row = f"goal {goal:.0f} s  {lines:6,} lines"
-            before = other.seconds if other else None
-            show(options, spent.seconds if spent else None, row, before)
+            seconds = {name: each.best(*command) for name, each in runners.items()}
+            _show(words, seconds, f"{(seconds['ours'] or 0) / empty:5.1f} x an empty program")
+
+
+def run_long() -> None:
+    """Print a row for each long command."""
+    with _runners() as (folder, runners):
+        for each in runners.values():
+            for command in {words[0] for words in LONG}:
+                each.run(command, "--help")  # compiles its modules
+        write_input(folder, runners["ours"])
+        for words, goal in LONG.items():
+            spent = {name: each.run(*words) for name, each in runners.items()}
+            ours = spent["ours"]
+            if ours is not None and words[0] in CHECKS:
+                CHECKS[words[0]](ours.printed)
+            lines, size = (ours.printed.count(b"\n"), ours.mebibytes) if ours else (0, 0)
+            row = f"goal {goal:.0f} s  {lines:6,} lines  {size:4} MiB"
+            _show(words, {name: each and each.seconds for name, each in spent.items()}, row)
+
+
+def run_slices() -> None:
+    """Print a row for the program that only reads, and for the command of each tree."""
+    with _runners() as (folder, runners):
+        (folder / FILE).write_bytes(document(SLICES))
+        seconds: dict[str, list[float]] = {"json.loads": [], **{name: [] for name in runners}}
+        for _ in range(1 + ROUNDS):  # the first one compiles the modules
+            read = runners["ours"].python("-c", READS)
+            seconds["json.loads"].append(read.seconds if read else 0)
+            for name, runner in runners.items():
+                spent = runner.run("check", "-f", FILE)
+                if spent is None or b"no findings" not in spent.printed:
+                    raise SystemExit(f"{name} of the slices: {spent}")
+                seconds[name].append(spent.seconds)
+    print(f"{SLICES:,} slices, {ROUNDS} rounds in turns")
+    for name, all_rounds in seconds.items():
+        taken, reading = all_rounds[1:], seconds["json.loads"][1:]
+        ratios = [one / other for one, other in zip(taken, reading, strict=True)]
+        between = f"{min(ratios):.1f} to {max(ratios):.1f}"
+        print(f"{name:12} {statistics.median(taken):6.2f} s of CPU, {between} of json.loads")
+
+
+PARTS: Final[Mapping[str, Callable[[], None]]] = {
+    "short": run_short,
+    "long": run_long,
+    "slices": run_slices,
+}
