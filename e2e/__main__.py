@@ -1,6 +1,6 @@
 """Runs scenarios on real control planes, measures one, or starts one to play with.
 
-    python -m e2e [smoke|full|compat|chaos|node|drivers|queues|timings|rates|list] [-k PART]
+    python -m e2e [smoke|full|compat|chaos|node|drivers|queues|timings|list] [-k PART]
         [--kubernetes VERSION] [--image]
     python -m e2e drivers --binary PATH [--arguments TEXT]
     python -m e2e soak [--minutes N] [--seed S] [--nodes N]
@@ -18,9 +18,8 @@ from types import FrameType
 
 from e2e.installed.installation import image_options
 from e2e.play import KINDS, SIMULATED, play
-from e2e.rates import rates
 from e2e.realnodes.suite import run_node_suite
-from e2e.runner import print_line, run_suite, summary
+from e2e.runner import print_line, run_suite, select_scenarios, suites_with, summary
 from e2e.scenarios.drivers_binary import ARGUMENTS, BINARY
 from e2e.scenarios.drivers_binary import SUITE as BINARY_SUITE
 from e2e.scenarios.registry import RIGS, SUITES, VERSIONS, all_scenarios
@@ -49,7 +48,7 @@ def main() -> int:
         "what",
         nargs="?",
         default=os.environ.get("SUITE", "smoke"),
-        choices=[*SUITES, "soak", "play", "timings", "rates", "list"],
+        choices=[*SUITES, "soak", "play", "timings", "list"],
     )
     parser.add_argument("-k", dest="part", default="", help="only names with one of: A,B")
     parser.add_argument("--kubernetes", choices=VERSIONS, help="instead of the suite's versions")
@@ -65,6 +64,12 @@ def main() -> int:
     parser.add_argument("--binary", help="drivers: run this program of a driver, write a report")
     parser.add_argument("--arguments", default="", help="its arguments; {node} is its node's name")
     arguments = parser.parse_args()
+    if arguments.part and not select_scenarios(arguments.what, arguments.part):
+        others = ", ".join(suites_with(arguments.part)) or "none"
+        parser.error(
+            f"-k: no scenario of suite {arguments.what} has {arguments.part} in its name;"
+            f" suites that have one: {others}"
+        )
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
         RIGS["installed"] = image_options
     signal.signal(signal.SIGTERM, _end)
@@ -72,8 +77,8 @@ def main() -> int:
         for one in all_scenarios():
             print_line(f"{one.suite:6}  since {one.since}  {one.name}")
         return 0
-    if measure := {"timings": timings, "rates": rates}.get(arguments.what):
-        measure(print_line)
+    if arguments.what == "timings":
+        timings(print_line)
         return 0
     if arguments.what == "soak":
         settings = SoakSettings(

@@ -41,6 +41,11 @@ def select_scenarios(suite: str, part: str) -> list[Scenario]:
     ]
 
 
+def suites_with(part: str) -> list[str]:
+    """Return the suites that have a scenario with `part` in its name."""
+    return [suite for suite in registry.SUITES if select_scenarios(suite, part)]
+
+
 def summary(counts: Counter[str]) -> str:
     """Return the last line of a run."""
     return ", ".join(f"{counts[word]} {word}" for word in ("passed", "failed", "skipped"))
