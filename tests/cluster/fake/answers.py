@@ -1,12 +1,9 @@
-"""Request handlers of the fake API server: discovery, reads, writes and watches."""
+"""What the fake API server answers at once: discovery, reads, writes and the start of a watch."""
 
-import itertools
 import json
 import re
-import secrets
-from typing import TYPE_CHECKING, Any
-
-from aiohttp import web
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.cluster.fake import kinds, status
 from tests.cluster.fake.kinds import JSON, Kind, copied
@@ -17,9 +14,8 @@ from tests.cluster.fake.trouble import Seen
 from tests.tables import read_yaml
 
 if TYPE_CHECKING:
-    from tests.cluster.fake.api import FakeApi
+    from tests.cluster.fake.server import Server
 
-CUT = b"\0cut"
 _PATH = re.compile(
     r"/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<version>[^/]+))"
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/.))?(?:/(?P<plural>[^/]+))?"
@@ -34,6 +30,14 @@ PATCHES = {
     "application/json-patch+json",
     "application/strategic-merge-patch+json",
 }
+
+
+class Answer(NamedTuple):
+    """A code and a body."""
+
+    body: bytes
+    code: int = 200
+    content_type: str = "application/json"
 
 
 class Target:
@@ -61,13 +65,13 @@ class Target:
         return self.query.get("dryRun") == "All"
 
 
-async def answer(api: "FakeApi", seen: Seen, request: web.Request) -> web.StreamResponse:
-    """Handle a request; raises RefusedError to reject it."""
+def answer(api: "Server", seen: Seen) -> Answer:
+    """Handle a request that is no watch; raises RefusedError to reject it."""
     if seen.path == "/version":
         major, minor = api.version.split(".")
         return _shown({"major": major, "minor": minor, "gitVersion": f"v{api.version}.0"})
     if seen.path in ("/healthz", "/readyz", "/livez"):
-        return web.Response(text="ok")
+        return Answer(b"ok", content_type="text/plain")
     if seen.path == _ACCESS_REVIEWS:
         return _shown(_review_access(api, _body(seen)), 201)
     target = Target(seen)
@@ -75,16 +79,16 @@ async def answer(api: "FakeApi", seen: Seen, request: web.Request) -> web.Stream
         return _discovery(target)
     kind = target.kind()
     if seen.method == "GET" and not target.name:
-        return await _many(api, kind, target, seen, request)
+        return _list(api, kind, target)
     return _one(api, kind, target, seen)
 
 
-def _review_access(api: "FakeApi", review: JSON) -> JSON:
+def _review_access(api: "Server", review: JSON) -> JSON:
     resource = review["spec"]["resourceAttributes"]["resource"]
     return {**review, "status": {"allowed": resource not in api.denied}}
 
 
-def _one(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response:
+def _one(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
     match seen.method, bool(target.name):
         case "GET", True:
             return _shown(_live(api, kind, target))
@@ -101,7 +105,7 @@ def _one(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response
     raise RefusedError(405, "the server does not allow this method on the requested resource")
 
 
-def _bind(api: "FakeApi", kind: Kind, target: Target, binding: JSON) -> web.Response:
+def _bind(api: "Server", kind: Kind, target: Target, binding: JSON) -> Answer:
     """Set the node of a pod that has none."""
     before = _live(api, kind, target)
     if binding["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
@@ -114,11 +118,11 @@ def _bind(api: "FakeApi", kind: Kind, target: Target, binding: JSON) -> web.Resp
     return _shown({"kind": "Status", "apiVersion": "v1", "status": "Success"}, 201)
 
 
-def _shown(value: JSON, code: int = 200) -> web.Response:
-    return web.Response(body=encoded(value), status=code, content_type="application/json")
+def _shown(value: JSON, code: int = 200) -> Answer:
+    return Answer(encoded(value), code)
 
 
-def _discovery(target: Target) -> web.Response:
+def _discovery(target: Target) -> Answer:
     group = [k for k in kinds.KINDS if (k.group, k.version) == (target.group, target.version)]
     if not group:
         raise RefusedError(404, "the server could not find the requested resource")
@@ -137,14 +141,14 @@ def _body(seen: Seen) -> Any:  # noqa: ANN401  # JSON
         raise RefusedError(400, "the object provided is unrecognized") from None
 
 
-def _live(api: "FakeApi", kind: Kind, target: Target) -> JSON:
+def _live(api: "Server", kind: Kind, target: Target) -> JSON:
     value = api.store.find(kind, target.namespace, target.name)
     if value is None:
         raise status.missing(kind, target.name)
     return value
 
 
-def _checked(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
+def _checked(api: "Server", kind: Kind, target: Target, value: JSON) -> JSON:
     if value.get("kind", kind.kind) != kind.kind:
         raise RefusedError(400, f"{value['kind']} in version {kind.version} cannot be handled")
     value = {"kind": kind.kind, "apiVersion": kind.api_version, **value}
@@ -160,7 +164,7 @@ def _checked(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
     return api.on_write(kind.plural, value) if api.on_write else value
 
 
-def _create(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
+def _create(api: "Server", kind: Kind, target: Target, value: JSON) -> JSON:
     value = _checked(api, kind, target, value)
     metadata = value["metadata"]
     if kind.namespaced and not api.store.find(kinds.named("namespaces"), "", target.namespace):
@@ -168,7 +172,7 @@ def _create(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
     if metadata.get("resourceVersion"):
         raise RefusedError(400, "resourceVersion should not be set on objects to be created")
     if prefix := metadata.get("generateName"):
-        suffix = "".join(secrets.choice(_LETTERS) for _ in range(5))
+        suffix = "".join(api.store.drawn.choice(_LETTERS) for _ in range(5))
         metadata.setdefault("name", prefix + suffix)
     name = metadata.get("name", "")
     if not _NAME.fullmatch(name):
@@ -183,7 +187,7 @@ def _manager(target: Target) -> str:
     return target.query.get("fieldManager", "unknown")
 
 
-def _replace(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> JSON:
+def _replace(api: "Server", kind: Kind, target: Target, value: JSON) -> JSON:
     before = _live(api, kind, target)
     value = _parts(kind, target, before, _checked(api, kind, target, value))
     return api.store.update(kind, before, value, _manager(target), dry=target.dry)
@@ -203,7 +207,7 @@ def _parts(kind: Kind, target: Target, before: JSON, after: JSON) -> JSON:
     return {**kept, "status": before["status"]} if "status" in before else kept
 
 
-def _patch(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response:
+def _patch(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
     content = seen.headers.get("Content-Type", "")
     if content not in PATCHES:
         raise RefusedError(415, f"the body of the request was in an unknown format: {content}")
@@ -235,7 +239,7 @@ def merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
     return result
 
 
-def _apply(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> web.Response:
+def _apply(api: "Server", kind: Kind, target: Target, value: JSON) -> Answer:
     if "fieldManager" not in target.query:
         raise status.invalid(kind, target.name, "fieldManager", "Required value")
     if "apiVersion" not in value or "kind" not in value:
@@ -259,7 +263,7 @@ def _apply(api: "FakeApi", kind: Kind, target: Target, value: JSON) -> web.Respo
     return _shown(made, 200 if there else 201)
 
 
-def _delete(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Response:
+def _delete(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
     value = _live(api, kind, target)
     metadata = value["metadata"]
     wanted = (_body(seen) if seen.body else {}).get("preconditions") or {}
@@ -278,11 +282,7 @@ def _delete(api: "FakeApi", kind: Kind, target: Target, seen: Seen) -> web.Respo
 # --- lists and watches -------------------------------------------------------------------------
 
 
-async def _many(
-    api: "FakeApi", kind: Kind, target: Target, seen: Seen, request: web.Request
-) -> web.StreamResponse:
-    if seen.watches:
-        return await _watch(api, kind, target, request)
+def _list(api: "Server", kind: Kind, target: Target) -> Answer:
     query = target.query
     start = query.get("continue", "")
     if start:
@@ -296,7 +296,7 @@ async def _many(
     metadata: JSON = {"resourceVersion": version}
     limit = int(query.get("limit", 0)) or len(items)
     if len(items) > limit:
-        metadata["continue"] = f"{version}.{secrets.token_hex(4)}"
+        metadata["continue"] = f"{version}.{api.store.drawn.getrandbits(32):08x}"
         metadata["remainingItemCount"] = len(items) - limit
         api.pages[metadata["continue"]] = items[limit:]
     shown = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
@@ -304,34 +304,10 @@ async def _many(
     return _shown({**shown, "items": bare})
 
 
-async def _watch(
-    api: "FakeApi", kind: Kind, target: Target, request: web.Request
-) -> web.StreamResponse:
-    watcher = _watcher(api, kind, target)
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
-    api.store.watchers.append(watcher)
-    api.tell()
-    end: bytes | None = b""
-    try:
-        while end == b"":
-            queued = [await watcher.lines.get()]
-            queued += (watcher.lines.get_nowait() for _ in range(watcher.lines.qsize()))
-            end = next((line for line in queued if line in (None, CUT)), b"")
-            lines = itertools.takewhile(lambda line: line not in (None, CUT), queued)
-            await response.write(b"".join(line for line in lines if line))
-        if end == CUT and request.transport:
-            request.transport.abort()
-    except ConnectionError:
-        pass  # the client closed the watch
-    finally:
-        api.store.watchers.remove(watcher)
-        api.tell()
-    return response
-
-
-def _watcher(api: "FakeApi", kind: Kind, target: Target) -> Watcher:
-    """Make a watcher and send it the earlier events."""
+def watch(api: "Server", seen: Seen, deliver: Callable[[bytes | None], None]) -> Watcher:
+    """Make a watcher and send it the earlier events; it is not among those of the store yet."""
+    target = Target(seen)
+    kind = target.kind()
     query = target.query
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
 
@@ -339,7 +315,7 @@ def _watcher(api: "FakeApi", kind: Kind, target: Target) -> Watcher:
         here = target.namespace in ("", value["metadata"].get("namespace", ""))
         return here and selects(labels, fields, value)
 
-    watcher = Watcher(kind, chosen, query.get("allowWatchBookmarks") == "true")
+    watcher = Watcher(kind, chosen, query.get("allowWatchBookmarks") == "true", deliver)
     initial = query.get("sendInitialEvents") == "true"
     if initial and (not api.watch_list or query.get("resourceVersionMatch") != "NotOlderThan"):
         why = (
@@ -359,5 +335,5 @@ def _watcher(api: "FakeApi", kind: Kind, target: Target) -> Watcher:
             watcher.tell(change)
     except RefusedError as refused:
         watcher.send("ERROR", refused.body)
-        watcher.lines.put_nowait(None)
+        watcher.deliver(None)
     return watcher

@@ -4,11 +4,12 @@
         api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
         session = await Session.open(str(api.kubeconfig(tmp_path / "config")))
 
-`put`, `get`, `all` and `remove` access the objects directly and send watch events; `load` stores
-many objects as they are. The server does not validate objects, set defaults or call webhooks.
+The objects, the answers and the watches are those of `tests.cluster.fake.server`, which a test can
+ask without HTTP as well.
 """
 
 import asyncio
+import itertools
 import json
 import socket
 import ssl
@@ -19,49 +20,38 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from tests.cluster.fake import answers, kinds, port_forward
-from tests.cluster.fake.kinds import JSON, copied
+from tests.cluster.fake import port_forward
+from tests.cluster.fake.server import Server
 from tests.cluster.fake.status import RefusedError
-from tests.cluster.fake.store import Saved, Store
 from tests.cluster.fake.trouble import Seen, Trouble
 
-MANAGER = "test"
+CUT = b"\0cut"
 MOST = 3 * 1024 * 1024
 
 
-class FakeApi:
-    """One API server; an async context manager.
+class FakeApi(Server):
+    """One API server on loopback; an async context manager.
 
-    `version` is the minor version it says; `watch_list` whether it offers initial events;
-    `tokens`, where set, who may ask; `on_write(plural, object)` may change what is about to be
-    kept, as an API server that drops fields does; `denied` are the resources that access reviews
-    say nobody may use; `requests` is everything that was asked; `forwards` are the local ports that
-    the ports of pods are forwarded to, and `forwarded_bytes`, where set, is how much of what a pod
-    sends passes before the connection is lost.
+    `tokens`, where set, who may ask; `requests` is everything that was asked; `forwards` are the
+    local ports that the ports of pods are forwarded to, and `forwarded_bytes`, where set, is how
+    much of what a pod sends passes before the connection is lost.
     """
 
     def __init__(
         self, *, version: str = "1.36", watch_list: bool = True, tls: ssl.SSLContext | None = None
     ) -> None:
-        self.version = version
-        self.watch_list = watch_list
+        self._news = asyncio.Event()
+        super().__init__(version=version, watch_list=watch_list)
         self.tokens: set[str] | None = None
-        self.on_write: Callable[[str, JSON], JSON] | None = None
-        self.denied: set[str] = set()
         self.requests: list[Seen] = []
         self.forwards: dict[tuple[str, int], int] = {}
         self.forwarded_bytes: int | None = None
         self.connections = 0
-        self.store = Store()
         self.url = ""
-        self.pages: dict[str, list[JSON]] = {}
         self._tls = tls
         self._troubles: list[Trouble] = []
-        self._news = asyncio.Event()
         self._runner: web.AppRunner | None = None
         self._listener: socket.socket
-        for name in ("default", "kube-system"):
-            self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
     # --- lifecycle -----------------------------------------------------------------------------
 
@@ -115,51 +105,6 @@ class FakeApi:
         }
         path.write_text(json.dumps(content), encoding="utf-8")
         return path
-
-    # --- objects -------------------------------------------------------------------------------
-
-    def load(self, values: Iterable[JSON]) -> None:
-        """Store new objects as they are, without copies, events and managed fields."""
-        for value in values:
-            metadata, stored = value["metadata"], self.store.objects
-            objects = stored.setdefault(kinds.of_object(value), {})
-            objects[metadata.get("namespace", ""), metadata["name"]] = value
-
-    def put(self, value: JSON) -> JSON:
-        """Create or replace an object with its status; creates a missing namespace."""
-        value = copied(value)
-        kind, metadata = kinds.of_object(value), value["metadata"]
-        if kind.namespaced:
-            space = metadata.setdefault("namespace", "default")
-            if not self.store.find(kinds.named("namespaces"), "", space):
-                self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}})
-        before = self.store.find(kind, metadata.get("namespace", ""), metadata["name"])
-        if before is None:
-            made = self.store.create(kind, value, MANAGER)
-        else:
-            metadata.pop("resourceVersion", None)
-            made = self.store.update(kind, before, value, MANAGER)
-        self.tell()
-        return copied(made)
-
-    def get(self, kind: str, name: str, namespace: str = "") -> JSON | None:
-        """Return an object by plural or kind; the default namespace is `default`."""
-        which = kinds.named(kind)
-        space = (namespace or "default") if which.namespaced else ""
-        return copied(self.store.find(which, space, name))
-
-    def all(self, kind: str, namespace: str = "") -> list[JSON]:
-        """Return all objects of a kind, or those of one namespace."""
-        return copied([*self.store.among(kinds.named(kind), namespace, "", "")])
-
-    def remove(self, kind: str, name: str, namespace: str = "") -> None:
-        """Delete an object; one with finalizers only gets a deletion timestamp."""
-        which = kinds.named(kind)
-        space = (namespace or "default") if which.namespaced else ""
-        value = self.store.find(which, space, name)
-        assert value is not None, f"no {kind} {space}/{name}"
-        self.store.delete(which, value)
-        self.tell()
 
     # --- waiting -------------------------------------------------------------------------------
 
@@ -232,45 +177,9 @@ class FakeApi:
                 trouble.gate.set()
         self._troubles.clear()
 
-    def say(self, line: bytes, part: str = "") -> None:
-        """Send raw bytes to all watches."""
-        for watcher in self.store.watchers:
-            if part in watcher.kind.plural:
-                watcher.lines.put_nowait(line)
-
-    def bookmark(self) -> None:
-        """Send a bookmark to all watches."""
-        for watcher in self.store.watchers:
-            if watcher.bookmarks:
-                watcher.bookmark(self.store.version)
-
-    def end_watches(self) -> None:
-        """End all watches normally."""
-        for watcher in self.store.watchers:
-            watcher.lines.put_nowait(None)
-
     def cut_watches(self) -> None:
         """Close the connections of all watches in the middle of a chunk."""
-        self.say(answers.CUT)
-
-    def expire(self) -> None:
-        """Expire history and pages: lists fail at the next page, watches end with 410."""
-        self.store.compact()
-        self.pages.clear()
-        refused = RefusedError(410, "too old resource version")
-        for watcher in self.store.watchers:
-            watcher.send("ERROR", refused.body)
-            watcher.lines.put_nowait(None)
-
-    def saved(self) -> Saved:
-        """Take a backup."""
-        return self.store.saved()
-
-    def restore(self, saved: Saved) -> None:
-        """Restore a backup as after a restart: versions are assigned again."""
-        self.store.restore(saved)
-        self.pages.clear()
-        self.end_watches()
+        self.say(CUT)
 
     # --- request handling ----------------------------------------------------------------------
 
@@ -286,8 +195,7 @@ class FakeApi:
             self._known(seen)
             meant = self._meant(seen)
             await self._trouble([one for one in meant if not one.after], request)
-            handler = port_forward.forward if port_forward.PATH.match(seen.path) else answers.answer
-            response = await handler(self, seen, request)
+            response = await self._handle(seen, request)
             await self._trouble([one for one in meant if one.after], request)
         except RefusedError as refused:
             headers = {}
@@ -298,6 +206,35 @@ class FakeApi:
             return web.Response(status=raw.code, body=raw.body)
         finally:
             self.tell()
+        return response
+
+    async def _handle(self, seen: Seen, request: web.Request) -> web.StreamResponse:
+        if port_forward.PATH.match(seen.path):
+            return await port_forward.forward(self, seen, request)
+        if seen.watches:
+            return await self._stream(seen, request)
+        answer = self.answer(seen)
+        return web.Response(body=answer.body, status=answer.code, content_type=answer.content_type)
+
+    async def _stream(self, seen: Seen, request: web.Request) -> web.StreamResponse:
+        lines = asyncio.Queue[bytes | None]()
+        watcher = self.watch(seen, lines.put_nowait)
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        end: bytes | None = b""
+        try:
+            await response.prepare(request)
+            while end == b"":
+                queued = [await lines.get()]
+                queued += (lines.get_nowait() for _ in range(lines.qsize()))
+                end = next((line for line in queued if line in (None, CUT)), b"")
+                ready = itertools.takewhile(lambda line: line not in (None, CUT), queued)
+                await response.write(b"".join(line for line in ready if line))
+            if end == CUT and request.transport:
+                request.transport.abort()
+        except ConnectionError:
+            pass  # the client closed the watch
+        finally:
+            self.end(watcher)
         return response
 
     def _known(self, seen: Seen) -> None:

@@ -1,11 +1,14 @@
-"""The storage of the fake API server: objects, versions, history and watchers."""
+"""The storage of the fake API server: objects, versions, history and watchers.
 
-import asyncio
+Nothing waits here and nothing is drawn but from `drawn`, so that a clock and a seed decide all.
+"""
+
 import copy
 import datetime as dt
+import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -27,13 +30,13 @@ class Change(NamedTuple):
 
 @dataclass(eq=False)
 class Watcher:
-    """A watch; `lines` are sent unchanged, None ends the watch."""
+    """A watch; `deliver` gets lines to send unchanged, and None at the end of the watch."""
 
     kind: Kind
     chosen: Callable[[JSON], bool]
     bookmarks: bool
+    deliver: Callable[[bytes | None], None]
     after: int = 0
-    lines: asyncio.Queue[bytes | None] = field(default_factory=asyncio.Queue)
 
     def tell(self, change: Change) -> None:
         """Send the event of a change to a watch with selectors.
@@ -53,7 +56,7 @@ class Watcher:
 
     def send(self, event: str, value: JSON) -> None:
         """Send an event."""
-        self.lines.put_nowait(encoded({"type": event, "object": value}) + b"\n")
+        self.deliver(encoded({"type": event, "object": value}) + b"\n")
 
     def bookmark(self, version: int, **annotations: str) -> None:
         """Send a bookmark, unless the watch started at a later version."""
@@ -78,7 +81,13 @@ class Saved(NamedTuple):
 class Store:
     """Objects by kind, namespace and name; every write has a version and stays in the history."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
+        drawn: random.Random | None = None,
+    ) -> None:
+        self.now = now
+        self.drawn = drawn or random.Random()
         self.version = 100
         self.oldest = self.version  # watches from before it are too old
         self.objects: dict[Kind, dict[Key, JSON]] = {}
@@ -112,8 +121,8 @@ class Store:
         key = metadata.get("namespace", ""), metadata["name"]
         if self.find(kind, *key):
             raise status.exists(kind, metadata["name"])
-        metadata["uid"] = f"{uuid.uuid4()}"
-        metadata["creationTimestamp"] = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+        metadata["uid"] = f"{uuid.UUID(int=self.drawn.getrandbits(128), version=4)}"
+        metadata["creationTimestamp"] = f"{self.now():%Y-%m-%dT%H:%M:%SZ}"
         if kind.status or kind.group == "resource.k8s.io":
             metadata["generation"] = 1
         owners: fields.Owned = {}
@@ -161,7 +170,7 @@ class Store:
         if metadata.get("finalizers"):
             if metadata.get("deletionTimestamp"):
                 return value
-            now = f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+            now = f"{self.now():%Y-%m-%dT%H:%M:%SZ}"
             marked = {**value, "metadata": {**metadata, "deletionTimestamp": now}}
             return self._keep(kind, key, value, marked, self._owners.get((kind, key), {}))
         del self.objects[kind][key]

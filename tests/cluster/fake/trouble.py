@@ -1,7 +1,7 @@
 """Faults that tests inject into the fake API server for a number of requests."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tests.cluster.fake.kinds import JSON
@@ -13,9 +13,9 @@ class Seen:
 
     method: str
     path: str
-    query: dict[str, str]
-    headers: dict[str, str]
-    body: bytes
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
 
     @property
     def watches(self) -> bool:
