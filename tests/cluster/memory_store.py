@@ -4,13 +4,13 @@ It implements the protocols behind which controller and webhook reach kube-apise
 It does not track the fields of managers, and `apply` replaces whole fields of the object.
 """
 
-# ruff: noqa: ANN401, D102  # methods of documented protocols; objects are JSON
+# ruff: noqa: D102  # methods of documented protocols; objects are JSON
 
 import asyncio
 import datetime as dt
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -18,7 +18,9 @@ from controller.protocols import ObjectStore
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.resources import ApiObject
 from drawbridge.cluster.store import CachedObject, ChangeListener
+from tests.cluster.fake.answers import merged
 from tests.cluster.fake.kinds import copied
+from tests.cluster.fake.selectors import selects
 
 T = TypeVar("T")
 START = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
@@ -111,7 +113,7 @@ class MemoryStore(Generic[T]):
         return [
             copied(value)
             for key, value in self.objects.items()
-            if namespace in ("", key[0]) and _matches(value, fields)
+            if namespace in ("", key[0]) and selects("", fields, value)
         ]
 
     async def create(
@@ -151,7 +153,7 @@ class MemoryStore(Generic[T]):
         version = value.get("metadata", {}).get("resourceVersion")
         if version not in (None, metadata["resourceVersion"]):
             raise ApiError(409, "Conflict")
-        self.put(_merge(self.objects[namespace, name], value))
+        self.put(merged(self.objects[namespace, name], value))
         return self.objects[namespace, name]
 
     async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
@@ -166,24 +168,3 @@ class MemoryStore(Generic[T]):
 
 
 _: type[ObjectStore] = MemoryStore
-
-
-def _matches(value: ApiObject, fields: str) -> bool:
-    """Whether a field selector matches an object."""
-    path, _, wanted = fields.partition("=")
-    actual: Any = value
-    for part in path.split(".") if path else ():
-        actual = actual.get(part, {})
-    return not path or actual == wanted
-
-
-def _merge(old: Any, patch: Any) -> Any:
-    if not isinstance(patch, dict) or not isinstance(old, dict):
-        return patch
-    new = dict(old)
-    for key, value in patch.items():
-        if value is None:
-            new.pop(key, None)
-        else:
-            new[key] = _merge(old.get(key, {}), value)
-    return new
