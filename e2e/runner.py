@@ -17,6 +17,7 @@ from e2e.controlplane.client import Client
 from e2e.controlplane.plane import ControlPlane
 from e2e.controlplane.processes import StartError
 from e2e.installed.image import NoImageError
+from e2e.nodes.family import CLASSES
 from e2e.nodes.fleet import Fleet
 from e2e.scenarios import objects, registry
 from e2e.scenarios.registry import RIGS, Scenario
@@ -117,10 +118,10 @@ def device_order() -> int:
     return seed
 
 
-def create_classes(client: Client, names: Iterable[str] = objects.CLASSES) -> None:
+def create_classes(client: Client, names: Iterable[str] = CLASSES) -> None:
     """Create the DeviceClasses that the drivers' own charts install."""
     for name in names:
-        expression = objects.CLASSES[name]
+        expression = CLASSES[name]
         path = f"{objects.RESOURCE}/deviceclasses/{name}"
         client.apply(path, objects.device_class(name, expression))
 

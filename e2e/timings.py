@@ -17,7 +17,7 @@ from e2e.controlplane import build
 from e2e.controlplane.client import JSON
 from e2e.controlplane.plane import ControlPlane
 from e2e.controlplane.watch import ListWatch
-from e2e.nodes.family import FAMILIES
+from e2e.nodes.family import CLASSES, FAMILIES
 from e2e.nodes.fleet import Fleet, NodePlan
 from e2e.nodes.layout import Sheet
 from e2e.nodes.machine import machine
@@ -144,7 +144,7 @@ def prepare(plane: ControlPlane) -> None:
     """Create the classes and the templates of the pods."""
     account = "/api/v1/namespaces/default/serviceaccounts"
     until(lambda: bool(plane.admin.get(account)["items"]))
-    for name, expression in objects.CLASSES.items():
+    for name, expression in CLASSES.items():
         path = f"{objects.RESOURCE}/deviceclasses/{name}"
         plane.admin.apply(path, objects.device_class(name, expression))
     templates = f"{objects.RESOURCE}/namespaces/default/resourceclaimtemplates"

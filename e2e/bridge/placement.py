@@ -28,6 +28,7 @@ from e2e.controlplane.plane import QUORUM, ControlPlane
 from e2e.installed.configuring import configure_and_wait
 from e2e.installed.installation import DENIED, NAMESPACE, Installation, Setup, installed
 from e2e.installed.manifest import BASE, JSON, find
+from e2e.nodes.family import DRIVERS
 from e2e.nodes.fleet import NodePlan
 from e2e.nodes.machine import Machine
 from e2e.nodes.record import Record, Violation
@@ -41,14 +42,6 @@ GPU = "gpu.nvidia.com"
 OWNED = {"rig.drawbridge.dev/owned": "true"}
 COMPONENT = BASE.parent / "components" / "bridge"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}"
-DRIVERS = (
-    "dra.net",
-    "gpu.amd.com",
-    "gpu.intel.com",
-    "gpu.nvidia.com",
-    "hami-core-gpu.project-hami.io",
-    "sriovnetwork.k8snetworkplumbingwg.io",
-)
 HEADER = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
 # What runs here is not a pod, and there is no image of it.
 NOT_RUN = ("Deployment", "PodDisruptionBudget")

@@ -32,11 +32,11 @@ from drawbridge.translate.pods import TranslationContext, make_context, translat
 from e2e.checker.quantities import Json
 from e2e.differential.ours import answer, encoded, sure
 from e2e.differential.theirs import Oracle, Program
-from e2e.nodes.family import FAMILIES
+from e2e.nodes.family import CLASSES, FAMILIES
 from e2e.nodes.machine import machine
 from e2e.nodes.slices import objects
 from e2e.oracle.build import binary, karpenter
-from e2e.scenarios.objects import CLASSES, device_class
+from e2e.scenarios.objects import device_class
 
 VERSION: Final = "1.36"
 TEMPLATE: Final = "template-node-for-group"

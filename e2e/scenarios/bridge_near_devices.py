@@ -10,9 +10,10 @@ from typing import Final
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.installed.installation import set_mode, wait_for_facts
+from e2e.nodes.family import CLASSES
 from e2e.nodes.machine import Machine
 from e2e.scenarios.bridge_strategies import configured
-from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, claim_spec, device_class, request
+from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, device_class, request
 
 GPU: Final = "gpu.nvidia.com"
 OWN: Final = "drawbridge.dev/strategy"

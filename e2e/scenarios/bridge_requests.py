@@ -4,9 +4,10 @@ import json
 from functools import partial
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.nodes.family import CLASSES
 from e2e.nodes.machine import Nic
 from e2e.scenarios.bridge import told
-from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, claim_spec, device_class, request
+from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, device_class, request
 
 GPU, NIC = "gpu.nvidia.com", "dra.net"
 PCIE_ROOT = "resource.kubernetes.io/pcieRoot"

@@ -1,9 +1,9 @@
 """Scenarios: node drivers that are slow, fail, restart or publish incomplete pools."""
 
 from e2e.nodes import protocol
-from e2e.nodes.family import FAMILIES
+from e2e.nodes.family import CLASSES, FAMILIES
 from e2e.nodes.slices import PATH
-from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, claim_spec, device_class, opaque, request
+from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, device_class, opaque, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

@@ -80,24 +80,6 @@ def allocation(node: str, results: Sequence[JSON], config: Sequence[JSON] = ()) 
     }
 
 
-# The classes that the drivers' own charts install.
-CLASSES = {
-    "gpu.nvidia.com": "device.driver == 'gpu.nvidia.com' && "
-    "device.attributes['gpu.nvidia.com'].type == 'gpu'",
-    "mig.nvidia.com": "device.driver == 'gpu.nvidia.com' && "
-    "device.attributes['gpu.nvidia.com'].type == 'mig'",
-    "vfio.gpu.nvidia.com": "device.driver == 'gpu.nvidia.com' && "
-    "device.attributes['gpu.nvidia.com'].type == 'vfio'",
-    "hami-core-gpu.project-hami.io": "device.driver == 'hami-core-gpu.project-hami.io'",
-    "dra.net": "device.driver == 'dra.net'",
-    "sriovnetwork.k8snetworkplumbingwg.io": "device.driver == "
-    "'sriovnetwork.k8snetworkplumbingwg.io'",
-    "gpu.amd.com": "device.driver == 'gpu.amd.com'",
-    "gpu.intel.com": "device.driver == 'gpu.intel.com' && "
-    "device.attributes['gpu.intel.com'].type == 'gpu'",
-}
-
-
 def device_class(name: str, expression: str, **spec: object) -> JSON:
     """Return a DeviceClass with one selector."""
     return {

@@ -9,6 +9,7 @@ import yaml
 from e2e.bridge.placement import LEASE
 from e2e.controlplane.client import ApiError
 from e2e.installed.installation import Installation, installed
+from e2e.nodes.family import DRIVERS
 from e2e.scenarios.admission import GPU, LEGACY, NEEDS, legacy_pod
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.reconcilers import CONFIGURATION
@@ -22,15 +23,6 @@ OTHER = {"key": "rig.drawbridge.dev/other", "effect": "PreferNoSchedule", "value
 SHAPE = "lab-2g2n"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POLICIES = "/apis/admissionregistration.k8s.io/v1"
-# Of all DeviceClasses of the rig.
-DRIVERS = (
-    GPU,
-    "hami-core-gpu.project-hami.io",
-    "dra.net",
-    "sriovnetwork.k8snetworkplumbingwg.io",
-    "gpu.amd.com",
-    "gpu.intel.com",
-)
 TEMPLATE = claim_spec(request("gpu", GPU))
 
 

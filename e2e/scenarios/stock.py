@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from e2e.controlplane.client import ApiError
+from e2e.nodes.family import CLASSES
 from e2e.scenarios.objects import (
-    CLASSES,
     RESOURCE,
     claim_spec,
     device_class,

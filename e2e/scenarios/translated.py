@@ -20,11 +20,12 @@ from typing import Literal
 
 import msgspec
 
+from e2e.nodes.family import CLASSES
 from e2e.nodes.machine import Machine
 from e2e.nodes.plugin import replicas
 from e2e.scenarios import holdings, volcano
 from e2e.scenarios.holdings import ExpectedDevices, ExpectedPods
-from e2e.scenarios.objects import CLASSES, JSON, RESOURCE, device_class
+from e2e.scenarios.objects import JSON, RESOURCE, device_class
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 

@@ -10,7 +10,6 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 GPU = "gpu.nvidia.com"
-SHAPES = {"gpu.amd.com": "lab-2amd", "gpu.intel.com": "lab-2intel"}
 
 
 def version_key(version: str) -> tuple[int, ...]:
@@ -20,7 +19,7 @@ def version_key(version: str) -> tuple[int, ...]:
 
 def check_violation(stage: Stage, act: ForgedViolation, index: int) -> None:
     """Forge one violation on its own node; exactly this violation is recorded, once."""
-    shape = SHAPES.get(act.driver, "lab-2g2n")
+    shape = FAMILIES[act.driver].shape
     machine = stage.node(str(index), shape, {act.driver: act.mode})
     act.trick(DriverOnNode(stage, act.driver, machine))
     codes = forged.tripped(stage, "bad")
@@ -102,7 +101,7 @@ def _group(number: int) -> JSON:
 def the_driver_library_checks_the_claim_of_a_request(stage: Stage) -> None:
     """A claim that is not allocated, or was replaced under the same name, is not prepared."""
     for index, driver in enumerate(FAMILIES):
-        machine = stage.node(str(index), SHAPES.get(driver, "lab-2g2n"), {driver: None})
+        machine = stage.node(str(index), FAMILIES[driver].shape, {driver: None})
         name = f"claim-{index}"
         claim = stage.claim(name, claim_spec(request("gpu", driver)))
         uid = claim["metadata"]["uid"]

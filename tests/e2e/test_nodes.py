@@ -44,8 +44,7 @@ PUBLISHED = [
     for driver in FAMILIES
     for mode in MODES.get(driver, (None,))
     for shape in shapes()
-    if machine("n", shape).product.get("vendor", "")
-    == {"gpu.amd.com": "amd", "gpu.intel.com": "intel"}.get(driver, "nvidia")
+    if machine("n", shape).product.get("vendor", "") == FAMILIES[driver].vendor
     and (machine("n", shape).nics or driver not in NETWORK)
     and not (mode and "mig" in mode and not machine("n", shape).product["mig"])
     and not (mode == "static-mig" and len(machine("n", shape).product["mig"]) < 5)

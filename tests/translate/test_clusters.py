@@ -17,6 +17,7 @@ from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Severity
 from drawbridge.translate.pods import make_context, translate
+from e2e.nodes.family import CLASSES
 from tests.facts import clusters
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
@@ -44,9 +45,7 @@ def facts(case: YamlValue) -> Facts:
         for slice_ in worlds.slices_of_node(name, described.get("shape", SHAPE), *word.split())
     )
     classes = tuple(
-        clusters.device_class(
-            name, row.get("name", ""), row.get("created", ""), worlds.CLASSES[name]
-        )
+        clusters.device_class(name, row.get("name", ""), row.get("created", ""), CLASSES[name])
         for name, row in case["classes"].items()
     )
     nodes = tuple(node(name, described) for name, described in case["nodes"].items())

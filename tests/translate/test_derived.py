@@ -20,6 +20,7 @@ from drawbridge.solver.world import View, World
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.claims import assemble_claims
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
+from e2e.nodes.family import CLASSES
 from tests.facts.clusters import device_class
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
@@ -60,7 +61,7 @@ def gates_with(gate: str = "") -> Gates:
 def numa_nodes(case: YamlValue, spec: object, gates: Gates, *, upstream: bool) -> list[set[int]]:
     """The NUMA nodes of each group of devices on the case's machine; none if nothing fits."""
     words = tuple(case["world"])
-    offered = {name: device_class(name, cel=cel) for name, cel in worlds.CLASSES.items()}
+    offered = {name: device_class(name, cel=cel) for name, cel in CLASSES.items()}
     world = World(build_inventory(worlds.slices(words), gates=gates), offered)
     numbers = itertools.count()
     (node,) = {each.name for _, each, _ in worlds.devices(words)}

@@ -19,6 +19,7 @@ from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.finding import Severity
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.pods import Translation, make_context, translate
+from e2e.nodes.family import CLASSES
 from tests.facts import clusters
 from tests.tables import YamlValue
 from tests.thorough import drawn
@@ -62,7 +63,7 @@ class GeneratedCluster(NamedTuple):
             for slice_ in worlds.slices_of_node(f"n{number}", "lab-2g2n", driver)
         )
         classes = tuple(
-            clusters.device_class(name, extended, f"2026-01-0{age}T00:00:00Z", worlds.CLASSES[name])
+            clusters.device_class(name, extended, f"2026-01-0{age}T00:00:00Z", CLASSES[name])
             for name, extended, age in self.classes
         )
         nodes = tuple(

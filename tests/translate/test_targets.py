@@ -22,6 +22,7 @@ from drawbridge.translate.targets import codes
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.claims import assemble_claims
 from drawbridge.translate.targets.plan import Expressibility, TargetResult
+from e2e.nodes.family import CLASSES
 from tests.tables import YamlValue, every_row, load_cases, read_yaml_documents
 from tests.translate import worlds
 
@@ -62,7 +63,7 @@ def configuration(case: YamlValue) -> Configuration:
 def said(case: YamlValue) -> TargetResult:
     facts = None
     if not case.get("unknown"):
-        classes = tuple(case.get("classes", worlds.CLASSES))
+        classes = tuple(case.get("classes", CLASSES))
         facts = worlds.facts(tuple(case["world"]), classes, case.get("version", "1.36"))
         more = msgspec.convert(case.get("products", []), tuple[Product, ...])
         facts = msgspec.structs.replace(facts, products=(*facts.products, *more))
@@ -150,7 +151,7 @@ def selected(
 ) -> Iterator[Device]:
     """The devices that a request selects; an expression that fails fails the test."""
     texts_ = list(expressions(wanted.get("selectors", [])))
-    offered = worlds.CLASSES.get(wanted["deviceClassName"], "true")
+    offered = CLASSES.get(wanted["deviceClassName"], "true")
     for driver, _, device in worlds.devices(world):
         of_class = selectors.evaluate(offered, driver, device)
         if of_class.result is not True:
@@ -168,7 +169,7 @@ def test_no_expression_fails_on_the_sample_inventory() -> None:
         for case in SAYABLE:
             for request in case["claim"]["requests"]:
                 for wanted in request.get("firstAvailable") or [request["exactly"]]:
-                    offered = worlds.CLASSES.get(wanted["deviceClassName"], "false")
+                    offered = CLASSES.get(wanted["deviceClassName"], "false")
                     if selectors.evaluate(offered, driver, device).result is not True:
                         continue
                     for text in expressions(wanted.get("selectors", [])):

@@ -20,6 +20,7 @@ from drawbridge.solver.solve import solve
 from drawbridge.solver.world import View, World
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.claims import assemble_claims
+from e2e.nodes.family import CLASSES
 from tests.facts.clusters import device_class
 from tests.tables import YamlValue, every_row, load_cases
 from tests.translate import worlds
@@ -38,7 +39,7 @@ def placed(words: tuple[str, ...], specs: Sequence[Any]) -> list[Solution]:
     """The solutions of the nodes on which the claims fit together."""
     turned = gates_of_version("1.36")
     assert not isinstance(turned, tuple)
-    offered = {name: device_class(name, cel=cel) for name, cel in worlds.CLASSES.items()}
+    offered = {name: device_class(name, cel=cel) for name, cel in CLASSES.items()}
     world = World(build_inventory(worlds.slices(words), gates=turned), offered)
     numbers = itertools.count()
     nodes = sorted({node.name for _, node, _ in worlds.devices(words)})

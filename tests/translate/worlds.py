@@ -1,7 +1,7 @@
 """Clusters for the tests of targets: machines and drivers by name, as facts and as devices."""
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from drawbridge.dra.device import Device
@@ -10,31 +10,10 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slices
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
-from e2e.nodes.families import amd, hami, nics, nvidia
+from e2e.nodes.family import CLASSES, FAMILIES
 from e2e.nodes.layout import Layout
-from e2e.nodes.machine import Machine, machine
+from e2e.nodes.machine import machine
 from tests.facts.clusters import device_class
-
-LAYOUTS: dict[str, Callable[[Machine, str], Layout]] = {
-    "gpu.nvidia.com": nvidia.layout,
-    "hami-core-gpu.project-hami.io": hami.layout,
-    "gpu.amd.com": amd.layout,
-    "dra.net": nics.dranet,
-    "sriovnetwork.k8snetworkplumbingwg.io": nics.sriov,
-}
-_TYPED = 'device.driver == "{0}" && device.attributes["{0}"].type == "{1}"'
-CLASSES = {
-    "gpu.nvidia.com": _TYPED.format("gpu.nvidia.com", "gpu"),
-    "mig.nvidia.com": _TYPED.format("gpu.nvidia.com", "mig"),
-    "vfio.gpu.nvidia.com": _TYPED.format("gpu.nvidia.com", "vfio"),
-    "hami-core-gpu.project-hami.io": 'device.driver == "hami-core-gpu.project-hami.io"',
-    "gpu.amd.com": 'device.driver == "gpu.amd.com"',
-    "gpu.intel.com": 'device.driver == "gpu.intel.com"',
-    "dra.net": 'device.driver == "dra.net"',
-    "sriovnetwork.k8snetworkplumbingwg.io": (
-        'device.driver == "sriovnetwork.k8snetworkplumbingwg.io"'
-    ),
-}
 
 
 def slices(words: tuple[str, ...]) -> tuple[Slice, ...]:
@@ -50,13 +29,7 @@ def _slices(shape: str, driver: str, mode: str = "") -> tuple[Slice, ...]:
 def slices_of_node(node: str, shape: str, driver: str, mode: str = "") -> tuple[Slice, ...]:
     """The slices that a driver publishes for a node with the hardware of a shape."""
     host = machine(node, shape)
-    layout = LAYOUTS[driver]
-    made = layout(host, mode) if mode else layout(host, *_default(driver))
-    return tuple(_read(each) for each in _wire(made))
-
-
-def _default(driver: str) -> tuple[str]:
-    return ("full",) if driver in ("gpu.nvidia.com", "gpu.amd.com") else ("",)
+    return tuple(_read(each) for each in _wire(FAMILIES[driver].publish(host, mode)))
 
 
 def _read(raw: dict[str, Any]) -> Slice:

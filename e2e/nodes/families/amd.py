@@ -7,6 +7,7 @@ from e2e.nodes.layout import Device, Layout, Sheet, Wire
 from e2e.nodes.machine import Gpu, Machine
 
 DRIVER = "gpu.amd.com"
+CLASSES = {DRIVER: f"device.driver == '{DRIVER}'"}
 PARTS = 8
 PARTITIONED = ("cpx_nps1", "cpx_nps4")
 GROUP = "gpu.resource.amd.com/v1alpha1"

@@ -8,6 +8,7 @@ from e2e.nodes.layout import Device, Layout, Sheet, Wire
 from e2e.nodes.machine import Gpu, Machine
 
 DRIVER = "hami-core-gpu.project-hami.io"
+CLASSES = {DRIVER: f"device.driver == '{DRIVER}'"}
 CORES = {"default": "100", "validRange": {"min": "0", "max": "100", "step": "1"}}
 
 

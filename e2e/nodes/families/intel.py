@@ -6,6 +6,7 @@ from e2e.nodes.layout import Device, Layout, Sheet, Wire
 from e2e.nodes.machine import Gpu, Machine
 
 DRIVER = "gpu.intel.com"
+CLASSES = {DRIVER: f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'"}
 MILLICORES = "1000"
 KERNEL_DRIVERS = ("i915", "xe")
 # The driver reads no parameters of whole GPUs: any are refused.

@@ -9,6 +9,8 @@ from e2e.nodes.machine import Machine, Nic
 
 DRANET = "dra.net"
 SRIOV = "sriovnetwork.k8snetworkplumbingwg.io"
+DRANET_CLASSES = {DRANET: f"device.driver == '{DRANET}'"}
+SRIOV_CLASSES = {SRIOV: f"device.driver == '{SRIOV}'"}
 FUNCTIONS = 2
 # dra.net's parameters carry no kind: an empty name stands for that.
 DRANET_CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {

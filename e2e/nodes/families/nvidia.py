@@ -7,6 +7,11 @@ from e2e.nodes.layout import Device, Layout, Sheet, Wire
 from e2e.nodes.machine import Gpu, Machine
 
 DRIVER = "gpu.nvidia.com"
+CLASSES = {
+    f"{prefix}.nvidia.com": f"device.driver == '{DRIVER}' && "
+    f"device.attributes['{DRIVER}'].type == '{kind}'"
+    for prefix, kind in (("gpu", "gpu"), ("mig", "mig"), ("vfio.gpu", "vfio"))
+}
 VERSIONS = {"driverVersion": "580.126.9", "cudaDriverVersion": "13.0.0"}
 STATIC = (("3g", 4), ("2g", 0), ("1g", 2), ("1g", 3))
 # The capacities of a partition, also those that are 0, and the names of their counters.

@@ -6,6 +6,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
 from drawbridge.translate.pods import make_context
+from e2e.nodes.family import CLASSES
 from tests.facts.clusters import device_class
 from tests.tables import YamlValue
 from tests.translate import worlds
@@ -24,7 +25,7 @@ def build_facts(**words_by_node: tuple[str, ...]) -> Facts:
         for words in all_words
         for slice_ in worlds.slices_of_node(node, *words.split())
     )
-    classes = tuple(device_class(name, cel=cel) for name, cel in worlds.CLASSES.items())
+    classes = tuple(device_class(name, cel=cel) for name, cel in CLASSES.items())
     return gather_facts(FactsInput(slices, classes, ())).facts
 
 
