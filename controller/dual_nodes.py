@@ -24,7 +24,8 @@ from controller.watched_objects import PartialObject
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
 from drawbridge.api_error import ApiError
-from drawbridge.facts.families import known_families, serves_name
+from drawbridge.dra.families import serves_name
+from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
 from drawbridge.names import DUAL_LABEL as LABEL

@@ -12,6 +12,7 @@ from drawbridge.agreement.operation_codes import NODES_NOT_EXPECTED
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.families import BY_SHORT_NAME, VENDORS
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Finding
 
@@ -24,7 +25,10 @@ _GPU_LABELS: Final = (
     ("karpenter.k8s.aws/instance-gpu-count", "karpenter.k8s.aws/instance-gpu-manufacturer"),
     ("karpenter.azure.com/sku-gpu-count", "karpenter.azure.com/sku-gpu-manufacturer"),
 )
-_DRIVERS: Final = {"nvidia": "gpu.nvidia.com", "amd": "gpu.amd.com", "intel": "gpu.intel.com"}
+# The driver of each manufacturer itself: it has the name of its family.
+_DRIVERS: Final = {
+    vendor: BY_SHORT_NAME[vendor].driver for vendor in VENDORS if vendor in BY_SHORT_NAME
+}
 _NVIDIA: Final = "nvidia"
 
 

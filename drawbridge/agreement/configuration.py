@@ -20,7 +20,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import find_family
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.read import find_dialects
-from drawbridge.translate.targets.available import PRINTERS
+from drawbridge.translate.targets.available import MODULES
 
 _SHARED: Final = "the capacity for several claims"
 
@@ -49,7 +49,7 @@ def _check_drivers(configuration: Configuration) -> Iterator[Finding]:
             continue
         field = "family" if target.family else "driver"
         subject = f"family {target.family}" if target.family else f"{target.driver}"
-        vendor = PRINTERS[family.driver].vendor
+        vendor = family.vendor
         wrong = (
             (family.kind, target.kind) if family.kind != target.kind else (vendor, target.vendor)
         )
@@ -95,7 +95,7 @@ def _list_read(target: Target) -> Iterator[tuple[str, str, frozenset[str]]]:
     ]
     family = find_family(target)
     if family is not None:
-        vocabulary = PRINTERS[family.driver].vocabulary(f"{target.driver}")
+        vocabulary = MODULES[family.short_name].vocabulary(f"{target.driver}")
         yield "family", f"what family {family.short_name} has:", vocabulary.always_published
         fields = fields[2:]
     for field, what, names in fields:

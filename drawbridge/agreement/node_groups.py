@@ -12,10 +12,10 @@ from drawbridge.agreement.operation_codes import NODES_UNLIKE
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Attribute, Device
+from drawbridge.dra.families import Family
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
-from drawbridge.facts.families import Family
 from drawbridge.facts.fleet import find_node_group
 from drawbridge.finding import Finding
 

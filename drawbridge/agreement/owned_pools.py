@@ -24,11 +24,12 @@ from drawbridge.config.model import Configuration, OwnedPool
 from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.counted import count_noun, join_words, list_some
 from drawbridge.dra.device import Taint
+from drawbridge.dra.families import Family, serves_name
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
-from drawbridge.facts.families import Family, known_families, serves_name
+from drawbridge.facts.families import known_families
 from drawbridge.facts.model import ClassFacts
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.finding import Finding

@@ -15,9 +15,10 @@ from drawbridge.audit.objects import AuditedObjects
 from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import DeviceClass, class_reader
+from drawbridge.dra.families import BY_SHORT_NAME, Family, serves_name
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, slice_reader
-from drawbridge.facts.families import BY_SHORT_NAME, Family, known_families, serves_name
+from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.names import DUAL_LABEL
 

@@ -1,7 +1,7 @@
 """The targets of the configuration: what legacy requests are translated to."""
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,15 @@ from drawbridge.config.string_formats import (
     ObjectName,
     ResourceName,
 )
+from drawbridge.dra.families import BY_SHORT_NAME, VENDORS
+
+if TYPE_CHECKING:
+    FamilyName = str
+    Vendor = str
+else:
+    # The words of the table, so that a family has one entry. A type checker cannot read them.
+    FamilyName = Literal[tuple(BY_SHORT_NAME)]
+    Vendor = Literal[VENDORS]
 
 # The keys of `attributes` and `capacities` of a custom driver.
 ATTRIBUTE_WORDS: Final = (
@@ -70,7 +79,7 @@ class Target(ConfigurationPart, frozen=True, kw_only=True):
         ),
     ] = {}
     family: Annotated[
-        Literal["nvidia", "hami", "amd", "intel", "dranet", "sriov"] | None,
+        FamilyName | None,
         describe(
             "For a custom driver with a `kind`: the known driver family whose attributes,"
             " capacities and opaque configuration it has, under its own name. Without it,"
@@ -80,7 +89,7 @@ class Target(ConfigurationPart, frozen=True, kw_only=True):
         ),
     ] = None
     vendor: Annotated[
-        Literal["nvidia", "amd", "intel"] | None,
+        Vendor | None,
         describe(
             "For a custom driver of GPUs without a `family`: the vendor of its devices. The entry"
             " is then not used for names of another vendor."

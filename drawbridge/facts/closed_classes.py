@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from msgspec.structs import replace
 
 from drawbridge.config.model import Fleet
+from drawbridge.dra.families import Family
 from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.inventory import Inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.device_counts import ClusterDevices
-from drawbridge.facts.families import Family
 from drawbridge.facts.fleet import PublishedClass, find_autoscaler, find_silent_node, fleet_verdicts
 from drawbridge.facts.model import ClassFacts
 from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes

@@ -17,10 +17,10 @@ from drawbridge.dra.attributes import (
     split_name,
 )
 from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.families import Family
 from drawbridge.dra.inventory import Inventory, PoolCache, PoolID, is_device_for_node
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.quantity import Quantity
-from drawbridge.facts.families import Family
 from drawbridge.facts.model import Amount
 from drawbridge.names import DUAL_LABEL
 

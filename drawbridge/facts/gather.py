@@ -15,6 +15,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.counted import count_noun
+from drawbridge.dra.families import GPU, Family, find_own_numa
 from drawbridge.dra.gates import DEFAULTS, Gates
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.dra.nodes import Node
@@ -28,7 +29,7 @@ from drawbridge.facts.device_counts import (
     count_devices,
     nearly_all,
 )
-from drawbridge.facts.families import GPU, Family, find_own_numa, known_families
+from drawbridge.facts.families import known_families
 from drawbridge.facts.model import (
     DERIVED_FIELD,
     Cluster,

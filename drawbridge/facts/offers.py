@@ -10,9 +10,9 @@ import msgspec
 
 from drawbridge.config.model import Legacy
 from drawbridge.config.string_formats import ResourceName
+from drawbridge.dra.families import COMPANIONS
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.device_counts import NodeDevices, ProductKey
-from drawbridge.facts.families import COMPANIONS
 from drawbridge.facts.model import NodeOffer
 from drawbridge.facts.served_names import DualNode, advertised_resources
 from drawbridge.names import DUAL_LABEL

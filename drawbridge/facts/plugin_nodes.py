@@ -6,8 +6,8 @@ classes, so that other kinds of devices can still be added.
 
 from collections.abc import Collection, Iterable, Mapping
 
+from drawbridge.dra.families import BY_DRIVER, Family, serves_name
 from drawbridge.dra.nodes import Node
-from drawbridge.facts.families import BY_DRIVER, Family, serves_name
 
 # One node for each name of a device plugin and the drivers that publish devices there.
 PluginNodes = Mapping[tuple[str, frozenset[str]], str]

@@ -14,6 +14,7 @@ from drawbridge.cel.dra import Selectors, device_variables, find_reads
 from drawbridge.cel.dra.reads import Reads
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Device
+from drawbridge.dra.families import Family, serves_name
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.device_counts import (
@@ -22,7 +23,6 @@ from drawbridge.facts.device_counts import (
     NodeDevices,
     ProductKey,
 )
-from drawbridge.facts.families import Family, serves_name
 from drawbridge.facts.model import ClassFacts, ResourceFacts
 
 _NATIVE = "kubernetes.io"

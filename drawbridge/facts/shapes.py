@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
+from drawbridge.dra.families import GPU, NIC
 from drawbridge.facts.device_counts import DeviceLocation, NodeDevices
-from drawbridge.facts.families import GPU, NIC
 from drawbridge.facts.model import Neighbourhood, NodeShape
 
 

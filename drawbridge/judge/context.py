@@ -12,11 +12,11 @@ from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Fleet, Policy
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.families import BY_DRIVER, Family
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.dra.slices import Slice
-from drawbridge.facts.families import BY_DRIVER, Family
 from drawbridge.facts.fleet import (
     FleetVerdict,
     PublishedClass,

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from drawbridge.agreement.node_groups import report_unlike_nodes
+from drawbridge.dra.families import FAMILIES
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
-from drawbridge.facts.families import FAMILIES
 
 FAMILY = {each.driver: each for each in FAMILIES}
 DRIVER = "gpu.nvidia.com"

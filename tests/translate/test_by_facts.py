@@ -9,8 +9,8 @@ from drawbridge.config.model import Policy
 from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.claim import Template, read_template
 from drawbridge.dra.device import Attribute, Capacity, Device
+from drawbridge.dra.families import Family
 from drawbridge.dra.quantity import parse
-from drawbridge.facts.families import Family
 from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, NodeShape, Product
 from drawbridge.judge.claims.selector_terms import split_terms
 from drawbridge.translate.legacy.selectors import AskSelector, RawCEL

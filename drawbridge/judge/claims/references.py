@@ -12,7 +12,7 @@ from drawbridge.dra import similar_names
 from drawbridge.dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
 from drawbridge.dra.classes import KIND
 from drawbridge.dra.counted import join_words
-from drawbridge.facts.families import FAMILIES
+from drawbridge.dra.families import FAMILIES
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext, ObjectLookups

@@ -11,11 +11,11 @@ from drawbridge.cel import CompileError
 from drawbridge.cel.dra import Selectors, find_reads
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Device, NodeSelector
+from drawbridge.dra.families import BY_DRIVER, Family
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import Inventory
 from drawbridge.dra.nodes import Node, matches_selector, selector_problems
 from drawbridge.dra.slices import Slice
-from drawbridge.facts.families import BY_DRIVER, Family
 from drawbridge.facts.fleet import PublishedClass
 from drawbridge.facts.plugin_nodes import describe_left_to_plugin, find_plugin_nodes
 from drawbridge.judge.devices.device_index import DeviceIndex, DeviceReads

@@ -11,7 +11,8 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
-from drawbridge.facts.families import Family, known_families, served_names
+from drawbridge.dra.families import Family, served_names
+from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Driver, Facts, ResourceFacts
 from drawbridge.finding import Finding
 from drawbridge.names import DUAL_LABEL as LABEL

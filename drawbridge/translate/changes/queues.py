@@ -16,7 +16,8 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import list_some
-from drawbridge.facts.families import Family, known_families, serves_name
+from drawbridge.dra.families import Family, serves_name
+from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.codes import QUEUE_COUNTS_NAMES, QUEUE_MAPPING_MISSING

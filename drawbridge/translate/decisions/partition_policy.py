@@ -10,7 +10,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from drawbridge.documents.paths import format_path
-from drawbridge.facts.families import GPU
+from drawbridge.dra.families import GPU
 from drawbridge.facts.model import Facts, PartitionPolicy
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Colocation, Kind, PodRequests, TopologyScope

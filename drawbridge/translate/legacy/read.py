@@ -64,14 +64,8 @@ _TRIGGERED: Final[Mapping[str, Sequence[int]]] = {
 # What schedulers write on a pod when they allocate its devices.
 _ALLOCATED: Final = frozenset(key for dialect in DIALECTS for key in dialect.ALLOCATED)
 # Each of these projects allocates GPUs by itself and does not see the allocations of the others.
-_ALLOCATING_PROJECTS: Final[dict[str, str]] = {
-    koordinator.NAME: "Koordinator",
-    hami.NAME: "HAMi",
-    volcano.NAME: "Volcano",
-    kai.NAME: "KAI",
-    aliyun.NAME: "Aliyun",
-    nos.NAME: "nos",
-    tensor_fusion.NAME: "tensor-fusion",
+_ALLOCATING_PROJECTS: Final[Mapping[str, str]] = {
+    dialect.NAME: dialect.PROJECT for dialect in DIALECTS if dialect.PROJECT
 }
 
 

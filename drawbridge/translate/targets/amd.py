@@ -11,8 +11,6 @@ from drawbridge.translate.targets.vocabulary import (
     make_vocabulary,
 )
 
-DRIVER = "gpu.amd.com"
-
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain."""

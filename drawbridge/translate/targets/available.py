@@ -4,15 +4,16 @@ With facts, only drivers whose DeviceClass exists are default targets. Drivers t
 come first.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import msgspec
 
 from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
 from drawbridge.config.target import Target
-from drawbridge.facts.families import FAMILIES, Family, find_family
+from drawbridge.dra.families import BY_DRIVER, BY_SHORT_NAME, FAMILIES, Family
+from drawbridge.facts.families import find_family
 from drawbridge.facts.model import Facts
 from drawbridge.names import PARTITION_ATTRIBUTE
 from drawbridge.translate.legacy.asks import Ask, Kind
@@ -21,32 +22,37 @@ from drawbridge.translate.targets.plan import DevicePlan, DriverTarget, Sharing
 from drawbridge.translate.targets.vocabulary import DriverVocabulary
 
 
-class FamilyPrinter(NamedTuple):
-    """How a driver family plans requests, and the vendor of its devices."""
+class FamilyModule(Protocol):
+    """What the module of a driver family exports."""
 
-    vendor: str
-    vocabulary: Callable[[str], DriverVocabulary]
-    plan: Callable[[Ask, DriverTarget], DevicePlan]
+    def vocabulary(self, domain: str) -> DriverVocabulary:
+        """Return what the driver publishes; `domain` is the name of the driver."""
+
+    def plan_device(self, ask: Ask, target: DriverTarget) -> DevicePlan:
+        """Plan the request of one device."""
 
 
-PRINTERS: Final[Mapping[str, FamilyPrinter]] = {
-    nvidia.DRIVER: FamilyPrinter("nvidia", nvidia.vocabulary, nvidia.plan_device),
-    hami.DRIVER: FamilyPrinter("nvidia", hami.vocabulary, hami.plan_device),
-    amd.DRIVER: FamilyPrinter("amd", amd.vocabulary, amd.plan_device),
-    intel.DRIVER: FamilyPrinter("intel", intel.vocabulary, intel.plan_device),
-    dranet.DRIVER: FamilyPrinter("", dranet.vocabulary, dranet.plan_device),
-    sriov.DRIVER: FamilyPrinter("", sriov.vocabulary, sriov.plan_device),
+# By the short name of the family.
+MODULES: Final[Mapping[str, FamilyModule]] = {
+    "nvidia": nvidia,
+    "hami": hami,
+    "amd": amd,
+    "intel": intel,
+    "dranet": dranet,
+    "sriov": sriov,
 }
 _VOCABULARIES: Final[Mapping[str, DriverVocabulary]] = {
-    driver: msgspec.structs.replace(printer.vocabulary(driver), domain=driver)
-    for driver, printer in PRINTERS.items()
+    name: msgspec.structs.replace(
+        module.vocabulary(BY_SHORT_NAME[name].driver), domain=BY_SHORT_NAME[name].driver
+    )
+    for name, module in MODULES.items()
 }
-_CUSTOM: Final = FamilyPrinter("", generic.vocabulary, generic.plan_device)
 
 
-def get_printer(target: DriverTarget) -> FamilyPrinter:
-    """Return the printer of a target's driver family."""
-    return PRINTERS.get(target.family, _CUSTOM)
+def get_module(target: DriverTarget) -> FamilyModule:
+    """Return the module of a target's driver family; for a declared driver, the generic one."""
+    family = BY_DRIVER.get(target.family)
+    return MODULES[family.short_name] if family else generic
 
 
 def add_served_names(configuration: Configuration, facts: Facts | None) -> Configuration:
@@ -95,12 +101,12 @@ def list_targets(
             family.driver,
             name,
             Sharing.NONE,
-            _VOCABULARIES[family.driver],
+            _VOCABULARIES[family.short_name],
             facts,
             partitions=_list_partitions(family.driver, configuration),
         )
         for family in FAMILIES
-        if family.kind == ask.kind and _same_vendor(ask.vendor, PRINTERS[family.driver].vendor)
+        if family.kind == ask.kind and _same_vendor(ask.vendor, family.vendor)
         for name in _default_class(family, facts)
     ]
     # A DeviceClass may exist before its first device; pods should not wait for such a device.
@@ -111,7 +117,7 @@ def list_targets(
 def find_vendor(target: Target) -> str:
     """Return the vendor of the devices of a configured target; empty if it is not known."""
     family = find_family(target)
-    return target.vendor or (PRINTERS[family.driver].vendor if family else "")
+    return target.vendor or (family.vendor if family else "")
 
 
 def _same_vendor(requested: str, supported: str) -> bool:
@@ -139,7 +145,7 @@ def _configured(target: Target, facts: Facts | None, configuration: Configuratio
     family = find_family(target)
     if family is None:
         return _declared(target, facts, configuration, target.sharing)
-    vocabulary = PRINTERS[family.driver].vocabulary(target.driver)
+    vocabulary = MODULES[family.short_name].vocabulary(target.driver)
     return DriverTarget(
         family.driver,
         f"{target.driver}",

@@ -23,8 +23,8 @@ from drawbridge.dra.claim_codes import (
     DEVICE_NEVER_MATCHES,
 )
 from drawbridge.dra.counted import list_some
+from drawbridge.dra.families import BY_DRIVER, Family
 from drawbridge.dra.quantity import Quantity, parse
-from drawbridge.facts.families import BY_DRIVER, Family
 from drawbridge.facts.model import Facts, Product
 from drawbridge.finding import Code, Finding, Severity
 from drawbridge.translate.legacy.selectors import Memory

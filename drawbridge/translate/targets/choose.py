@@ -15,7 +15,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind
 from drawbridge.translate.targets import codes
-from drawbridge.translate.targets.available import get_printer, list_targets
+from drawbridge.translate.targets.available import get_module, list_targets
 from drawbridge.translate.targets.derived import derive_numa
 from drawbridge.translate.targets.joint import Grouping, find_primary, group_asks
 from drawbridge.translate.targets.linked import LinkedCounts, count_linked
@@ -167,7 +167,7 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
     by_queue = False
     for target in list_targets(ask, facts, configuration):
         try:
-            expanded = expand_plan(ask, get_printer(target).plan(ask, target), target)
+            expanded = expand_plan(ask, get_module(target).plan_device(ask, target), target)
         except NotExpressibleError as reason:
             reasons.append(f"{reason}")
             remedies.append(reason.remedy)

@@ -7,8 +7,6 @@ from drawbridge.translate.targets import nics
 from drawbridge.translate.targets.plan import DevicePlan, DriverTarget
 from drawbridge.translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
 
-DRIVER = "dra.net"
-
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain."""

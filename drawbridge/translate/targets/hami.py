@@ -27,7 +27,6 @@ from drawbridge.translate.targets.vocabulary import (
     make_vocabulary,
 )
 
-DRIVER = "hami-core-gpu.project-hami.io"
 MEMORY, CORES = "memory", "cores"
 WHOLE = 100
 

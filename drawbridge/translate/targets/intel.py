@@ -8,7 +8,6 @@ from drawbridge.translate.targets.vocabulary import (
     make_vocabulary,
 )
 
-DRIVER = "gpu.intel.com"
 VFIO = "gpu-vfio.intel.com"
 
 

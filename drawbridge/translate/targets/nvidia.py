@@ -31,7 +31,6 @@ from drawbridge.translate.targets.vocabulary import (
     make_vocabulary,
 )
 
-DRIVER = "gpu.nvidia.com"
 MIG = "mig.nvidia.com"
 VFIO = "vfio.gpu.nvidia.com"
 MEMORY, SHARES = "memory", "shares"

@@ -12,7 +12,7 @@ import msgspec
 
 from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
-from drawbridge.facts.families import BY_DRIVER, find_own_numa
+from drawbridge.dra.families import BY_DRIVER, find_own_numa
 from drawbridge.facts.model import Facts, Product
 from drawbridge.finding import Code, Finding
 from drawbridge.translate.legacy.asks import Ask, DeviceUser, Percent, StrategyPreference

@@ -11,7 +11,6 @@ from drawbridge.translate.targets import nics
 from drawbridge.translate.targets.plan import DevicePlan, DriverTarget
 from drawbridge.translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
 
-DRIVER = "sriovnetwork.k8snetworkplumbingwg.io"
 API_VERSION = "sriovnetwork.k8snetworkplumbingwg.io/v1alpha1"
 
 

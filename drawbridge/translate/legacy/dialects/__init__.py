@@ -15,6 +15,10 @@ class Dialect(Protocol):
         """The name, which is the first part of its rows in the decision table."""
 
     @property
+    def PROJECT(self) -> str:  # noqa: N802
+        """The project that allocates GPUs by itself, unseen by other projects; empty: none."""
+
+    @property
     def TRIGGERS(self) -> frozenset[str]:  # noqa: N802
         """Scheduler names, and names or domains of resources, annotations and labels.
 

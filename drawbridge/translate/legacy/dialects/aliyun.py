@@ -25,6 +25,7 @@ from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, annotation_path
 
 NAME: Final = "aliyun"
+PROJECT: Final = "Aliyun"
 TRIGGERS: Final = frozenset({"aliyun.com"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()

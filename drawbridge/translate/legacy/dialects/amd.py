@@ -13,6 +13,7 @@ from drawbridge.translate.legacy.pod_view import PodView
 from drawbridge.translate.legacy.selectors import PartitionProfile
 
 NAME: Final = "amd"
+PROJECT: Final = ""
 TRIGGERS: Final = frozenset({"amd.com"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()

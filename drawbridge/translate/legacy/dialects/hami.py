@@ -43,6 +43,7 @@ from drawbridge.translate.legacy.pod_view import (
 from drawbridge.translate.legacy.selectors import AskSelector
 
 NAME: Final = "hami"
+PROJECT: Final = "HAMi"
 NAMES: Final = vgpu.VgpuNames(
     count="nvidia.com/gpu",
     memory="nvidia.com/gpumem",

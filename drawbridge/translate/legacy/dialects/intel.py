@@ -13,6 +13,7 @@ from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
 from drawbridge.translate.legacy.selectors import DriverKind
 
 NAME: Final = "intel"
+PROJECT: Final = ""
 TRIGGERS: Final = frozenset({"gpu.intel.com", "intel.com"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()

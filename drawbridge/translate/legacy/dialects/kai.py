@@ -33,6 +33,7 @@ from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import PodView, annotation_path, format_value
 
 NAME: Final = "kai"
+PROJECT: Final = "KAI"
 _FRACTION: Final = "gpu-fraction"
 _MEMORY: Final = "gpu-memory"
 _NUMBER: Final = "gpu-fraction-num-devices"

@@ -37,6 +37,7 @@ from drawbridge.translate.legacy.draft import MAX_NICS, RequestBuilder
 from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, annotation_path
 
 NAME: Final = "koordinator"
+PROJECT: Final = "Koordinator"
 _OWN: Final = "koordinator.sh/"
 _KUBERNETES: Final = "kubernetes.io/"
 _GPU, _CORE, _MEMORY = "gpu", "gpu-core", "gpu-memory"

@@ -10,6 +10,7 @@ from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import PodView
 
 NAME: Final = "nos"
+PROJECT: Final = "nos"
 TRIGGERS: Final = frozenset({"nvidia.com"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()

@@ -23,6 +23,7 @@ from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
 from drawbridge.translate.legacy.selectors import PartitionProfile
 
 NAME: Final = "nvidia"
+PROJECT: Final = ""
 TRIGGERS: Final = frozenset({"nvidia.com"})
 READS: Final = frozenset({"metadata.finalizers", "spec.schedulingGates"})
 STANDALONE_KEYS: Final = ()

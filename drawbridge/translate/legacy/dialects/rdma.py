@@ -21,6 +21,7 @@ from drawbridge.translate.legacy.selectors import (
 )
 
 NAME: Final = "rdma"
+PROJECT: Final = ""
 TRIGGERS: Final = frozenset(
     {
         "rdma",

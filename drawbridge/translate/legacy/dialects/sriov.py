@@ -29,6 +29,7 @@ from drawbridge.translate.legacy.pod_view import Container, DeviceResource, PodV
 from drawbridge.translate.legacy.selectors import AskSelector, NicIs, NicKind, PluginPool
 
 NAME: Final = "sriov"
+PROJECT: Final = ""
 # The pools in `legacy.networks` are triggers as well.
 TRIGGERS: Final = frozenset(
     {"mellanox.com", "openshift.io", "intel.com", "nvidia.com", NETWORKS, DEFAULT}

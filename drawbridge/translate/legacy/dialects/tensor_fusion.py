@@ -51,6 +51,7 @@ from drawbridge.translate.legacy.selectors import (
 )
 
 NAME: Final = "tensor-fusion"
+PROJECT: Final = "tensor-fusion"
 TRIGGERS: Final = frozenset({"tensor-fusion.ai"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = (PREFIX,)

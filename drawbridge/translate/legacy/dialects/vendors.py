@@ -16,6 +16,7 @@ from drawbridge.translate.legacy.draft import RequestBuilder
 from drawbridge.translate.legacy.pod_view import Container, DeviceResource, PodView
 
 NAME: Final = "vendors"
+PROJECT: Final = ""
 TRIGGERS: Final = frozenset(
     {
         "4paradigm.com", "amd.com", "aws.amazon.com", "birentech.com", "cambricon.com", "dcu.com",

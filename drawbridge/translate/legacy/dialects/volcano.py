@@ -17,6 +17,7 @@ from drawbridge.translate.legacy.pod_view import (
 from drawbridge.translate.legacy.selectors import AskSelector
 
 NAME: Final = "volcano"
+PROJECT: Final = "Volcano"
 TRIGGERS: Final = frozenset({"volcano.sh"})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = ()

@@ -1,0 +1,170 @@
+"""The table of known driver families: device attributes, classes and legacy resource names.
+
+The Configuration accepts the names and vendors of this table, and can declare other drivers.
+`drawbridge.translate.targets` defines how claims for each family are written.
+"""
+
+import fnmatch
+import functools
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from drawbridge.dra.attributes import NUMA_NODE, split_name
+
+GPU: Final = "gpu"
+NIC: Final = "nic"
+
+
+class Family(msgspec.Struct, frozen=True):
+    """One driver family. Attribute names without a domain belong to the domain of the driver.
+
+    The first of `classes` is for whole devices; the others are for special ones, or other names of
+    the first (`one_class`).
+    """
+
+    kind: str
+    driver: str
+    classes: tuple[str, ...]
+    one_class: bool = False
+    short_name: str = ""  # the value of `targets[].family`, and the module of its claims
+    vendor: str = ""  # of GPUs, the value of `targets[].vendor`
+    type: str = ""  # the attribute with the device type
+    whole_types: tuple[str, ...] = ()  # values of `type` for whole devices
+    name: str = ""  # the attribute with the product name
+    profile: str = ""
+    architecture: str = ""
+    legacy_names: tuple[str, ...] = ()  # device-plugin resources that count the same devices
+    required_attribute: str = ""  # only devices with this attribute set to true count
+    numa: str = ""  # the driver's own attribute with the NUMA node
+
+
+_NOS: Final = "nvidia.com/gpu-*gb"
+
+FAMILIES: Final[tuple[Family, ...]] = (
+    Family(
+        GPU,
+        "gpu.nvidia.com",
+        ("gpu.nvidia.com", "mig.nvidia.com", "vfio.gpu.nvidia.com"),
+        short_name="nvidia",
+        vendor="nvidia",
+        type="type",
+        whole_types=("gpu",),
+        name="productName",
+        profile="profile",
+        architecture="architecture",
+        legacy_names=(
+            "nvidia.com/gpu",
+            "nvidia.com/gpu.shared",
+            _NOS,
+            "nvidia.com/mig-*",
+            "nvidia.com/pgpu",
+            "volcano.sh/vgpu-number",
+        ),
+    ),
+    Family(
+        GPU,
+        "hami-core-gpu.project-hami.io",
+        ("hami-core-gpu.project-hami.io",),
+        short_name="hami",
+        vendor="nvidia",
+        type="type",
+        whole_types=("hami-gpu",),
+        name="productName",
+        architecture="architecture",
+        legacy_names=("nvidia.com/gpu", "nvidia.com/gpu.shared", _NOS, "volcano.sh/vgpu-number"),
+    ),
+    Family(
+        GPU,
+        "gpu.amd.com",
+        ("gpu.amd.com",),
+        short_name="amd",
+        vendor="amd",
+        type="type",
+        whole_types=("amdgpu",),
+        name="productName",
+        profile="partitionProfile",
+        architecture="family",
+        legacy_names=("amd.com/gpu", "amd.com/?px_nps*"),
+        numa="numaNode",
+    ),
+    Family(
+        GPU,
+        "gpu.intel.com",
+        ("gpu.intel.com", "gpu-vfio.intel.com"),
+        short_name="intel",
+        vendor="intel",
+        type="type",
+        name="model",
+        architecture="family",
+        legacy_names=("gpu.intel.com/i915", "gpu.intel.com/xe", "intel.com/gpu"),
+    ),
+    Family(
+        NIC,
+        "dra.net",
+        # The last one is the class of EKS, which selects only EFA devices.
+        ("dra.net", "dranet", "dranet.net", "efa.networking.k8s.aws"),
+        one_class=True,
+        short_name="dranet",
+        type="type",
+        name="pciDevice",
+        required_attribute="rdma",
+        numa="numaNode",
+    ),
+    Family(
+        NIC,
+        "sriovnetwork.k8snetworkplumbingwg.io",
+        ("sriovnetwork.k8snetworkplumbingwg.io",),
+        short_name="sriov",
+        name="resourceName",
+        numa="dra.net/numaNode",
+    ),
+)
+# The names that a scheduler reads although no node advertises them, by what shows that it applies
+# to a node: an annotation, or the name that its device plugin advertises.
+_KOORDINATOR: Final = tuple(
+    f"koordinator.sh/gpu{part}" for part in ("", "-core", "-memory", "-memory-ratio", ".shared")
+)
+COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "hami.io/node-nvidia-register": tuple(
+        f"nvidia.com/{part}" for part in ("gpumem", "gpumem-percentage", "gpucores", "priority")
+    ),
+    "volcano.sh/vgpu-number": tuple(
+        f"volcano.sh/vgpu-{part}" for part in ("memory", "memory-percentage", "cores")
+    ),
+    "koordinator.sh/gpu": _KOORDINATOR,
+    "koordinator.sh/gpu-core": _KOORDINATOR,
+}
+BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
+BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in FAMILIES}
+VENDORS: Final = tuple(dict.fromkeys(each.vendor for each in FAMILIES if each.vendor))
+
+
+def find_own_numa(family: Family, attributes: Mapping[str, str]) -> str:
+    """Return the full name of the driver's own attribute with the NUMA node as a number.
+
+    Empty if the driver publishes the attribute that drivers share, or none. `attributes` maps the
+    full names of what it publishes to their types.
+    """
+    full = "/".join(split_name(family.numa, family.driver))
+    is_own = family.numa and NUMA_NODE not in attributes and attributes.get(full) == "int"
+    return full if is_own else ""
+
+
+def serves_name(family: Family, name: str) -> bool:
+    """Tell whether a device plugin that advertises `name` allocates devices of this family."""
+    return bool(family.legacy_names) and _compile(family.legacy_names).match(name) is not None
+
+
+@functools.lru_cache
+def served_names(patterns: tuple[str, ...], names: tuple[str, ...]) -> frozenset[str]:
+    """Return the names that match the legacy patterns of a family. Results are cached."""
+    return frozenset(filter(_compile(patterns).match, names)) if patterns else frozenset()
+
+
+@functools.lru_cache
+def _compile(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """Compile all patterns into one regular expression; cached once per family."""
+    return re.compile("|".join(map(fnmatch.translate, patterns)))
