@@ -41,6 +41,7 @@ check: $(READY)  ## Run the linters, the type checker and the repository checks;
 	$(BIN)/mypy
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/python -m tools.house
+	$(BIN)/python -m tools.parts
 	$(BIN)/python -m tools.version
 	$(BIN)/python -m tools.docs --check
 
