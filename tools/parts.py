@@ -19,7 +19,14 @@ from typing import Any, Final, NamedTuple
 import yaml
 
 import drawbridge.translate.legacy.dialects
-from drawbridge.dra.families import BY_SHORT_NAME, FAMILIES, GPU, VENDORS, Family
+from drawbridge.dra.families import (
+    BY_SHORT_NAME,
+    BY_VENDOR_WITHOUT_DRIVER,
+    FAMILIES,
+    GPU,
+    VENDORS,
+    Family,
+)
 from drawbridge.translate.decisions.rows import ROWS
 from drawbridge.translate.legacy.read import DIALECTS, read_pod
 from drawbridge.translate.targets.available import MODULES
@@ -111,7 +118,7 @@ def dialect_parts(name: str) -> Iterator[Part]:
     yield Part(
         "examples/legacy/",
         f"add {_file(name)} with a pod that requests devices in the dialect",
-        recognised or name in dialects_of(EXAMPLES / _file(name)),
+        recognised or _has_no_driver(name) or name in dialects_of(EXAMPLES / _file(name)),
     )
     played = {case.name for case in translated.cases() if name in _dialects_of_case(case)}
     yield Part(
@@ -228,6 +235,12 @@ def scenario_mistakes(
         for code in sorted({*case.codes} - COMMAND_ONLY):
             if not any(code in line for line in lines):
                 yield f"{file}: {name}: add the warning {code}, which the command gives"
+
+
+def _has_no_driver(name: str) -> bool:
+    """Tell whether no driver is known for what a dialect requests: examples have only known ones."""
+    vendors = {match[2] for ask in _asks() if (match := _ASK.match(ask)) and match[1] == name}
+    return bool(vendors) and vendors <= BY_VENDOR_WITHOUT_DRIVER.keys()
 
 
 def unknown_vendors() -> Iterator[str]:

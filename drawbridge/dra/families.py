@@ -139,7 +139,14 @@ COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
 BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in FAMILIES}
-VENDORS: Final = tuple(dict.fromkeys(each.vendor for each in FAMILIES if each.vendor))
+# Vendors of devices for which no DRA driver is known: the Configuration declares one, if any.
+WITHOUT_DRIVER: Final[tuple[Family, ...]] = ()
+BY_VENDOR_WITHOUT_DRIVER: Final[Mapping[str, Family]] = {
+    each.vendor: each for each in WITHOUT_DRIVER
+}
+VENDORS: Final = tuple(
+    dict.fromkeys(each.vendor for each in (*FAMILIES, *WITHOUT_DRIVER) if each.vendor)
+)
 
 
 def find_own_numa(family: Family, attributes: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from drawbridge.config.model import Configuration
 from drawbridge.config.target import Target
-from drawbridge.dra.families import BY_DRIVER, BY_SHORT_NAME, Family
+from drawbridge.dra.families import BY_DRIVER, BY_SHORT_NAME, BY_VENDOR_WITHOUT_DRIVER, Family
 
 
 def find_family(target: Target) -> Family | None:
@@ -31,6 +31,7 @@ def _declared_family(target: Target) -> Family:
     """Return the family of a driver that only the configuration names."""
     if like := find_family(target):
         return msgspec.structs.replace(like, driver=target.driver, classes=(target.class_,))
+    of_vendor = BY_VENDOR_WITHOUT_DRIVER.get(target.vendor or "")
     attributes = {f"{name}": f"{attribute}" for name, attribute in target.attributes.items()}
     return Family(
         target.kind or "",
@@ -39,4 +40,5 @@ def _declared_family(target: Target) -> Family:
         name=attributes.get("product", ""),
         profile=attributes.get("profile", ""),
         architecture=attributes.get("architecture", ""),
+        legacy_names=of_vendor.legacy_names if of_vendor else (),
     )

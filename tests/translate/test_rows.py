@@ -2,7 +2,8 @@
 
 A case has `limits` (of one container), `annotations` and `spec` beside, a `world` of machines as
 `shape driver mode`, `plugins` that serve names on a node, `keeps`: the fields that the API server
-does not drop (all, if it is not said), and `networks`. `claims` are lists of lines: a request as
+does not drop (all, if it is not said), and `networks`. With `targets`, the configuration declares
+drivers, and without `world`, the cluster is not known. `claims` are lists of lines: a request as
 `name: class x count`, `if` its selectors and `of` its amounts, alternatives under `or`; then what
 holds between requests. Without `claims` the pod stays as it is: refused, if a finding is an error.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration, Decisions, Legacy
 from drawbridge.config.string_formats import NetworkName, ResourceName
 from drawbridge.facts.model import Facts, ResourceFacts
@@ -43,11 +45,17 @@ def pod(case: YamlValue) -> YamlValue:
 def configuration(case: YamlValue) -> Configuration:
     networks = case.get("networks", {})
     legacy = Legacy(networks={NetworkName(k): ResourceName(v) for k, v in networks.items()})
-    return Configuration(legacy=legacy, decisions=Decisions(admin_access="allow"))
+    header = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
+    declared = accept_configuration({**header, "targets": case.get("targets", [])}, {})
+    assert isinstance(declared, Configuration), declared
+    decisions = Decisions(admin_access="allow")
+    return Configuration(legacy=legacy, targets=declared.targets, decisions=decisions)
 
 
-def facts(case: YamlValue) -> Facts:
-    facts = worlds.facts(tuple(case["world"]))
+def facts(case: YamlValue) -> Facts | None:
+    if "world" not in case and "keeps" not in case:
+        return None
+    facts = worlds.facts(tuple(case.get("world", ())))
     names = tuple(
         ResourceFacts(plugin, nodes=1, devices=1, most=1) for plugin in case.get("plugins", ())
     )

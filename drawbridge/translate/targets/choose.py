@@ -11,6 +11,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration, Placement
+from drawbridge.dra.families import BY_VENDOR_WITHOUT_DRIVER
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind
@@ -215,6 +216,12 @@ def _make_no_target_error(ask: Ask, configuration: Configuration) -> NotExpressi
     if configuration.targets:
         reason = f"no configured target supports {devices} devices"
         return NotExpressibleError(reason, "Add a target for these devices to `targets`.")
+    if ask.vendor in BY_VENDOR_WITHOUT_DRIVER:
+        return NotExpressibleError(
+            f"no DRA driver for {devices} devices is known",
+            f"Keep the device plugin, or declare a driver with `kind: {ask.kind}` and `vendor: "
+            f"{ask.vendor}` in `targets`.",
+        )
     return NotExpressibleError(
         f"no known driver with a DeviceClass in this cluster supports {devices} devices",
         "Install the DRA driver of these devices and its DeviceClass.",
