@@ -242,21 +242,7 @@ def _read_priority(container: Container) -> tuple[tuple[EnvironmentVariable, ...
 
 def _report_lost_hints(builder: RequestBuilder) -> None:
     annotations = builder.pod.annotations
-    for key, allowed in hami_policies.POLICIES.items():
-        if key not in annotations:
-            continue
-        policies = [policy.strip() for policy in annotations[key].split(",")]
-        if all(policy in allowed for policy in policies):
-            builder.findings.append(_lost(key, annotations[key]))
-        else:
-            builder.findings.append(vgpu.unknown_value(key, annotations[key], allowed))
-    if hami_policies.WEIGHTS in annotations:
-        problem = hami_policies.weights_problem(annotations[hami_policies.WEIGHTS])
-        builder.findings.append(
-            AMOUNT_REFUSED.at(annotation_path(hami_policies.WEIGHTS), problem)
-            if problem
-            else _lost(hami_policies.WEIGHTS, annotations[hami_policies.WEIGHTS])
-        )
+    builder.findings += hami_policies.report_lost(annotations)
     builder.findings += [
         HINT_LOST.at(annotation_path(key), f"{format_value(annotations[key])} {why}")
         for key, why in _NOT_EXPRESSIBLE.items()
@@ -272,13 +258,6 @@ def _report_lost_hints(builder: RequestBuilder) -> None:
         builder.findings.append(HINT_EMPTY.at(annotation_path(_NUMA), what))
     if annotations.get(_NUMA, "true") not in _TRUE | _FALSE:
         builder.findings.append(vgpu.unknown_value(_NUMA, annotations[_NUMA], ("true", "false")))
-
-
-def _lost(key: str, value: str) -> Finding:
-    return HINT_LOST.at(
-        annotation_path(key),
-        f"{format_value(value)} is not carried over, because a claim has no scoring policy",
-    )
 
 
 def _already_allocated(key: str) -> Finding:

@@ -6,12 +6,15 @@ NUMA nodes are compared by their number where GPUs are equal, which says nothing
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from drawbridge.dra.rules import MAX_WEIGHT
+from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import StrategyPreference
-from drawbridge.translate.legacy.pod_view import format_value
+from drawbridge.translate.legacy.codes import AMOUNT_REFUSED, HINT_LOST
+from drawbridge.translate.legacy.dialects import vgpu
+from drawbridge.translate.legacy.pod_view import annotation_path, format_value
 
 WEIGHTS: Final = "hami.io/device-scoring-weights"
 POLICIES: Final = {
@@ -54,7 +57,7 @@ def read(annotations: Mapping[str, str]) -> tuple[StrategyPreference, ...]:
     nodes = _PACKING.get(annotations.get(_NODES, "").strip())
     listed = dict.fromkeys(each.strip() for each in annotations.get(_DEVICES, "").split(","))
     devices = _OF_DEVICES.get(tuple(listed))
-    weights = "" if weights_problem(annotations.get(WEIGHTS, "")) else _weights(annotations)
+    weights = "" if _weights_problem(annotations.get(WEIGHTS, "")) else _weights(annotations)
     if not weights and devices in (None, "packed", "spread"):
         of_nodes = [StrategyPreference("nodes", nodes, _NODES)] if nodes else []
         of_devices = [StrategyPreference("devices", devices, _DEVICES)] if devices else []
@@ -67,7 +70,33 @@ def read(annotations: Mapping[str, str]) -> tuple[StrategyPreference, ...]:
     return tuple(preferences)
 
 
-def weights_problem(text: str) -> str:
+def report_lost(annotations: Mapping[str, str]) -> Iterator[Finding]:
+    """Report what a claim cannot express of these annotations, and what HAMi refuses."""
+    for key, allowed in POLICIES.items():
+        if key not in annotations:
+            continue
+        policies = [policy.strip() for policy in annotations[key].split(",")]
+        if all(policy in allowed for policy in policies):
+            yield _lost(key, annotations[key])
+        else:
+            yield vgpu.unknown_value(key, annotations[key], allowed)
+    if WEIGHTS in annotations:
+        problem = _weights_problem(annotations[WEIGHTS])
+        yield (
+            AMOUNT_REFUSED.at(annotation_path(WEIGHTS), problem)
+            if problem
+            else _lost(WEIGHTS, annotations[WEIGHTS])
+        )
+
+
+def _lost(key: str, value: str) -> Finding:
+    return HINT_LOST.at(
+        annotation_path(key),
+        f"{format_value(value)} is not carried over, because a claim has no scoring policy",
+    )
+
+
+def _weights_problem(text: str) -> str:
     """Return what HAMi refuses about weights."""
     try:
         weights = _read(text)
