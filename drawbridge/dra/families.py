@@ -140,7 +140,15 @@ COMPANIONS: Final[Mapping[str, tuple[str, ...]]] = {
 BY_DRIVER: Final[Mapping[str, Family]] = {each.driver: each for each in FAMILIES}
 BY_SHORT_NAME: Final[Mapping[str, Family]] = {each.short_name: each for each in FAMILIES}
 # Vendors of devices for which no DRA driver is known: the Configuration declares one, if any.
-WITHOUT_DRIVER: Final[tuple[Family, ...]] = ()
+WITHOUT_DRIVER: Final = (
+    Family(
+        GPU,
+        "",
+        (),
+        vendor="metax",
+        legacy_names=("metax-tech.com/gpu", "metax-tech.com/sgpu"),
+    ),
+)
 BY_VENDOR_WITHOUT_DRIVER: Final[Mapping[str, Family]] = {
     each.vendor: each for each in WITHOUT_DRIVER
 }

@@ -48,6 +48,7 @@ CASES = (
     "amd",
     "intel",
     "intel-monitoring",
+    "metax",
     "vendor-without-a-driver",
     "rdma-token",
     "rdma-of-a-cloud",

@@ -212,7 +212,7 @@ def test_doctor_compares_the_mapping_of_a_class_with_the_quotas(
 
 @every_row("case", test_rows.CASES, ids=test_rows.name)
 def test_doctor_knows_the_names_that_count_gpus_in_each_dialect(case: YamlValue) -> None:
-    facts = test_rows.facts(case)
+    facts = test_rows.facts(case) or Facts()
     context = make_context(test_rows.configuration(case), facts)
     made = translate(test_rows.pod(case), context, admin_access=True)
     gpus = {each.name for each in facts.classes if each.devices and "gpu" in each.name}

@@ -85,6 +85,9 @@ _ROWS: Final = (
     Row("amd/partition", "amd.com/cpx_nps4: N", "count N of partitions with the profile"),
     Row("intel/whole", "gpu.intel.com/i915: N", "count N of an Intel GPU class"),
     Row("intel/monitoring", "gpu.intel.com/monitoring: 1", "all GPUs, with admin access"),
+    Row("metax/whole", "metax-tech.com/gpu: N", "count N of the class of a configured driver"),
+    Row("metax/memory", "metax-tech.com/vmemory: GiB", _SHARE),
+    Row("metax/cores", "metax-tech.com/vcore: P", _SHARE),
     Row(
         "rdma/token",
         "rdma/hca_shared_devices_a: 1",

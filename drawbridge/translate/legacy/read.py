@@ -25,6 +25,7 @@ from drawbridge.translate.legacy.dialects import (
     intel,
     kai,
     koordinator,
+    metax,
     nos,
     nvidia,
     rdma,
@@ -38,8 +39,9 @@ from drawbridge.translate.legacy.node_labels import apply_node_labels
 from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, view_pod
 from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
-# They read all names of some form, unless the configuration or a class gives the name a meaning.
-_READ_LAST: Final[tuple[Dialect, ...]] = (vendors, sriov)
+# They read all names of some form, or names without a known driver, unless the configuration or a
+# class gives the name a meaning.
+_READ_LAST: Final[tuple[Dialect, ...]] = (metax, vendors, sriov)
 # In the order in which they read a pod. The type states that each module is a Dialect.
 DIALECTS: Final[tuple[Dialect, ...]] = (
     koordinator,
