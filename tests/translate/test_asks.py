@@ -1,6 +1,7 @@
 """Properties of the asks that are read from any pod."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from drawbridge.translate.legacy.dialects.nvidia import mig_profiles
 from drawbridge.translate.legacy.init_containers import share_devices
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.work_budget import WorkBudget
-from tests.tables import YamlValue
+from tests.tables import YamlValue, load_cases
 from tests.thorough import drawn
 
 NAMES = (
@@ -37,6 +38,16 @@ NAMES = (
     "mellanox.com/mlnx_rdma", "huawei.com/Ascend910B4", "example.com/unknown", "cpu", "memory",
     "nvidia.com/gpu-10gb", "kubernetes.io/gpu", "koordinator.sh/gpu-shared", "amd.com/gpumem",
 )  # fmt: skip
+# And those of all cases, so that no dialect is forgotten.
+READ = sorted(
+    {
+        name
+        for table in (Path(__file__).parent / "cases" / "dialects").glob("*.yaml")
+        for case in load_cases(table)
+        for resources in case.get("containers", {}).values()
+        for name in resources
+    }
+)
 KEYS = (
     "nvidia.com/use-gputype", "nvidia.com/use-gpuuuid", "nvidia.com/vgpu-mode",
     "nvidia.com/numa-bind", "hami.io/gpu-scheduler-policy", "gpu-fraction", "gpu-memory",
@@ -65,7 +76,7 @@ odd = st.recursive(
     max_leaves=6,
 )
 amounts = st.sampled_from((0, 1, 2, 50, 100, 101, 200, "8", "16Gi", "1e1", "x", None, 0.5)) | odd
-limits = st.dictionaries(st.sampled_from(NAMES), amounts, max_size=4) | odd
+limits = st.dictionaries(st.sampled_from(NAMES) | st.sampled_from(READ), amounts, max_size=4) | odd
 texts = (
     st.sampled_from(
         (

@@ -213,15 +213,15 @@ def _make_no_target_error(ask: Ask, configuration: Configuration) -> NotExpressi
             "Keep its device plugin, or declare its DRA driver in `targets`.",
         )
     devices = f"{ask.vendor} {ask.kind}".strip()
-    if configuration.targets:
-        reason = f"no configured target supports {devices} devices"
-        return NotExpressibleError(reason, "Add a target for these devices to `targets`.")
     if ask.vendor in BY_VENDOR_WITHOUT_DRIVER:
         return NotExpressibleError(
             f"no DRA driver for {devices} devices is known",
             f"Keep the device plugin, or declare a driver with `kind: {ask.kind}` and `vendor: "
             f"{ask.vendor}` in `targets`.",
         )
+    if configuration.targets:
+        reason = f"no configured target supports {devices} devices"
+        return NotExpressibleError(reason, "Add a target for these devices to `targets`.")
     return NotExpressibleError(
         f"no known driver with a DeviceClass in this cluster supports {devices} devices",
         "Install the DRA driver of these devices and its DeviceClass.",
