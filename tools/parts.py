@@ -66,6 +66,11 @@ def main() -> int:
         ),
         *scenario_mistakes(translated.cases(), admission_dialects.told()),
         *unknown_vendors(),
+        *(
+            f"e2e/scenarios/node_translated.py: {name}: no case of translated.yaml has this name"
+            for name in node_translated.CASES
+            if name not in {case.name for case in translated.cases()}
+        ),
     ]
     for line in missing:
         print(line)

@@ -143,4 +143,5 @@ def _register(case: ManifestCase) -> None:
 
 _cases = {case.name: case for case in translated.cases()}
 for _name in CASES:
-    _register(_cases[_name])
+    if _name in _cases:  # `make check` names the others
+        _register(_cases[_name])

@@ -46,6 +46,7 @@ _VOCABULARIES: Final[Mapping[str, DriverVocabulary]] = {
         module.vocabulary(BY_SHORT_NAME[name].driver), domain=BY_SHORT_NAME[name].driver
     )
     for name, module in MODULES.items()
+    if name in BY_SHORT_NAME
 }
 
 
