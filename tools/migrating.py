@@ -60,11 +60,6 @@ def _render(template: Path) -> str:
     return _PLACE.sub(lambda found: fill[found[1]](found[2]), template.read_text("utf-8"))
 
 
-def documented_dialects() -> set[str]:
-    """Return the dialects with a decision table on the page."""
-    return {name for what, name in _PLACE.findall(DIALECTS.read_text("utf-8")) if what == "rows"}
-
-
 def render_before(name: str) -> str:
     """Render an example without the comment at its top."""
     text = _example_file(name).read_text("utf-8")

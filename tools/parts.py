@@ -136,8 +136,11 @@ def dialect_parts(name: str) -> Iterator[Part]:
         f"add one case of the dialect to CASES{_one_of(played)}",
         not played or not played.isdisjoint(node_translated.CASES),
     )
-    wanted = RECOGNISED_ONLY.get(name, f"{{{{rows {name}}}}}")
-    yield Part(PAGE, f"add a section with {wanted}; `make docs` writes the page", wanted in page)
+    shown = ("rows",) if _has_no_driver(name) else ("before", "after", "rows")
+    section = [f"{{{{{what} {name}}}}}" for what in shown]
+    for wanted in [RECOGNISED_ONLY[name]] if recognised else section:
+        add = f"add a section with {wanted}; `make docs` writes the page"
+        yield Part(PAGE, add, wanted in page)
 
 
 def family_parts(family: Family) -> Iterator[Part]:
