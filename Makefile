@@ -42,6 +42,7 @@ check: $(READY)  ## Run the linters, the type checker and the repository checks;
 	PYTHONPATH=. $(BIN)/lint-imports
 	$(BIN)/python -m tools.house
 	$(BIN)/python -m tools.parts
+	$(BIN)/python -m tools.named_codes
 	$(BIN)/python -m tools.version
 	$(BIN)/python -m tools.docs --check
 

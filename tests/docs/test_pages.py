@@ -1,4 +1,4 @@
-"""Pages name existing codes and settings, and list all dialects.
+"""Pages name existing settings, and list all rows.
 
 `make check` compares the generated pages with what generates them.
 """
@@ -6,7 +6,6 @@
 import io
 import re
 
-from cli.code_tables import TABLES
 from cli.main import dispatch
 from cli.terminal.streams import Streams
 from drawbridge.config.accept import accept_configuration
@@ -17,8 +16,6 @@ from tests.docs.test_commands import PAGES, ROOT
 from tests.tables import every_row, read_yaml
 from tools import migrating
 from tools.docs import generated_files
-
-CODES = {name for package in TABLES for name in package}
 
 
 MISTAKES = read_yaml((ROOT / "tests" / "docs" / "mistakes.yaml").read_text("utf-8"))

@@ -1,0 +1,95 @@
+"""Compares the codes of findings that pages, tables of cases and remedies name with those defined.
+
+A CamelCase word of a page in backticks or brackets is a code, except those of others in `FOREIGN`.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from cli.code_tables import TABLES
+
+ROOT: Final = Path(__file__).parent.parent
+CODES: Final = frozenset(name for package in TABLES for name in package)
+PAGES: Final = ("configuration", "drivers", "installing", "joint", "migrating", "operating")
+# Names of Kubernetes and vendors that look like codes.
+FOREIGN: Final = frozenset(
+    {
+        "ApplyForAll", "BestEffort", "CompactFirst", "DoesNotExist", "EswitchMode", "FailedCreate",
+        "GpuConfig", "IfNeeded", "LowLoadFirst", "MigDeviceConfig", "NotIn", "TimeSlicing",
+        "VfConfig",
+    }
+)  # fmt: skip
+# A table about configurations that name a code wrongly.
+MISSPELT: Final = {"tests/config/cases/load.yaml": {"PoolIncomplet"}}
+_WORDS: Final = r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
+_IN_TEXT: Final = re.compile(rf"`({_WORDS})`|\[({_WORDS})\](?!\()")
+_WORD: Final = re.compile(_WORDS)
+_KEYS: Final = ("findings", "finding", "codes")
+
+
+def main() -> int:
+    """Print each name without a code; 1 if there is any."""
+    unknown = [*unknown_on_pages(), *unknown_in_tables(), *unknown_in_remedies()]
+    for line in unknown:
+        print(line)
+    return 1 if unknown else 0
+
+
+def unknown_on_pages() -> Iterator[str]:
+    """Yield the names on pages that are no codes."""
+    for name in ("README.md", *(f"docs/{page}.md" for page in PAGES)):
+        for code in sorted(codes_in((ROOT / name).read_text("utf-8")) - CODES):
+            yield f"{name}: no finding has the code {code}"
+
+
+def codes_in(text: str) -> set[str]:
+    """Return CamelCase names of several words in backticks or brackets."""
+    names = {first or second for first, second in _IN_TEXT.findall(text)} - FOREIGN
+    # tests/manifests/test_observability.py compares the alerts, which have this prefix.
+    return {name for name in names if not name.startswith("Drawbridge")}
+
+
+def unknown_in_tables() -> Iterator[str]:
+    """Yield the names in tables of cases that are no codes."""
+    for folder in ("tests", "e2e", "tools", "examples"):
+        for path in sorted((ROOT / folder).rglob("*.yaml")):
+            name = path.relative_to(ROOT).as_posix()
+            text = path.read_text("utf-8")
+            if any(f"{key}:" in text for key in _KEYS) and "{{" not in text:
+                for code in sorted(_named(text) - CODES - MISSPELT.get(name, set())):
+                    yield f"{name}: no finding has the code {code}"
+
+
+def _named(text: str) -> set[str]:
+    documents = yaml.load_all(text, yaml.CSafeLoader)
+    return {code for document in documents for code in codes_of(document)}
+
+
+def codes_of(value: Any) -> Iterator[str]:  # noqa: ANN401  # any part of a table
+    """Yield the names that a table lists under the keys for codes."""
+    if isinstance(value, list):
+        for element in value:
+            yield from codes_of(element)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            listed = [inner] if isinstance(inner, str) else inner
+            if key in _KEYS and isinstance(listed, list | dict):
+                yield from (name for name in listed if _WORD.fullmatch(f"{name}"))
+            yield from codes_of(inner)
+
+
+def unknown_in_remedies() -> Iterator[str]:
+    """Yield the names in the texts and remedies of codes that are no codes."""
+    for package in TABLES:
+        for code in package.values():
+            for name in sorted(codes_in(f"{code.text} {code.remedy}") - CODES):
+                yield f"code {code.name}: its text or remedy names {name}, which no finding has"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
