@@ -248,7 +248,7 @@ def scenario_mistakes(
 def _has_no_driver(name: str) -> bool:
     """Tell whether no driver is known for the devices of a dialect; examples have known ones."""
     vendors = {match[2] for ask in _asks() if (match := _ASK.match(ask)) and match[1] == name}
-    return bool(vendors) and vendors <= BY_VENDOR_WITHOUT_DRIVER.keys()
+    return (vendors or {name}) <= BY_VENDOR_WITHOUT_DRIVER.keys()
 
 
 def unknown_vendors() -> Iterator[str]:
