@@ -41,9 +41,9 @@ def main(words: list[str]) -> int:
         if not parts:
             print(f"no bench named {name}; there are {', '.join(ordered)}", file=sys.stderr)
             return 2
-        for each in [part] if part else parts:
-            print(f"== {name}.{each}" if each else f"== {name}")
-            parts[each](*files.get(wanted, ()))
+        for chosen in [part] if part else parts:
+            print(f"== {name}.{chosen}" if chosen else f"== {name}")
+            parts[chosen](*files.get(wanted, ()))
             print(flush=True)
     return 0
 

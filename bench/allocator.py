@@ -60,14 +60,14 @@ async def _measure_pods(nodes: int, kind: str) -> None:
     async with contextlib.AsyncExitStack() as stack:
         turns = {name: await _start(stack, tree, nodes, kind) for name, tree in TREES.items()}
         for number in range(WARM_BATCHES + BATCHES):
-            for each in turns.values():
+            for batches in turns.values():
                 if number == WARM_BATCHES:
-                    each.forget()
-                await each.take()
+                    batches.forget()
+                await batches.take()
     ours = turns["ours"].costs
-    for name, each in turns.items():
-        ratio = statistics.median(a / b for a, b in zip(ours, each.costs, strict=True))
-        _print(f"{nodes:5} {kind:28} {name:8}", each, ratio)
+    for name, batches in turns.items():
+        ratio = statistics.median(a / b for a, b in zip(ours, batches.costs, strict=True))
+        _print(f"{nodes:5} {kind:28} {name:8}", batches, ratio)
 
 
 def _print(name: str, turns: _Turns, ratio: float) -> None:

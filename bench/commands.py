@@ -208,9 +208,9 @@ def run_short() -> None:
 def run_long() -> None:
     """Print a row for each long command."""
     with _runners() as (folder, runners):
-        for each in runners.values():
+        for runner in runners.values():
             for command in {words[0] for words in LONG}:
-                each.run(command, "--help")  # compiles its modules
+                runner.run(command, "--help")  # compiles its modules
         write_input(folder, runners["ours"])
         for words, goal in LONG.items():
             spent = {name: each.run(*words) for name, each in runners.items()}

@@ -41,6 +41,15 @@ def _run_on_real_nodes(arguments: argparse.Namespace) -> int:
     return run_node_suite(BINARY_SUITE, "")
 
 
+def _find_no_scenario(arguments: argparse.Namespace) -> str:
+    """Return what is wrong with -k; empty where a scenario of the suite has such a name."""
+    what, part = arguments.what, arguments.part
+    if not part or select_scenarios(what, part):
+        return ""
+    others = ", ".join(suites_with(part)) or "none"
+    return f"-k: no scenario of suite {what} has {part} in its name; suites that have one: {others}"
+
+
 def main() -> int:
     """Run the command; 1 if a scenario failed."""
     parser = argparse.ArgumentParser(prog="python -m e2e", description=__doc__)
@@ -64,12 +73,8 @@ def main() -> int:
     parser.add_argument("--binary", help="drivers: run this program of a driver, write a report")
     parser.add_argument("--arguments", default="", help="its arguments; {node} is its node's name")
     arguments = parser.parse_args()
-    if arguments.part and not select_scenarios(arguments.what, arguments.part):
-        others = ", ".join(suites_with(arguments.part)) or "none"
-        parser.error(
-            f"-k: no scenario of suite {arguments.what} has {arguments.part} in its name;"
-            f" suites that have one: {others}"
-        )
+    if problem := _find_no_scenario(arguments):
+        parser.error(problem)
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
         RIGS["installed"] = image_options
     signal.signal(signal.SIGTERM, _end)

@@ -37,7 +37,7 @@ def test_a_dialect_that_is_only_a_module_lacks_everything_else() -> None:
         "tests/translate/cases/dialects/",
         "examples/legacy/",
         "e2e/scenarios/translated.yaml",
-        *["tools/migrating.md"] * len(("before", "after", "rows")),
+        *["tools/dialects.md"] * len(("before", "after", "rows")),
     ]
 
 
@@ -50,7 +50,7 @@ def test_a_driver_family_that_is_only_a_table_entry_lacks_everything_else() -> N
         "tests/translate/cases/targets.yaml",
         "examples/inventory/",
         "e2e/scenarios/translated.yaml",
-        "tools/migrating.md",
+        "tools/dialects.md",
         "e2e/nodes/family.py",
     ]
 

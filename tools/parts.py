@@ -37,7 +37,7 @@ from e2e.scenarios import admission_dialects, node_translated, translated
 ROOT: Final = Path(__file__).parent.parent
 CASES: Final = ROOT / "tests" / "translate" / "cases"
 EXAMPLES: Final = ROOT / "examples" / "legacy"
-PAGE: Final = "tools/migrating.md"
+PAGE: Final = "tools/dialects.md"
 # Dialects that only recognise devices have no row and no example. The value heads their section.
 RECOGNISED_ONLY: Final = {"vendors": "## Other vendors"}
 # Admission knows the labels of the namespace, the command of the scenarios does not.
@@ -186,7 +186,7 @@ def family_parts(family: Family) -> Iterator[Part]:
     yield Part(
         PAGE,
         "translate an example to the driver, or say in the text what becomes a claim for it",
-        f"deviceClassName: {family.driver}\n" in _text("docs/migrating.md"),
+        f"deviceClassName: {family.driver}\n" in _text("docs/dialects.md"),
     )
     yield from _simulated_parts(family)
 

@@ -45,7 +45,7 @@ class PrintableStream(io.TextIOBase):
         self.beneath.flush()
 
 
-def _escape(found: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     """Return what is shown, with an escape sequence that JSON has, too."""
-    text = found[0]
+    text = match[0]
     return text if len(text) > 1 or text.isprintable() else json.dumps(text)[1:-1]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from e2e.bridge.placement import FENCE, GPU, BridgeStage, bridge_scenario
+from e2e.controlplane.processes import suspended
 from e2e.controlplane.shifted_dates import ShiftedDates
 from e2e.installed.replica import Replica
 from e2e.runner import print_line
-from e2e.scenarios.admission import suspended
 from e2e.scenarios.bridge_failures import add_template
 from e2e.scenarios.bridge_stalls import pass_time
 from e2e.scenarios.bridge_switching import DEFAULT, change_owner

@@ -17,7 +17,6 @@ from tests.tables import every_row, read_yaml
 from tools import migrating
 from tools.docs import generated_files
 
-
 MISTAKES = read_yaml((ROOT / "tests" / "docs" / "mistakes.yaml").read_text("utf-8"))
 INVENTORY = str(ROOT / "examples" / "inventory")
 
@@ -47,57 +46,6 @@ def test_generated_files_are_marked_for_reviewers() -> None:
 
 
 # Names of Kubernetes and vendors that look like codes.
-FOREIGN = {
-    "BestEffort",
-    "CompactFirst",
-    "LowLoadFirst",
-    "ApplyForAll",
-    "DoesNotExist",
-    "LeastAllocated",
-    "MostAllocated",
-    "EswitchMode",
-    "FailedCreate",
-    "FromClaim",
-    "IfNeeded",
-    "NoExecute",
-    "NoSchedule",
-    "NodePrepareResources",
-    "NodeUnprepareResources",
-    "NotIn",
-    "TimeSlicing",
-    "GpuConfig",
-    "MigDeviceConfig",
-    "VfConfig",
-}
-TELLING = [
-    "configuration",
-    "dialects",
-    "drivers",
-    "installing",
-    "migrating",
-    "operating",
-    "placing",
-]
-
-
-def codes(text: str) -> set[str]:
-    """Return CamelCase names of several words in backticks or brackets."""
-    words = r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
-    matches = re.findall(rf"`({words})`|\[({words})\](?!\()", text)
-    # tests/manifests/test_observability.py compares the alerts, which have this prefix.
-    names = {first or second for first, second in matches} - FOREIGN
-    return {name for name in names if not name.startswith("Drawbridge")}
-
-
-@every_row("name", ["README.md", *(f"docs/{name}.md" for name in TELLING)])
-def test_codes_on_pages_exist(name: str) -> None:
-    named = codes((ROOT / name).read_text("utf-8"))
-    assert named <= CODES, f"{name} names {named - CODES}"
-
-
-def test_codes_are_found_in_backticks_and_brackets() -> None:
-    text = "`NodeUnfit` is none [CodeLost]; `Pod`, [LinkText](x) and `FailedCreate` are no codes"
-    assert codes(text) == {"NodeUnfit", "CodeLost"}
 
 
 def test_the_page_about_dialects_lists_every_row() -> None:

@@ -152,7 +152,7 @@ def test_nearly_all_nodes_decide_the_partition_policy() -> None:
 def test_an_attribute_of_some_nodes_is_published_but_not_common() -> None:
     objects = _cluster(random.Random(1))
     attributes = {f"extra{i}": Attribute("x") for i in range(3)}
-    one = clusters.slice_of(GPU, "n00", [clusters.gpu("gpu-0", **attributes)])
-    facts = gather_facts(FactsInput((one, *objects.slices[1:]), nodes=objects.nodes)).facts
+    odd = clusters.slice_of(GPU, "n00", [clusters.gpu("gpu-0", **attributes)])
+    facts = gather_facts(FactsInput((odd, *objects.slices[1:]), nodes=objects.nodes)).facts
     assert {f"{GPU}/extra{i}" for i in range(3)} <= set(_driver(facts).partial)
     assert f"{GPU}/extra0" in _driver(facts).attributes
