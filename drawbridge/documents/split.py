@@ -29,11 +29,14 @@ _CONTENT = re.compile(
 _LIKE_JSON = re.compile(rb"(?:\xef\xbb\xbf)?[ \t\r\n]*+(?:\{[ \t\r\n]*+(?:[\"}]|\Z)|\[)")
 # In JSON an opening bracket comes first or after one of `,:[`; elsewhere it begins a new value.
 # An unclosed string ends with its line, so that it does not hide the following lines.
-_VALUE = re.compile(
-    rb"[ \t\r\n]*+(?:[\[{][ \t\r\n]*+)*+"
+_FIRST = re.compile(rb"[ \t\r\n]*+(?:[\[{][ \t\r\n]*+)*+")
+# So many at once: each one takes memory until the match ends. A possessive repetition would not,
+# but before Python 3.11.5 it loses its place after an alternative that matched in part.
+_PARTS = re.compile(
     rb'(?:[^"\[\]{},: \t\r\n]++|"(?:[^"\\\r\n]|\\[^\r\n])*+"?|[,:](?:[ \t\r\n]*+[\[{])*+'
-    rb"|[\]}]|[ \t\r\n]++(?![\[{])|\\)*+[ \t]*+(?:\r?\n)?"
+    rb"|[\]}]|[ \t\r\n]++(?![\[{])|\\){1,4096}"
 )
+_LAST = re.compile(rb"[ \t]*+(?:\r?\n)?")
 # What may precede the first value after a marker.
 _OPENED = re.compile(rb"(?:\xef\xbb\xbf)?(?:---[ \t]*(?:\r?\n|\Z))?[ \t\r\n]*+")
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
@@ -136,11 +139,22 @@ def _split_json(data: bytes) -> Iterator[Chunk]:
     """Split between values."""
     at = 0
     while at < len(data):
-        match = _VALUE.match(data, at)
-        # Every match has at least its first bracket or string.
-        end = max(match.end() if match else 0, at + 1)
+        # Every value has at least its first bracket or string.
+        end = max(_find_value_end(data, at), at + 1)
         yield from _split_lines(data, at, end)
         at = end
+
+
+def _find_value_end(data: bytes, at: int) -> int:
+    start = _skip(_FIRST, data, at)
+    while (end := _skip(_PARTS, data, start)) > start:
+        start = end
+    return _skip(_LAST, data, start)
+
+
+def _skip(pattern: re.Pattern[bytes], data: bytes, at: int) -> int:
+    match = pattern.match(data, at)
+    return match.end() if match else at
 
 
 def _split_lines(data: bytes, start: int, end: int) -> Iterator[Chunk]:
