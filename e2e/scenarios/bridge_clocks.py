@@ -26,8 +26,8 @@ from e2e.scenarios.stage import LABEL
 SETTLE_SECONDS = 10.0
 STOPPED_SECONDS = 6.0
 DEVICES, THEIRS = 8, 6
-# A clock that makes the time of the taint look old, twice, and one that makes it lie in the future.
-SHIFTS = (120.0, 11.0, -11.0)
+# Clocks that make the time of the taint look old, and others that make it lie in the future.
+SHIFTS = (120.0, 11.0, -11.0, -120.0)
 PATIENCE_SECONDS = 60.0
 
 
