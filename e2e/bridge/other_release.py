@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from e2e.controlplane.threaded import ThreadedServer
+from e2e.controlplane.threaded import ConnectionServer, until_one_ends
 
 _CHUNK: Final = 65536
 _HEADER: Final = re.compile(rb"(?i)(drawbridge-protocol: )[0-9.]+\r\n")
@@ -23,48 +23,28 @@ class Heard(NamedTuple):
     by_plugin: str = ""
 
 
-class OtherRelease(ThreadedServer):
+class OtherRelease(ConnectionServer):
     """Listens for a plugin and calls its allocator; lives as long as its `with` block."""
 
     def __init__(self, socket: Path, allocator: Path, heard: Heard) -> None:
         super().__init__()
         self._socket, self._allocator, self._heard = socket, allocator, heard
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
 
-    async def _start(self) -> None:
+    async def _listen(self) -> asyncio.Server:
         self._socket.parent.mkdir(parents=True, exist_ok=True)
-        self._server = await asyncio.start_unix_server(self._accept, self._socket)
-
-    async def _stop(self) -> None:
-        if self._server:
-            self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        return await asyncio.start_unix_server(self._accept, self._socket)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.closing(writer):
-            try:
-                inward, outward = await asyncio.open_unix_connection(self._allocator)
-            except OSError:
-                return
-            with contextlib.closing(outward):
-                pumps = [
-                    asyncio.create_task(_pump(reader, outward, self._heard.by_allocator)),
-                    asyncio.create_task(_pump(inward, writer, self._heard.by_plugin)),
-                ]
-                try:
-                    # Neither half keeps a connection that the other has closed.
-                    await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for pump in pumps:
-                        pump.cancel()
+        try:
+            inward, outward = await asyncio.open_unix_connection(self._allocator)
+        except OSError:
+            return
+        with contextlib.closing(outward):
+            # Neither half keeps a connection that the other has closed.
+            await until_one_ends(
+                _pump(reader, outward, self._heard.by_allocator),
+                _pump(inward, writer, self._heard.by_plugin),
+            )
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: str) -> None:

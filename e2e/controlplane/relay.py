@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from e2e.controlplane.threaded import ThreadedServer
+from e2e.controlplane.threaded import ConnectionServer
 
 CHUNK = 65536
 
@@ -28,7 +28,7 @@ class Backend:
     ready: Callable[[], bool] = always
 
 
-class Relay(ThreadedServer):
+class Relay(ConnectionServer):
     """Listens on one address and port; lives as long as its `with` block."""
 
     def __init__(self, address: str, port: int) -> None:
@@ -37,8 +37,6 @@ class Relay(ThreadedServer):
         self.port = port
         self._backends: list[Backend] = []
         self._turn = 0
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
 
     def add(self, backend: Backend) -> None:
         """Let a process stand behind the Service."""
@@ -48,29 +46,8 @@ class Relay(ThreadedServer):
         """Send it no new connections."""
         self._backends = [other for other in self._backends if other != backend]
 
-    async def _start(self) -> None:
-        self._server = await asyncio.start_server(self._accept, self.address, self.port)
-
-    async def _stop(self) -> None:
-        if self._server:
-            self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        if task is None:
-            raise AssertionError
-        self._open.add(task)
-        # Only `_stop` cancels it; asyncio.streams asks a cancelled task for its exception, which
-        # it prints as one of its own callback's.
-        with contextlib.suppress(asyncio.CancelledError):
-            try:
-                await self._carry(reader, writer)
-            finally:
-                self._open.discard(task)
-                writer.close()
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._accept, self.address, self.port)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for backend in await asyncio.to_thread(self._candidates):

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from e2e.controlplane.processes import free_port
-from e2e.controlplane.threaded import ThreadedServer
+from e2e.controlplane.threaded import ConnectionServer, until_one_ends
 
 _CHUNK: Final = 65536
 _DATE: Final = re.compile(rb"(?<=\r\nDate: )[^\r]+(?=\r\n)")
 _ADDRESS: Final = "127.0.0.1"
 
 
-class ShiftedDates(ThreadedServer):
+class ShiftedDates(ConnectionServer):
     """Listens on loopback with the certificate of an API server; lives as long as its `with`."""
 
     def __init__(self, api_server: int, certificate: Path, seconds: float) -> None:
@@ -29,41 +29,22 @@ class ShiftedDates(ThreadedServer):
         self.port = free_port()
         self._api_server, self._certificate = api_server, certificate
         self._shift = dt.timedelta(seconds=seconds)
-        self._server: asyncio.Server | None = None
-        self._open: set[asyncio.Task[None]] = set()
 
-    async def _start(self) -> None:
+    async def _listen(self) -> asyncio.Server:
         served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         served.load_cert_chain(self._certificate, self._certificate.with_suffix(".key"))
-        self._server = await asyncio.start_server(self._accept, _ADDRESS, self.port, ssl=served)
-
-    async def _stop(self) -> None:
-        if self._server:
-            self._server.close()
-        for task in self._open:
-            task.cancel()
-        await asyncio.gather(*self._open, return_exceptions=True)
-
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
-        self._open.add(task)
-        task.add_done_callback(self._open.discard)
+        return await asyncio.start_server(self._accept, _ADDRESS, self.port, ssl=served)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         trusted = ssl.create_default_context(cafile=self._certificate)
-        with contextlib.suppress(OSError), contextlib.closing(writer):
+        with contextlib.suppress(OSError):
             inward, outward = await asyncio.open_connection(_ADDRESS, self._api_server, ssl=trusted)
             with contextlib.closing(outward):
                 # TLS cannot close one direction only.
-                pumps = {
-                    asyncio.create_task(self._pump(reader, outward, shifted=False)),
-                    asyncio.create_task(self._pump(inward, writer, shifted=True)),
-                }
-                try:
-                    await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    for pump in pumps:
-                        pump.cancel()
+                await until_one_ends(
+                    self._pump(reader, outward, shifted=False),
+                    self._pump(inward, writer, shifted=True),
+                )
 
     async def _pump(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, shifted: bool

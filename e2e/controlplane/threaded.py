@@ -1,9 +1,11 @@
 """A server of the rig with an event loop in a thread of its own."""
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import Coroutine
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 
 class ThreadedServer:
@@ -44,3 +46,48 @@ class ThreadedServer:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
+
+
+class ConnectionServer(ThreadedServer):
+    """Carries each connection in a task of its own; its end cancels them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._server: asyncio.Server | None = None
+        # The loop keeps no task alive by itself.
+        self._open: set[asyncio.Task[None]] = set()
+
+    async def _listen(self) -> asyncio.Server:
+        raise NotImplementedError
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+    async def _start(self) -> None:
+        self._server = await self._listen()
+
+    async def _stop(self) -> None:
+        if self._server:
+            self._server.close()
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A coroutine would be a task of asyncio.streams, which prints that it was cancelled.
+        task = asyncio.get_running_loop().create_task(self._carry_and_close(reader, writer))
+        self._open.add(task)
+        task.add_done_callback(self._open.discard)
+
+    async def _carry_and_close(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.closing(writer):
+            await self._carry(reader, writer)
+
+
+async def until_one_ends(*pumps: Coroutine[Any, Any, None]) -> None:
+    """Run both directions of a connection until one of them ends."""
+    tasks = [asyncio.create_task(each) for each in pumps]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
