@@ -11,7 +11,10 @@ import msgspec
 
 # The names of earlier releases, which the Configuration and `drawbridge help` still accept. In one
 # table, so that a configuration is read without loading the codes of all packages.
-FORMER_NAMES: Final[Mapping[str, str]] = {"NoTargetSaysIt": "NotExpressible"}
+FORMER_NAMES: Final[Mapping[str, str]] = {
+    "NoTargetSaysIt": "NotExpressible",
+    "FieldUnavailable": "FieldUnknown",
+}
 
 
 class Severity(enum.StrEnum):

@@ -7,7 +7,6 @@ findings, and the expressions must compile.
 from collections.abc import Iterator, Mapping, Sequence
 
 from drawbridge.config import codes, string_formats
-from drawbridge.config.available_fields import AVAILABLE_FIELDS, AvailableFields
 from drawbridge.config.load import OBJECT, decode_fields
 from drawbridge.config.model import (
     Compatibility,
@@ -35,13 +34,13 @@ _LIKE_DEVICES = ("device", "devices")
 
 
 def accept_configuration(
-    value: object, known_codes: Mapping[str, str], built: AvailableFields = AVAILABLE_FIELDS
+    value: object, known_codes: Mapping[str, str]
 ) -> Configuration | tuple[Finding, ...]:
     """Return the Configuration, or all findings.
 
     `known_codes` has the accepted names of finding codes, with the current name of each.
     """
-    decoded = decode_fields(value, built, _reader(known_codes))
+    decoded = decode_fields(value, _reader(known_codes))
     if not isinstance(value, Mapping):
         return decoded.findings
     findings = [*decoded.findings, *_check_consistency(decoded.configuration)]

@@ -4,13 +4,6 @@ from drawbridge.finding import Activity, Codes, Severity
 
 CODES = Codes(Activity.CONFIGURE)
 
-FIELD_UNAVAILABLE = CODES.define(
-    "FieldUnavailable",
-    Severity.ERROR,
-    text="A field or value of the Configuration belongs to a feature this version does not have.",
-    example="strategy.weights: weights is not available in this version: it would have no effect",
-    remedy="Remove the field. `drawbridge config schema` shows the available fields.",
-)
 SELECTOR_CONTRADICTORY = CODES.define(
     "SelectorContradictory",
     Severity.ERROR,

@@ -1,8 +1,8 @@
 """The types, defaults and field descriptions of the Configuration.
 
 Each struct is one object of the file. The JSON Schema, the reference page and
-`drawbridge config print` are generated from these types. `drawbridge.config.available_fields` lists
-the fields that this version supports, and `drawbridge.config.accept` validates a file.
+`drawbridge config print` are generated from these types, and `drawbridge.config.accept` validates a
+file. Each field has a case that shows what it changes (`tests/config/cases/effects.yaml`).
 """
 
 import enum

@@ -9,17 +9,10 @@ import msgspec
 from msgspec import inspect
 
 from drawbridge.config import string_formats
-from drawbridge.config.available_fields import (
-    AVAILABLE_FIELDS,
-    AvailableFields,
-    is_available,
-    is_partly_available,
-)
 from drawbridge.config.model import REQUIRED, Configuration
 from drawbridge.dra.quantity import Quantity
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
-UNAVAILABLE: Final = "Not available in this version."
 
 
 class FieldRow(NamedTuple):
@@ -126,67 +119,30 @@ ROWS: Final = tuple(_rows(inspect.type_info(Configuration), ""))
 PLACES: Final = frozenset(row.place for row in ROWS)
 
 
-def unavailable_rows(built: AvailableFields) -> tuple[FieldRow, ...]:
-    """Return the outermost fields that this version declares but does not support."""
-    unavailable = [
-        row
-        for row in ROWS
-        if not is_available(row.place, built) and not is_partly_available(row.place, built)
-    ]
-    places = dict.fromkeys((row.place for row in unavailable), ())
-    return tuple(
-        row for row in unavailable if not is_available(row.place, _without(places, row.place))
-    )
-
-
-def _without(places: AvailableFields, place: str) -> AvailableFields:
-    return {each: () for each in places if each != place}
-
-
-def configuration_schema(built: AvailableFields = AVAILABLE_FIELDS) -> dict[str, Any]:
-    """Return the JSON Schema. It marks and rejects fields that are not available."""
+def configuration_schema() -> dict[str, Any]:
+    """Return the JSON Schema."""
     _, defs = msgspec.json.schema_components(
         [Configuration], schema_hook=string_formats.json_schema, ref_template="#/$defs/{name}"
     )
-    for row in unavailable_rows(built):
-        field = defs[row.struct]["properties"][row.place.rpartition(".")[2]]
-        field["description"] = f"{field['description']} {UNAVAILABLE}"
-        field["not"] = {}
     root = defs.pop(Configuration.__name__)
-    for place, values in built.items():
-        if values:
-            field = root["properties"][place]
-            field["description"] += f" In this version, only {' or '.join(values)}."
-            field["enum"] = list(values)
-            field.pop("$ref", None)
     root["required"] = list(REQUIRED)
     return {"$schema": DIALECT, **root, "$defs": defs}
 
 
-def render_page(built: AvailableFields = AVAILABLE_FIELDS) -> str:
+def render_page() -> str:
     """Render the reference page of all fields, `docs/configuration.md`."""
-    unsupported = unavailable_rows(built)
-    unavailable = {row.place: () for row in unsupported}
-    listed = [row for row in ROWS if not _OF_SELECTOR.search(row.place)]
     lines = [
         *_INTRODUCTION.splitlines(),
         "",
         "## Fields",
         "",
-        *_table([row for row in listed if not is_available(row.place, unavailable)], built),
+        *_table([row for row in ROWS if not _OF_SELECTOR.search(row.place)]),
         "",
         "## Selectors",
         "",
         "Each selector above is a label selector of Kubernetes.",
         "",
-        *_table(_selector_rows(), built),
-        "",
-        "## Declared but not available",
-        "",
-        "These fields are part of the format, but this version does not implement their features.",
-        "A file that sets one of them is rejected with `FieldUnavailable`.",
-        "",
-        *_table([row for row in listed if is_available(row.place, unavailable)], built),
+        *_table(_selector_rows()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -206,16 +162,15 @@ a field without effect is an error that names the field. No field is mandatory e
 and `kind`: with the defaults, it is enough to label a namespace. This page is generated from the
 types in the code (`make docs`).
 
-[examples/configuration.yaml](../examples/configuration.yaml) sets every field that this version
-supports and explains each one. `drawbridge config print` prints the configuration with all
-defaults.
+[examples/configuration.yaml](../examples/configuration.yaml) sets every field and explains each
+one. `drawbridge config print` prints the configuration with all defaults.
 
 With `--config FILE`, the command prints the configuration of a file, or all of its errors:
 
 ```console
-$ printf 'strategy: {maxPodsPerNode: 9}\nunsetgroups: all\n' | drawbridge config print --config -
+$ printf 'scope: {rollout: {percent: 101}}\nunsetgroups: all\n' | drawbridge config print --config -
 ...
-<stdin>:1: error: Configuration strategy.maxPodsPerNode: maxPodsPerNode is not available in this version: it would have no effect [FieldUnavailable]
+<stdin>:1: error: Configuration scope.rollout.percent: percent is 101, outside 0 to 100 [WrongValue]
 ...
 <stdin>:2: error: Configuration unsetgroups: unknown field unsetgroups; did you mean unsetGroups? [FieldUnknown]
     Correct the spelling or remove the field.
@@ -225,10 +180,8 @@ $ printf 'strategy: {maxPodsPerNode: 9}\nunsetgroups: all\n' | drawbridge config
 """  # noqa: E501  # what is printed is not wrapped
 
 
-def _table(chosen: list[FieldRow], built: AvailableFields) -> Iterator[str]:
+def _table(chosen: list[FieldRow]) -> Iterator[str]:
     yield "| field | type | default | meaning |"
     yield "|---|---|---|---|"
     for row in chosen:
-        values = built.get(row.place)
-        only = f" In this version, only `{'`, `'.join(values)}`." if values else ""
-        yield f"| `{row.place}` | {row.type} | {row.default} | {row.description}{only} |"
+        yield f"| `{row.place}` | {row.type} | {row.default} | {row.description} |"

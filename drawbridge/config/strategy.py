@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import Annotated
 
-import msgspec
-
 from drawbridge.config.part import ConfigurationPart, describe
 from drawbridge.config.string_formats import WeightName
 from drawbridge.dra.rules import StrategyName, Weight
@@ -43,7 +41,3 @@ class Strategy(ConfigurationPart, frozen=True):
             " first such class in the claims of a pod decides."
         ),
     ] = {}
-    max_pods_per_node: Annotated[
-        Annotated[int, msgspec.Meta(ge=1)] | None,
-        describe("The maximum number of pods with devices on one node."),
-    ] = None

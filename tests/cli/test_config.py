@@ -56,13 +56,13 @@ def test_the_schema_is_valid_and_accepts_the_example() -> None:
 
 
 def test_every_error_is_printed_with_its_line() -> None:
-    text = HEAD + "placment: native\nunsetGroups: alone\nstrategy:\n  maxPodsPerNode: 5\n"
+    text = HEAD + "placment: native\nunsetGroups: alone\nstrategy:\n  default: 5\n"
     code, out, err = run("print", "--config", "-", stdin=text.encode())
     assert (code, out) == (2, "")
     lines = [line for line in err.splitlines() if not line.startswith(" ")]
     assert [line.partition(": ")[0] for line in lines] == ["<stdin>:3", "<stdin>:6"]
     assert "[FieldUnknown]" in lines[0]
-    assert "[FieldUnavailable]" in lines[1]
+    assert "[WrongType]" in lines[1]
 
 
 @pytest.mark.parametrize("form", ["yaml", "json"])

@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.config.accept import accept_configuration
-from drawbridge.config.available_fields import AVAILABLE_FIELDS, is_available, is_partly_available
 from drawbridge.config.load import configuration_to_plain, decode_configuration
 from drawbridge.config.model import KIND, Configuration, Policy
 from drawbridge.config.policy import apply_policies, compatibility_declarations
-from drawbridge.config.schema import PLACES, unavailable_rows
+from drawbridge.config.schema import PLACES
 from drawbridge.dra.compatibility import Declaration
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import API_VERSION
@@ -21,7 +20,6 @@ from tests.tables import every_row, read_yaml
 
 KNOWN = {"PoolIncomplete": "PoolIncomplete", "NameTwice": "NameTwice"}
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
-EVERYTHING: dict[str, tuple[str, ...]] = dict.fromkeys(PLACES, ())
 CASES = read_yaml(
     (Path(__file__).parent / "cases" / "load.yaml")
     .read_text("utf-8")
@@ -39,13 +37,12 @@ def answer(result: Configuration | tuple[Finding, ...]) -> list[str]:
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_table(case: dict[str, Any]) -> None:
     value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
-    built = EVERYTHING if case.get("built") == "all" else AVAILABLE_FIELDS
-    result = accept_configuration(value, KNOWN, built)
+    result = accept_configuration(value, KNOWN)
     assert sorted(answer(result)) == sorted(case["findings"])
     if "says" in case:
         assert [each.message for each in result] == case["says"]  # type: ignore[union-attr]  # findings
     if isinstance(result, Configuration):
-        assert accept_configuration(configuration_to_plain(result, built), KNOWN, built) == result
+        assert accept_configuration(configuration_to_plain(result), KNOWN) == result
 
 
 def test_an_empty_file_has_the_defaults() -> None:
@@ -89,7 +86,7 @@ def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, s
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:
     configuration = accept_configuration(
-        {"strategy": {"maxPodsPerNode": 9}, "placment": 1, "compatibility": [{"driver": "a"}]}, {}
+        {"strategy": {"default": 9}, "placment": 1, "compatibility": [{"driver": "a"}]}, {}
     )
     assert not isinstance(configuration, Configuration)
     assert len(configuration) == 5
@@ -118,44 +115,6 @@ def test_a_name_unlike_all_known_names_gets_no_suggestion() -> None:
     assert "did you mean" not in problem.message
 
 
-def test_an_entry_makes_a_field_and_all_fields_below_available() -> None:
-    value = {**HEAD, "strategy": {"default": "binpack", "maxPodsPerNode": 5}}
-    assert answer(accept_configuration(value, {}, AVAILABLE_FIELDS)) == [
-        "FieldUnavailable strategy.maxPodsPerNode"
-    ]
-    assert isinstance(
-        accept_configuration(value, {}, {**AVAILABLE_FIELDS, "strategy": ()}), Configuration
-    )
-
-
-def test_an_entry_can_name_a_field_inside_an_object_or_list() -> None:
-    value = {
-        **HEAD,
-        "strategy": {"default": "binpack", "maxPodsPerNode": 5},
-        "fleet": [{"class": "a"}, {"class": "b", "closed": "auto"}],
-    }
-    others = {name: of for name, of in AVAILABLE_FIELDS.items() if name != "fleet"}
-    assert answer(accept_configuration(value, {}, {**others, "fleet[].class": ()})) == [
-        "FieldUnavailable strategy.maxPodsPerNode",
-        "FieldUnavailable fleet[1].closed",
-    ]
-
-
-def test_every_available_field_is_declared() -> None:
-    assert set(AVAILABLE_FIELDS) <= PLACES
-
-
-@pytest.mark.parametrize("place", sorted(row.place for row in unavailable_rows(AVAILABLE_FIELDS)))
-def test_an_unavailable_field_is_rejected(place: str) -> None:
-    assert not is_available(place, AVAILABLE_FIELDS)
-    assert not is_partly_available(place, AVAILABLE_FIELDS)
-    value: object = 1
-    for name in reversed(place.split(".")):
-        value = {name: value}
-    assert isinstance(value, dict)
-    assert f"FieldUnavailable {place}" in answer(accept_configuration({**HEAD, **value}, {}))
-
-
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
@@ -174,21 +133,17 @@ TREES = st.recursive(
 
 @given(TREES)
 def test_any_value_is_loaded_or_has_findings(value: object) -> None:
-    for built in (AVAILABLE_FIELDS, EVERYTHING):
-        result = accept_configuration(value, KNOWN, built)
-        assert isinstance(result, Configuration) or result
+    result = accept_configuration(value, KNOWN)
+    assert isinstance(result, Configuration) or result
 
 
 @given(st.dictionaries(st.sampled_from(sorted(PLACES)), TREES, max_size=6))
 def test_any_object_is_loaded_or_has_findings(value: dict[str, object]) -> None:
-    for built in (AVAILABLE_FIELDS, EVERYTHING):
-        result = accept_configuration({**HEAD, **value}, KNOWN, built)
-        if isinstance(result, Configuration):
-            assert (
-                accept_configuration(configuration_to_plain(result, built), KNOWN, built) == result
-            )
-        else:
-            assert result
+    result = accept_configuration({**HEAD, **value}, KNOWN)
+    if isinstance(result, Configuration):
+        assert accept_configuration(configuration_to_plain(result), KNOWN) == result
+    else:
+        assert result
 
 
 def test_policies_raise_lower_and_remove_findings() -> None:

@@ -3,20 +3,16 @@
 from typing import Any
 
 import jsonschema
-import pytest
 
 from drawbridge.config.accept import accept_configuration
-from drawbridge.config.available_fields import AVAILABLE_FIELDS
 from drawbridge.config.model import Configuration
 from drawbridge.config.schema import (
     PLACES,
     ROWS,
-    FieldRow,
     configuration_schema,
     render_page,
-    unavailable_rows,
 )
-from tests.config.test_load import CASES, EVERYTHING, HEAD
+from tests.config.test_load import CASES, HEAD
 from tests.tables import every_row
 
 # What JSON Schema does not say: relations between fields, and which codes there are. Nor does it
@@ -80,42 +76,14 @@ def test_the_schema_is_valid_and_every_field_is_described() -> None:
 )
 def test_the_schema_accepts_what_the_loader_accepts(case: dict[str, Any]) -> None:
     value = case["input"] if case.get("whole") else {**HEAD, **case["input"]}
-    built = EVERYTHING if case.get("built") == "all" else AVAILABLE_FIELDS
     if isinstance(value, dict):
         value = {str(key): item for key, item in value.items()}
-    validator = jsonschema.Draft202012Validator(configuration_schema(built))
+    validator = jsonschema.Draft202012Validator(configuration_schema())
     accepted = isinstance(
-        accept_configuration(
-            value, {name: name for name in ("PoolIncomplete", "NameTwice")}, built
-        ),
+        accept_configuration(value, {name: name for name in ("PoolIncomplete", "NameTwice")}),
         Configuration,
     )
     assert validator.is_valid(value) == accepted
-
-
-@pytest.mark.parametrize("row", unavailable_rows(AVAILABLE_FIELDS), ids=lambda row: row.place)
-def test_an_unavailable_field_is_marked(row: FieldRow) -> None:
-    *parents, name = row.place.split(".")
-
-    def find(schema: Any) -> Any:  # noqa: ANN401  # JSON
-        struct = schema
-        for parent in parents:
-            struct = schema["$defs"][struct["properties"][parent]["$ref"].rpartition("/")[2]]
-        return struct["properties"][name]
-
-    assert find(configuration_schema())["description"].endswith("Not available in this version.")
-    value: dict[str, Any] = {name: {}}
-    for parent in reversed(parents):
-        value = {parent: value}
-    assert not jsonschema.Draft202012Validator(configuration_schema()).is_valid({**HEAD, **value})
-    opened = find(configuration_schema({**AVAILABLE_FIELDS, row.place: ()}))
-    assert "not" not in opened
-    assert "Not available" not in opened["description"]
-
-
-def test_an_unavailable_value_is_not_in_the_schema() -> None:
-    limited = configuration_schema({**AVAILABLE_FIELDS, "placement": ("native",)})
-    assert limited["properties"]["placement"]["enum"] == ["native"]
 
 
 def test_the_page_has_every_field_once() -> None:
@@ -123,13 +91,3 @@ def test_the_page_has_every_field_once() -> None:
     for place in PLACES:
         listed = place.partition("elector.")[2] or place
         assert sum(line.startswith(f"| `{listed}` |") for line in lines) == 1
-
-
-def test_the_page_separates_available_and_unavailable_fields() -> None:
-    available, _, later = render_page().partition("## Declared but not available")
-    assert "| `compatibility[].groups` |" in available
-    assert "| `strategy.maxPodsPerNode` |" in later
-    assert (
-        "| `strategy.maxPodsPerNode` |"
-        in render_page({**AVAILABLE_FIELDS, "strategy": ()}).partition("## Decl")[0]
-    )

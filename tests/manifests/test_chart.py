@@ -188,7 +188,7 @@ WRONG: dict[tuple[str, ...], object] = {
     ("configuration", "placement"): "natve",
     ("configuration", "scope", "rollout", "percent"): 101,
     ("configuration", "unsetgroups"): None,
-    ("configuration", "strategy", "maxPodsPerNode"): 9,
+    ("configuration", "strategy", "maxPodsPerNode"): None,
     ("configuration", "findings", "SchedulerKept"): True,
     ("networkPolicy", "apiServerPorts"): [70000],
     ("image", "tag"): "1 #x",

@@ -13,7 +13,6 @@ import msgspec
 
 from drawbridge.api_error import ApiError
 from drawbridge.config.accept import accept_configuration
-from drawbridge.config.available_fields import AVAILABLE_FIELDS
 from drawbridge.config.model import Configuration
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
@@ -35,9 +34,7 @@ ENFORCE = {"drawbridge.dev/translate": "enforce"}
 
 
 def configuration(plain: YamlValue) -> Configuration:
-    result = accept_configuration(
-        {**HEAD, "kind": "Configuration", **plain}, CODES, {**AVAILABLE_FIELDS, "scope": ()}
-    )
+    result = accept_configuration({**HEAD, "kind": "Configuration", **plain}, CODES)
     assert isinstance(result, Configuration), result
     return result
 
