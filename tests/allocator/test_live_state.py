@@ -145,6 +145,7 @@ def live_state(
     *claims: Claim,
     server_time: Callable[[], float] = lambda: 0.0,
     elapsed: Callable[[], float] = lambda: 0.0,
+    configuration: Callable[[], Configuration] = Configuration,
 ) -> tuple[LiveState, StoredObjects, list[str]]:
     """The state after a start with these claims, their cache, and what is reported."""
     none, stored, reported = StoredObjects(), StoredObjects(*claims), list[str]()
@@ -165,7 +166,7 @@ def live_state(
     )
     live = LiveState(
         cast("AllocatorCaches", caches),
-        Configuration,
+        configuration,
         on_rebuild=lambda: None,
         on_change=lambda: None,
         report=lambda finding, claim: reported.append(f"{finding.code} {claim.metadata.name}"),
