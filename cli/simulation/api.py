@@ -16,7 +16,7 @@ from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.documents.document import LocatedFinding, has_errors
-from drawbridge.dra.allocation import Allocation, to_plain
+from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.decode import decode_quantity
@@ -172,7 +172,7 @@ def _body(inputs: SimulationInput, pods: Sequence[Pod], *, by_stage: bool) -> di
     }
     if by_stage:
         objects["stages"] = True
-    plain: dict[str, Any] = msgspec.to_builtins(objects, enc_hook=to_plain)
+    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(objects, enc_hook=str))
     return plain
 
 

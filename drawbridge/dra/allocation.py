@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import force_setattr, replace
 
 from drawbridge.dra.device import NodeSelector
-from drawbridge.dra.opaque_json import OpaqueJSON
+from drawbridge.dra.opaque_json import OpaqueJSON, keep_raw
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import Toleration
 
@@ -38,7 +38,15 @@ class Opaque(msgspec.Struct, frozen=True):
     """Configuration parameters that only the driver interprets."""
 
     driver: str
-    parameters: OpaqueJSON | None = None
+    sent: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="parameters")
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "sent", keep_raw(self.sent))
+
+    @property
+    def parameters(self) -> OpaqueJSON | None:
+        """The parameters; None without any."""
+        return OpaqueJSON(bytes(self.sent)) if self.sent else None
 
 
 class AllocationResult(
@@ -116,13 +124,8 @@ class Consumer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def to_json(status: Allocation | Consumer) -> dict[str, Any]:
     """Return a part of a status as the API has it."""
-    written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(status, enc_hook=to_plain))
+    written: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(status, enc_hook=str))
     return written
-
-
-def to_plain(value: object) -> object:
-    """Return what the API has for a value of an own type, as a hook."""
-    return value.decode() if isinstance(value, OpaqueJSON) else f"{value}"
 
 
 def gives_same_devices(allocation: Allocation, other: Allocation) -> bool:
@@ -173,7 +176,6 @@ class DeviceStatus(msgspec.Struct, frozen=True, rename="camel"):
     device: str
     share_id: str | None = msgspec.field(default=None, name="shareID")
     conditions: tuple[Condition, ...] = ()
-    data: OpaqueJSON | None = None
     network_data: NetworkData | None = None
 
 

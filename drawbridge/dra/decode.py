@@ -12,7 +12,6 @@ import msgspec
 
 from drawbridge.dra import codes
 from drawbridge.dra.decode_errors import Schema, convert, describe_value
-from drawbridge.dra.opaque_json import OpaqueJSON
 from drawbridge.dra.quantity import Quantity, from_json
 from drawbridge.finding import Finding
 
@@ -76,10 +75,8 @@ class _Kind(msgspec.Struct):
     kind: str = ""
 
 
-def decode_quantity(expected: type, value: object) -> Quantity | OpaqueJSON:
-    """Decode a quantity, or JSON that is kept as text, as a hook; raises ValueError."""
-    if expected is OpaqueJSON:
-        return OpaqueJSON.of(value)
+def decode_quantity(expected: type, value: object) -> Quantity:
+    """Decode a quantity, as a hook; raises ValueError."""
     if expected is not Quantity:
         raise TypeError(f"{expected.__name__} cannot be read")
     return from_json(value)
@@ -94,8 +91,8 @@ class QuantityDecoder:
     def __len__(self) -> int:
         return self._parse.cache_info().currsize
 
-    def __call__(self, expected: type, value: Any) -> Quantity | OpaqueJSON:  # noqa: ANN401  # any JSON value
-        """Decode a value of an own type; raises ValueError if it is not valid."""
+    def __call__(self, expected: type, value: Any) -> Quantity:  # noqa: ANN401  # any JSON value
+        """Decode a quantity; raises ValueError if it is not valid."""
         if expected is Quantity and isinstance(value, str) and len(value) <= _MAX_CACHED_LENGTH:
             return self._parse(value)
         return decode_quantity(expected, value)

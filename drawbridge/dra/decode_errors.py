@@ -15,6 +15,7 @@ from msgspec import inspect
 
 from drawbridge.dra import codes
 from drawbridge.dra.counted import join_words
+from drawbridge.dra.opaque_json import OpaqueJSON
 from drawbridge.dra.similar_names import find_similar, suggest
 from drawbridge.finding import Code, Finding
 
@@ -142,6 +143,8 @@ class _Walker:
                 return self.union(value, info, path)
             case inspect.CustomType():
                 return self.custom(value, info, path)
+            case inspect.RawType():
+                return self.raw(value, path)
             case inspect.AnyType():
                 return value
             case _:
@@ -216,6 +219,14 @@ class _Walker:
         except (ValueError, TypeError) as error:
             self.add(codes.WRONG_VALUE, path, f"{last_path_element(path)}: {error}")
         return value
+
+    def raw(self, value: object, path: str) -> object:
+        """Return the JSON of a value that stays undecoded."""
+        try:
+            return msgspec.Raw(OpaqueJSON.of(value).raw)
+        except ValueError as error:
+            self.add(codes.WRONG_VALUE, path, f"{last_path_element(path)}: {error}")
+            return value
 
     def scalar(self, value: object, info: inspect.Type, path: str) -> object:  # noqa: PLR0911  # one per kind of type
         match info, value:

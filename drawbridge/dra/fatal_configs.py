@@ -52,8 +52,8 @@ def find_fatal_configs(configs: Sequence[_Entry]) -> Iterator[FatalConfig]:
         setting = _OF_DRIVER.get(opaque.driver) if opaque is not None else None
         if opaque is None or setting is None or opaque.parameters is None:
             continue
-        if setting.word not in opaque.parameters.text.casefold():
-            continue  # decoded only if it can have the setting
+        if not opaque.parameters.may_contain(setting.word):
+            continue
         parameters = opaque.parameters.decode()
         if isinstance(parameters, Mapping) and setting.is_in(parameters):
             message = f"{setting.what} ends the process of driver {opaque.driver} on the node"

@@ -63,6 +63,24 @@ def test_a_value_is_the_same_after_it_was_kept(value: Any) -> None:  # noqa: ANN
     assert kept != OpaqueJSON.of({"other": value})
 
 
+def test_parameters_that_are_no_utf_8_do_not_hide_a_claim() -> None:
+    read = read_claim(claim_text('{"a":"?"}').replace(b"?", b"\xff"))
+    assert isinstance(read, Claim)
+    opaque = read.spec.devices.config[0].opaque
+    assert opaque is not None
+    assert opaque.parameters is not None
+    assert opaque.parameters.decode() == {"a": "\ufffd"}
+
+
+def test_reading_a_claim_decodes_no_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OpaqueJSON, "decode", pytest.fail)
+    read = read_claim(claim_text('{"a":[1]}'))
+    assert isinstance(read, Claim)
+    opaque = read.spec.devices.config[0].opaque
+    assert opaque is not None
+    assert bytes(opaque.sent) == b'{"a":[1]}'
+
+
 @every_row("value", [{"a": dt.date(2026, 1, 1)}, {"a": "\ud800"}, {"a": {1, 2}}])
 def test_a_value_that_is_not_json_is_refused(value: Any) -> None:  # noqa: ANN401  # any value
     with pytest.raises(ValueError, match="cannot be written as JSON"):
@@ -101,7 +119,7 @@ def test_a_date_in_the_parameters_of_a_file_is_a_finding_with_its_place() -> Non
 
 
 def test_an_allocation_is_written_with_its_parameters() -> None:
-    opaque = Opaque("x.io", OpaqueJSON.of({"a": [1]}))
+    opaque = Opaque("x.io", msgspec.Raw(b'{"a": [1]}'))
     allocation = Allocation(AllocatedDevices(config=(AllocatedConfig("FromClaim", (), opaque),)))
     assert to_json(allocation)["devices"]["config"] == [
         {"source": "FromClaim", "opaque": {"driver": "x.io", "parameters": {"a": [1]}}}
