@@ -17,6 +17,7 @@ from drawbridge.dra.allocation import ClaimStatus, Opaque, with_default_operator
 from drawbridge.dra.decode import Metadata, Object, Reader
 from drawbridge.dra.device import CELExpression, Int64
 from drawbridge.dra.quantity import Quantity
+from drawbridge.dra.shared_values import SharedValues
 from drawbridge.dra.taints import Toleration
 from drawbridge.finding import Finding
 
@@ -253,13 +254,29 @@ class _FlatTemplate(Object, frozen=True, rename="camel", kw_only=True):
 
 
 def claim_reader() -> Reader[Claim]:
-    """Return a reader of claims. It caches parsed quantities."""
-    return Reader(CLAIM, _shapes(Claim, _FlatClaim), _claim)
+    """Return a reader of claims. It caches parsed quantities, and shares equal parameters."""
+    values = SharedValues()
+
+    def convert(wire: Claim | _FlatClaim) -> Claim:
+        claim = _claim(wire)
+        values.share_parameters(claim.spec.devices.config)
+        if claim.status.allocation is not None:
+            values.share_parameters(claim.status.allocation.devices.config)
+        return claim
+
+    return Reader(CLAIM, _shapes(Claim, _FlatClaim), convert)
 
 
 def template_reader() -> Reader[Template]:
-    """Return a reader of claim templates."""
-    return Reader(TEMPLATE, _shapes(Template, _FlatTemplate), _template)
+    """Return a reader of claim templates, which shares equal parameters."""
+    values = SharedValues()
+
+    def convert(wire: Template | _FlatTemplate) -> Template:
+        template = _template(wire)
+        values.share_parameters(template.spec.spec.devices.config)
+        return template
+
+    return Reader(TEMPLATE, _shapes(Template, _FlatTemplate), convert)
 
 
 def read_claim(raw: object, reader: Reader[Claim] | None = None) -> Claim | tuple[Finding, ...]:

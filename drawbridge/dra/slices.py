@@ -17,6 +17,7 @@ from drawbridge.dra.decode import (
     ReadResult,
 )
 from drawbridge.dra.device import CounterSet, Device, Int64, NodeSelector
+from drawbridge.dra.shared_values import SharedValues
 from drawbridge.finding import Finding
 
 KIND = "ResourceSlice"
@@ -102,13 +103,20 @@ class _WrappedSlice(Object, frozen=True, rename="camel", kw_only=True):
 
 
 def slice_reader() -> Reader[Slice]:
-    """Return a reader of slices. It caches parsed quantities."""
+    """Return a reader of slices. It caches parsed quantities, and shares equal attributes."""
+    values = SharedValues()
+
+    def convert(wire: object) -> Slice:
+        converted = _convert(wire)
+        values.share_attributes(converted.devices)
+        return converted
+
     shapes: dict[str, type[Object]] = {
         "resource.k8s.io/v1": _Slice,
         "resource.k8s.io/v1beta2": _Slice,
         "resource.k8s.io/v1beta1": _WrappedSlice,
     }
-    return Reader(KIND, shapes, _convert)
+    return Reader(KIND, shapes, convert)
 
 
 class WholeSliceReader:
