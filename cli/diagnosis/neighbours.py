@@ -5,7 +5,12 @@ from typing import Final
 
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import Unread
-from drawbridge.agreement.autoscalers import KARPENTER, find_autoscalers, report_autoscalers
+from drawbridge.agreement.autoscaler_devices import KARPENTER
+from drawbridge.agreement.autoscalers import (
+    describe_simulation,
+    find_autoscalers,
+    report_autoscalers,
+)
 from drawbridge.agreement.coming_nodes import (
     NODE_POOL,
     find_coming_nodes,
@@ -27,7 +32,7 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
     if isinstance(neighbours, Unread):
         yield neighbours
         return
-    autoscalers = [*find_autoscalers(neighbours.deployments)]
+    autoscalers = [*find_autoscalers(neighbours.deployments, neighbours.node_groups)]
     findings = [*report_autoscalers(autoscalers, checked.configuration, checked.gathered.facts)]
     if autoscalers:
         objects, families = checked.objects, known_families(checked.configuration)
@@ -38,8 +43,9 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
     pools = [each for each in neighbours.node_groups if each.get("kind") == NODE_POOL]
     if pools and not any(each.product == KARPENTER for each in autoscalers):
         yield Unread("there are NodePools and no Deployment of Karpenter, so its flags are unknown")
-    if autoscalers and not findings:
-        yield f"{', '.join(map(str, autoscalers))} simulates claims"
+    if not findings:
+        facts = checked.gathered.facts
+        yield from (describe_simulation(each, facts) for each in autoscalers)
 
 
 def check_gpu_operator(checked: CheckedState) -> Iterator[Result]:

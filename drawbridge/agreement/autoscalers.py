@@ -3,19 +3,30 @@
 An autoscaler adds a node if a pod would fit it, by a simulation of its own. Cluster Autoscaler
 simulates with the plugins of kube-scheduler. Karpenter has an allocator of its own. Neither knows
 the rules, owned pools and the scheduler of bridge placement. Read in Cluster Autoscaler 1.32 to
-1.36 and Karpenter 1.14 and 1.15. The autoscaler of a managed cluster shows no Deployment.
+1.36 and Karpenter 1.14 and 1.15. The autoscaler of a managed cluster shows no Deployment. What each
+provider says of the devices of a new node is in `autoscaler_devices`.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawbridge.agreement.coming_nodes import CAPACITY
+from drawbridge.agreement.autoscaler_devices import (
+    CLUSTER_AUTOSCALER,
+    KARPENTER,
+    Known,
+    Verdict,
+    find_row,
+    judge,
+    read_gates,
+)
+from drawbridge.agreement.coming_nodes import CAPACITY, NODE_POOL
 from drawbridge.agreement.operation_codes import (
     AUTOSCALER_IGNORES_CLAIMS,
     AUTOSCALER_IGNORES_NAMES,
     AUTOSCALER_IGNORES_RULES,
+    AUTOSCALER_LACKS_DEVICES,
 )
 from drawbridge.config.model import Configuration, OwnedPool, Placement
 from drawbridge.config.placement import owned_pools
@@ -42,25 +53,27 @@ class _Product(NamedTuple):
     flag: str
     variable: str
     ignores: bool  # whether a true value lets it ignore claims
+    gates: tuple[str, str] = ("", "")  # the flag and the variable with gates of its provider
 
 
 _PRODUCTS: Final = (
     _Product(
-        "Cluster Autoscaler",
+        CLUSTER_AUTOSCALER,
         re.compile(r"(^|/)cluster-autoscaler[^/]*$"),
         "enable-dynamic-resource-allocation",
         "",
         ignores=False,
     ),
     _Product(
-        "Karpenter",
+        KARPENTER,
         re.compile(r"(^|/)karpenter[^/]*(/controller)?$"),
         "ignore-dra-requests",
         "IGNORE_DRA_REQUESTS",
         ignores=True,
+        gates=("aws-feature-gates", "AWS_FEATURE_GATES"),
     ),
 )
-KARPENTER: Final = _PRODUCTS[1].name
+_DEFAULT_PROVIDER: Final = "gce"  # of Cluster Autoscaler
 
 
 class Autoscaler(NamedTuple):
@@ -71,29 +84,45 @@ class Autoscaler(NamedTuple):
     object: str
     simulates_claims: bool
     setting: str  # what lets it simulate claims
+    # The value of --cloud-provider; of Karpenter, the API groups of the NodeClasses.
+    providers: tuple[str, ...] = ()
+    gates: Mapping[str, bool] = {}  # of its provider
 
     def __str__(self) -> str:
         return f"{self.product} {self.version}".strip()
 
 
-def find_autoscalers(deployments: Iterable[Value]) -> Iterator[Autoscaler]:
-    """Return the autoscalers among Deployments, by the images of their containers."""
+def find_autoscalers(
+    deployments: Iterable[Value], node_groups: Iterable[Value] = ()
+) -> Iterator[Autoscaler]:
+    """Return the autoscalers among Deployments, by the images of their containers.
+
+    NodePools among the node groups say for which provider Karpenter is.
+    """
+    path = ("spec", "template", "spec", "nodeClassRef", "group")
+    pools = (each for each in node_groups if get_value(each, ("kind",)) == NODE_POOL)
+    classes = sorted({f"{get_value(each, path) or ''}" for each in pools} - {""})
     for deployment in deployments:
         containers = as_list(get_value(deployment, ("spec", "template", "spec", "containers")))
         for container in map(as_mapping, containers):
             image = f"{container.get('image') or ''}".partition("@")[0]
             for product in _PRODUCTS:
                 if product.image.search(image.rpartition(":")[0] or image):
-                    yield _read(product, image, container, deployment)
+                    yield _read(product, image, container, deployment, classes)
 
 
 def _read(
-    product: _Product, image: str, container: Mapping[str, Value], deployment: Value
+    product: _Product,
+    image: str,
+    container: Mapping[str, Value],
+    deployment: Value,
+    classes: Sequence[str],
 ) -> Autoscaler:
     match = _VERSION.search(image)
     version = match[0][1:].lstrip("v") if match else ""
     number = (int(match[1]), int(match[2])) if match else (0, 0)
-    value = _read_setting(product, container)
+    value = _read_setting(container, product.flag, product.variable).lower()
+    provider = _read_setting(container, "cloud-provider", "") or _DEFAULT_PROVIDER
     if product.ignores:
         simulates = value in _FALSE
         setting = f"--{product.flag}=false"
@@ -102,23 +131,29 @@ def _read(
         setting = f"--{product.flag}=true, or use version 1.35 or newer"
     names = (get_value(deployment, ("metadata", key)) for key in ("namespace", "name"))
     return Autoscaler(
-        product.name, version, "/".join(("Deployment", *map(str, names))), simulates, setting
+        product.name,
+        version,
+        "/".join(("Deployment", *map(str, names))),
+        simulates,
+        setting,
+        tuple(classes) if product.name == KARPENTER else (provider,),
+        dict(read_gates(_read_setting(container, *product.gates))),
     )
 
 
-def _read_setting(product: _Product, container: Mapping[str, Value]) -> str:
-    """Return the value of the setting in lower case; empty without one."""
+def _read_setting(container: Mapping[str, Value], flag: str, variable: str) -> str:
+    """Return the value of a flag or a variable of the environment; empty without one."""
     words = [f"{each}" for part in ("command", "args") for each in as_list(container.get(part))]
     for number, word in enumerate(words):
         name, equals, value = word.lstrip("-").partition("=")
-        if name == product.flag:
-            # A flag of Go without a value is true; a value may be the next word for others.
+        if flag and name == flag:
+            # A flag of Go without a value is true; the value of others can be the next word.
             following = words[number + 1 : number + 2]
-            bare = following[0] if following and following[0] in {"true", "false"} else "true"
-            return (value if equals else bare).lower()
+            bare = following[0] if following and not following[0].startswith("-") else "true"
+            return value if equals else bare
     for entry in map(as_mapping, as_list(container.get("env"))):
-        if product.variable and entry.get("name") == product.variable:
-            return f"{entry.get('value')}".lower()
+        if variable and entry.get("name") == variable:
+            return f"{entry.get('value')}"
     return ""
 
 
@@ -144,6 +179,7 @@ def report_autoscalers(
                 f"DeviceClass {named[0].name} serves it",
                 object=autoscaler.object,
             )
+        yield from _report_devices(autoscaler, facts)
         if configuration.placement is Placement.BRIDGE and autoscaler.simulates_claims:
             yield AUTOSCALER_IGNORES_RULES.at(
                 "",
@@ -152,6 +188,48 @@ def report_autoscalers(
                 object=autoscaler.object,
                 remedy=_describe_templates(autoscaler.product, owned_pools(configuration)),
             )
+
+
+def _report_devices(autoscaler: Autoscaler, facts: Facts | None) -> Iterator[Finding]:
+    for provider, verdict, drivers in _judge_drivers(autoscaler, facts):
+        if verdict.known is Known.NEVER:
+            wanted = verdict.wanted
+            reason = f"it needs {wanted}" if wanted else "this provider does not describe them"
+            yield AUTOSCALER_LACKS_DEVICES.at(
+                "",
+                f"{autoscaler} ({provider}) adds no node for claims on {drivers}: {reason}",
+                object=autoscaler.object,
+            )
+
+
+def describe_simulation(autoscaler: Autoscaler, facts: Facts | None) -> str:
+    """Say that an autoscaler simulates claims, and what it does not know of empty groups."""
+    limits = [
+        f"{drivers} ({provider}{f', without {verdict.wanted}' if verdict.wanted else ''})"
+        for provider, verdict, drivers in _judge_drivers(autoscaler, facts)
+        if verdict.known is Known.IF_A_NODE_EXISTS
+    ]
+    lacking = ", but adds no node to a group without nodes for claims on "
+    return f"{autoscaler} simulates claims" + (lacking + "; ".join(limits) if limits else "")
+
+
+def _judge_drivers(
+    autoscaler: Autoscaler, facts: Facts | None
+) -> Iterator[tuple[str, Verdict, str]]:
+    """Yield, of each provider, the verdicts on drivers with devices, and the drivers of each."""
+    if facts is None or not autoscaler.simulates_claims:
+        return
+    version = tuple(map(int, re.findall(r"\d+", autoscaler.version)[:3]))
+    drivers = sorted({driver for row in facts.classes if row.devices for driver in row.drivers})
+    for provider in autoscaler.providers:
+        row = find_row(autoscaler.product, provider, version)
+        by_verdict: dict[Verdict, list[str]] = {}
+        if row is None:
+            continue
+        for driver in drivers:
+            by_verdict.setdefault(judge(row, driver, autoscaler.gates), []).append(driver)
+        for verdict, names in by_verdict.items():
+            yield provider, verdict, list_some(names, _MAX_NAMES, "driver")
 
 
 def _describe_templates(product: str, owned: Iterable[OwnedPool]) -> str | None:

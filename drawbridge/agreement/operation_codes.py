@@ -132,6 +132,20 @@ AUTOSCALER_IGNORES_RULES = CODES.define(
         "drawbridge.dev/owned. Use constraints of the claim instead of rules where they suffice."
     ),
 )
+AUTOSCALER_LACKS_DEVICES = CODES.define(
+    "AutoscalerLacksDevices",
+    Severity.WARNING,
+    text=(
+        "The autoscaler simulates claims, but does not know which devices of this driver a new "
+        "node has, because its provider does not describe them, or only with a feature gate. It "
+        "adds no node for pods whose claims need them."
+    ),
+    example=(
+        "Karpenter 1.15.1 (karpenter.k8s.aws) adds no node for claims on gpu.nvidia.com: it needs "
+        "the feature gate DRANVIDIAGPU"
+    ),
+    remedy="Set what the message names, or keep enough nodes for the translated pods.",
+)
 NODES_UNLIKE = CODES.define(
     "NodesUnlike",
     Severity.WARNING,

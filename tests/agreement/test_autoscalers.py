@@ -5,7 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from drawbridge.agreement.autoscalers import Autoscaler, find_autoscalers, report_autoscalers
+from drawbridge.agreement.autoscaler_devices import ROWS
+from drawbridge.agreement.autoscalers import (
+    Autoscaler,
+    describe_simulation,
+    find_autoscalers,
+    report_autoscalers,
+)
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
 from drawbridge.facts.model import Facts
@@ -137,3 +143,82 @@ def test_the_template_of_owned_nodes_is_printed(product: str, expected: str) -> 
     configuration = Configuration(placement=Placement.BRIDGE, owned_pools=pools)
     (told,) = report_autoscalers([scaler(product, simulates=True)], configuration, Facts())
     assert told.remedy.startswith(expected), told.remedy
+
+
+AWS, AZURE = "karpenter.k8s.aws", "karpenter.azure.com"
+GATES = {"AWS_FEATURE_GATES": "NodeClassCEL=false,DRANVIDIAGPU=true,DRAEFA=false"}
+BY_DRIVERS = msgspec.convert(
+    {
+        "classes": [
+            {"name": "gpu", "drivers": ["gpu.nvidia.com"], "devices": 8},
+            {"name": "nic", "drivers": ["dra.net"], "devices": 2},
+            {"name": "fpga", "drivers": ["fpga.example.com"], "devices": 1},
+            {"name": "gone", "drivers": ["gone.example.com"]},
+        ]
+    },
+    Facts,
+)
+EMPTY = "simulates claims, but adds no node to a group without nodes for claims on"
+ALL = "dra.net, fpga.example.com, gpu.nvidia.com"
+
+
+def node_pool(group: str) -> Any:  # noqa: ANN401  # JSON
+    node_class = {"group": group, "kind": "Any", "name": "a"}
+    return {"kind": "NodePool", "spec": {"template": {"spec": {"nodeClassRef": node_class}}}}
+
+
+@every_row(
+    ("scaler_object", "groups", "lacking", "simulation"),
+    [
+        # Gates that are on let Karpenter know the devices of their driver.
+        (deployment(f"{PUBLIC}:1.15.1", "--ignore-dra-requests=false", **GATES), [AWS],
+         ["dra.net: it needs the feature gate DRAEFA",
+          "fpga.example.com: this provider does not describe them"], ""),
+        (deployment(f"{PUBLIC}:1.15.1", "--ignore-dra-requests=false",
+                    "--aws-feature-gates", "DRANVIDIAGPU=true,DRAEFA=true"), [AWS],
+         ["fpga.example.com: this provider does not describe them"], ""),
+        (deployment(f"{PUBLIC}:1.15.1", "--ignore-dra-requests=false"), [AWS],
+         ["dra.net: it needs the feature gate DRAEFA",
+          "fpga.example.com: this provider does not describe them",
+          "gpu.nvidia.com: it needs the feature gate DRANVIDIAGPU"], ""),
+        (deployment(f"{PUBLIC}:1.14.3", "--ignore-dra-requests=false", **GATES), [AWS],
+         [f"{ALL}: it needs version 1.15 or newer"], ""),
+        (deployment(f"{PUBLIC}:1.14.3", "--ignore-dra-requests=false"), [AZURE],
+         [f"{ALL}: this provider does not describe them"], ""),
+        # What nobody has read is not judged.
+        (deployment(f"{PUBLIC}:1.15.1", "--ignore-dra-requests=false"), ["karpenter.example.com"],
+         [], "Karpenter 1.15.1 simulates claims"),
+        (deployment(f"{PUBLIC}:1.15.1", "--ignore-dra-requests=false"), [], [],
+         "Karpenter 1.15.1 simulates claims"),
+        # An existing node tells Cluster Autoscaler its devices; a provider, nothing.
+        (deployment(f"{UPSTREAM}:v1.36.1"), [], [],
+         f"Cluster Autoscaler 1.36.1 {EMPTY} {ALL} (gce)"),
+        (deployment(f"{UPSTREAM}:v1.36.1", "--cloud-provider=aws"), [], [],
+         f"Cluster Autoscaler 1.36.1 {EMPTY} {ALL} (aws)"),
+        (deployment(f"{UPSTREAM}:v1.36.1", "--cloud-provider", "clusterapi"), [], [],
+         (f"Cluster Autoscaler 1.36.1 {EMPTY} {ALL} (clusterapi, without a release with"
+         " kubernetes/autoscaler PR 10200)")),
+        (deployment(f"{UPSTREAM}:v1.38.0", "--cloud-provider=clusterapi"), [], [],
+         "Cluster Autoscaler 1.38.0 simulates claims"),
+    ],
+)  # fmt: skip
+def test_the_devices_of_a_new_node_are_known_by_provider_version_and_gate(
+    scaler_object: Any,  # noqa: ANN401  # JSON
+    groups: list[str],
+    lacking: list[str],
+    simulation: str,
+) -> None:
+    (found,) = find_autoscalers([scaler_object], map(node_pool, groups))
+    told = [each.message for each in report_autoscalers([found], Configuration(), BY_DRIVERS)]
+    where = f"{found} ({', '.join(groups)}) adds no node for claims on "
+    assert told == [where + each for each in lacking]
+    if simulation:
+        assert describe_simulation(found, BY_DRIVERS) == simulation
+
+
+def test_every_row_of_a_provider_says_where_it_was_read_and_when() -> None:
+    assert all(row.source and row.date.startswith("20") for row in ROWS)
+    newest = {}
+    for row in ROWS:
+        before = newest.setdefault((row.product, row.provider), row)
+        assert before is row or row.since < before.since
