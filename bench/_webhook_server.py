@@ -44,7 +44,7 @@ def sampled() -> TranslationContext:
     return make_context(configuration, gather_facts(objects, configuration).facts)
 
 
-async def echo(request: web.BaseRequest) -> web.Response:
+async def echo(request: web.BaseRequest) -> web.StreamResponse:
     """Parse the complete review, and allow it with a prepared patch."""
     review = msgspec.json.decode(await request.read())
     response = {
@@ -66,7 +66,7 @@ async def serve(certificate: str, key: str) -> None:
     configured = ConfigurationReviews().review
     endpoints = AdmissionHTTPHandler(list_endpoints(reviews, configured), list)
 
-    async def handle(request: web.BaseRequest) -> web.Response:
+    async def handle(request: web.BaseRequest) -> web.StreamResponse:
         return await (echo(request) if request.raw_path == ECHO else endpoints.handle(request))
 
     listener = TLSListener(Address("127.0.0.1", 0), pair, handle)

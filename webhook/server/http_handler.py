@@ -15,10 +15,10 @@ import msgspec
 from aiohttp import web
 
 from drawbridge.process import metrics, review, timeouts
+from drawbridge.process.http_server import JSONResponse
 from drawbridge.process.logs import log_event, log_event_buffered
 from drawbridge.process.network_peers import PeerShares, find_peer
 from drawbridge.process.request_bodies import (
-    JSON,
     RejectedRequestError,
     RequestBodies,
     check_content,
@@ -26,7 +26,6 @@ from drawbridge.process.request_bodies import (
 from webhook.admission.replies import PendingReply, Reply, reply_error
 
 _LOG: Final = logging.getLogger("serve.admission")
-_JSON_HEADERS: Final = {"Content-Type": JSON}
 _UNKNOWN: Final = "unknown"
 _MAX_ROUTES: Final = 256  # cached paths with their query; the API server sends two
 MIB: Final = 1 << 20
@@ -90,12 +89,13 @@ class AdmissionHTTPHandler:
         self._in_flight = PeerShares(limits.in_flight - kept, kept)
         self._bodies = RequestBodies(limits.body, limits.total_bytes, limits.body_seconds)
 
-    async def handle(self, request: web.BaseRequest) -> web.Response:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Handle one request."""
         started = time.perf_counter()
         path = request.raw_path
         route = self._routes.get(path) or self._find_route(path)
         self._running[route.webhook] += 1
+        response: web.StreamResponse
         try:
             response = await self._respond(request, route, started)
         except RejectedRequestError as rejected:
@@ -114,7 +114,7 @@ class AdmissionHTTPHandler:
 
     async def _respond(
         self, request: web.BaseRequest, route: _Route, started: float
-    ) -> web.Response:
+    ) -> JSONResponse:
         peer = find_peer(request.remote or "")
         reviewer = self._validate(request, route, peer)
         body = await self._bodies.read(request, route.seconds)
@@ -176,13 +176,13 @@ def _respond_rejected(rejected: RejectedRequestError) -> web.Response:
     return response
 
 
-def _respond_failed(body: bytes, status: int, message: str, route: _Route) -> web.Response:
+def _respond_failed(body: bytes, status: int, message: str, route: _Route) -> JSONResponse:
     uid = review.read_uid(body)
     log_event(_LOG, logging.ERROR, message, webhook=route.webhook, uid=uid, status=status)
     return _respond_error(uid, status, message, route)
 
 
-def _respond_exception(error: Exception, body: bytes, route: _Route) -> web.Response:
+def _respond_exception(error: Exception, body: bytes, route: _Route) -> JSONResponse:
     metrics.PANICS.inc()
     uid = review.read_uid(body)
     fields = {"webhook": route.webhook, "uid": uid}
@@ -191,7 +191,7 @@ def _respond_exception(error: Exception, body: bytes, route: _Route) -> web.Resp
     return _respond_error(uid, 500, f"unhandled exception: {type(error).__name__}", route)
 
 
-def _respond_error(uid: str, status: int, message: str, route: _Route) -> web.Response:
+def _respond_error(uid: str, status: int, message: str, route: _Route) -> JSONResponse:
     """Respond with a review that describes the error. The status triggers the failurePolicy."""
     reply = msgspec.structs.replace(
         reply_error(uid, status, f"drawbridge: {message}"), status=status
@@ -200,8 +200,8 @@ def _respond_error(uid: str, status: int, message: str, route: _Route) -> web.Re
     return _to_response(reply)
 
 
-def _to_response(reply: Reply) -> web.Response:
-    return web.Response(body=reply.body, status=reply.status, headers=_JSON_HEADERS)
+def _to_response(reply: Reply) -> JSONResponse:
+    return JSONResponse(reply.body, reply.status)
 
 
 def _count(reply: Reply, route: _Route) -> None:
