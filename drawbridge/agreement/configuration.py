@@ -96,7 +96,7 @@ def _list_read(target: Target) -> Iterator[tuple[str, str, frozenset[str]]]:
     family = find_family(target)
     if family is not None:
         vocabulary = MODULES[family.short_name].vocabulary(f"{target.driver}")
-        yield "family", f"what family {family.short_name} has:", vocabulary.always_published
+        yield "family", f"what family {family.short_name} has:", vocabulary.usual
         fields = fields[2:]
     for field, what, names in fields:
         for key, name in names:

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
+from drawbridge.dra.guards import without_guards
 from drawbridge.dra.rules import Rules, read_rules
 from drawbridge.names import RULES_ANNOTATION
 
@@ -31,8 +32,8 @@ _ABBREVIATIONS: Final = (
 
 
 def full_selectors(expressions: Sequence[str]) -> str:
-    """Show the expressions as they are."""
-    return f"where {' && '.join(expressions)}" if expressions else ""
+    """Show the expressions as they are, without the guards that Drawbridge writes."""
+    return f"where {' && '.join(map(without_guards, expressions))}" if expressions else ""
 
 
 def short_selectors(expressions: Sequence[str]) -> str:
@@ -152,7 +153,7 @@ def _describe_options(options: Sequence[Mapping[str, Value]], selectors: Selecto
 
 
 def _abbreviate(expression: str) -> str:
-    text = expression
+    text = without_guards(expression)
     for pattern, replacement in _ABBREVIATIONS:
         text = pattern.sub(replacement, text)
     return text if len(text) <= _MAX_EXPRESSION else f"{text[:_MAX_EXPRESSION]}..."

@@ -7,6 +7,7 @@ from drawbridge.dra.capacity import Misfit, MisfitReason
 from drawbridge.dra.compatibility import Incompatibility
 from drawbridge.dra.counters import Shortage
 from drawbridge.dra.device import Taint
+from drawbridge.dra.guards import without_guards
 from drawbridge.dra.quantity import Format, Quantity
 from drawbridge.solver.constraints import AttributeConstraint, DistinctConstraint
 from drawbridge.solver.demand import Option
@@ -68,7 +69,7 @@ def _class(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
 
 def _request(option: Option, loss: StageLoss, requested: int, _: NodeView) -> str:
     numbers = Counter(each.number for _, each in loss.rejected if isinstance(each, SelectorVerdict))
-    source = option.request_filter.selectors[1][numbers.most_common(1)[0][0]]
+    source = without_guards(option.request_filter.selectors[1][numbers.most_common(1)[0][0]])
     if len(source) > MAX_EXPRESSION_LENGTH:
         source = f"{source[:MAX_EXPRESSION_LENGTH]}..."
     devices = f"{loss.before} {_devices(option, loss.before)}"

@@ -32,7 +32,7 @@ WORDS = DriverVocabulary(
     product=f"{DRIVER}/productName",
     uuid=f"{DRIVER}/uuid",
     memory=f"{DRIVER}/memory",
-    always_published=frozenset((f"{DRIVER}/memory",)),
+    usual=frozenset((f"{DRIVER}/memory",)),
 )
 
 
@@ -139,5 +139,5 @@ def test_the_terms_mean_what_their_cel_says(case: YamlValue) -> None:
 
 
 def is_guard(term: str) -> bool:
-    """Whether a term only checks that an attribute is present."""
-    return term.startswith('"') and " in device." in term
+    """Whether a term only checks that an attribute is present, with the type that is read."""
+    return (term.startswith('"') and " in device." in term) or term.startswith("type(")

@@ -8,6 +8,7 @@ from drawbridge.translate.targets.vocabulary import (
     Expression,
     NotExpressibleError,
     attribute_access,
+    guard_attribute,
     make_vocabulary,
 )
 
@@ -22,7 +23,7 @@ def vocabulary(domain: str) -> DriverVocabulary:
         "parent": f"{domain}/deviceID",
         "memory": f"{domain}/memory",
     }
-    return make_vocabulary(full, always_published=frozenset(full.values()))
+    return make_vocabulary(full, usual=frozenset(full.values()))
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
@@ -43,4 +44,5 @@ def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
 def _express_type(kind: str, target: DriverTarget) -> Expression:
     name = f"{target.driver}/type"
     selector = DeviceLabel("type", LabelOperator.IN, (kind,), name)
-    return Expression(f'{attribute_access(name)} == "{kind}"', selector, target.vocabulary)
+    text = guard_attribute(name, "string", f'{attribute_access(name)} == "{kind}"')
+    return Expression(text, selector, target.vocabulary)

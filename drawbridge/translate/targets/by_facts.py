@@ -24,6 +24,7 @@ from drawbridge.dra.claim_codes import (
 )
 from drawbridge.dra.counted import list_some
 from drawbridge.dra.families import BY_DRIVER, Family
+from drawbridge.dra.guards import without_guards
 from drawbridge.dra.quantity import Quantity, parse
 from drawbridge.facts.model import Facts, Product
 from drawbridge.finding import Code, Finding, Severity
@@ -237,7 +238,8 @@ def _describe_term(term: Expression, name: str, rows: Sequence[Product]) -> str:
         most, key = max((parse(row.capacity[key].value), key) for row, key in keys if key)
         asked = format_bytes(term.selector.at_least)
         return f"the largest {name} device has {most} of {key}, {asked} requested"
-    text = term.text if len(term.text) <= _MAX_TEXT else f"{term.text[:_MAX_TEXT]}..."
+    text = without_guards(term.text)
+    text = text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}..."
     products = sorted({row.name or row.profile for row in rows} - {""})
     named = list_some(products, _MAX_NAMES, "product")
     listed = f": published are {named}" if products else ""

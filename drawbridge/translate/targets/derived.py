@@ -18,7 +18,7 @@ from drawbridge.translate.targets.vocabulary import (
     Expression,
     attribute_access,
     check_length,
-    guard_presence,
+    guard_attribute,
     join_expressions,
 )
 
@@ -42,7 +42,7 @@ def _derive(
     for no NUMA node.
     """
     read = attribute_access(own)
-    text = guard_presence(own, f"{read} >= 0", frozenset())
+    text = guard_attribute(own, "int", f"{read} >= 0")
     selectors = (*alternative.selectors, Expression(text, RawCEL(text), vocabulary))
     if len(selectors) > MAX_SELECTORS:
         selectors = (check_length(join_expressions(selectors, vocabulary)),)

@@ -5,17 +5,22 @@ from drawbridge.translate.legacy.asks import Ask, VfSettings
 from drawbridge.translate.legacy.selectors import NicKind
 from drawbridge.translate.targets import nics
 from drawbridge.translate.targets.plan import DevicePlan, DriverTarget
-from drawbridge.translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
+from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    NotExpressibleError,
+    attribute_access,
+    guard_attribute,
+)
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain."""
-    read = f'device.attributes["{domain}"]'
+    rdma, virtual = f"{domain}/rdma", f"{domain}/virtual"
     return DriverVocabulary(
         product=f"{domain}/pciDevice",
         nics={
-            NicKind.RDMA: f'("rdma" in {read} && {read}.rdma == true)',
-            NicKind.PF: f'("virtual" in {read} && {read}.virtual == false)',
+            NicKind.RDMA: guard_attribute(rdma, "bool", f"{attribute_access(rdma)} == true"),
+            NicKind.PF: guard_attribute(virtual, "bool", f"{attribute_access(virtual)} == false"),
         },
     )
 

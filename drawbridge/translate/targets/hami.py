@@ -40,7 +40,7 @@ def vocabulary(domain: str) -> DriverVocabulary:
         "memory": f"{domain}/{MEMORY}",
         "cores": f"{domain}/{CORES}",
     }
-    return make_vocabulary(full, always_published=frozenset(full.values()))
+    return make_vocabulary(full, usual=frozenset(full.values()))
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

@@ -19,7 +19,7 @@ def vocabulary(domain: str) -> DriverVocabulary:
         "kernel": f"{domain}/driver",
         "memory": f"{domain}/memory",
     }
-    return make_vocabulary(full, always_published=frozenset({full["kernel"]}))
+    return make_vocabulary(full, usual=frozenset({full["kernel"]}))
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:

@@ -6,8 +6,6 @@ mode; if no product is known, the configuration determines the mode.
 
 from decimal import Decimal
 
-import msgspec
-
 from drawbridge.facts.model import Product
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
@@ -36,7 +34,7 @@ VFIO = "vfio.gpu.nvidia.com"
 MEMORY, SHARES = "memory", "shares"
 WHOLE = 100
 # Whole GPUs and partitions publish all of these; a passthrough device only the product.
-_ALWAYS = ("product", "architecture", "compute", "driver_version", "cuda_version", "memory")
+_USUAL = ("product", "architecture", "compute", "driver_version", "cuda_version", "memory")
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
@@ -54,7 +52,7 @@ def vocabulary(domain: str) -> DriverVocabulary:
         "parent": "parentUUID",
     }
     full = {word: f"{domain}/{name}" for word, name in names.items()}
-    return make_vocabulary(full, always_published=frozenset(full[word] for word in _ALWAYS))
+    return make_vocabulary(full, usual=frozenset(full[word] for word in _USUAL))
 
 
 def plan_device(ask: Ask, target: DriverTarget) -> DevicePlan:
@@ -78,17 +76,9 @@ def _partition(ask: Ask, target: DriverTarget) -> DevicePlan:
     return DevicePlan(
         class_=target.require_class(MIG),
         ask_selectors=ask.selectors,
-        vocabulary=_with_attribute(target.vocabulary, "profile"),
         parent=target.vocabulary.parent,
         losses=losses,
     )
-
-
-def _with_attribute(published: DriverVocabulary, name: str) -> DriverVocabulary:
-    """Return the vocabulary of devices that always publish one more attribute."""
-    attribute: str = getattr(published, name)
-    always = published.always_published | {attribute}
-    return msgspec.structs.replace(published, always_published=always)
 
 
 def _passthrough(ask: Ask, target: DriverTarget) -> DevicePlan:
@@ -151,7 +141,6 @@ def _whole(ask: Ask, target: DriverTarget) -> DevicePlan:
         class_=target.require_class(target.class_),
         selectors=selectors,
         ask_selectors=ask.selectors,
-        vocabulary=_with_attribute(target.vocabulary, "uuid"),
         amounts=amounts,
         percent_of=products,
         distinct="" if modes == {Sharing.NONE} else target.vocabulary.uuid,
@@ -175,7 +164,6 @@ def _shared(ask: Ask, share: DeviceShare, target: DriverTarget) -> DevicePlan:
         class_=target.require_class(target.class_),
         selectors=(_express_sharing(target, shared=True),) if mixed else (),
         ask_selectors=ask.selectors,
-        vocabulary=_with_attribute(target.vocabulary, "uuid"),
         amounts=amounts,
         percent_of=sharing,
         distinct=target.vocabulary.uuid,

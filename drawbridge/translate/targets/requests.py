@@ -33,8 +33,10 @@ from drawbridge.translate.targets.vocabulary import (
     DriverVocabulary,
     Expression,
     NotExpressibleError,
+    capacity_access,
     check_length,
     express,
+    guard_capacity,
     join_expressions,
     quote,
 )
@@ -333,11 +335,13 @@ def _select_products(
     own = {each.capacity[memory].value for each in products if memory}
     if sizes == own:
         return by_name
-    domain, _, identifier = vocabulary.memory.partition("/")
-    read = f"device.capacity[{quote(domain)}].{identifier}"
-    exact = " || ".join(f"{read}.compareTo(quantity({quote(size)})) == 0" for size in sorted(own))
+    read = capacity_access(vocabulary.memory)
+    sizes_of = " || ".join(
+        f"{read}.compareTo(quantity({quote(size)})) == 0" for size in sorted(own)
+    )
+    exact = guard_capacity(vocabulary.memory, f"({sizes_of})")
     selector = AllOf((by_name.selector, RawCEL(exact)))
-    return Expression(f"{by_name.text} && ({exact})", selector, vocabulary)
+    return Expression(f"{by_name.text} && {exact}", selector, vocabulary)
 
 
 def _memory_name(vocabulary: DriverVocabulary, products: Iterable[Product]) -> str:

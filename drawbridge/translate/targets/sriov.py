@@ -9,20 +9,25 @@ from drawbridge.translate.legacy.asks import Ask, Distinctness, VfSettings
 from drawbridge.translate.legacy.selectors import NicKind
 from drawbridge.translate.targets import nics
 from drawbridge.translate.targets.plan import DevicePlan, DriverTarget
-from drawbridge.translate.targets.vocabulary import DriverVocabulary, NotExpressibleError
+from drawbridge.translate.targets.vocabulary import (
+    DriverVocabulary,
+    NotExpressibleError,
+    attribute_access,
+    guard_attribute,
+)
 
 API_VERSION = "sriovnetwork.k8snetworkplumbingwg.io/v1alpha1"
 
 
 def vocabulary(domain: str) -> DriverVocabulary:
     """Return what the driver publishes, in its own domain and the device plugin's."""
-    read = f'device.attributes["{domain}"]'
+    read, rdma = f'device.attributes["{domain}"]', f"{domain}/rdmaCapable"
     return DriverVocabulary(
         parent=f"{domain}/pfPciAddress",
         resource=f"{domain}/resourceName",
         resource_full="k8s.cni.cncf.io/resourceName",
         nics={
-            NicKind.RDMA: f'("rdmaCapable" in {read} && {read}.rdmaCapable == true)',
+            NicKind.RDMA: guard_attribute(rdma, "bool", f"{attribute_access(rdma)} == true"),
             NicKind.VF: f'"vfID" in {read}',
         },
     )

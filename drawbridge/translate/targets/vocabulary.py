@@ -1,17 +1,18 @@
 """Writes selectors as CEL, with the attribute names of a driver.
 
-An attribute that a driver does not publish on every device is checked for presence first, because
-an expression that fails on one device stops the scheduling of the whole pod.
+An expression that fails on one device stops the scheduling of the whole pod, on every node, and
+each node decides what its devices publish. So an expression reads an attribute only where it is
+there, with the type that the condition is for. Everywhere else, the condition is false.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
+from drawbridge.dra.guards import without_guard
 from drawbridge.dra.quantity import Format, Quantity
 from drawbridge.translate.legacy.selectors import (
     AllOf,
@@ -41,7 +42,13 @@ OTHER_DRIVER: Final = "Configure a driver that supports it in `targets`, or chan
 OTHER_AMOUNT: Final = "Request an amount of memory in the pod."
 WHOLE_DEVICE: Final = "Request at most 100 percent of a device."
 FEWER_DEVICES: Final = "Request the numbers of devices that the message names."
-_GUARDED: Final = re.compile(r'\A\("[^"]*" in device\.\w+\["[^"]*"\] && (.*)\)\Z', re.DOTALL)
+# What `type` returns for an attribute, by the type that facts name.
+_CEL_TYPES: Final = {
+    "string": "string",
+    "int": "int",
+    "bool": "bool",
+    "version": 'type(semver("0.0.0"))',
+}
 _OTHER_CONDITION: Final = (
     "Remove the condition from the pod, or name the attribute in `attributes` of the target."
 )
@@ -80,7 +87,7 @@ class DriverVocabulary(msgspec.Struct, frozen=True, kw_only=True):
     resource_full: str = ""  # the resource pool, with its domain
     amounts: Mapping[str, str] = {}  # the capacity of each resource name that is a part of it
     nics: Mapping[NicKind, str] = {}  # a CEL expression for each kind
-    always_published: frozenset[str] = frozenset()  # published on every device
+    usual: frozenset[str] = frozenset()  # what each device of the driver has, unless it is odd
 
 
 class Expression(msgspec.Struct, frozen=True):
@@ -153,7 +160,7 @@ def join_expressions(parts: Sequence[Expression], vocabulary: DriverVocabulary) 
 
 
 def list_terms(expression: Expression) -> Iterator[Expression]:
-    """Yield the conditions that must all be true, each without the check for presence."""
+    """Yield the conditions that must all be true, each without the checks of its attribute."""
     match expression.selector:
         case AllOf(operands=operands):
             for operand in operands:
@@ -168,7 +175,7 @@ def list_terms(expression: Expression) -> Iterator[Expression]:
         case AnyOf() | RawCEL():
             yield expression
         case _:
-            yield replace(expression, text=_GUARDED.sub(r"\1", expression.text))
+            yield replace(expression, text=without_guard(expression.text))
 
 
 def _write_again(whole: Expression, part: AskSelector) -> Expression:
@@ -229,52 +236,65 @@ def _bounds(selector: AskSelector, vocabulary: DriverVocabulary) -> str:
                 for sign, version in bounds
                 if version
             ]
-            return _guarded(vocabulary, "compute", lambda a: " && ".join(parts).replace("{}", a))
+            return _guarded(
+                vocabulary, "compute", lambda a: " && ".join(parts).replace("{}", a), "version"
+            )
         case DriverVersion(software=software, at_least=least, below=below):
             numbers = [(">=", least), ("<", below)]
             parts = [f"{{}}.major() {sign} {n}" for sign, n in numbers if n is not None]
             word = "driver_version" if software is Software.DRIVER else "cuda_version"
-            return _guarded(vocabulary, word, lambda a: " && ".join(parts).replace("{}", a))
+            return _guarded(
+                vocabulary, word, lambda a: " && ".join(parts).replace("{}", a), "version"
+            )
     raise NotExpressibleError(
         f"the driver publishes no attribute for {type(selector).__name__}", _OTHER_CONDITION
     )
 
 
-def _guarded(vocabulary: DriverVocabulary, field: str, write: Callable[[str], str]) -> str:
+def _guarded(
+    vocabulary: DriverVocabulary, field: str, write: Callable[[str], str], type_: str = "string"
+) -> str:
     name: str = getattr(vocabulary, field)
     if not name:
         raise NotExpressibleError(
             f"the driver publishes no attribute for the {field.replace('_', ' ')}",
             _OTHER_CONDITION,
         )
-    return guard_presence(
-        name, write(attribute_access(name)) or "true", vocabulary.always_published
-    )
+    return guard_attribute(name, type_, write(attribute_access(name)) or "true")
 
 
-def guard_presence(name: str, expression: str, always_published: frozenset[str]) -> str:
-    """Add a presence check to an expression, unless every device has the attribute."""
-    if name in always_published:
-        return expression
+def guard_attribute(name: str, type_: str, condition: str) -> str:
+    """Write a condition that is false for devices without the attribute, or with another type."""
     domain, _, identifier = name.partition("/")
-    return f"({quote(identifier)} in device.attributes[{quote(domain)}] && {expression})"
+    is_there = f"{quote(identifier)} in device.attributes[{quote(domain)}]"
+    # Kubernetes refuses `==` between types: it takes their size, and so the cost, for unlimited.
+    is_of_type = f"type({attribute_access(name)}) in [{_CEL_TYPES[type_]}]"
+    return f"({is_there} && {is_of_type} && {condition})"
+
+
+def guard_capacity(name: str, condition: str) -> str:
+    """Write a condition that is false for devices without the capacity."""
+    domain, _, identifier = name.partition("/")
+    return f"({quote(identifier)} in device.capacity[{quote(domain)}] && {condition})"
+
+
+def capacity_access(name: str) -> str:
+    """Write the CEL expression that reads a capacity, given by its full name."""
+    domain, _, identifier = name.partition("/")
+    return f"device.capacity[{quote(domain)}].{identifier}"
 
 
 def _memory(least: int | None, below: int | None, vocabulary: DriverVocabulary) -> str:
     if not vocabulary.memory:
         raise NotExpressibleError("the driver does not publish memory")
-    domain, _, identifier = vocabulary.memory.partition("/")
-    read = f"device.capacity[{quote(domain)}].{identifier}"
+    read = capacity_access(vocabulary.memory)
     bounds = [(">=", least), ("<", below)]
     parts = [
         f"{read}.compareTo(quantity({quote(format_bytes(value))})) {sign} 0"
         for sign, value in bounds
         if value is not None
     ]
-    expression = " && ".join(parts) or "true"
-    if vocabulary.memory in vocabulary.always_published:
-        return expression
-    return f"({quote(identifier)} in device.capacity[{quote(domain)}] && {expression})"
+    return guard_capacity(vocabulary.memory, " && ".join(parts) or "true")
 
 
 def _resource(names: tuple[str, ...], vocabulary: DriverVocabulary) -> str:
@@ -282,9 +302,7 @@ def _resource(names: tuple[str, ...], vocabulary: DriverVocabulary) -> str:
     short = dict.fromkeys(name.partition("/")[2] or name for name in names)
     pairs = [(vocabulary.resource, list(short)), (vocabulary.resource_full, list(names))]
     parts = [
-        guard_presence(
-            name, f"{attribute_access(name)} in {quote_list(values)}", vocabulary.always_published
-        )
+        guard_attribute(name, "string", f"{attribute_access(name)} in {quote_list(values)}")
         for name, values in pairs
         if name
     ]
@@ -307,8 +325,21 @@ def _label(selector: DeviceLabel, own: str, types: Mapping[str, str]) -> str:
     domain, _, identifier = name.partition("/")
     if selector.operator is LabelOperator.EXISTS:
         return f"{quote(identifier)} in device.attributes[{quote(domain)}]"
-    values = [_literal(value, types.get(name, "string")) for value in selector.values]
-    return guard_presence(name, f"{attribute_access(name)} in [{', '.join(values)}]", frozenset())
+    type_ = types.get(name, "string")
+    type_ = type_ if type_ in _CEL_TYPES else "string"
+    values = [_literal(each, type_) for each in selector.values if _can_be(each, type_)]
+    return guard_attribute(name, type_, f"{attribute_access(name)} in [{', '.join(values)}]")
+
+
+def _can_be(value: str, type_: str) -> bool:
+    """Whether an attribute of this type can have a value that a label has."""
+    match type_:
+        case "bool":
+            return value.lower() in ("true", "false")
+        case "int":
+            return value.removeprefix("-").isdecimal()
+        case _:
+            return True
 
 
 def _literal(value: str, kind: str) -> str:
