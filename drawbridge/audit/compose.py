@@ -48,8 +48,8 @@ from drawbridge.ledger.still_fits import StillFits
 from drawbridge.names import MIRRORED_QUOTA
 from drawbridge.translate.changes.queues import (
     Mappings,
+    describe_mappings,
     find_collisions,
-    format_mappings,
     is_managed,
     merge_mappings,
 )
@@ -142,7 +142,7 @@ def _note_queues(objects: AuditedObjects, mappings: Sequence[Mappings]) -> Itera
     if merged and any(map(is_managed, (*objects.pods, *objects.workloads))):
         yield (
             "Kueue admits pods with these claims only with the DeviceClasses in `resources` of its "
-            f"configuration: {format_mappings(merged)}"
+            f"configuration: {describe_mappings(merged)}"
         )
         for class_, names in find_collisions(mappings).items():
             listed = list_some(names, _MAX_NAMES, "name")

@@ -14,6 +14,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.model import NetworkFacts
 from drawbridge.finding import Finding
+from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.changes.template import ClaimTemplate
 
 # Tenants write names and annotations.
@@ -78,7 +79,7 @@ class AdmissionDecision(Protocol):
         """The device resources that containers request, in words."""
 
     @property
-    def mappings(self) -> Mapping[str, tuple[str, ...]]:
+    def mappings(self) -> Mappings:
         """The DeviceClasses of the claims by the legacy name that they replace."""
 
     @property

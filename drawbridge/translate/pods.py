@@ -31,6 +31,7 @@ from drawbridge.translate.changes import (
 from drawbridge.translate.changes.patch import Original, Patch, check_annotation_size
 from drawbridge.translate.changes.pod_claims import add_claims, remove_fields
 from drawbridge.translate.changes.queues import (
+    Mappings,
     charge_to_queue,
     find_kueue_queue,
     report_divided_claims,
@@ -131,7 +132,7 @@ class Translation(msgspec.Struct, frozen=True):
     templates: tuple[ClaimTemplate, ...] = ()
     findings: tuple[Finding, ...] = ()
     classes: tuple[str, ...] = ()  # the DeviceClasses of the templates
-    mappings: Mapping[str, tuple[str, ...]] = {}  # these by the legacy name that they replace
+    mappings: Mappings = {}  # these by the legacy name that they replace
 
 
 def make_context(

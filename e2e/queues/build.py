@@ -10,7 +10,7 @@ from pathlib import Path
 
 from e2e.controlplane.build import cache_name, compile_program, go_version, required
 
-PIN = Path(__file__).parent / "kueue-0.18.2"
+PIN = Path(__file__).parent / "kueue-0.19.2"
 MODULE = "sigs.k8s.io/kueue"
 _CACHE = Path(__file__).parent.parent.parent / ".cache" / "queues"
 

@@ -45,6 +45,7 @@ class Kueue:
         self._folder = cluster.plane.folder / "kueue"
         self._folder.mkdir(exist_ok=True)
         self._mappings: Mappings | None = None
+        self._gates: tuple[str, ...] = ()
         self._process: Process | None = None
         self._port = free_port()
         self._install()
@@ -66,14 +67,14 @@ class Kueue:
         relay.add(Backend(self._port))
         relay.__enter__()  # as long as the control plane: its webhooks are called at any time
 
-    def configure(self, mappings: Mappings | None) -> None:
+    def configure(self, mappings: Mappings | None, gates: tuple[str, ...] = ()) -> None:
         """Let the manager run with these mappings of DeviceClasses, or with those that it has."""
         mappings = self._mappings or () if mappings is None else mappings
-        if self._process is not None and self._mappings == mappings:
+        if self._process is not None and (self._mappings, self._gates) == (mappings, gates):
             return
         if self._process is not None:
             self._process.stop()
-        self._mappings = mappings
+        self._mappings, self._gates = mappings, gates
         health = free_port()
         text = yaml.safe_dump(self._configuration(mappings, health))
         # Where `drawbridge doctor` reads it.
@@ -100,6 +101,7 @@ class Kueue:
             "clientConnection": {"qps": 500, "burst": 1000},
             "integrations": {"frameworks": list(FRAMEWORKS)},
             "resources": {"deviceClassMappings": list(mappings)},
+            "featureGates": dict.fromkeys(self._gates, True),
         }
 
     def _is_ready(self, health: int) -> bool:

@@ -34,7 +34,7 @@ ONE_QUOTA: Mappings = ({"name": GPU, "deviceClassNames": [GPU_CLASS]},)
 SECONDS = 60.0
 QUOTA = 100_000
 GATE = f"{GROUP}/admission"
-_MAPPINGS = re.compile(r"deviceClassMappings: (\[.*\])\.")
+_MAPPINGS = re.compile(r"deviceClassMappings: (\[.*?\])\.")
 MAKERS = {"deployments": "/apis/apps/v1", "statefulsets": "/apis/apps/v1", "jobs": "/apis/batch/v1"}
 
 RIGS["kueue"] = default_options
@@ -272,14 +272,17 @@ def find_pod(text: str, name: str) -> JSON:
     raise LookupError(f"the manifest has no pod {name}")
 
 
-def printed_mappings(cluster: Installation, pod: JSON) -> Mappings:
-    """Return the mapping that `drawbridge translate` prints for a pod in a queue."""
+def printed_mappings(cluster: Installation, pod: JSON, *, of_shares: bool = False) -> Mappings:
+    """Return the mapping that `drawbridge translate` prints for a pod in a queue.
+
+    With `of_shares`, it is the second one, which charges what the shares take.
+    """
     ran = cluster.drawbridge(
         "translate", "-f", "-", "--context", "-o", "report", stdin=yaml.safe_dump(pod)
     )
-    printed = _MAPPINGS.search(ran.out + ran.err)
-    assert printed, ran
-    rows: list[JSON] = yaml.safe_load(printed[1])
+    printed = _MAPPINGS.findall(ran.out + ran.err)
+    assert len(printed) > of_shares, ran
+    rows: list[JSON] = yaml.safe_load(printed[of_shares])
     return [{**row, "name": _chosen_name(row)} for row in rows]
 
 

@@ -11,12 +11,15 @@ from drawbridge.config.target import Target
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.finding import Severity
 from drawbridge.translate.changes.queues import (
+    SHARES_GATE,
+    MappedClass,
+    Mappings,
+    describe_mappings,
     find_collisions,
     find_covered,
     find_default_queues,
     find_kueue_queue,
     find_unmapped_classes,
-    format_mappings,
     merge_mappings,
     read_mappings,
 )
@@ -68,7 +71,10 @@ def test_a_queue_gets_claims_that_it_charges(case: YamlValue) -> None:
         containers = translated["spec"]["containers"]
         assert [each["resources"]["claims"] for each in containers] == case["entries"]
     if "mappings" in case:
-        assert case["mappings"] in " ".join(each.remedy for each in loud)
+        remedies = " ".join(each.remedy for each in loud)
+        assert case["mappings"] in remedies
+        assert case.get("shares", "") in remedies
+        assert (SHARES_GATE in remedies) is ("shares" in case)
 
 
 @every_row("case", CASES, ids=lambda case: case["name"])
@@ -144,29 +150,42 @@ def test_a_local_queue_with_the_name_default_is_the_default_queue() -> None:
 def test_a_class_is_mapped_to_one_name() -> None:
     merged = merge_mappings(
         [
-            {"": ("a.example.com",)},
-            {"nvidia.com/gpu": ("gpu.nvidia.com", "a.example.com")},
-            {"example.com/gpu": ("gpu.nvidia.com", "b.example.com")},
+            {"": mapped("a.example.com")},
+            {"nvidia.com/gpu": mapped("gpu.nvidia.com", "a.example.com")},
+            {"example.com/gpu": mapped("gpu.nvidia.com", "b.example.com")},
         ]
     )
     assert merged == {
-        "nvidia.com/gpu": ("a.example.com", "gpu.nvidia.com"),
-        "example.com/gpu": ("b.example.com",),
+        "nvidia.com/gpu": mapped("a.example.com", "gpu.nvidia.com"),
+        "example.com/gpu": mapped("b.example.com"),
     }
-    colliding: list[dict[str, tuple[str, ...]]] = [
-        {"volcano.sh/vgpu-number": ("gpu.nvidia.com",)},
-        {"nvidia.com/gpu": ("gpu.nvidia.com",)},
-        {"nvidia.com/gpu": ("gpu.nvidia.com", "mig.nvidia.com")},
-        {"": ("mig.nvidia.com",)},
+    colliding: list[Mappings] = [
+        {"volcano.sh/vgpu-number": mapped("gpu.nvidia.com")},
+        {"nvidia.com/gpu": mapped("gpu.nvidia.com")},
+        {"nvidia.com/gpu": mapped("gpu.nvidia.com", "mig.nvidia.com")},
+        {"": mapped("mig.nvidia.com")},
     ]
-    assert merge_mappings(colliding) == {"nvidia.com/gpu": ("gpu.nvidia.com", "mig.nvidia.com")}
+    assert merge_mappings(colliding) == {
+        "nvidia.com/gpu": mapped("gpu.nvidia.com", "mig.nvidia.com")
+    }
     assert find_collisions(colliding) == {
         "gpu.nvidia.com": ["nvidia.com/gpu", "volcano.sh/vgpu-number"]
     }
-    assert format_mappings({"": ("a", "b")}) == (
+    assert describe_mappings({"": mapped("a", "b")}) == (
         "deviceClassMappings: [{name: NAME, deviceClassNames: [a]}, "
-        "{name: NAME, deviceClassNames: [b]}]"
+        "{name: NAME, deviceClassNames: [b]}]."
     )
+
+
+def test_a_class_with_shares_of_one_pod_is_one_with_shares() -> None:
+    share = MappedClass("gpu", "d.io", "memory")
+    whole: Mappings = {"nvidia.com/gpu": mapped("gpu")}
+    for several in ([{"": (share,)}, whole], [whole, {"": (share,)}]):
+        assert merge_mappings(several) == {"nvidia.com/gpu": (share,)}
+
+
+def mapped(*names: str) -> tuple[MappedClass, ...]:
+    return tuple(map(MappedClass, names))
 
 
 DRIVER = "gpu.nvidia.com"
@@ -204,7 +223,7 @@ def test_doctor_compares_the_mapping_of_a_class_with_the_quotas(
     name: str | None, covered: set[str], row: YamlValue, told: str
 ) -> None:
     devices = ClassFacts(**{"name": DRIVER, "drivers": (DRIVER,), "devices": 8, **row})
-    mappings = {name: (devices.name,)} if name else {}
+    mappings = {name: mapped(devices.name)} if name else {}
     configuration = Configuration(targets=(TARGET,))
     findings = [*find_unmapped_classes(mappings, covered, Facts(classes=(devices,)), configuration)]
     assert [told in each.message for each in findings] == [True] * bool(told)
@@ -217,7 +236,7 @@ def test_doctor_knows_the_names_that_count_gpus_in_each_dialect(case: YamlValue)
     made = translate(test_rows.pod(case), context, admin_access=True)
     gpus = {each.name for each in facts.classes if each.devices and "gpu" in each.name}
     for name, classes in made.mappings.items():
-        chosen = {"chosen": tuple(gpus & {*classes})}
+        chosen = {"chosen": mapped(*(gpus & {each.name for each in classes}))}
         for mappings, expected in ((chosen, len(chosen["chosen"])), ({name: classes}, 0)):
             findings = find_unmapped_classes(mappings, {name} - {""}, facts, context.configuration)
             told = [each for each in findings if TWO in each.message]
@@ -238,7 +257,7 @@ def test_names_with_a_quota_are_read_from_any_queue() -> None:
                     "deviceClassMappings": [{"name": "gpus", "deviceClassNames": ["a", 1]}]
                 }
             },
-            {"gpus": ("a",)},
+            {"gpus": (MappedClass("a"),)},
         ),
         ({"resources": {"deviceClassMappings": [None, {}]}}, {"None": ()}),
         ({"resources": None}, {}),

@@ -21,6 +21,7 @@ from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes.patch import check_annotation_size
+from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
 from drawbridge.translate.pods import Translation, TranslationContext, translate
@@ -54,7 +55,7 @@ class PodDecision(msgspec.Struct, frozen=True):
     asked: tuple[str, ...] = ()  # descriptions of the device resources that containers request
     operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
     annotation_bytes: int = 0  # of the JSON of added annotations
-    mappings: Mapping[str, tuple[str, ...]] = {}  # the classes by the legacy name they replace
+    mappings: Mappings = {}  # the classes by the legacy name they replace
 
     @property
     def replaces_requests(self) -> bool:

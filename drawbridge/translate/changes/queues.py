@@ -3,12 +3,13 @@
 Kueue admits a workload with claims only if its configuration maps their DeviceClasses to the name
 of a quota, and only for requests with `exactly` and a count. The name of the mapping should be the
 legacy name: then a job that is charged before its pods are translated, and a pod that is charged
-after it, use one quota. Read in and run with Kueue 0.18.
+after it, use one quota. A share of a device counts as a device, unless the mapping names the
+capacity that it takes, which Kueue 0.19 has behind a feature gate. Run with Kueue 0.19.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -62,10 +63,21 @@ _OTHERS: Final = {
     "annotations": ("scheduling.volcano.sh/queue-name",),
 }
 _MAX_NAMES: Final = 3
+SHARES_GATE: Final = "KueueDRAIntegrationConsumableCapacity"
 # The API server refuses longer labels, but after admission, whose messages have the name.
 _MAX_LABEL: Final = 63
+
+
+class MappedClass(NamedTuple):
+    """A DeviceClass of claims; of shares, the driver and the capacity that a claim takes."""
+
+    name: str
+    driver: str = ""
+    capacity: str = ""
+
+
 # The DeviceClasses of claims by the legacy name that they replace.
-Mappings = Mapping[str, tuple[str, ...]]
+Mappings = Mapping[str, tuple[MappedClass, ...]]
 
 
 def find_kueue_queue(value: Value, default_queue: str = "") -> str:
@@ -165,12 +177,12 @@ def report_queue(
     own = find_kueue_queue(value)
     if own or queue:
         path = format_path(("metadata", "labels", KUEUE_LABEL)) if own else ""
-        listed = ", ".join(dict.fromkeys(name for each in mappings.values() for name in each))
+        listed = ", ".join(_list_classes(mappings))
         yield QUEUE_COUNTS_NAMES.at(
             path,
             f"queue {format_value(own or queue)} of Kueue does not admit claims of {listed} unless "
             f"it maps the {'class' if ', ' not in listed else 'classes'}",
-            remedy=f"Add to `resources` of Kueue's configuration: {format_mappings(mappings)}.",
+            remedy=f"Add to `resources` of Kueue's configuration: {describe_mappings(mappings)}",
         )
     if any(each.code == SCHEDULER_KEPT.name for each in findings):
         return
@@ -184,7 +196,7 @@ def report_queue(
 def _report_other_queue(path: str, queue: str, mappings: Mappings) -> Finding:
     names = ", ".join(filter(None, mappings))
     counted = f"counted {names} and " if names else ""
-    classes = dict.fromkeys(name for each in mappings.values() for name in each)
+    classes = _list_classes(mappings)
     noun, pronoun = ("DeviceClass", "it") if len(classes) == 1 else ("DeviceClasses", "them")
     return QUEUE_COUNTS_NAMES.at(
         path,
@@ -195,10 +207,15 @@ def _report_other_queue(path: str, queue: str, mappings: Mappings) -> Finding:
 
 def merge_mappings(several: Iterable[Mappings]) -> Mappings:
     """Return the mappings of several pods; a class belongs to the name that most of them have."""
-    merged: dict[str, tuple[str, ...]] = {}
-    for class_, names in _count_names(several).items():
+    several = tuple(several)
+    by_name: dict[str, MappedClass] = {}
+    for class_ in (each for mappings in several for row in mappings.values() for each in row):
+        if not by_name.get(class_.name, MappedClass("")).capacity:
+            by_name[class_.name] = class_
+    merged: dict[str, tuple[MappedClass, ...]] = {}
+    for class_name, names in _count_names(several).items():
         name = max(filter(None, names), key=names.__getitem__, default="")
-        merged[name] = (*merged.get(name, ()), class_)
+        merged[name] = (*merged.get(name, ()), by_name[class_name])
     return merged
 
 
@@ -213,28 +230,54 @@ def _count_names(several: Iterable[Mappings]) -> dict[str, Counter[str]]:
     for mappings in several:
         for name, classes in mappings.items():
             for class_ in classes:
-                counts.setdefault(class_, Counter())[name] += 1
+                counts.setdefault(class_.name, Counter())[name] += 1
     return counts
 
 
-def format_mappings(mappings: Mappings) -> str:
-    """Write mappings as the field of Kueue's Configuration, in one line.
+def _list_classes(mappings: Mappings) -> list[str]:
+    return [*dict.fromkeys(class_.name for row in mappings.values() for class_ in row)]
+
+
+def describe_mappings(mappings: Mappings) -> str:
+    """Write mappings as the field of Kueue's Configuration, and those of shares by capacity."""
+    shares = {"": tuple(each for row in mappings.values() for each in row if each.capacity)}
+    if not shares[""]:
+        return f"{_format_mappings(mappings)}."
+    return (
+        f"{_format_mappings(mappings)}. It charges a share as a device. From 0.19, with the feature"
+        f" gate {SHARES_GATE}, Kueue can charge what a share takes, to a name of its own:"
+        f" {_format_mappings(shares, by_capacity=True)}."
+    )
+
+
+def _format_mappings(mappings: Mappings, *, by_capacity: bool = False) -> str:
+    """Write mappings in one line.
 
     Classes without a legacy name are one mapping each: one quota would count a NIC as a GPU.
     """
     listed = [(name, classes) for name, classes in mappings.items() if name]
     listed += [("NAME", (class_,)) for class_ in mappings.get("", ())]
     rows = ", ".join(
-        f"{{name: {name}, deviceClassNames: [{', '.join(classes)}]}}" for name, classes in listed
+        f"{{name: {name}, deviceClassNames: [{', '.join(each.name for each in classes)}]"
+        f"{_format_source(classes[0]) if by_capacity else ''}}}"
+        for name, classes in listed
     )
     return f"deviceClassMappings: [{rows}]"
+
+
+def _format_source(class_: MappedClass) -> str:
+    every = '{cel: {expression: "true"}}'
+    return (
+        f", sources: [{{capacity: {{name: {class_.capacity}, driver: {class_.driver}, "
+        f"deviceSelector: {every}}}}}]"
+    )
 
 
 def read_mappings(configuration: Value) -> Mappings:
     """Return the mappings of Kueue's Configuration."""
     rows = as_list(get_value(configuration, ("resources", "deviceClassMappings")))
     return {
-        f"{row.get('name')}": _texts(as_list(row.get("deviceClassNames")))
+        f"{row.get('name')}": tuple(map(MappedClass, _texts(as_list(row.get("deviceClassNames")))))
         for row in map(as_mapping, rows)
     }
 
@@ -257,7 +300,7 @@ def find_unmapped_classes(
     `covered` are the names with a quota. A workload that requests another name is not admitted, so
     the name of a mapping may be any one while no quota is for a legacy name of the devices.
     """
-    names = {class_: name for name, classes in mappings.items() for class_ in classes}
+    names = {class_.name: name for name, classes in mappings.items() for class_ in classes}
     families, covered = known_families(configuration), sorted(covered)
     for row in facts.classes:
         if not row.devices:

@@ -4,24 +4,24 @@ The outcome depends only on the asks, their admin access, the facts and the conf
 with equal asks share one cached outcome.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.config.model import Configuration
+from drawbridge.documents.values import as_mapping
 from drawbridge.dra.rules import encode_rules
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.translate.changes import dual_nodes
-from drawbridge.translate.changes.queues import merge_mappings
+from drawbridge.translate.changes.queues import MappedClass, Mappings, merge_mappings
 from drawbridge.translate.changes.template import ClaimTemplate, make_template
 from drawbridge.translate.codes import TOO_MANY_CLAIMS
 from drawbridge.translate.decisions.capacity import report_fewer_nodes
 from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_node
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.targets.claims import ClaimLimitError, ComposedClaim, assemble_claims
+from drawbridge.translate.targets.plan import TargetResult
 from drawbridge.translate.work_budget import WorkBudget
 
 
@@ -35,7 +35,7 @@ class Outcome(msgspec.Struct, frozen=True):
     dual_findings: tuple[Finding, ...] = ()  # nodes that offer the same devices twice
     classes: tuple[str, ...] = ()  # the DeviceClasses of the claims
     drivers: tuple[str, ...] = ()  # the drivers of the claims
-    mappings: Mapping[str, tuple[str, ...]] = {}  # the classes by the legacy name they replace
+    mappings: Mappings = {}  # the classes by the legacy name they replace
 
 
 OutcomeCache = BoundedCache[PodAsks, Outcome]
@@ -71,9 +71,27 @@ def resolve_asks(
         classes=classes,
         drivers=tuple(dict.fromkeys(name for result in results for name in result.drivers)),
         mappings=merge_mappings(
-            {name: (class_,)} for each in results for name, class_ in each.names
+            {name: (_map_class(class_, each),)} for each in results for name, class_ in each.names
         ),
     )
+
+
+def _map_class(name: str, result: TargetResult) -> MappedClass:
+    """Return a class of a result; of shares, with the capacity that their requests take.
+
+    Of several capacities, memory is the one that a quota is about.
+    """
+    exact = (as_mapping(each.body.get("exactly")) for each in result.part.requests)
+    taken = [
+        capacity
+        for each in exact
+        if each.get("deviceClassName") == name
+        for capacity in as_mapping(as_mapping(each.get("capacity")).get("requests"))
+    ]
+    if not taken or len(result.drivers) != 1:
+        return MappedClass(name)
+    capacity = next((each for each in taken if each.rpartition("/")[2] == "memory"), taken[0])
+    return MappedClass(name, result.drivers[0], capacity)
 
 
 def _template(claim: ComposedClaim) -> ClaimTemplate:

@@ -21,7 +21,7 @@ QUEUE_REFUSES_REQUEST = CODES.define(
     text=(
         "The pod waits in a queue of Kueue, and Kueue charges only requests with `exactly` and a "
         "count. It admits no workload with `firstAvailable`, `allocationMode: All` or a claim by "
-        "name, or with several requests of one claim in a container (run with Kueue 0.18.2), so "
+        "name, or with several requests of one claim in a container (run with Kueue 0.19.2), so "
         "the pod would wait for ever."
     ),
     example=(
