@@ -244,9 +244,8 @@ def describe_mappings(mappings: Mappings) -> str:
     if not shares[""]:
         return f"{_format_mappings(mappings)}."
     return (
-        f"{_format_mappings(mappings)}. It charges a share as a device. From 0.19, with the feature"
-        f" gate {SHARES_GATE}, Kueue can charge what a share takes, to a name of its own:"
-        f" {_format_mappings(shares, by_capacity=True)}."
+        f"{_format_mappings(mappings)}. Kueue 0.19 with the feature gate {SHARES_GATE} charges what"
+        f" shares take, and not their number: {_format_mappings(shares, by_capacity=True)}."
     )
 
 
