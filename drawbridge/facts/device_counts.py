@@ -26,6 +26,8 @@ from drawbridge.names import DUAL_LABEL
 
 # Capacities per product. Further capacities are ignored to bound the size of a product.
 MAX_CAPACITIES = 16
+# Of so many nodes, what one says can be true of half of them.
+_FEW_NODES = 2
 # Behind every place that a node can give.
 MAX_PLACE = 1 << 30
 # Koordinator allocates only GPUs of one partition on nodes with this label.
@@ -148,6 +150,11 @@ def nearly_all(count: int, total: int) -> bool:
     return 2 * count > total and total - count <= max(1, total // 10)
 
 
+def is_single(count: int, total: int) -> bool:
+    """Whether one node alone says something, of more than two that could say it."""
+    return count == 1 and total > _FEW_NODES
+
+
 class _PublishedNames:
     """Which attributes and capacities the devices of one node have, by driver."""
 
@@ -234,9 +241,9 @@ def _count_node(
     cluster.nodes.append(NodeDevices(node, counted, locations, frozenset(drivers)))
 
 
-def _most_devices(counted: tuple[str | ProductKey, int]) -> tuple[int, str | ProductKey]:
+def _most_devices(counted: tuple[str | ProductKey, int]) -> tuple[int, str]:
     key, count = counted
-    return -count, key
+    return -count, f"{key}"  # amounts have no order
 
 
 def product_key(driver: str, device: Device, family: Family | None) -> ProductKey:

@@ -10,6 +10,7 @@ from operator import itemgetter, neg
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools, selecting_entries
@@ -27,16 +28,19 @@ from drawbridge.facts.device_counts import (
     DriverCounts,
     ProductKey,
     count_devices,
+    is_single,
     nearly_all,
 )
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import (
     DERIVED_FIELD,
+    ClassFacts,
     Cluster,
     Driver,
     Facts,
     FactsPart,
     NetworkFacts,
+    NodeOffer,
     PartitionPolicy,
     Product,
     ResourceFacts,
@@ -65,10 +69,9 @@ MAX_TABLE_BYTES: Final = {
     "offers": 20_000,
     "networks": 10_000,
 }
-# Of so many nodes, what one says can be true of half of them.
-_FEW_NODES: Final = 2
 # Per driver. A device has at most 32 attributes and capacities.
 _MAX_ATTRIBUTES: Final = 200
+_MAX_ATTRIBUTES_OF_A_NODE: Final = 32
 _first: Final = itemgetter(0)
 # The feature gate of each optional field of a claim, by the path of the field in a request.
 GATE_OF_FIELD: Final = {
@@ -128,6 +131,7 @@ def gather_facts(
     networks = network_table(objects.networks)
     rows = class_table(classes, counted, _count_owned(cluster, configuration))
     rows = mark_closed_classes(rows, configuration.fleet, nodes, inventory, cluster, families)
+    rows = _mark_single(rows, offers)
     omitted: dict[str, int] = {}
     server = describe_cluster(gates, keeps)
     drivers = _drivers(cluster, families, omitted)
@@ -142,7 +146,7 @@ def gather_facts(
         offers=_fit([(each, (each.nodes,)) for each in offers], "offers", omitted),
         networks=_fit([(each, (-at,)) for each, at in networks.items()], "networks", omitted),
     )
-    facts = msgspec.structs.replace(facts, omitted=dict(sorted(omitted.items())))
+    facts = replace(facts, omitted=dict(sorted(omitted.items())))
     return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes)
 
 
@@ -189,6 +193,16 @@ def _count_owned(cluster: ClusterDevices, configuration: Configuration) -> Count
     return owned
 
 
+def _mark_single(rows: Iterable[ClassFacts], offers: Iterable[NodeOffer]) -> list[ClassFacts]:
+    """Mark the classes whose devices are on one of many nodes."""
+    nodes: Counter[str] = Counter()
+    total = 0
+    for offer in offers:
+        nodes.update(dict.fromkeys(offer.classes, offer.nodes))
+        total += offer.nodes if offer.classes else 0
+    return [replace(each, single=is_single(nodes[each.name], total)) for each in rows]
+
+
 def _products(
     cluster: ClusterDevices, counted: Mapping[str, Counter[ProductKey]]
 ) -> list[tuple[Product, Weight]]:
@@ -206,7 +220,7 @@ def _products(
                 devices=tally.devices,
                 nodes=tally.nodes,
                 most=tally.most,
-                single=tally.nodes == 1 and cluster.drivers[key.driver].nodes > _FEW_NODES,
+                single=is_single(tally.nodes, cluster.drivers[key.driver].nodes),
             ),
             (tally.nodes, -tally.place, tally.devices),
         )
@@ -217,17 +231,23 @@ def _products(
 def _drivers(
     cluster: ClusterDevices, families: Mapping[str, Family], omitted: dict[str, int]
 ) -> list[Driver]:
-    return [
-        _driver(name, published, families[name].kind if name in families else "", omitted)
-        for name, published in sorted(cluster.drivers.items())
-    ]
+    kinds = {each: families[each].kind for each in cluster.drivers if each in families}
+    nodes = Counter(
+        kind for each in cluster.nodes for kind in {kinds.get(name, "") for name in each.drivers}
+    )
+    rows = []
+    for name, published in sorted(cluster.drivers.items()):
+        kind = kinds.get(name, "")
+        single = bool(kind) and is_single(published.nodes, nodes[kind])
+        rows.append(replace(_driver(name, published, kind, omitted), single=single))
+    return rows
 
 
 def _driver(name: str, published: DriverCounts, kind: str, omitted: dict[str, int]) -> Driver:
     types = {each: _find_type(counts) for each, counts in published.attributes.items()}
     by_nodes = {each: published.attributes[each][of_type] for each, of_type in types.items()}
-    attributes = {each: types[each] for each in _select_common(by_nodes)}
-    capacities = _select_common(published.capacities)
+    attributes = {each: types[each] for each in _select_common(by_nodes, published.nodes)}
+    capacities = _select_common(published.capacities, published.nodes)
     total = len(published.attributes) + len(published.capacities)
     if dropped := total - len(attributes) - len(capacities):
         omitted["attributes"] = omitted.get("attributes", 0) + dropped
@@ -251,9 +271,12 @@ def _find_type(counts: Counter[str]) -> str:
     return min(counts, key=lambda each: (-counts[each], each))
 
 
-def _select_common(nodes: Mapping[str, int]) -> tuple[str, ...]:
-    """Return the names that most nodes publish, sorted."""
-    return tuple(sorted(sorted(nodes, key=lambda each: (-nodes[each], each))[:_MAX_ATTRIBUTES]))
+def _select_common(nodes: Mapping[str, int], total: int) -> tuple[str, ...]:
+    """Return the names that most nodes publish, and a few that one of many does, sorted."""
+    names = sorted(nodes, key=lambda each: (-nodes[each], each))
+    common = [each for each in names if not is_single(nodes[each], total)]
+    single = names[len(common) :][:_MAX_ATTRIBUTES_OF_A_NODE]
+    return tuple(sorted((*common, *single)[:_MAX_ATTRIBUTES]))
 
 
 def _find_partition_policy(published: DriverCounts, kind: str) -> PartitionPolicy:

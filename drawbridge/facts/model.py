@@ -6,8 +6,8 @@ facts of 5,000 nodes fit into one ConfigMap.
 
 import enum
 import functools
-from collections.abc import Collection, Mapping
-from typing import Final, Literal
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -51,7 +51,7 @@ class ClassFacts(FactsPart, frozen=True):
 
     `owned` of the devices are in owned pools, which only the Drawbridge allocator uses. `closed`
     tells that no other kinds of devices will come, so that a request that none of them satisfies
-    can be refused.
+    can be refused. The devices of a `single` class are on one node of more than two with devices.
     """
 
     name: str
@@ -60,6 +60,7 @@ class ClassFacts(FactsPart, frozen=True):
     devices: int = 0
     owned: int = 0
     closed: bool = False
+    single: bool = False
 
 
 class ResourceFacts(FactsPart, frozen=True):
@@ -67,7 +68,8 @@ class ResourceFacts(FactsPart, frozen=True):
 
     The first class takes precedence. A device plugin advertises the resource on `nodes` nodes:
     `devices` in total and at most `most` on one node. On `dual` nodes, a DRA driver publishes the
-    same devices, so that a device could be allocated twice.
+    same devices, so that a device could be allocated twice. A `single` name is on one node of more
+    than two.
     """
 
     name: str
@@ -76,6 +78,7 @@ class ResourceFacts(FactsPart, frozen=True):
     devices: int = 0
     most: int = 0
     dual: int = 0
+    single: bool = False
 
 
 class Amount(FactsPart, frozen=True):
@@ -122,7 +125,8 @@ class Driver(FactsPart, frozen=True):
 
     More than a few nodes lack the `partial` attributes, or have them with another type.
     `dual` of its nodes have the dual label: a device plugin allocates the same devices there, or
-    did, and pods may still use them.
+    did, and pods may still use them. A `single` driver is on one node of more than two with devices
+    of its kind, and no other driver's place is its own.
     """
 
     name: str
@@ -134,6 +138,7 @@ class Driver(FactsPart, frozen=True):
     partial: tuple[str, ...] = ()
     capacities: tuple[str, ...] = ()
     partition_policy: PartitionPolicy = PartitionPolicy.PREFER
+    single: bool = False
 
     @property
     def common_attributes(self) -> Mapping[str, str]:
@@ -154,7 +159,8 @@ class NodeShape(FactsPart, frozen=True):
 
     Only devices that publish the standard attribute belong to a neighbourhood. In `derived`, the
     NUMA node of a driver without it is that of the driver's own attribute, which a claim can
-    compare only where the API server stores derived attributes.
+    compare only where the API server stores derived attributes. A `single` shape is on one node of
+    more than two with these drivers, and decides nothing about the others.
     """
 
     gpu: str
@@ -165,6 +171,7 @@ class NodeShape(FactsPart, frozen=True):
     numa: tuple[Neighbourhood, ...] = ()
     derived: tuple[Neighbourhood, ...] = ()
     nodes: int = 1
+    single: bool = False
 
     @property
     def pcie_relates(self) -> bool:
@@ -200,6 +207,15 @@ class NetworkFacts(FactsPart, frozen=True):
 
     name: str
     resource: str
+
+
+_Row = TypeVar("_Row", ResourceFacts, Product, Driver, NodeShape)
+
+
+def of_several(rows: Iterable[_Row]) -> Sequence[_Row]:
+    """Return the rows of several nodes; if there are none, all."""
+    listed = list(rows)
+    return [each for each in listed if not each.single] or listed
 
 
 class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
@@ -266,6 +282,11 @@ class Facts(FactsPart, frozen=True, dict=True):  # for the cached properties
     def shapes_by_frequency(self) -> tuple[NodeShape, ...]:
         """The shapes, those of most nodes first. Decisions read this order and not the counts."""
         return tuple(sorted(self.shapes, key=lambda each: (-each.nodes, -each.gpus)))
+
+    def shapes_of(self, gpu: str, nic: str) -> tuple[NodeShape, ...]:
+        """Return the shapes of two drivers by frequency; single ones only if all are."""
+        rows = [each for each in self.shapes_by_frequency if (each.gpu, each.nic) == (gpu, nic)]
+        return tuple(of_several(rows))
 
     def plugins_serve(self, names: Collection[str]) -> bool:
         """Tell whether the device plugins of one node serve all of these names."""

@@ -5,6 +5,7 @@ A pod runs on one node, so its claims and the requests that stay with a plugin m
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -16,6 +17,9 @@ from drawbridge.facts.device_counts import NodeDevices, ProductKey
 from drawbridge.facts.model import NodeOffer
 from drawbridge.facts.served_names import DualNode, advertised_resources
 from drawbridge.names import DUAL_LABEL
+
+# In the offer of one node, which has some ten. No node fills the table of all.
+MAX_BYTES_OF_NAMES: Final = 4000
 
 
 def offer_table(
@@ -30,10 +34,12 @@ def offer_table(
     dual = {each.node for each in dual_nodes}
     classes = _classes_by_products(products.values(), counted)
     nodes_by_offer: Counter[NodeOffer] = Counter()
-    for node in nodes:
+    listed = [(node, served_resources(node, legacy)) for node in nodes]
+    counts = Counter(name for _, names in listed for name in names)
+    for node, names in listed:
         offer = NodeOffer(
             classes[products.get(node.name, frozenset())],
-            served_resources(node, legacy),
+            _limit_names(names, counts),
             dual=node.name in dual or DUAL_LABEL in node.labels,
         )
         if offer.classes or offer.names:
@@ -49,6 +55,17 @@ def _classes_by_products(
         products: tuple(sorted(name for name, keys in counted.items() if products & keys.keys()))
         for products in {*sets, frozenset[ProductKey]()}
     }
+
+
+def _limit_names(names: tuple[str, ...], counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return the names that most nodes serve, as far as the offer of a node has room for them."""
+    kept, left = [], MAX_BYTES_OF_NAMES
+    for name in sorted(names, key=lambda each: (-counts[each], each)):
+        left -= len(name)
+        if left < 0:
+            break
+        kept.append(name)
+    return tuple(sorted(kept))
 
 
 def served_resources(node: Node, legacy: Legacy) -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from drawbridge.facts.device_counts import (
     DeviceProjections,
     NodeDevices,
     ProductKey,
+    is_single,
 )
 from drawbridge.facts.model import ClassFacts, ResourceFacts
 
@@ -139,7 +140,8 @@ def name_table(
     """Return the table of extended resources."""
     by_class = classes_by_resource(classes)
     plugins: dict[str, list[int]] = {}
-    for node in nodes:
+    listed = list(nodes)
+    for node in listed:
         for name, count in advertised_resources(node).items():
             plugins.setdefault(name, []).append(count)
     dual = Counter(name for each in dual_nodes for name in each.names)
@@ -154,6 +156,7 @@ def name_table(
                 devices=sum(counts),
                 most=max(counts, default=0),
                 dual=dual[name],
+                single=is_single(len(counts), len(listed)),
             )
         )
     return table

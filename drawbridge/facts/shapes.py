@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from drawbridge.dra.families import GPU, NIC
-from drawbridge.facts.device_counts import DeviceLocation, NodeDevices
+from drawbridge.facts.device_counts import DeviceLocation, NodeDevices, is_single
 from drawbridge.facts.model import Neighbourhood, NodeShape
 
 
@@ -18,7 +18,15 @@ def shape_table(nodes: Iterable[NodeDevices], own_numa: Collection[str] = ()) ->
     counts: Counter[NodeShape] = Counter()
     for node in nodes:
         counts.update(_shapes(node.locations, own_numa))
-    return [msgspec.structs.replace(shape, nodes=count) for shape, count in counts.items()]
+    totals: Counter[tuple[str, str]] = Counter()
+    for shape, count in counts.items():
+        totals[shape.gpu, shape.nic] += count
+    return [
+        msgspec.structs.replace(
+            shape, nodes=count, single=is_single(count, totals[shape.gpu, shape.nic])
+        )
+        for shape, count in counts.items()
+    ]
 
 
 def _shapes(locations: tuple[DeviceLocation, ...], own_numa: Collection[str]) -> list[NodeShape]:

@@ -156,3 +156,43 @@ def test_an_attribute_of_some_nodes_is_published_but_not_common() -> None:
     facts = gather_facts(FactsInput((odd, *objects.slices[1:]), nodes=objects.nodes)).facts
     assert {f"{GPU}/extra{i}" for i in range(3)} <= set(_driver(facts).partial)
     assert f"{GPU}/extra0" in _driver(facts).attributes
+
+
+def _several(count: int, *extra: tuple[Slice, Node]) -> FactsInput:
+    made = [*(_honest(i, "NVIDIA L4", {}) for i in range(count)), *extra]
+    return FactsInput(tuple(s for s, _ in made), nodes=tuple(n for _, n in made))
+
+
+def test_devices_that_differ_in_their_amounts_only_are_counted() -> None:
+    sizes = [clusters.gpu(f"gpu-{i}", "NVIDIA L4", f"{i + 1}Gi") for i in range(4)]
+    odd = clusters.slice_of(GPU, "odd", sizes), clusters.node("odd", {})
+    facts = gather_facts(_several(3, odd)).facts
+    assert sum(each.devices for each in facts.products) == 16
+
+
+def test_one_node_lists_a_few_attributes_of_its_own() -> None:
+    devices = [
+        Device(f"gpu-{i}", {f"a{i}x{j}": Attribute("x") for j in range(30)}) for i in range(10)
+    ]
+    odd = clusters.slice_of(GPU, "odd", devices), clusters.node("odd", {})
+    gathered = gather_facts(_several(3, odd))
+    names = _driver(gathered.facts).attributes
+    assert sum("/a" in each for each in names) == 32
+    assert gathered.facts.omitted["attributes"] == 300 - 32
+    assert set(_driver(gather_facts(_several(3)).facts).attributes) <= set(names)
+
+
+def test_one_node_with_many_names_leaves_room_for_the_offers_of_others() -> None:
+    names: dict[str, object] = {f"aaa.example/{'n' * 50}{i}": "1" for i in range(500)}
+    odd = clusters.slice_of(GPU, "odd", []), clusters.node("odd", names)
+    assert gather_facts(_several(3, odd)).facts.knows_offers
+
+
+def test_the_topology_of_one_of_many_nodes_is_single() -> None:
+    near = [clusters.placed(0, "gpu", "pci0", 0), clusters.placed(1, "gpu", "pci0", 0)]
+    odd = clusters.slice_of(GPU, "odd", near), clusters.node("odd", {})
+    facts = gather_facts(_several(3, odd)).facts
+    assert [each.single for each in facts.shapes_by_frequency] == [False, True]
+    assert len(facts.shapes_of(GPU, "")) == 1
+    alone = gather_facts(_several(0, odd)).facts
+    assert len(alone.shapes_of(GPU, "")) == 1

@@ -66,9 +66,13 @@ def find_server(asks: Sequence[Ask], facts: Facts | None) -> ServedBy:
     """Return the one server of all the names of these asks; without facts, a plugin."""
     if facts is None:
         return ServedBy.PLUGIN
-    if facts.plugins_serve({name for ask in asks for name in ask.resources}):
-        return ServedBy.PLUGIN
+    names = {name for ask in asks for name in ask.resources}
     served = all(find_serving_class(ask, facts) for ask in asks)
+    # A class serves all nodes of which a single one still has the plugin.
+    if facts.plugins_serve(names) and not (
+        served and all(facts.find_resource(each).single for each in names)
+    ):
+        return ServedBy.PLUGIN
     return ServedBy.CLASS if served else ServedBy.NOBODY
 
 

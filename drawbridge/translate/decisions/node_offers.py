@@ -126,10 +126,10 @@ def _is_closed(needs: Iterable[NodeNeed], facts: Facts) -> bool:
     """Whether all needs are classes with closed fleets.
 
     A device plugin that restarts, or that a node gets later, serves its names on other nodes than
-    the facts show.
+    the facts show. Where one node has devices of a class, others may get them.
     """
     classes = [facts.find_class(need.class_) if need.class_ else None for need in needs]
-    return all(each is not None and each.closed for each in classes)
+    return all(each is not None and each.closed and not each.single for each in classes)
 
 
 def _decide_each(

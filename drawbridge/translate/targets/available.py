@@ -111,8 +111,14 @@ def list_targets(
         for name in _default_class(family, facts)
     ]
     # A DeviceClass may exist before its first device; pods should not wait for such a device.
-    chosen.sort(key=lambda target: facts is not None and facts.find_driver(target.driver) is None)
+    chosen.sort(key=lambda target: _rank_driver(target.driver, facts))
     return tuple(chosen)
+
+
+def _rank_driver(name: str, facts: Facts | None) -> int:
+    """Return the place of a driver: on several nodes, on one of many, or nowhere yet."""
+    driver = facts.find_driver(name) if facts else None
+    return 0 if facts is None else 2 if driver is None else int(driver.single)
 
 
 def find_vendor(target: Target) -> str:

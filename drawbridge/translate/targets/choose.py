@@ -152,7 +152,7 @@ def _move_distinct_to_rules(part: ClaimPart) -> ClaimPart:
 
 
 def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> ChosenTarget:
-    """Choose the first target that can express an ask."""
+    """Choose the first target that can express an ask, those for devices of one node last."""
     reasons, remedies = [], []
     if ask.count is not None and not 0 < ask.count <= MAX_DEVICES:
         raise NotExpressibleError(
@@ -166,6 +166,7 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
             by_queue=True,
         )
     by_queue = False
+    of_one_node: ChosenTarget | None = None
     for target in list_targets(ask, facts, configuration):
         try:
             expanded = expand_plan(ask, get_module(target).plan_device(ask, target), target)
@@ -178,7 +179,11 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
         refused = sorted(lost - set(configuration.decisions.allow_loss_of))
         if not refused:
             findings = (*expanded.findings, *_report_vendor(ask, target))
-            return ChosenTarget(ask, target, replace(expanded, findings=findings))
+            found = ChosenTarget(ask, target, replace(expanded, findings=findings))
+            if not expanded.plan.single:
+                return found
+            of_one_node = of_one_node or found
+            continue
         reasons += [
             f"{finding.message.partition(': ')[2]}, so {codes.LOSES[finding.code]} is lost"
             for finding in expanded.findings
@@ -188,6 +193,8 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
             f"To accept the loss, add {', '.join(refused)} to `decisions.allowLossOf`; else "
             "configure a driver without it in `targets`."
         )
+    if of_one_node is not None:
+        return of_one_node
     if not reasons:
         raise _make_no_target_error(ask, configuration)
     raise NotExpressibleError(

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.facts.model import of_several
 from drawbridge.translate.legacy.asks import (
     Ask,
     Bytes,
@@ -138,5 +139,5 @@ def _published_name(name: str, capacity: str, target: DriverTarget) -> str:
     """Return the name of a capacity exactly as the driver publishes it, as claims require."""
     if not name:
         raise NotExpressibleError(f"{target.driver} publishes no {capacity}")
-    published = {key for each in target.products() for key in each.capacity}
+    published = {key for each in of_several(target.products()) for key in each.capacity}
     return name if name in published else name.removeprefix(f"{target.driver}/")

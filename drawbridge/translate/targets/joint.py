@@ -144,15 +144,9 @@ def _shapes_with_room(
 
 def find_shapes(facts: Facts, drivers: tuple[str, str]) -> list[NodeShape]:
     """Return the shapes with devices of both drivers, those of most nodes first."""
-    shapes = []
+    shapes = (*facts.shapes_of(*drivers), *map(_swap, facts.shapes_of(*reversed(drivers))))
     derives = facts.keeps_field(DERIVED_FIELD)
-    for published in facts.shapes_by_frequency:
-        shape = published if derives else replace(published, derived=())
-        if (shape.gpu, shape.nic) == drivers:
-            shapes.append(shape)
-        elif (shape.nic, shape.gpu) == drivers:
-            shapes.append(_swap(shape))
-    return shapes
+    return [each if derives else replace(each, derived=()) for each in shapes]
 
 
 def _swap(shape: NodeShape) -> NodeShape:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from drawbridge.dra.attributes import NUMA_NODE, PCIE_ROOT
+from drawbridge.facts.model import of_several
 from drawbridge.finding import Code, Finding
 from drawbridge.translate.legacy.asks import Ask, Colocation, TopologyScope
 from drawbridge.translate.targets import codes
@@ -185,11 +186,8 @@ def _find_attribute(
 
 def _most_in_scope(target: DriverTarget, scope: TopologyScope) -> int:
     """Return the largest number of GPUs in one scope of a known node shape; 0 if none is known."""
-    shapes = [
-        shape
-        for shape in (target.facts.shapes if target.facts else ())
-        if shape.gpu == target.driver
-    ]
+    published = target.facts.shapes if target.facts else ()
+    shapes = of_several(shape for shape in published if shape.gpu == target.driver)
     rows = {TopologyScope.PCIE: [each.pcie for each in shapes]}
     rows[TopologyScope.NUMA] = [each.numa for each in shapes]
     return max((row.gpus for each in rows.get(scope, ()) for row in each), default=0)

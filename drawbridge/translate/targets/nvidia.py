@@ -6,7 +6,7 @@ mode; if no product is known, the configuration determines the mode.
 
 from decimal import Decimal
 
-from drawbridge.facts.model import Product
+from drawbridge.facts.model import Product, of_several
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Bytes, DeviceShare, Isolation, Percent
 from drawbridge.translate.legacy.selectors import Memory, RawCEL
@@ -32,6 +32,7 @@ from drawbridge.translate.targets.vocabulary import (
 MIG = "mig.nvidia.com"
 VFIO = "vfio.gpu.nvidia.com"
 MEMORY, SHARES = "memory", "shares"
+_MAX_SIZES = 8  # as many alternatives as a request can have
 WHOLE = 100
 # Whole GPUs and partitions publish all of these; a passthrough device only the product.
 _USUAL = ("product", "architecture", "compute", "driver_version", "cuda_version", "memory")
@@ -94,8 +95,7 @@ def sharing_modes(products: tuple[Product, ...], target: DriverTarget) -> set[st
 
     No single node decides in which mode the others share their devices.
     """
-    several = [each for each in products if not each.single]
-    return {_mode(each) for each in several or products} or {target.sharing}
+    return {_mode(each) for each in of_several(products)} or {target.sharing}
 
 
 def _mode(product: Product) -> str | int:
@@ -159,7 +159,7 @@ def _shared(ask: Ask, share: DeviceShare, target: DriverTarget) -> DevicePlan:
     target.require_field("exactly.capacity")
     mode = next(iter(modes))
     amounts, losses = _amounts(ask, share, mode, target)
-    mixed = len(sharing) < len(products)
+    mixed = any(not each.shared for each in of_several(products))
     return DevicePlan(
         class_=target.require_class(target.class_),
         selectors=(_express_sharing(target, shared=True),) if mixed else (),
@@ -167,6 +167,7 @@ def _shared(ask: Ask, share: DeviceShare, target: DriverTarget) -> DevicePlan:
         amounts=amounts,
         percent_of=sharing,
         distinct=target.vocabulary.uuid,
+        single=bool(sharing) and all(each.single for each in sharing),
         losses=losses,
     )
 
@@ -234,22 +235,24 @@ def _smallest_partition(ask: Ask, share: DeviceShare, target: DriverTarget) -> D
         )
         losses = (make_finding(codes.CORES_NOT_LIMITED, ask, message),)
     products = filter_products(target.products(types=("mig",)), ask.selectors, MEMORY)
-    holding = sorted(
-        {
-            (capacity_value(product, MEMORY), product.profile)
-            for product in products
-            if capacity_value(product, MEMORY) >= least
-        }
-    )
-    if products and not holding:
+    enough_memory = [
+        product
+        for product in products
+        if MEMORY in product.capacity and capacity_value(product, MEMORY) >= least
+    ]
+    holding = enough_memory if target.has_room(ask) else of_several(enough_memory)
+    are_of_several = not target.single and any(not each.single for each in products)
+    if are_of_several and not holding:
         raise NotExpressibleError(
             f"no published partition has {format_bytes(least)} of memory",
             "Request less memory, or a whole device.",
         )
     enough = express(Memory(at_least=least), target.vocabulary)
-    sizes = sorted({size for size, _ in holding})
+    # Those of several nodes first: one node with odd sizes takes no place from them.
+    ordered = sorted((each.single, capacity_value(each, MEMORY)) for each in holding)
+    sizes = sorted(list(dict.fromkeys(size for _, size in ordered))[:_MAX_SIZES])
     alternatives = tuple(
-        (express(Memory(at_least=size, below=size + 1), target.vocabulary),) for size in sizes[:8]
+        (express(Memory(at_least=size, below=size + 1), target.vocabulary),) for size in sizes
     )
     return DevicePlan(
         class_=target.require_class(MIG),

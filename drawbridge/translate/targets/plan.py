@@ -53,6 +53,20 @@ class DriverTarget(msgspec.Struct, frozen=True):
         rows = self.facts.products_of(self.driver) if self.facts else ()
         return tuple([each for each in rows if each.type in types]) if types else rows
 
+    @property
+    def single(self) -> bool:
+        """Whether one node has the driver, of more than two with devices of its kind."""
+        driver = self.facts.find_driver(self.driver) if self.facts else None
+        return driver is not None and driver.single
+
+    def has_room(self, ask: Ask) -> bool:
+        """Whether a request has room for alternatives that only one node has.
+
+        They take the place of nothing else: of preferences, numbers, a queue or admin access.
+        """
+        keeps = self.facts is None or self.facts.keeps_field("firstAvailable")
+        return keeps and not (ask.queue or ask.alternatives or ask.admin or ask.joint)
+
     def publishes(self, name: str) -> bool:
         """Whether the driver publishes an attribute on nearly all of its nodes."""
         driver = self.facts.find_driver(self.driver) if self.facts else None
@@ -116,6 +130,7 @@ class DevicePlan(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""  # the attribute that devices on one card share
     parameters: tuple[Value, ...] = ()  # driver parameters, one per device; None without parameters
     exclusive: bool = False  # the ask needs a claim of its own
+    single: bool = False  # of many nodes with the driver, one has such devices
     losses: tuple[Finding, ...] = ()
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 import msgspec
 
 from drawbridge.dra.quantity import Format, Quantity, parse
-from drawbridge.facts.model import Amount, Product
+from drawbridge.facts.model import Amount, Product, of_several
 from drawbridge.translate.legacy.asks import Percent
 from drawbridge.translate.legacy.selectors import (
     AllOf,
@@ -94,8 +94,8 @@ def add_published_names(selector: AskSelector, products: Sequence[Product]) -> A
             return AllOf(tuple([add_published_names(each, products) for each in operands]))
         case ProductIs(names=names):
             meant = {name.replace(" ", "-") for name in names}
-            spellings = [_spellings(each.name) for each in products]
-            added = {name for each in spellings if each & meant for name in each - meant}
+            named = [each for each in products if _spellings(each.name) & meant]
+            added = {name for each in of_several(named) for name in _spellings(each.name) - meant}
             return ProductIs((*names, *sorted(added))) if added else selector
         case _:
             return selector

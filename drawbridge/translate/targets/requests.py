@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from drawbridge.documents.values import Value
-from drawbridge.facts.model import Product
+from drawbridge.facts.model import Product, of_several
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Percent
 from drawbridge.translate.legacy.selectors import (
@@ -77,7 +77,7 @@ def expand_plan(ask: Ask, plan: DevicePlan, target: DriverTarget) -> ExpandedPla
     """Expand a plan to the alternatives that can satisfy it."""
     vocabulary = plan.vocabulary or target.vocabulary
     selectors, dropped = _write_selectors(ask, plan, vocabulary, target)
-    products, left = _product_alternatives(ask, plan, vocabulary)
+    products, left = _product_alternatives(ask, plan, vocabulary, target)
     others = plan.alternatives or ((),)
     kept, lost = _fit_preferences(ask, target, MAX_ALTERNATIVES // (len(others) * len(products)))
     published = target.products() if kept else ()
@@ -274,19 +274,17 @@ def _find_labels(selector: AskSelector) -> Iterator[DeviceLabel]:
 
 
 def _product_alternatives(
-    ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary
+    ask: Ask, plan: DevicePlan, vocabulary: DriverVocabulary, target: DriverTarget
 ) -> tuple[list[DeviceAlternative], list[Finding]]:
     """Convert percentages to amounts, with one alternative for each distinct amount."""
     percents = {name: each for name, each in plan.amounts.items() if isinstance(each, Percent)}
     fixed = {name: each for name, each in plan.amounts.items() if isinstance(each, str)}
     if not percents:
         return [DeviceAlternative((), fixed)], []
-    shared = _find_shared_products(plan, percents, vocabulary)
+    found = _find_shared_products(plan, percents, vocabulary)
+    shared = found if target.has_room(ask) else of_several(found)
     amounts: dict[tuple[str, ...], list[Product]] = {}
-    for product in sorted(
-        shared, key=lambda row: [capacity_value(row, name) for name in sorted(percents)]
-    ):
-        key = tuple(percent_amount(product, name, percents[name]) for name in sorted(percents))
+    for product, key in _list_amounts(shared, percents):
         amounts.setdefault(key, []).append(product)
     alternatives = [
         DeviceAlternative(
@@ -297,19 +295,54 @@ def _product_alternatives(
         for key, products in amounts.items()
     ]
     return _keep_most_common(
-        ask, alternatives, [sum(each.devices for each in rows) for rows in amounts.values()]
+        ask,
+        alternatives,
+        [
+            (not all(each.single for each in rows), sum(each.devices for each in rows))
+            for rows in amounts.values()
+        ],
     )
+
+
+def _list_amounts(
+    products: Sequence[Product], percents: Mapping[str, Percent]
+) -> list[tuple[Product, tuple[str, ...]]]:
+    """Return products with the requested amounts: those of several nodes first, small ones first.
+
+    Raises NotExpressibleError if no product has as much.
+    """
+    names = sorted(percents)
+    ordered = sorted(
+        products, key=lambda row: (row.single, [capacity_value(row, name) for name in names])
+    )
+    listed: list[tuple[Product, tuple[str, ...]]] = []
+    refusals: list[NotExpressibleError] = []
+    for product in ordered:
+        try:
+            amounts = tuple(percent_amount(product, name, percents[name]) for name in names)
+        except NotExpressibleError as refusal:
+            refusals.append(refusal)
+        else:
+            listed.append((product, amounts))
+    if not listed:
+        raise refusals[0]
+    return listed
 
 
 def _find_shared_products(
     plan: DevicePlan, percents: Mapping[str, Percent], vocabulary: DriverVocabulary
 ) -> list[Product]:
-    """Return the products that publish the capacities; raise NotExpressibleError without any."""
+    """Return the products that publish the capacities; raise NotExpressibleError without any.
+
+    A node that publishes a product of others, with other amounts, decides nothing about theirs.
+    """
+    common = {each.name.replace(" ", "-") for each in plan.percent_of if not each.single}
     memory = _memory_name(vocabulary, plan.percent_of)
     products = [
         product
         for product in filter_products(plan.percent_of, plan.ask_selectors, memory)
         if product.name and percents.keys() <= product.capacity.keys()
+        if not (product.single and product.name.replace(" ", "-") in common)
     ]
     if not products:
         raise NotExpressibleError(
@@ -347,17 +380,20 @@ def _select_products(
 def _memory_name(vocabulary: DriverVocabulary, products: Iterable[Product]) -> str:
     """Return the memory capacity that all products publish, with or without its domain."""
     names = [vocabulary.memory, vocabulary.memory.partition("/")[2]]
-    rows = list(products)
+    rows = of_several(products)
     return next((name for name in names if all(name in each.capacity for each in rows)), "")
 
 
 def _keep_most_common(
-    ask: Ask, alternatives: list[DeviceAlternative], devices: list[int]
+    ask: Ask, alternatives: list[DeviceAlternative], devices: list[tuple[bool, int]]
 ) -> tuple[list[DeviceAlternative], list[Finding]]:
-    """Keep the alternatives that most devices satisfy, in their order."""
+    """Keep the alternatives that most devices satisfy, in their order.
+
+    Those of several nodes come before those of one, whatever number of devices it has.
+    """
     if len(alternatives) <= MAX_ALTERNATIVES:
         return alternatives, []
-    ranked = sorted(range(len(alternatives)), key=lambda i: (-devices[i], i))
+    ranked = sorted(range(len(alternatives)), key=lambda i: devices[i], reverse=True)
     kept = sorted(ranked[:MAX_ALTERNATIVES])
     names = ", ".join(alternatives[i].name for i in sorted(ranked[MAX_ALTERNATIVES:])[:3])
     extra = len(alternatives) - MAX_ALTERNATIVES
