@@ -160,7 +160,7 @@ class NodeShape(FactsPart, frozen=True):
     Only devices that publish the standard attribute belong to a neighbourhood. In `derived`, the
     NUMA node of a driver without it is that of the driver's own attribute, which a claim can
     compare only where the API server stores derived attributes. A `single` shape is on one node of
-    more than two with these drivers, and decides nothing about the others.
+    more than two with the GPU driver, and decides nothing about the others.
     """
 
     gpu: str

@@ -16,15 +16,13 @@ def shape_table(nodes: Iterable[NodeDevices], own_numa: Collection[str] = ()) ->
     `own_numa` are the drivers whose NUMA nodes a claim can compare by their own attributes.
     """
     counts: Counter[NodeShape] = Counter()
+    totals: Counter[str] = Counter()  # of nodes, by GPU driver
     for node in nodes:
-        counts.update(_shapes(node.locations, own_numa))
-    totals: Counter[tuple[str, str]] = Counter()
-    for shape, count in counts.items():
-        totals[shape.gpu, shape.nic] += count
+        shapes = _shapes(node.locations, own_numa)
+        counts.update(shapes)
+        totals.update({each.gpu for each in shapes})
     return [
-        msgspec.structs.replace(
-            shape, nodes=count, single=is_single(count, totals[shape.gpu, shape.nic])
-        )
+        msgspec.structs.replace(shape, nodes=count, single=is_single(count, totals[shape.gpu]))
         for shape, count in counts.items()
     ]
 

@@ -180,7 +180,7 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
         if not refused:
             findings = (*expanded.findings, *_report_vendor(ask, target))
             found = ChosenTarget(ask, target, replace(expanded, findings=findings))
-            if not expanded.plan.single:
+            if not (expanded.plan.single or target.single):
                 return found
             of_one_node = of_one_node or found
             continue
