@@ -81,6 +81,7 @@ from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.stages import PodStages
+from drawbridge.solver.reasons import Reason
 
 # With more namespaces on a node, no claim is named: each costs a request to the API server.
 MAX_REVIEWED: Final = 32
@@ -185,14 +186,17 @@ class ApiCalls:
         )
 
     def _add_hold(self, explanation: PodSearch, pod: Pod) -> PodSearch:
-        """Say first that an administrator holds devices for a pod that fits on no node."""
+        """Say first of a pod that fits on no node why devices that look free are not.
+
+        An administrator holds them for it, or containers of vanished pods may use them.
+        """
         kept = self._state.decisions.find_hold(pod.metadata.uid)
-        if kept is None or kept.planned is None or explanation.fitting:
+        if explanation.fitting:
             return explanation
-        reason = is_held_for(kept, kept.planned)
-        message = shorten_message(f"{reason.message}; {explanation.message}")
-        reasons = (*describe_reasons((reason,)), *explanation.reasons)
-        return replace(explanation, message=message, reasons=reasons)
+        if kept is not None and kept.planned is not None:
+            return _begin_with(is_held_for(kept, kept.planned), explanation)
+        vanished = self._state.decisions.state.vanished.find_reason()
+        return explanation if vanished is None else _begin_with(vanished, explanation)
 
     async def simulate(self, caller: Caller, body: bytes) -> SimulationReply:
         """Return where pods would go if they were created now. Reserves nothing."""
@@ -312,6 +316,12 @@ def _read_and_simulate(
     except ApiFailureError as error:
         return _Simulation(failure=error.failure)
     return _Simulation(simulate_pods(state, given, preemption))
+
+
+def _begin_with(reason: Reason, explanation: PodSearch) -> PodSearch:
+    message = shorten_message(f"{reason.message}; {explanation.message}")
+    reasons = (*describe_reasons((reason,)), *explanation.reasons)
+    return replace(explanation, message=message, reasons=reasons)
 
 
 def _visible(stages: PodStages | None, *, sees_nodes: bool) -> PodStages | None:

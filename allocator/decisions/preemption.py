@@ -61,6 +61,7 @@ class DevicePreemption:
 
     def expire(self, now: float) -> None:
         """Let pods preempt again that wait for what does not happen in time."""
+        self._state.vanished.observe_time(now)
         if kept := self._state.pods.observe_time(now):
             self.preemptors.give_up(kept, self._releases.give_up(kept))
         self.preemptors.settle(now)

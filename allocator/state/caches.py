@@ -208,6 +208,9 @@ def without_unused_parts(pod: Pod) -> Pod:
         workload_ref=old.workload_ref if old.resource_claims else None,
         scheduling_gates=old.scheduling_gates if old.resource_claims else (),
         resources=summarized_requests(pod),
+        termination_grace_period_seconds=(
+            old.termination_grace_period_seconds if old.resource_claims else None
+        ),
     )
     scheduled = (each for each in pod.status.conditions if each.type == SCHEDULED)
     status = PodStatus(

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from allocator.state.conflicts import Conflicts
 from allocator.state.node_amounts import RequestedOnNodes
 from allocator.state.pod_records import PodRecords
+from allocator.state.vanished_pods import VanishedPods
 from drawbridge.agreement.device_fence import without_fence
 from drawbridge.agreement.owned_pools import find_local_pool
 from drawbridge.dra.claim import Claim
@@ -40,6 +41,8 @@ OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
 MAX_PENALTIES: Final = 1024
 # So many claims that were allocated lately are remembered until somebody takes them.
 MAX_NEWLY_ALLOCATED: Final = 1024
+# The taint by which an administrator says that a node is shut down.
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 # Of a pool that is not owned, and is read again at each change of a claim that has its devices.
 MAX_SLICES: Final = 16
 
@@ -84,10 +87,23 @@ class ChangeLog:
 class AllocatorState:
     """Devices in the planner, claims in the ledger, and the pods that use claims."""
 
-    def __init__(self, planner: Planner, ledger: Ledger, owns_pool: OwnsPool) -> None:
+    def __init__(
+        self,
+        planner: Planner,
+        ledger: Ledger,
+        owns_pool: OwnsPool,
+        vanished_seconds: float | None = None,
+    ) -> None:
+        """Create a state without objects.
+
+        The devices of pods that vanish are kept for so many seconds after their grace period.
+        """
         self.planner = planner
         self.ledger = ledger
         self.pods = PodRecords()
+        self.vanished = VanishedPods(
+            ledger, self.pods, self._can_be_used, self.node_of, vanished_seconds
+        )
         self.conflicts = Conflicts(ledger, self.pods, self.find_pool)
         self.amounts = RequestedOnNodes(lambda: planner.nodes)
         self.changes = ChangeLog()
@@ -130,11 +146,14 @@ class AllocatorState:
 
     def observe_claim(self, claim: Claim) -> bool:
         """Apply a claim from a watch or a response; False if it is outdated."""
+        uid = uid_of(claim)
+        record, before = self.ledger.claims.get(uid), self._claims.get(uid)
         if not self.ledger.observe(claim):
             return False
-        uid = uid_of(claim)
         self.conflicts.note_change(uid)
-        self._follow_allocation(self._claims.get(uid), claim)
+        self._follow_allocation(before, claim)
+        if before is not None and record is not None and record.holds:
+            self.vanished.follow_claim(before, claim, record.holds)
         self._claims[uid] = claim
         self._uids[name_of(claim)] = uid
         self.pods.observe_claim(uid, claim)
@@ -143,11 +162,14 @@ class AllocatorState:
     def _apply_claim(self, before: Claim | None, after: Claim | None) -> None:
         if before is not None and (after is None or uid_of(before) != uid_of(after)):
             uid = uid_of(before)
+            record = self.ledger.claims.get(uid)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
             self.pods.forget_claim(uid)
             self.conflicts.note_change(uid)
             claim = self._claims.pop(uid, None)
             self._follow_allocation(claim, None)
+            if claim is not None and record is not None and record.holds:
+                self.vanished.follow_claim(claim, None, record.holds)
             if claim is not None and self._uids.get(name_of(before)) == uid:
                 del self._uids[name_of(before)]
         if after is not None:
@@ -199,6 +221,8 @@ class AllocatorState:
     def _apply_pod(self, before: Pod | None, after: Pod | None) -> None:
         self.pods.apply(before, after)
         self.amounts.apply(before, after)
+        if before is not None and before.spec.resource_claims:
+            self.vanished.follow_pod(before.metadata.uid)
         if before is not None and not before.spec.resource_claims and not _has_ended(before):
             is_same = after is not None and after.metadata.uid == before.metadata.uid
             runs = is_same and after is not None and not _has_ended(after)
@@ -326,6 +350,16 @@ class AllocatorState:
     def node_of(self, pool: PoolID) -> str | None:
         """Return the node of an owned pool."""
         return self._owned.get(pool)
+
+    def _can_be_used(self, device: DeviceID) -> bool:
+        """Whether a device is of an owned pool, and its node has not been shut down for good."""
+        if device.pool not in self._owned:
+            return False
+        node = self._owned[device.pool]
+        known = self.planner.nodes.get(node) if node is not None else None
+        if known is None:
+            return node is None
+        return all(taint.key != OUT_OF_SERVICE for taint in known.taints)
 
     # --- claims ---
 

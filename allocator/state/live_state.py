@@ -125,7 +125,8 @@ def make_state(inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool)
     )
     quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
     ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
-    return AllocatorState(planner, ledger, owns_pool)
+    seconds = configuration.bridge.forced_deletion_seconds
+    return AllocatorState(planner, ledger, owns_pool, seconds)
 
 
 class LiveState:
@@ -284,6 +285,8 @@ class LiveState:
         for namespace in caches.namespaces.all():
             state.ledger.quotas.set_labels(namespace.name, namespace.value.metadata.labels)
         state.conflicts.start()
+        if self._decisions is not None:
+            state.vanished.take_over(self._decisions.state.vanished.claims)
         # Otherwise the first call of the scheduler waits for both.
         state.planner.world()
         state.ledger.view()
@@ -309,8 +312,14 @@ class LiveState:
         state.apply(before.value if before else None, after.value if after else None)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
+            self._report_vanished(changed.value)
         self._begin_turns()
         self._on_change()
+
+    def _report_vanished(self, claim: Claim) -> None:
+        """Say of a released claim that its devices stay unpromised."""
+        for finding in self.decisions.state.vanished.take_findings():
+            self._report(finding, claim)
 
     def _follow_node(
         self, before: CachedObject[Node] | None, after: CachedObject[Node] | None
@@ -432,6 +441,7 @@ class LiveState:
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
         self.decisions.state.observe_claim(claim)
+        self._report_vanished(claim)
         self._begin_turns()
         self._on_change()
 

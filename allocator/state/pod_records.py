@@ -24,6 +24,8 @@ MAX_GONE_PODS: Final = 16384
 MAX_GRACE_SECONDS: Final = 600
 # How long a pod may take to end after its grace period.
 TERMINATION_SECONDS: Final = 30.0
+# What a pod has that does not say how long its containers may take to end.
+DEFAULT_GRACE_SECONDS: Final = 30
 
 
 class PodRecord(NamedTuple):
@@ -43,6 +45,8 @@ class PodRecord(NamedTuple):
     never_preempts: bool = False
     requests: ContainerResources | None = None
     unschedulable_since: float | None = None  # Unix time
+    # How long its containers may take to end, whether it was deleted or not.
+    container_seconds: int = DEFAULT_GRACE_SECONDS
 
     @property
     def is_bound_member(self) -> bool:
@@ -56,7 +60,8 @@ class PodRecords:
 
     def __init__(self) -> None:
         self._records: dict[str, PodRecord] = {}
-        self._gone: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
+        # With the seconds that the containers may still run; None after a confirmed end.
+        self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
         self._users: dict[str, set[str]] = {}  # the pods that name a claim
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: dict[str, set[str]] = {}
@@ -116,10 +121,11 @@ class PodRecords:
                 del self._users[name]
 
     def _remove(self, uid: str) -> None:
+        unconfirmed = self.find_unconfirmed(uid)
         self._forget_record(uid)
         self._records.pop(uid, None)
         self._lingering.discard(uid)
-        self._gone.put(uid, None)
+        self._gone.put(uid, unconfirmed)
         self._settled.append(uid)
         self._update_claims_of(uid)
 
@@ -188,6 +194,17 @@ class PodRecords:
     def is_gone(self, uid: str) -> bool:
         """Whether the deletion of a pod was seen."""
         return uid in self._gone
+
+    def find_unconfirmed(self, uid: str) -> int | None:
+        """Return the grace period of the containers of a pod that may still run; else None.
+
+        The kubelet confirms that they have ended, and that the devices are unprepared, by the phase
+        of the pod. A pod that is not known may have vanished without it.
+        """
+        record = self._records.get(uid)
+        if record is None:
+            return self._gone.get(uid) if uid in self._gone else DEFAULT_GRACE_SECONDS
+        return None if record.ended or not record.node else record.container_seconds
 
     def is_leaving(self, uid: str) -> bool:
         """Whether a pod is gone, ended or terminating in time."""
@@ -303,4 +320,12 @@ def _read_record(pod: Pod) -> PodRecord:
         never_preempts=pod.spec.preemption_policy == NEVER,
         requests=pod.spec.resources,
         unschedulable_since=since.timestamp() if since else None,
+        container_seconds=min(_container_seconds(pod), MAX_GRACE_SECONDS),
     )
+
+
+def _container_seconds(pod: Pod) -> int:
+    """Return the grace period that the kubelet gives to the containers."""
+    given = pod.metadata.deletion_grace_period_seconds
+    given = pod.spec.termination_grace_period_seconds if given is None else given
+    return DEFAULT_GRACE_SECONDS if given is None else given

@@ -148,6 +148,21 @@ DEVICES_HELD = CODES.define(
     "pods to evict still have some",
     remedy="Run the other commands of the plan.",
 )
+DEVICES_MAY_BE_IN_USE = CODES.define(
+    "DevicesMayBeInUse",
+    Severity.WARNING,
+    text=(
+        "A pod vanished, for example because it was deleted with force, before its node confirmed "
+        "that its containers have ended. They can still use its devices, so these stay unpromised "
+        "for its termination grace period and `bridge.forcedDeletionSeconds`."
+    ),
+    example="1 device on 1 node stays unpromised for at most 60 s: pods vanished before it was "
+    "confirmed that their containers have ended",
+    remedy=(
+        "Wait, or delete pods without --force. If the node is shut down, delete it or give it the "
+        "taint node.kubernetes.io/out-of-service: its devices are then free at once."
+    ),
+)
 SEARCH_CONTINUES = CODES.define(
     "SearchContinues",
     Severity.INFO,

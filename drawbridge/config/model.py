@@ -337,7 +337,7 @@ class OwnedPool(ConfigurationPart, frozen=True):
 
 
 class Bridge(ConfigurationPart, frozen=True):
-    """Which pods use bridge placement. The label drawbridge.dev/placement takes precedence."""
+    """Which pods use bridge placement, and how. The label drawbridge.dev/placement comes first."""
 
     namespace_selector: Annotated[
         LabelSelector | None,
@@ -346,6 +346,15 @@ class Bridge(ConfigurationPart, frozen=True):
             " of other namespaces use native placement. If not set, all namespaces."
         ),
     ] = None
+    forced_deletion_seconds: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=3600)],
+        describe(
+            "How long the devices of a pod that was deleted with force stay unpromised after its"
+            " termination grace period: its containers can run on while nothing in the API says"
+            " so. A node that is deleted, or has the taint node.kubernetes.io/out-of-service, frees"
+            " them at once."
+        ),
+    ] = 30
 
 
 class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cached property
@@ -362,7 +371,7 @@ class Configuration(ConfigurationPart, frozen=True, dict=True):  # for the cache
             " Drawbridge allocator (`bridge`), for the pools in `ownedPools`."
         ),
     ] = Placement.NATIVE
-    bridge: Annotated[Bridge, describe("Which pods use bridge placement.")] = Bridge()
+    bridge: Annotated[Bridge, describe("Which pods use bridge placement, and how.")] = Bridge()
     scope: Annotated[Scope, describe("The pods that are translated.")] = Scope()
     legacy: Annotated[Legacy, describe("Names and units of legacy device-plugin resources.")] = (
         Legacy()

@@ -92,6 +92,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     containers: tuple[PodContainer, ...] = ()
     resources: ContainerResources | None = None
     overhead: Mapping[str, Quantity] = {}
+    termination_grace_period_seconds: int | None = None
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -317,8 +317,12 @@ class Kubelet:
         self.running.discard(uid)
 
     def _confirm_deletion(self, pod: JSON) -> None:
-        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}}
+        """Say that the containers have ended, as a kubelet does once devices are unprepared."""
+        uid = pod["metadata"]["uid"]
+        ended = {"metadata": {"uid": uid}, "status": {"phase": "Failed"}}
+        body = {"gracePeriodSeconds": 0, "preconditions": {"uid": uid}}
         try:
+            self.client.patch(f"{_path(pod)}/status", ended, STRATEGIC)
             self.client.call("DELETE", _path(pod), body)
         except ApiError as problem:
             if problem.code not in (NOT_FOUND, CONFLICT):

@@ -27,6 +27,8 @@ ALLOCATOR = "drawbridge [s]erve allocator"
 PROGRAMS = ("drawbridge-[s]cheduler", ALLOCATOR)
 # A Lease lasts 15 seconds, and each attempt to take it is up to 2.2 times 2 seconds later.
 LEAD_SECONDS = 60.0
+# The pod has a grace period of one second, and the configuration the default of 30.
+FORCED_SECONDS = 60.0
 
 
 @scenario("node", rig="nodes", needs=(SCHEDULER,))
@@ -50,6 +52,7 @@ def the_allocator_in_its_pod_gives_containers_their_devices(stage: Stage) -> Non
     nodes.client.delete(f"{PODS}/{leader}", grace=None)
     wait_leader(nodes, cluster, leader)
     _check_waiting(nodes)
+    _check_forced_deletion(nodes)
     nodes.wait("the deleted pod is replaced", cluster.rolled_out, READY_SECONDS)
     _check_removal(nodes, cluster, owned)
 
@@ -94,12 +97,32 @@ def _check_devices(nodes: RealStage, name: str, owned: str) -> None:
 
 def _check_waiting(nodes: RealStage) -> None:
     """Check that a third pod waits for one of two devices, and gets the one that is released."""
-    nodes.client.create(nodes.pod_path(), nodes.pod_object("third", limits={LEGACY: "1"}))
+    spec = {"limits": {LEGACY: "1"}, "terminationGracePeriodSeconds": 1}
+    nodes.client.create(nodes.pod_path(), nodes.pod_object("third", **spec))
     nodes.wait_unschedulable("third")
     _check_explanation(nodes, "third")
     held = nodes.fleet.held_by(nodes.get_pod("first"))
+    claim = nodes.generated_claim("first")
     nodes.delete_pod("first")
     assert nodes.fleet.held_by(nodes.wait_running("third")) == held
+    assert nodes.events(claim) == [], "the kubelet confirmed the end of its containers"
+
+
+def _check_forced_deletion(nodes: RealStage) -> None:
+    """Check that the devices of a vanished pod go on when the kubelet has ended its containers."""
+    nodes.client.create(nodes.pod_path(), nodes.pod_object("fourth", limits={LEGACY: "1"}))
+    nodes.wait_unschedulable("fourth")
+    vanished, claim = nodes.get_pod("third"), nodes.generated_claim("third")
+    held = nodes.fleet.held_by(vanished)
+    nodes.client.delete(nodes.pod_path("third"), grace=0)
+    nodes.wait(
+        "the next pod has a node",
+        lambda: nodes.get_pod("fourth")["spec"].get("nodeName"),
+        FORCED_SECONDS,
+    )
+    assert nodes.fleet.held_by(vanished) == []
+    assert nodes.fleet.held_by(nodes.wait_running("fourth")) == held
+    assert any("DevicesMayBeInUse" in each for each in nodes.events(claim))
 
 
 def _check_explanation(nodes: RealStage, name: str) -> None:
@@ -113,7 +136,7 @@ def _check_explanation(nodes: RealStage, name: str) -> None:
 
 def _check_removal(nodes: RealStage, cluster: BridgeInstallation, owned: str) -> None:
     """Check that pods keep their devices, and that the node is open to other schedulers."""
-    had = {name: holding(nodes, name) for name in ("second", "third")}
+    had = {name: holding(nodes, name) for name in ("second", "fourth")}
     assert [each["key"] for each in _taints(nodes, owned)] == [FENCE]
     cluster.remove()
     assert _taints(nodes, owned) == []

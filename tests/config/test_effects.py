@@ -11,6 +11,7 @@ from unittest.mock import patch
 import yaml
 from msgspec import inspect
 
+from allocator.state.live_state import Inputs, make_state
 from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.agreement.owned_pools import decide_node
 from drawbridge.agreement.scope import PodMetadata, decide_pod_mode
@@ -18,7 +19,11 @@ from drawbridge.config.load import decode_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.schema import ROWS
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.model import Facts
+from tests.allocator.clusters import gpu_slice, owns_all
 from tests.allocator.test_live_state import live_state
+from tests.allocator.test_vanished_pods import RELEASED, allocated, running
 from tests.cli.running import command
 from tests.config.test_load import HEAD
 from tests.tables import every_row, read_yaml
@@ -91,6 +96,16 @@ def _ask_preemption(_: Case, plain: dict[str, Any]) -> object:
     return {**asyncio.run(ask()), "server_time": None}
 
 
+def _ask_vanished(_: Case, plain: dict[str, Any]) -> object:
+    inputs = Inputs(_decode(plain), Facts())
+    state = make_state(inputs, owns_all, serves_taint_rules=False)
+    for each in (Node("n1"), gpu_slice("n1", 1), running(), allocated("p")):
+        state.apply(None, each)
+    state.apply(running(), None)
+    state.apply(allocated("p"), RELEASED)
+    return [each.message for each in state.vanished.take_findings()]
+
+
 QUESTIONS: Final[dict[str, Callable[[Case, dict[str, Any]], object]]] = {
     "translate": _run,
     "check": _run,
@@ -99,6 +114,7 @@ QUESTIONS: Final[dict[str, Callable[[Case, dict[str, Any]], object]]] = {
     "nodes": _ask_nodes,
     "conditions": _ask_conditions,
     "preemption": _ask_preemption,
+    "vanished": _ask_vanished,
 }
 
 

@@ -50,7 +50,7 @@ def test_an_empty_file_has_the_defaults() -> None:
     assert configuration_to_plain(Configuration()) == {
         **HEAD,
         "placement": "native",
-        "bridge": {},
+        "bridge": {"forcedDeletionSeconds": 30},
         "scope": {"excludeNamespaces": ["kube-system"], "rollout": {"percent": 100}},
         "legacy": {"renames": {}, "units": {}, "defaults": {}, "networks": {}, "labels": {}},
         "targets": [],

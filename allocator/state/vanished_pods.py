@@ -1,0 +1,167 @@
+"""Devices of pods that vanished while their containers may run: they stay unpromised for a time.
+
+A kubelet confirms the end of a pod by a phase of its status, after the containers have ended and
+the devices are unprepared. A pod that is deleted with force vanishes without it: its claims are
+released, while its containers can still use the devices. Nothing in the API says when they end, so
+their devices are kept for the termination grace period of the pod, which a kubelet gives to the
+containers of such a pod as well, and for a configured time that unpreparing takes. A pod whose end
+is seen later ends this early, and so does the deletion of the node.
+
+What is kept belongs to a claim, because the devices of a claim that others use too are released
+with the last of them. Without a confirmed end, a pod that was never seen counts as well: this
+process may have started after it vanished.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from allocator.state.pod_records import PodRecords
+from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.counted import count_noun
+from drawbridge.dra.inventory import PoolID
+from drawbridge.finding import Finding
+from drawbridge.ledger.holdings import DeviceID, Hold
+from drawbridge.ledger.ledger import Ledger, name_of, uid_of
+from drawbridge.ledger.node_fit import make_reason
+from drawbridge.solver.reasons import Reason
+
+# Beyond it, the oldest is forgotten: only shares that take nothing can be so many.
+MAX_CLAIMS: Final = 16384
+
+
+class KeptClaim(NamedTuple):
+    """A claim of pods that vanished. Its devices are kept once it is released.
+
+    `until` is None until the clock is read after the last change.
+    """
+
+    name: str
+    pods: frozenset[str]
+    grace_seconds: int
+    holds: tuple[Hold, ...] = ()
+    until: float | None = None
+
+
+class VanishedPods:
+    """The claims of pods that vanished while their containers may run."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        pods: PodRecords,
+        serves: Callable[[DeviceID], bool],
+        find_node: Callable[[PoolID], str | None],
+        seconds: float | None = None,
+    ) -> None:
+        """Create without claims. `serves` tells whether a device can be allocated at all now.
+
+        The devices are kept for so many `seconds` after the grace period; None keeps nothing.
+        """
+        self._ledger = ledger
+        self._pods = pods
+        self._serves = serves
+        self._find_node = find_node
+        self._seconds = seconds
+        self._claims: dict[str, KeptClaim] = {}
+        self._began: list[str] = []
+        self._told: list[KeptClaim] = []
+
+    def follow_claim(self, before: Claim, after: Claim | None, holds: Sequence[Hold]) -> None:
+        """Follow the change of an allocated claim, which had these holds."""
+        if self._seconds is None:
+            return
+        is_released = after is None or after.status.allocation is None
+        left = set() if after is None or is_released else {e.uid for e in after.status.reserved_for}
+        uid = uid_of(before)
+        consumers = {each.uid for each in before.status.reserved_for if each.is_pod} - left
+        running = {each: self._pods.find_unconfirmed(each) for each in consumers}
+        graces = {each: grace for each, grace in running.items() if grace is not None}
+        kept = self._claims.get(uid)
+        if not graces and (kept is None or not is_released):
+            return
+        pods = frozenset(graces) | (kept.pods if kept else frozenset())
+        grace = max((*graces.values(), kept.grace_seconds if kept else 0))
+        held = (*(kept.holds if kept else ()), *(holds if is_released else ()))
+        served = tuple(hold for hold in held if self._serves(hold.device_id))
+        self._put(uid, changed := KeptClaim(name_of(before), pods, grace, served))
+        if served:
+            self._told.append(changed)
+
+    def follow_pod(self, uid: str) -> None:
+        """Keep nothing for a pod whose end is confirmed now."""
+        if not self._claims or self._pods.find_unconfirmed(uid) is not None:
+            return
+        for claim, kept in tuple(self._claims.items()):
+            if uid in kept.pods:
+                pods = kept.pods - {uid}
+                if pods:
+                    self._claims[claim] = kept._replace(pods=pods)
+                else:
+                    self._release(claim)
+
+    def observe_time(self, now: float) -> None:
+        """Start the time of the claims that are new, and release those whose time is over."""
+        began, self._began = self._began, []
+        for uid in began:
+            kept = self._claims.get(uid)
+            if kept is not None and kept.until is None and self._seconds is not None:
+                until = now + kept.grace_seconds + self._seconds
+                self._claims[uid] = kept._replace(until=until)
+        for uid, kept in tuple(self._claims.items()):
+            is_over = kept.until is not None and kept.until <= now
+            # With its node, what it ran is gone.
+            if is_over or not all(self._serves(hold.device_id) for hold in kept.holds):
+                self._release(uid)
+
+    def take_findings(self) -> tuple[Finding, ...]:
+        """Return what is to be said of the claims whose devices are kept since the last call."""
+        told, self._told = self._told, []
+        return tuple(DEVICES_MAY_BE_IN_USE.at("", self._describe((kept,))) for kept in told)
+
+    def find_reason(self) -> Reason | None:
+        """Return the reason for a pod that waits; None if nothing is kept."""
+        kept = tuple(each for each in self._claims.values() if each.holds)
+        nodes = len(self._list_nodes(kept))
+        text = self._describe(kept) if kept else ""
+        return make_reason(DEVICES_MAY_BE_IN_USE, "devices", text, nodes=nodes) if kept else None
+
+    def _list_nodes(self, several: Sequence[KeptClaim]) -> list[str]:
+        pools = {hold.pool for kept in several for hold in kept.holds}
+        return sorted({self._find_node(pool) or pool.name for pool in pools})
+
+    def _describe(self, several: Sequence[KeptClaim]) -> str:
+        devices = len({hold.device_id for kept in several for hold in kept.holds})
+        nodes = self._list_nodes(several)
+        longest = max(kept.grace_seconds for kept in several) + (self._seconds or 0)
+        return (
+            f"{count_noun(devices, 'device')} on {count_noun(len(nodes), 'node')}"
+            f" {'stays' if devices == 1 else 'stay'} unpromised for at most {longest:g} s: pods"
+            f" vanished before it was confirmed that their containers have ended"
+        )
+
+    @property
+    def claims(self) -> Mapping[str, KeptClaim]:
+        """The claims of vanished pods by UID, also those that others still have."""
+        return self._claims
+
+    def take_over(self, claims: Mapping[str, KeptClaim]) -> None:
+        """Keep what another state kept, because the decisions are built anew."""
+        for uid, kept in claims.items() if self._seconds is not None else ():
+            self._put(uid, kept)
+
+    def _put(self, uid: str, kept: KeptClaim) -> None:
+        if uid not in self._claims and len(self._claims) >= MAX_CLAIMS:
+            self._release(next(iter(self._claims)))
+        self._claims[uid] = kept
+        self._ledger.keep(_key_of(uid), kept.holds)
+        if kept.until is None:
+            self._began.append(uid)
+
+    def _release(self, uid: str) -> None:
+        del self._claims[uid]
+        self._ledger.keep(_key_of(uid), ())
+
+
+def _key_of(claim_uid: str) -> str:
+    return f"used by vanished pods of {claim_uid}"

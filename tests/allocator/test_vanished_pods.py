@@ -1,0 +1,200 @@
+"""Devices of pods that vanish while their containers may run, in every order of the two watches."""
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import pytest
+
+from allocator.state.caches import without_unused_parts
+from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
+from allocator.state.vanished_pods import VanishedPods
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.device import Taint
+from drawbridge.dra.nodes import Node
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.planner import Planner
+from drawbridge.ledger.pods import Pod
+from tests.allocator.clusters import (
+    allocation_on,
+    as_claim,
+    claim,
+    device,
+    gpu_slice,
+    owns_all,
+    pod,
+)
+from tests.tables import every_row
+
+SECONDS = 10
+Change = tuple[Pod | Claim | None, Pod | Claim | None]
+
+
+def running(uid: str = "p", **fields: Any) -> Pod:  # noqa: ANN401  # those of `pod`
+    return without_unused_parts(pod(uid, "c", node="n1", phase="Running", **fields))
+
+
+def ended(uid: str = "p") -> Pod:
+    return without_unused_parts(pod(uid, "c", node="n1", phase="Succeeded"))
+
+
+def allocated(*uids: str, version: int = 1) -> Claim:
+    return as_claim(claim("c", version=version, allocation=allocation_on("n1", 0), pods=uids))
+
+
+RELEASED = as_claim(claim("c", version=5))
+
+
+def state_with(*objects: Node | Pod | Claim, seconds: float | None = SECONDS) -> AllocatorState:
+    state = AllocatorState(Planner(), Ledger(), owns_all, seconds)
+    for each in (Node("n1"), gpu_slice("n1", 2), *objects):
+        state.apply(None, each)
+    return state
+
+
+def is_free(state: AllocatorState) -> bool:
+    return not state.ledger.holders(device("n1"))
+
+
+def interleave(first: list[Change], second: list[Change]) -> Iterator[list[Change]]:
+    """Yield all orders of the changes of two watches, each of which keeps its own order."""
+    total = len(first) + len(second)
+    for places in combinations(range(total), len(first)):
+        left, right = iter(first), iter(second)
+        yield [next(left) if at in places else next(right) for at in range(total)]
+
+
+RELEASE: list[Change] = [(allocated("p"), RELEASED), (RELEASED, None)]
+
+
+@pytest.mark.parametrize("release", [RELEASE, [(allocated("p"), None)]])
+def test_a_pod_whose_end_is_confirmed_leaves_nothing_in_any_order(release: list[Change]) -> None:
+    confirmed: list[Change] = [(running(), ended()), (ended(), None)]
+    for order in interleave(confirmed, release):
+        state = state_with(running(), allocated("p"))
+        for before, after in order:
+            state.apply(before, after)
+        assert is_free(state), order
+        assert not state.vanished.claims
+
+
+@pytest.mark.parametrize("release", [RELEASE, [(allocated("p"), None)]])
+def test_a_pod_that_vanishes_keeps_its_devices_in_any_order(release: list[Change]) -> None:
+    for order in interleave([(running(), None)], release):
+        state = state_with(running(), allocated("p"))
+        for before, after in order:
+            state.apply(before, after)
+            assert not is_free(state), order
+        state.vanished.observe_time(100.0)
+        state.vanished.observe_time(100.0 + 30 + SECONDS - 0.1)
+        assert not is_free(state)
+        assert [each.name for each in state.vanished.claims.values()] == ["default/c"]
+        (told,) = state.vanished.take_findings()
+        assert told.message.startswith("1 device on 1 node stays unpromised for at most 40 s: ")
+        reason = state.vanished.find_reason()
+        assert reason is not None
+        assert (reason.message, reason.nodes) == (told.message, 1)
+        state.vanished.observe_time(100.0 + 30 + SECONDS)
+        assert is_free(state)
+        assert not state.vanished.claims
+        assert state.vanished.find_reason() is None
+        assert state.vanished.take_findings() == ()
+
+
+class Vanished(NamedTuple):
+    """How a pod was before it vanished, and for how long its device is kept; None if not at all."""
+
+    pod: Pod | None
+    seconds: float | None
+
+
+@every_row(
+    "case",
+    {
+        "as other pods": Vanished(running(), 30 + SECONDS),
+        "a grace period of its own": Vanished(
+            running(spec={"terminationGracePeriodSeconds": 5}), 5 + SECONDS
+        ),
+        "while it terminated": Vanished(
+            running(deletionTimestamp="2026-11-22T00:00:00Z", deletionGracePeriodSeconds=2),
+            2 + SECONDS,
+        ),
+        "a grace period without end": Vanished(
+            running(spec={"terminationGracePeriodSeconds": 999999}), 600 + SECONDS
+        ),
+        "never seen": Vanished(None, 30 + SECONDS),
+        "without a node": Vanished(without_unused_parts(pod("p", "c")), None),
+        "after its end": Vanished(ended(), None),
+    }.values(),
+)
+def test_the_grace_period_of_the_pod_decides_how_long(case: Vanished) -> None:
+    state = state_with(*filter(None, [case.pod]), allocated("p"))
+    if case.pod is not None:
+        state.apply(case.pod, None)
+    state.apply(allocated("p"), RELEASED)
+    assert is_free(state) is (case.seconds is None)
+    state.vanished.observe_time(0.0)
+    if case.seconds is not None:
+        state.vanished.observe_time(case.seconds - 0.1)
+        assert not is_free(state)
+        state.vanished.observe_time(case.seconds)
+    assert is_free(state)
+
+
+def test_a_claim_that_others_use_too_is_kept_when_the_last_one_ends() -> None:
+    both, other = allocated("p", "q"), allocated("q", version=2)
+    state = state_with(running(), running("q"), both)
+    state.apply(running(), None)
+    state.apply(both, other)
+    state.vanished.observe_time(0.0)
+    state.apply(running("q"), ended("q"))
+    state.apply(other, RELEASED)
+    assert not is_free(state)
+    state.vanished.observe_time(1.0)
+    state.vanished.observe_time(1.0 + 30 + SECONDS)
+    assert is_free(state)
+
+
+@pytest.mark.parametrize(
+    "after", [None, Node("n1", taints=(Taint(OUT_OF_SERVICE, "NoExecute", "nodeshutdown"),))]
+)
+def test_a_node_that_is_gone_runs_nothing(after: Node | None) -> None:
+    state = state_with(running(), allocated("p"))
+    state.apply(running(), None)
+    state.apply(allocated("p"), RELEASED)
+    assert not is_free(state)
+    state.apply(Node("n1"), after)
+    state.vanished.observe_time(0.0)
+    assert is_free(state)
+
+
+def test_new_decisions_keep_what_the_former_ones_kept() -> None:
+    state, new = state_with(running(), allocated("p")), state_with()
+    state.apply(running(), None)
+    state.apply(allocated("p"), RELEASED)
+    state.vanished.observe_time(0.0)
+    new.vanished.take_over(state.vanished.claims)
+    assert not is_free(new)
+    new.vanished.observe_time(30.0 + SECONDS)
+    assert is_free(new)
+
+
+def test_the_oldest_claim_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allocator.state.vanished_pods.MAX_CLAIMS", 2)
+    ledger, state = Ledger(), state_with()
+    vanished = VanishedPods(ledger, state.pods, lambda _: True, lambda _: "n1", SECONDS)
+    for number in range(3):
+        before = as_claim(claim(f"c{number}", allocation=allocation_on("n1", number), pods=["p"]))
+        ledger.observe(before)
+        vanished.follow_claim(before, None, ledger.claims[f"c{number}"].holds)
+        ledger.observe_deletion(f"c{number}")
+    assert [*vanished.claims] == ["c1", "c2"]
+    assert not ledger.holders(device("n1", 0))
+    assert ledger.holders(device("n1", 2))
+
+
+def test_nothing_is_kept_where_nobody_asked_for_it() -> None:
+    state = state_with(running(), allocated("p"), seconds=None)
+    state.apply(running(), None)
+    state.apply(allocated("p"), RELEASED)
+    assert is_free(state)
