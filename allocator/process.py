@@ -37,6 +37,7 @@ from drawbridge.ledger.holdings import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.collection import RebuildPause
 from drawbridge.process.conflict_metrics import ConflictCollector
+from drawbridge.process.memory_limit import read_memory_limit
 from drawbridge.process.quota_metrics import QuotaCollector
 from drawbridge.process.run import (
     ProcessOptions,
@@ -232,7 +233,7 @@ async def _create_caches(
     backoff = Backoff(maximum=5)
     while not stop.is_requested:
         try:
-            return await AllocatorCaches.create(session, namespace)
+            return await AllocatorCaches.create(session, namespace, read_memory_limit())
         except ApiError as error:
             _LOG.info("cannot find out what the API server serves: %s", error)
         with contextlib.suppress(TimeoutError):

@@ -22,8 +22,11 @@ from drawbridge.cluster.resources import (
     VALIDATING_WEBHOOKS,
 )
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import Accounting
 from drawbridge.dra.classes import class_reader
-from drawbridge.dra.slices import slice_reader
+from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
+from drawbridge.finding import Finding
+from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 from drawbridge.process.object_cache import watch_readings
 from drawbridge.usage.claims import ClaimHolding, read_claim_use
@@ -35,18 +38,30 @@ _: type[ObjectCache[object]] = Cache[object]
 class ControllerCaches(CacheSet):
     """The caches of the controller."""
 
-    def __init__(self, session: Session, secret: WatchedAuthorities | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        secret: WatchedAuthorities | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
         super().__init__()
-        self.slices = self.add(watch_readings(session, SLICES, slice_reader()))
+        shares = MemoryShares(memory_limit)
+        by_node: Accounting[Slice | tuple[Finding, ...]] = Accounting(shares, find_slice_writer)
+        self.slices = self.add(watch_readings(session, SLICES, slice_reader(), by_node))
         self.classes = self.add(watch_readings(session, CLASSES, class_reader()))
         self.nodes = self.add(Cache(session, NODES, WatchedNode))
         # The scheduler never binds a pod whose template is missing.
-        self.pods = self.add(Cache(session, PODS, WatchedPod, fields="spec.nodeName="))
+        pending = Cache(
+            session, PODS, WatchedPod, fields="spec.nodeName=", accounting=Accounting(shares)
+        )
+        self.pods = self.add(pending)
         self.claims = self.add(
             Cache(session, CLAIMS, ClaimHolding, decode=read_claim_use, keep_raw=False)
         )
-        self.templates = self.add(Cache(session, TEMPLATES, PartialObject))
-        self.quotas = self.add(Cache(session, RESOURCE_QUOTAS, WatchedQuota))
+        templates = Cache(session, TEMPLATES, PartialObject, accounting=Accounting(shares))
+        self.templates = self.add(templates)
+        quotas = Cache(session, RESOURCE_QUOTAS, WatchedQuota, accounting=Accounting(shares))
+        self.quotas = self.add(quotas)
         self.namespaces = self.add(Cache(session, NAMESPACES, PartialObject))
         self.webhooks = self.add(Cache(session, MUTATING_WEBHOOKS, dict[str, Any]))
         self.validating = self.add(Cache(session, VALIDATING_WEBHOOKS, PartialObject))

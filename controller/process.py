@@ -31,6 +31,7 @@ from drawbridge.names import (
     CONTROLLER_LEASE,
 )
 from drawbridge.process import logs, metrics
+from drawbridge.process.memory_limit import read_memory_limit
 from drawbridge.process.run import (
     ProcessOptions,
     StartedProcess,
@@ -88,7 +89,7 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
     reporter.set_gauge(Gauge.LEADING, 0)
     parts = make_certificate_parts(options.rotation, session, elector, namespace)
     context = ControllerContext(session, namespace, settings, parts)
-    caches = ControllerCaches(session, parts and parts.secret)
+    caches = ControllerCaches(session, parts and parts.secret, read_memory_limit())
     reconcilers = Reconcilers(context, caches, elector, reporter)
 
     process.readiness.find_missing = lambda: [*settings.find_missing(), *caches.find_missing()]

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -28,14 +28,16 @@ from drawbridge.cluster.resources import (
     Resource,
 )
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import CachedObject
-from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.cluster.store import Accounting, CachedObject
+from drawbridge.dra.claim import Claim, claim_reader, reduce_claim
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.decode import Metadata, Reader
 from drawbridge.dra.nodes import node_reader
-from drawbridge.dra.slices import slice_reader
+from drawbridge.dra.opaque_json import OpaqueJSON
+from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus, pod_reader
+from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import FENCE_POLICY
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
@@ -46,9 +48,18 @@ _FENCE: Final = (POLICIES, POLICY_BINDINGS)
 
 
 class CoschedulingGroup(msgspec.Struct):
-    """A PodGroup of the plugin Coscheduling; its spec is any JSON value."""
+    """A PodGroup of the plugin Coscheduling; its spec is any JSON value, which stays undecoded."""
 
-    spec: Any = None
+    spec: msgspec.Raw = msgspec.Raw()
+
+    def min_member(self) -> int:
+        """Return how many members must run together; 0 if the spec does not say it."""
+        return read_min_member(OpaqueJSON(bytes(self.spec)).decode() if self.spec else None)
+
+
+def read_coscheduling_group(raw: bytes) -> int:
+    """Return how many members of a group must run together; raises DecodeError."""
+    return _GROUPS.decode(raw).min_member()
 
 
 class Namespace(msgspec.Struct, frozen=True):
@@ -57,26 +68,44 @@ class Namespace(msgspec.Struct, frozen=True):
     metadata: Metadata
 
 
+_GROUPS: Final = msgspec.json.Decoder(CoschedulingGroup)
+
+
 class AllocatorCaches(CacheSet):
     """All caches."""
 
     def __init__(
-        self, session: Session, namespace: str, *, taint_rules: str = "", groups: bool = False
+        self,
+        session: Session,
+        namespace: str,
+        *,
+        taint_rules: str = "",
+        groups: bool = False,
+        memory_limit: int | None = None,
     ) -> None:
         """Create the caches; `taint_rules` is the served version of DeviceTaintRule, or empty.
 
         With `groups`, the API server serves the PodGroups of Coscheduling.
         """
         super().__init__()
+        self.shares = shares = MemoryShares(memory_limit)
         rules = TAINT_RULES.at_version(taint_rules)
-        self.slices = self._watch(session, SLICES, slice_reader())
+        by_node: Accounting[Slice] = Accounting(shares, find_slice_writer)
+        self.slices = self._watch(session, SLICES, slice_reader(), by_node)
         self.classes = self._watch(session, CLASSES, class_reader())
         self.nodes = self._watch(session, NODES, node_reader())
         self.taint_rules = self._watch(session, rules, taint_rule_reader()) if taint_rules else None
         # The caches that decide what can be allocated.
         self.devices = self.required
-        self.claims = self._watch(session, CLAIMS, claim_reader())
-        pods = watch_objects(session, PODS, pod_reader(), keep=without_unused_parts)
+        by_namespace: Accounting[Claim] = Accounting(shares, reduce=reduce_claim)
+        self.claims = self._watch(session, CLAIMS, claim_reader(), by_namespace)
+        pods = watch_objects(
+            session,
+            PODS,
+            pod_reader(),
+            keep=without_unused_parts,
+            accounting=Accounting(shares, reduce=without_conditions, measure_kept=True),
+        )
         self.pods = self.add(pods)
         self.facts = WatchedFacts(session, namespace)
         self.add(self.facts.cache)
@@ -89,7 +118,13 @@ class AllocatorCaches(CacheSet):
         # A role of an earlier release may not read these groups. Their members count then.
         self._groups = (
             self.add(
-                Cache(session, COSCHEDULING_GROUPS, CoschedulingGroup, keep_raw=False),
+                Cache(
+                    session,
+                    COSCHEDULING_GROUPS,
+                    int,
+                    decode=read_coscheduling_group,
+                    keep_raw=False,
+                ),
                 required=False,
             )
             if groups
@@ -114,12 +149,20 @@ class AllocatorCaches(CacheSet):
         self.claims.subscribe(self._wake_waiting)
 
     @classmethod
-    async def create(cls, session: Session, namespace: str) -> "AllocatorCaches":
+    async def create(
+        cls, session: Session, namespace: str, memory_limit: int | None = None
+    ) -> "AllocatorCaches":
         """Create the caches of the resources that the API server serves; raises ApiError."""
         served = await find_taint_rules(session)
         groups = await find_served(session, COSCHEDULING_GROUPS, (COSCHEDULING_GROUPS.version,))
         rules = served.version if served else ""
-        return cls(session, namespace, taint_rules=rules, groups=groups is not None)
+        return cls(
+            session,
+            namespace,
+            taint_rules=rules,
+            groups=groups is not None,
+            memory_limit=memory_limit,
+        )
 
     def fence_parts(self) -> FenceParts:
         """Return what the fence around devices consists of, as last seen."""
@@ -134,7 +177,7 @@ class AllocatorCaches(CacheSet):
     def min_member(self, namespace: str, name: str) -> int:
         """Return how many members of a group of Coscheduling must run together; 0 if not known."""
         group = self._groups.get(name, namespace) if self._groups else None
-        return 0 if group is None else read_min_member(group.value.spec)
+        return 0 if group is None else group.value
 
     # --- claims, as the write path reads them ---
 
@@ -170,8 +213,14 @@ class AllocatorCaches(CacheSet):
 
     # --- all caches ---
 
-    def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
-        return self.add(watch_objects(session, resource, reader))
+    def _watch(
+        self,
+        session: Session,
+        resource: Resource,
+        reader: Reader[T],
+        accounting: Accounting[T] | None = None,
+    ) -> Cache[T]:
+        return self.add(watch_objects(session, resource, reader, accounting=accounting))
 
     def find_missing(self, *, needs_namespaces: bool = False) -> list[str]:
         """Return one line for each required cache that is not synced, and why facts are missing."""
@@ -182,6 +231,13 @@ class AllocatorCaches(CacheSet):
 
 
 _: type[ClaimCache] = AllocatorCaches
+
+
+def without_conditions(pod: Pod) -> Pod:
+    """Return what must be known of a pod, whatever else it has: its claims and resources."""
+    metadata = msgspec.structs.replace(pod.metadata, labels={}, owner_references=())
+    spec = msgspec.structs.replace(pod.spec, node_selector={}, affinity=None, tolerations=())
+    return msgspec.structs.replace(pod, metadata=metadata, spec=spec)
 
 
 def without_unused_parts(pod: Pod) -> Pod:

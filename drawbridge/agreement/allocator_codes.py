@@ -4,6 +4,22 @@ from drawbridge.finding import Activity, Codes, Severity
 
 CODES = Codes(Activity.EXPLAIN)
 
+CLAIM_TOO_LARGE = CODES.define(
+    "ClaimTooLarge",
+    Severity.ERROR,
+    text=(
+        "The objects of a namespace take more than its share of the allocator's memory, so the "
+        "allocator does not keep this claim, and places the pods of others only."
+    ),
+    example=(
+        "ResourceClaim team/gpus is too large: namespace team has more than its share of the "
+        "allocator's memory"
+    ),
+    remedy=(
+        "Delete claims and pods of the namespace that nobody needs, write less into them, or raise "
+        "the memory limit of the allocator. The claim is read again within about a minute."
+    ),
+)
 CLAIM_DELETED = CODES.define(
     "ClaimDeleted",
     Severity.ERROR,

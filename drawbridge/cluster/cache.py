@@ -54,6 +54,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import (
     DECODE_ERRORS,
     PAGE_DECODER,
+    Accounting,
     CachedObject,
     ChangeListener,
     ObjectHeader,
@@ -70,6 +71,8 @@ _LOG = logging.getLogger("drawbridge.cluster.cache")
 # The server ends a watch after this time, so that watches move between API servers.
 WATCH_SECONDS: Final = (300, 600)
 LIST_SECONDS: Final = 60.0
+# At most so often, the objects of a writer that has room again are read.
+LIST_AGAIN_SECONDS: Final = 60.0
 FRESH_SECONDS: Final = 100.0  # the server sends a bookmark every minute
 # A proxy does not serve so many older lists in a row.
 OLDER_LISTS_OF_A_RESTORE: Final = 3
@@ -120,6 +123,7 @@ class Cache(Generic[T]):
     _chunks = 0  # the number of chunks that watches delivered
     _version = ""  # the latest resourceVersion
     _listed_to = ""  # the resourceVersion of the last list
+    _listed_at = 0.0
     _older_lists = 0  # older lists in a row
     _needs_list = True  # whether a watch cannot continue from `_version`
     _try_streaming = True  # whether the next list is requested as a watch stream
@@ -137,6 +141,7 @@ class Cache(Generic[T]):
         watch_list: bool = True,
         decode: Callable[[bytes], T] | None = None,
         keep_raw: bool = True,
+        accounting: Accounting[T] | None = None,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -149,6 +154,7 @@ class Cache(Generic[T]):
             make_decoder(shape, decode),
             keep_raw=keep_raw,
             is_whole=not self._selectors,
+            accounting=accounting,
         )
         self._path = resource.path(namespace)
         self._page_size = page
@@ -180,6 +186,11 @@ class Cache(Generic[T]):
     def undecodable(self) -> int:
         """The number of objects that are left out because they cannot be decoded."""
         return self._index.undecodable
+
+    @property
+    def too_large(self) -> int:
+        """The number of objects that are not kept whole, because their writers have no room."""
+        return self._index.too_large
 
     async def wait_until_synced(self) -> None:
         """Wait until everything was listed once."""
@@ -312,6 +323,7 @@ class Cache(Generic[T]):
         self._check_history(listing.identities, version)
         self._needs_list = False
         self._try_streaming = True
+        self._listed_at = self._now()
         self._index.replace(listing.objects.values(), listing.identities)
         self._mark_in_sync(version)
         self._verified.set()
@@ -358,10 +370,19 @@ class Cache(Generic[T]):
                 with pause_garbage_collection():
                     for line in lines:
                         listing = self._process_line(line, listing)
+                if listing is None and self._should_list_again():
+                    self._needs_list = True
+                    return
         if abs(self._now() - started - seconds) > _OWN_TIME_SECONDS:
             self._verified.clear()
         if listing is not None:
             raise UnreachableError(f"the watch of {self._path} ended before its list was complete")
+
+    def _should_list_again(self) -> bool:
+        """Whether what was left out for its size could be kept now, after some time."""
+        if not self._index.too_large or self._now() - self._listed_at < LIST_AGAIN_SECONDS:
+            return False
+        return self._index.has_room_again()
 
     def _process_line(self, line: bytes, listing: Listing[T] | None) -> Listing[T] | None:
         """Process one event; returns the list while it is incomplete, else None."""

@@ -1,14 +1,15 @@
 """Stores the objects of a cache and notifies listeners about changes.
 
 An object that cannot be decoded is left out and logged once. It must not stop the cache, and the
-cache must not keep its previous content.
+cache must not keep its previous content. The same holds for one that is larger than the share of
+the memory that is left for its writer, unless something of it must be known: that is kept.
 """
 
 import contextlib
 import gc
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -16,6 +17,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.history import Identity
 from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.resources import Resource
+from drawbridge.memory_shares import MemoryShares, estimate_memory
 
 T = TypeVar("T")
 ObjectKey = tuple[str, str]  # namespace and name
@@ -90,6 +92,24 @@ def read_header(raw: bytes | msgspec.Raw) -> ObjectHeader:
     return _HEADER.decode(raw)
 
 
+class TooLargeError(ValueError):
+    """Raised if nothing is kept of an object whose writer has more than its share of the memory."""
+
+
+class Accounting(NamedTuple, Generic[T]):
+    """Who pays for the memory that objects take, and what is kept of those beyond the share.
+
+    The size is that of the JSON, or with `measure_kept` of what is kept of it. Objects are of their
+    namespaces unless `find_writer` says otherwise. `reduce` returns what must be known of an object
+    whatever it takes; without it, an object beyond the share is left out.
+    """
+
+    shares: MemoryShares
+    find_writer: Callable[[T], str] | None = None
+    reduce: Callable[[T], T] | None = None
+    measure_kept: bool = False
+
+
 class ObjectIndex(Generic[T]):
     """Objects by namespace and name; notifies listeners of each change, in order.
 
@@ -103,8 +123,13 @@ class ObjectIndex(Generic[T]):
         *,
         keep_raw: bool = True,
         is_whole: bool = True,
+        accounting: Accounting[T] | None = None,
     ) -> None:
         self._resource = resource
+        self._accounting = accounting
+        self._charged: dict[ObjectKey, tuple[str, int]] = {}
+        # The writers of objects that are not kept whole, and what they would take.
+        self._too_large: dict[ObjectKey, tuple[str, int]] = {}
         self._keep_raw = keep_raw
         self._decode = decode
         self._listeners: list[ChangeListener[T]] = []
@@ -119,6 +144,21 @@ class ObjectIndex(Generic[T]):
     def undecodable(self) -> int:
         """The number of objects that cannot be decoded."""
         return len(self._undecodable)
+
+    @property
+    def too_large(self) -> int:
+        """The number of objects that are not kept whole, because their writers have no room."""
+        return len(self._too_large)
+
+    def has_room_again(self) -> bool:
+        """Whether an object that is not kept whole could be now."""
+        if self._accounting is None:
+            return False
+        shares = self._accounting.shares
+        return any(
+            shares.has_room(writer, size - self._charged.get(key, ("", 0))[1])
+            for key, (writer, size) in self._too_large.items()
+        )
 
     def identities(self) -> dict[ObjectKey, Identity]:
         """Return which objects were seen, also undecodable ones, at which versions."""
@@ -136,23 +176,55 @@ class ObjectIndex(Generic[T]):
         """Decode an object; None if that fails, which is logged."""
         key, metadata = header.key, header.metadata
         now = self.objects.get(key)
-        if now is not None and (now.uid, now.version) == (metadata.uid, metadata.resource_version):
+        is_same = now and (now.uid, now.version) == (metadata.uid, metadata.resource_version)
+        if now is not None and is_same and key not in self._too_large:
             return now  # unchanged, so a relist does not decode it again
         if not header.kind:
             # The items of a list have neither kind nor apiVersion, but a write needs both.
             raw = self._resource.add_type(raw)
         try:
-            value = self._decode(raw)
+            value = self._charge(header, raw, self._decode(raw))
         except DECODE_ERRORS as error:
             self._record_decode_error(header, f"{error}")
             return None
-        self._undecodable.pop(key, None)
         kept, version = raw if self._keep_raw else b"", metadata.resource_version
         return CachedObject(key[0], key[1], metadata.uid, version, kept, value, created)
+
+    def _charge(self, header: ObjectHeader, raw: bytes, value: T) -> T:
+        """Return what is kept of an object; raises TooLargeError if that is nothing."""
+        if self._accounting is None:
+            return value
+        shares, find_writer, reduce, measure_kept = self._accounting
+        key, writer = header.key, header.metadata.namespace
+        writer = find_writer(value) if find_writer else f"namespace {writer}"
+        self._release(key)
+        text = msgspec.json.encode(value, enc_hook=str) if measure_kept else raw
+        size = estimate_memory(text)
+        if not shares.has_room(writer, size):
+            is_new = key not in self._too_large
+            self._too_large[key] = writer, size
+            message = f"{writer} has more than its share of the memory for objects"
+            if reduce is None:
+                raise TooLargeError(message)
+            if is_new:
+                _LOG.warning("%s %s: %s", self._resource.kind, "/".join(key), message)
+            value = reduce(value)
+            size = estimate_memory(msgspec.json.encode(value, enc_hook=str))
+        else:
+            self._too_large.pop(key, None)
+        shares.add(writer, size)
+        self._charged[key] = writer, size
+        return value
+
+    def _release(self, key: ObjectKey) -> None:
+        charged = self._charged.pop(key, None)
+        if charged is not None and self._accounting is not None:
+            self._accounting.shares.add(charged[0], -charged[1])
 
     def put(self, after: CachedObject[T]) -> None:
         """Store a new or changed object."""
         key = after.namespace, after.name
+        self._undecodable.pop(key, None)  # not before: until then, it is known as such
         before = self.objects.get(key)
         if before is not after:
             self.objects[key] = after
@@ -160,6 +232,7 @@ class ObjectIndex(Generic[T]):
 
     def drop(self, key: ObjectKey) -> None:
         """Remove an object."""
+        self._release(key)
         before = self.objects.pop(key, None)
         if before is not None:
             self._notify(before, None)
@@ -167,6 +240,7 @@ class ObjectIndex(Generic[T]):
     def delete(self, key: ObjectKey) -> None:
         """Remove a deleted object and its decode error."""
         self._undecodable.pop(key, None)
+        self._too_large.pop(key, None)
         if key in self.objects:
             self.deleted.put(self.objects[key].uid, None)
         self.drop(key)
@@ -186,8 +260,10 @@ class ObjectIndex(Generic[T]):
         """Remove the objects that a list does not have."""
         for key in [key for key in self.objects if key not in listed]:
             self.delete(key)
-        for key in [key for key in self._undecodable if key not in listed]:
-            del self._undecodable[key]
+        for table in (self._undecodable, self._too_large, self._charged):
+            for key in [key for key in table if key not in listed]:
+                self._release(key)
+                table.pop(key, None)
 
     def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
         self.revision += 1
@@ -202,7 +278,7 @@ class ObjectIndex(Generic[T]):
         before = self._undecodable.get(header.key)
         if before is None or before[1] != error:
             name = "/".join(part for part in header.key if part)
-            _LOG.warning("cannot decode %s %s: %s", self._resource.kind, name, error)
+            _LOG.warning("cannot keep %s %s: %s", self._resource.kind, name, error)
         self._undecodable[header.key] = header.identity, error
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from drawbridge.dra.allocation import ClaimStatus, Opaque, with_default_operators
 from drawbridge.dra.decode import Metadata, Object, Reader
@@ -20,12 +20,15 @@ from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.shared_values import SharedValues
 from drawbridge.dra.taints import Toleration
 from drawbridge.finding import Finding
+from drawbridge.names import ALLOCATION_ANNOTATION
 
 CLAIM = "ResourceClaim"
 TEMPLATE = "ResourceClaimTemplate"
 EXACT_COUNT = "ExactCount"
 ALL = "All"
 DIGEST_BYTES: Final = 32
+# Of the annotation with what an allocation takes. A tenant can write any text there.
+MAX_KEPT_MARK: Final = 8192
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -144,6 +147,10 @@ class Claim(Object, frozen=True, rename="camel", kw_only=True):
     status: ClaimStatus = ClaimStatus()
 
 
+class LargeClaim(Claim, frozen=True, rename="camel", kw_only=True):
+    """What is kept of a claim whose namespace has more than its share of the memory."""
+
+
 class TemplateMetadata(msgspec.Struct, frozen=True):
     """The labels and annotations that a template adds to its claims."""
 
@@ -194,6 +201,31 @@ def refers_to(entries: Collection[str], name: str) -> bool:
     An empty list includes all. The name of a request includes all its subrequests.
     """
     return not entries or name in entries or name.partition("/")[0] in entries
+
+
+def reduce_claim(claim: Claim) -> LargeClaim:
+    """Return what must be known of a claim whatever else it has: the devices that it holds."""
+    allocation = claim.status.allocation
+    results = allocation.devices.results if allocation is not None else ()
+    held = {each.request.partition("/")[0] for each in results}
+    requests = [each for each in claim.spec.devices.requests if each.name in held]
+    if allocation is not None:
+        devices = replace(allocation.devices, config=())
+        allocation = replace(allocation, devices=devices)
+    mark = claim.metadata.annotations.get(ALLOCATION_ANNOTATION, "")
+    annotations = {ALLOCATION_ANNOTATION: mark} if 0 < len(mark) <= MAX_KEPT_MARK else {}
+    return LargeClaim(
+        metadata=replace(claim.metadata, labels={}, annotations=annotations),
+        spec=ClaimSpec(Devices(tuple(map(_without_conditions, requests)))),
+        status=ClaimStatus(allocation, claim.status.reserved_for),
+    )
+
+
+def _without_conditions(request: Request) -> Request:
+    """Return a request that an allocation fulfills: its class, number and amounts."""
+    exactly = request.exactly and replace(request.exactly, selectors=(), tolerations=())
+    subs = tuple(replace(each, selectors=(), tolerations=()) for each in request.first_available)
+    return Request(request.name, exactly, subs)
 
 
 class _FlatRequest(msgspec.Struct, frozen=True, rename="camel"):

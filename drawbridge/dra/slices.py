@@ -102,6 +102,14 @@ class _WrappedSlice(Object, frozen=True, rename="camel", kw_only=True):
     spec: _WrappedSpec
 
 
+def find_slice_writer(published: object) -> str:
+    """Return who writes a slice: the driver of a node, or of a pool that is not of one node."""
+    if not isinstance(published, Slice):
+        return "unreadable slices"
+    node = published.node_name
+    return f"node {node}" if node else f"pool {published.driver}/{published.pool}"
+
+
 def slice_reader() -> Reader[Slice]:
     """Return a reader of slices. It caches parsed quantities, and shares equal attributes."""
     values = SharedValues()

@@ -307,6 +307,10 @@ class CacheStatistics(Protocol):
     def restarts(self) -> int:
         """The number of restarts of the watch."""
 
+    @property
+    def too_large(self) -> int:
+        """The number of objects that are not kept whole."""
+
     def age(self) -> float:
         """Return the seconds since the last data from the API server."""
 
@@ -332,11 +336,17 @@ class CacheCollector(Collector):
         restarts = CounterMetricFamily(
             "drawbridge_watch_restarts", "Restarts of a watch.", labels=["resource"]
         )
+        too_large = GaugeMetricFamily(
+            "drawbridge_cache_too_large_objects",
+            "Objects that are not kept whole: their namespace or node has more than its share.",
+            labels=["resource"],
+        )
         for name, cache in (named for source in self._sources for named in source()):
             age.add_metric([name], cache.age())
             synced.add_metric([name], float(cache.synced))
             restarts.add_metric([name], cache.restarts)
-        yield from (age, synced, restarts)
+            too_large.add_metric([name], cache.too_large)
+        yield from (age, synced, restarts, too_large)
 
 
 class ReachabilityStatistics(Protocol):

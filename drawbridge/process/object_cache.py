@@ -6,6 +6,7 @@ from typing import TypeVar
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import Accounting
 from drawbridge.dra.decode import Reader
 from drawbridge.finding import Finding
 
@@ -18,24 +19,33 @@ def watch_objects(
     reader: Reader[T],
     *,
     keep: Callable[[T], T] | None = None,
+    accounting: Accounting[T] | None = None,
 ) -> Cache[T]:
     """Return a cache of decoded objects, or of what `keep` keeps of them.
 
     An object that cannot be read is left out.
     """
-    return _make_cache(session, resource, _decode_with(reader, keep))
+    return _make_cache(session, resource, _decode_with(reader, keep), accounting)
 
 
 def watch_readings(
-    session: Session, resource: Resource, reader: Reader[T]
+    session: Session,
+    resource: Resource,
+    reader: Reader[T],
+    accounting: Accounting[T | tuple[Finding, ...]] | None = None,
 ) -> Cache[T | tuple[Finding, ...]]:
     """Return a cache of decoded objects, and of the findings about those that cannot be read."""
-    return _make_cache(session, resource, reader.read)
+    return _make_cache(session, resource, reader.read, accounting)
 
 
-def _make_cache(session: Session, resource: Resource, decode: Callable[[bytes], T]) -> Cache[T]:
+def _make_cache(
+    session: Session,
+    resource: Resource,
+    decode: Callable[[bytes], T],
+    accounting: Accounting[T] | None,
+) -> Cache[T]:
     shape: type[T] = object  # type: ignore[assignment]  # the decoder decides
-    return Cache(session, resource, shape, decode=decode, keep_raw=False)
+    return Cache(session, resource, shape, decode=decode, keep_raw=False, accounting=accounting)
 
 
 def _decode_with(reader: Reader[T], keep: Callable[[T], T] | None) -> Callable[[bytes], T]:

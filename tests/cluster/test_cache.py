@@ -167,7 +167,7 @@ async def test_an_undecodable_object_is_left_out_and_logged_once(
         for record in caplog.records
         if record.name == "drawbridge.cluster.cache"
     ]
-    assert line.startswith("cannot decode ConfigMap default/bad: ")
+    assert line.startswith("cannot keep ConfigMap default/bad: ")
     assert "`data`" in line
 
 

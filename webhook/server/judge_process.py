@@ -7,6 +7,7 @@ from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
 from drawbridge.names import JUDGE_SERVICE
 from drawbridge.process import metrics
+from drawbridge.process.memory_limit import read_memory_limit
 from drawbridge.process.run import StartedProcess, run_configured
 from drawbridge.process.settings import Settings
 from webhook.judging.handler import Judge, JudgeHandler
@@ -34,7 +35,13 @@ async def run(options: ReviewOptions) -> int:
 
 
 def _make_service(options: ReviewOptions, settings: Settings, session: Session) -> ReviewService:
-    view = WatchedJudgeView(session, session.namespace, lambda: settings.current, options.settle)
+    view = WatchedJudgeView(
+        session,
+        session.namespace,
+        lambda: settings.current,
+        options.settle,
+        read_memory_limit(),
+    )
     thread = JudgeThread(JudgedCluster(view.settings(), options.settle), view)
     handler = JudgeHandler(view, thread)
 

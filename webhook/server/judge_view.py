@@ -17,15 +17,16 @@ from drawbridge.cluster.resources import (
     Resource,
 )
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import CachedObject
+from drawbridge.cluster.store import Accounting, CachedObject
 from drawbridge.config.model import Configuration
-from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
+from drawbridge.dra.claim import Claim, Template, claim_reader, reduce_claim, template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.decode import Reader
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
-from drawbridge.dra.slices import Slice, slice_reader
+from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
+from drawbridge.memory_shares import MemoryShares
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 from webhook.judging.handler import JudgeView
@@ -50,7 +51,9 @@ class WatchedJudgeView:
         namespace: str,
         configuration: Callable[[], Configuration],
         settle_seconds: float = SETTLE_SECONDS,
+        memory_limit: int | None = None,
     ) -> None:
+        shares = MemoryShares(memory_limit)
         self.changes = PendingChanges()
         self.caches = CacheSet()
         self.namespaces = WatchedNamespaces(session)
@@ -58,21 +61,27 @@ class WatchedJudgeView:
         self.caches.add(self.namespaces.cache)
         self.caches.add(self.facts.cache)
         self._devices: tuple[Cache[Any], ...] = (
-            self._watch(session, SLICES, slice_reader()),
+            self._watch(session, SLICES, slice_reader(), Accounting(shares, find_slice_writer)),
             self._watch(session, CLASSES, class_reader()),
             self._watch(session, NODES, node_reader()),
         )
-        self._watch(session, CLAIMS, claim_reader())
-        self._watch(session, TEMPLATES, template_reader())
-        self._watch(session, RESOURCE_QUOTAS, quota_reader())
+        self._watch(session, CLAIMS, claim_reader(), Accounting(shares, reduce=reduce_claim))
+        self._watch(session, TEMPLATES, template_reader(), Accounting(shares))
+        self._watch(session, RESOURCE_QUOTAS, quota_reader(), Accounting(shares))
         self.namespaces.cache.subscribe(self._on_namespace)
         self._configuration = configuration
         self._settings = JudgeSettings()
         self._settle_seconds = settle_seconds
         self._complete_since: float | None = None
 
-    def _watch(self, session: Session, resource: Resource, reader: Reader[T]) -> Cache[T]:
-        cache = self.caches.add(watch_objects(session, resource, reader))
+    def _watch(
+        self,
+        session: Session,
+        resource: Resource,
+        reader: Reader[T],
+        accounting: Accounting[T] | None = None,
+    ) -> Cache[T]:
+        cache = self.caches.add(watch_objects(session, resource, reader, accounting=accounting))
         cache.subscribe(lambda before, after: self._on_change(resource, before, after))
         return cache
 

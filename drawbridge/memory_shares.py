@@ -1,0 +1,55 @@
+"""The memory for what is kept of received objects, shared by those who write them.
+
+A namespace, or a node, may add an object while it then has no more than what is left for all. So
+one writer gets half of the memory, two get a third each, and there is always room for a writer that
+has little: nobody displaces what others have. Reads no clock.
+"""
+
+from collections import Counter
+from typing import Final
+
+# What decoded JSON takes: its text, and for each value in it an object of Python.
+_BYTES_OF_A_VALUE: Final = 100
+_BYTES_OF_AN_OBJECT: Final = 1000
+# Of the memory of a process. The rest is for its work, and for what nobody else writes.
+PART_FOR_OBJECTS: Final = 2
+# Without a limit: that of the manifests for the allocator and the judge.
+DEFAULT_LIMIT: Final = 2 << 30
+
+
+def estimate_memory(text: bytes) -> int:
+    """Return about as many bytes as a decoded object takes, from its JSON."""
+    values = text.count(b",") + text.count(b"{")
+    return _BYTES_OF_AN_OBJECT + len(text) + _BYTES_OF_A_VALUE * values
+
+
+class MemoryShares:
+    """How much of the memory each writer has. Not thread-safe."""
+
+    def __init__(self, memory_limit: int | None = None) -> None:
+        self.limit = (memory_limit or DEFAULT_LIMIT) // PART_FOR_OBJECTS
+        self._used = 0
+        self._by_writer: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._by_writer)
+
+    @property
+    def used(self) -> int:
+        """What all writers have."""
+        return self._used
+
+    def of(self, writer: str) -> int:
+        """Return what a writer has."""
+        return self._by_writer.get(writer, 0)
+
+    def has_room(self, writer: str, size: int) -> bool:
+        """Whether a writer may add so much."""
+        return self.of(writer) + size <= self.limit - self._used - size
+
+    def add(self, writer: str, size: int) -> None:
+        """Count what a writer adds, or with a negative size, what is no longer kept."""
+        self._used += size
+        self._by_writer[writer] += size
+        if not self._by_writer[writer]:
+            del self._by_writer[writer]
