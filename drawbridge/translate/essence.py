@@ -26,6 +26,7 @@ _READ_BY_OTHER_STEPS: Final = frozenset(
         # node labels and dual nodes
         "spec.affinity",
         "spec.nodeSelector",
+        "spec.topologySpreadConstraints",
         # the environment
         "container.env",
         "container.securityContext",

@@ -243,8 +243,8 @@ LABEL_KEPT = CODES.define(
     Severity.WARNING,
     Trait.ONLY_WHEN_TRANSLATED,
     text=(
-        "A node label about devices cannot be expressed as a condition on devices, so the pod "
-        "keeps it. When the device plugin is removed, no node has the label any more."
+        "A node label about devices, or a topology key, cannot be expressed as a condition on "
+        "devices, so the pod keeps it. When the device plugin is removed, no node has the label."
     ),
     example=(
         "spec.nodeSelector[nvidia.com/gpu.count]: no driver publishes what nvidia.com/gpu.count "

@@ -22,6 +22,7 @@ from drawbridge.translate.legacy.codes import (
 )
 from drawbridge.translate.legacy.dialects import gpu_labels
 from drawbridge.translate.legacy.dialects.gpu_labels import LabelMeaning, LabelTerm
+from drawbridge.translate.legacy.kept_labels import list_used_labels, report_used
 from drawbridge.translate.legacy.pod_view import PodView, format_value
 from drawbridge.translate.legacy.selectors import AllOf, AnyOf, AskSelector, Memory, Not
 from drawbridge.translate.work_budget import WorkBudget
@@ -63,8 +64,7 @@ def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
     """Return the asks with the conditions of the pod's node labels on GPUs."""
     findings: list[Finding] = []
     source_fields: list[SourceField] = []
-    if not (pod.spec.get("nodeSelector") or pod.spec.get("affinity")):
-        return PodRequests(asks)
+    used = list_used_labels(pod) if asks else []
     for vendor in ("nvidia", "amd", "intel"):
         names = tuple(ask.name for ask in asks if _is_affected(ask, vendor))
         if not names:
@@ -78,6 +78,8 @@ def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
         asks = tuple([_apply(ask, labels) if ask.name in affected else ask for ask in asks])
         findings += labels.findings
         source_fields += labels.source_fields
+        used = [e for e in used if e.topology or gpu_labels.label_vendor(e.key) != vendor]
+    findings += report_used(used)
     return PodRequests(asks, tuple(source_fields), tuple(findings))
 
 

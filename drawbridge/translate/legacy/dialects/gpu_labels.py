@@ -17,6 +17,7 @@ from drawbridge.translate.legacy.codes import (
     LABEL_KEPT,
     LABEL_LOOSE,
 )
+from drawbridge.translate.legacy.label_publishers import find_publisher
 from drawbridge.translate.legacy.selectors import (
     AllOf,
     AnyOf,
@@ -34,7 +35,9 @@ from drawbridge.translate.legacy.selectors import (
 
 _MI: Final = 1 << 20
 _GI: Final = 1 << 30
-_INTEGER: Final = re.compile(r"-?\d{1,9}")
+# A label is written without leading zeros, and `In` compares texts; `Gt` and `Lt` read a number.
+_INTEGER: Final = re.compile(r"0|-?[1-9]\d{0,8}")
+_BOUND: Final = re.compile(r"[+-]?\d{1,9}")
 _VRAM: Final = re.compile(r"(\d{1,6})G(?:i?B?)")
 _MIG: Final = re.compile(r"(.+?)-MIG-(.+)")
 _ALL: Final = re.compile(r"all-(\d+g\.\d+gb(?:[.+-][a-z.]+)?)")
@@ -42,10 +45,28 @@ _MODE: Final = re.compile(r"[sdtqc]px_nps[0-9]")
 # Families that are part of the product name.
 _SERIES: Final = {"Flex_Series": "flex", "Max_Series": "max"}
 _UNPARTITIONED: Final = "spx_nps1"
-_PRESENT: Final = ("nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.memory",
-                   "nvidia.com/gpu.family", "nvidia.com/gpu.count")  # fmt: skip
+# What GPU feature discovery 0.19.3 and the GPU Operator publish on every node with a GPU, with the
+# device plugin or without. Other labels are on some of these nodes: the memory is not published for
+# GPUs that share the memory of the host, the machine only where the firmware names it, the clique
+# on nodes of a fabric, MIG's labels where a strategy is set. The labellers of AMD and Intel publish
+# what they are started with.
+_PRESENT: Final = frozenset(
+    {
+        "nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.count",
+        "nvidia.com/gpu.replicas", "nvidia.com/gpu.family", "nvidia.com/gpu.compute.major",
+        "nvidia.com/gpu.compute.minor", "nvidia.com/cuda.driver.major",
+        "nvidia.com/cuda.driver.minor", "nvidia.com/cuda.runtime.major",
+        "nvidia.com/cuda.runtime.minor", "nvidia.com/cuda.driver-version.major",
+        "nvidia.com/cuda.driver-version.minor", "nvidia.com/cuda.driver-version.full",
+        "nvidia.com/cuda.runtime-version.major", "nvidia.com/cuda.runtime-version.minor",
+        "nvidia.com/cuda.runtime-version.full",
+    }
+)  # fmt: skip
+_OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
-_ALWAYS: Final = "every node with a device of the claim satisfies it"
+_ALWAYS: Final = (
+    "GPU feature discovery publishes it on every node with such a device, so each one satisfies it"
+)
 _NOT_A_NUMBER: Final = "the label is not a number, so only the operators In and NotIn can match"
 
 
@@ -76,22 +97,20 @@ class LabelMeaning:
 
 def label_vendor(key: str) -> str:
     """Return the vendor whose devices a label describes. Empty if it does not describe devices."""
-    if key.startswith(("nvidia.com/gpu.", "nvidia.com/cuda.", "nvidia.com/mig.",
-                       "nvidia.com/mps.", "nvidia.com/vgpu.")):  # fmt: skip
-        return "nvidia"
     if key in _CLOUD or key == _CLOUD_PARTITION:
         return "nvidia"
-    if key.startswith(("amd.com/gpu.", "beta.amd.com/gpu.")):
-        return "amd"
-    return "intel" if key.startswith("gpu.intel.com/") else ""
+    publisher = find_publisher(key)
+    return publisher.vendor if publisher else ""
 
 
 def interpret_term(term: LabelTerm) -> LabelMeaning:
     """Interpret a term on devices that the pod requests."""
     if term.key in _CLOUD or term.key == _CLOUD_PARTITION:
         return _cloud(term)
+    if term.operator not in _OPERATORS:
+        return _keep(term)
     if term.operator == "Exists":
-        return LabelMeaning(findings=(imply(term, _ALWAYS),))
+        return _exists(term)
     if term.operator == "DoesNotExist":
         if term.key in _PRESENT:
             return _reject(term, "the pod requests a GPU but selects nodes without GPUs")
@@ -100,22 +119,30 @@ def interpret_term(term: LabelTerm) -> LabelMeaning:
     return reader(term) if reader else _keep(term)
 
 
+def _exists(term: LabelTerm) -> LabelMeaning:
+    """Read that a label exists: some are on every node, the memory's where it is known."""
+    if term.key in _PRESENT:
+        return LabelMeaning(findings=(imply(term, _ALWAYS),))
+    if term.key == _MEMORY:
+        return LabelMeaning((Memory(at_least=1),))
+    return _keep(term)
+
+
 def imply(term: LabelTerm, why: str) -> Finding:
     """Return the finding that every device satisfies a term."""
     return LABEL_IMPLIED.at(term.where, f"{term}: {why}")
 
 
 def _keep(term: LabelTerm) -> LabelMeaning:
-    return LabelMeaning(
-        findings=(
-            LABEL_KEPT.at(
-                term.where,
-                f"no driver publishes what {term.key} says as a device attribute, so the pod keeps "
-                f"the condition {term}",
-            ),
-        ),
-        kept=True,
-    )
+    why = f"no driver publishes what {term.key} says as a device attribute"
+    return LabelMeaning(findings=(report_kept(term, why),), kept=True)
+
+
+def report_kept(term: LabelTerm, why: str) -> Finding:
+    """Return the finding that the pod keeps a term; some hold on every node without the label."""
+    loses = term.operator in {"NotIn", "DoesNotExist"}
+    then = ", which every node satisfies when the label is gone" if loses else ""
+    return LABEL_KEPT.at(term.where, f"{why}, so the pod keeps the condition {term}{then}")
 
 
 def _reject(term: LabelTerm, why: str) -> LabelMeaning:
@@ -161,8 +188,15 @@ def _names(make: Callable[[tuple[str, ...]], AskSelector]) -> Callable[[LabelTer
     return read
 
 
-def _family(values: tuple[str, ...]) -> AskSelector:
-    return Architecture(tuple(value.lower().replace(" ", "-") for value in values))
+def _family(term: LabelTerm) -> LabelMeaning:
+    """Read a family, which NVIDIA's label has in lower case and AMD's in upper case."""
+    if term.operator not in {"In", "NotIn"}:
+        return _reject(term, _NOT_A_NUMBER)
+    names = tuple(value.lower().replace(" ", "-") for value in term.values)
+    written = names if term.key.startswith("nvidia") else tuple(each.upper() for each in names)
+    why = f"the label has {', '.join(written)}, and the claim ignores the case"
+    findings = (_inexact(term, why),) if written != term.values else ()
+    return LabelMeaning(_apply_operator(term, Architecture(names)), findings)
 
 
 def _product(term: LabelTerm) -> LabelMeaning:
@@ -207,7 +241,8 @@ def _numbers(
     """Return a reader of a label whose values are integers, as ranges [at_least, below)."""
 
     def read(term: LabelTerm) -> LabelMeaning:
-        wrong = [value for value in term.values if not _INTEGER.fullmatch(value)]
+        written = _BOUND if term.operator in {"Gt", "Lt"} else _INTEGER
+        wrong = [value for value in term.values if not written.fullmatch(value)]
         if (wrong or not term.values) and term.operator != "NotIn":
             return _reject(term, "the label is an integer, so the term never matches")
         numbers = [int(value) for value in term.values if value not in wrong]
@@ -215,7 +250,7 @@ def _numbers(
             return LabelMeaning((make(numbers[0] + 1, None),))
         if term.operator == "Lt":
             return LabelMeaning((make(None, numbers[0]),))
-        if term.operator not in {"In", "NotIn"} or not numbers:
+        if not numbers:
             return LabelMeaning(findings=(imply(term, "the label is an integer"),))
         exact = tuple(make(number, number + 1) for number in numbers)
         return LabelMeaning(_apply_operator(term, exact[0] if len(exact) == 1 else AnyOf(exact)))
@@ -286,7 +321,8 @@ def _mode(term: LabelTerm) -> LabelMeaning:
     if term.operator != "In" or not _MODE.fullmatch(value):
         return _keep(term)
     if value == _UNPARTITIONED:
-        return LabelMeaning(findings=(imply(term, "the pod requests whole GPUs"),))
+        why = "the pod requests whole GPUs, also those that cannot be partitioned"
+        return LabelMeaning(findings=(_inexact(term, why),))
     return LabelMeaning(profile=value)
 
 
@@ -324,6 +360,7 @@ def partition_profile(profile: str) -> AskSelector:
 
 MAJOR: Final = "nvidia.com/gpu.compute.major"
 MINOR: Final = "nvidia.com/gpu.compute.minor"
+_MEMORY: Final = "nvidia.com/gpu.memory"
 # Labels of GKE's nodes, as of November 2026: GPUs that containers share, and partitions of them.
 _CLOUD: Final = frozenset(
     {
@@ -334,8 +371,8 @@ _CLOUD: Final = frozenset(
 _CLOUD_PARTITION: Final = "cloud.google.com/gke-gpu-partition-size"
 _READERS: Final[dict[str, Callable[[LabelTerm], LabelMeaning]]] = {
     "nvidia.com/gpu.product": _product,
-    "nvidia.com/gpu.memory": _numbers(_memory),
-    "nvidia.com/gpu.family": _names(_family),
+    _MEMORY: _numbers(_memory),
+    "nvidia.com/gpu.family": _family,
     MAJOR: _numbers(_major),
     "nvidia.com/cuda.driver-version.major": _numbers(_driver),
     "nvidia.com/cuda.driver.major": _numbers(_driver),
@@ -346,7 +383,7 @@ _READERS: Final[dict[str, Callable[[LabelTerm], LabelMeaning]]] = {
     "nvidia.com/gpu.sharing-strategy": _shared,
     "nvidia.com/mig.config": _mig_config,
     "amd.com/gpu.product-name": _names(ProductIs),
-    "amd.com/gpu.family": _names(_family),
+    "amd.com/gpu.family": _family,
     "amd.com/gpu.vram": _vram,
     "amd.com/gpu.compute-memory-partition": _mode,
     "gpu.intel.com/product": _in_name(lambda value: value.replace("_", " ").replace("-", " ")),
