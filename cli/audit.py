@@ -28,7 +28,7 @@ from cli.terminal.cluster_options import (
 from cli.terminal.durations import parse_duration, parse_time
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams, for_data, unfolded
-from drawbridge.audit.compose import DecisionsByFacts, Future, compose_audit, foresee
+from drawbridge.audit.compose import AskFit, DecisionsByFacts, Future, compose_audit, foresee
 from drawbridge.audit.fit import RunningPods
 from drawbridge.audit.model import Audit
 from drawbridge.audit.objects import AdmissionDecision, AuditedNamespace, Decide
@@ -42,6 +42,7 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
+from drawbridge.ledger.devices_of_nodes import DevicesOfNodes
 from drawbridge.ledger.still_fits import StillFits, nodes_after, still_fits
 from drawbridge.names import ADMIN_ACCESS_LABEL, DUAL_LABEL
 from drawbridge.report.explain import time_of_event
@@ -69,6 +70,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=parse_duration,
         help="only pods that were created, and refusals, in so long, for example 1h, without node"
         " groups and plan (default: all that exist)",
+    )
+    parser.add_argument(
+        "--rehearse",
+        action="store_true",
+        help="print what each step of the plan does to whom, as it was rehearsed",
     )
     add_files_option(parser)
     add_live_options(parser)
@@ -153,16 +159,32 @@ def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
         decisions,
         configuration,
         gates,
-        ask_fit=None if is_part else lambda running: _place(running, given, future),
+        ask_fit=None if is_part else _ask(given, future),
         progress=lambda done: given.report(f"{done:,} of {number} pods"),
     )
+
+
+def _ask(given: AuditInput, future: Future) -> AskFit:
+    """Return what asks the solver about the cluster after the migration."""
+    objects, after, gates = given.read.objects, future.prediction, given.gates
+    cluster = ClusterObjects(
+        after.slices, after.classes, nodes=after.nodes, others=given.read.namespaces
+    )
+    devices = DevicesOfNodes(
+        find_cluster_nodes(after.nodes, cluster, gates, given.configuration.legacy),
+        find_pod_allocators(cluster, gates, given.configuration, future.facts),
+        objects.claims,
+        objects.templates,
+        sharing=gates.consumable_capacity,
+    )
+    return AskFit(lambda running: _place(running, given, future), devices.find)
 
 
 def _place(running: RunningPods, given: AuditInput, future: Future) -> StillFits:
     """Simulate whether the running pods fit after the migration."""
     objects, after, gates = given.read.objects, future.prediction, given.gates
     replaced = frozenset(name for names in after.replaced.values() for name in names)
-    nodes = nodes_after(objects.nodes, running.pods, replaced, DUAL_LABEL)
+    nodes = nodes_after(objects.nodes, running.staying, replaced, DUAL_LABEL)
     namespaces = given.read.namespaces
     cluster = ClusterObjects(after.slices, after.classes, nodes=nodes, others=namespaces)
     return still_fits(
@@ -204,6 +226,8 @@ def _print(audit: Audit, options: argparse.Namespace, streams: Streams) -> None:
     if options.output != "text":
         output.print_value(msgspec.to_builtins(audit), options.output, streams.out)
         return
-    written = write_text(audit, options.only or "", verbose=options.verbose)
+    written = write_text(
+        audit, options.only or "", verbose=options.verbose, rehearse=options.rehearse
+    )
     lines = [summarize(audit), "", *written]
     streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)

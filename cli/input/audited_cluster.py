@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
+
 from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.facts_objects import facts_input
@@ -18,6 +20,8 @@ from drawbridge.config.model import Scope
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
+from drawbridge.dra.device import NodeSelector
+from drawbridge.dra.nodes import Node, matches_selector, selector_problems
 from drawbridge.finding import Severity
 from drawbridge.report.workloads import KINDS
 from drawbridge.translate.manifests.workloads import TEMPLATES
@@ -91,6 +95,9 @@ async def _read_live(
     for kind in (*owners, resources.CLAIMS, resources.TEMPLATES):
         values += await _list(session, kind, only, findings)
     values += await _list(session, resources.RESOURCE_QUOTAS, only, findings)
+    if not only:
+        for kind in (resources.DISRUPTION_BUDGETS, resources.VOLUME_CLAIMS, resources.VOLUMES):
+            values += await _list(session, kind, "", findings)
     values += await _list(session, resources.EVENTS, only, findings, f"reason={FAILED_CREATE}")
     report("reading pods")
     return [*values, *await _list(session, resources.PODS, only, findings)]
@@ -158,6 +165,14 @@ def _sort(
             **_specs("ResourceClaim", select("ResourceClaim"), ("spec",)),
             **_specs("ResourceClaimTemplate", select("ResourceClaimTemplate"), ("spec", "spec")),
         },
+        budgets=select("PodDisruptionBudget"),
+        volumes=dict(
+            _tie_volumes(
+                decoded.nodes,
+                select("PersistentVolumeClaim"),
+                by_kind.get("PersistentVolume", ()),
+            )
+        ),
         unread=len(unread),
         missing=tuple(e.finding.message for e in findings if e.finding.code == _MISSING),
     )
@@ -185,6 +200,27 @@ def _namespaces(values: Iterable[Value], only: str, scope: Scope) -> Iterator[Au
         if not only or name == only:
             mode = decide_namespace_scope(name, texts, scope).mode
             yield AuditedNamespace(name, mode, texts)
+
+
+def _tie_volumes(
+    nodes: Iterable[Node], claims: Iterable[Value], volumes: Iterable[Value]
+) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
+    """Yield the nodes of the volumes that are tied to some, by the claims that have them."""
+    nodes = tuple(nodes)
+    tied: dict[str, frozenset[str]] = {}
+    for each in volumes:
+        required = get_value(each, ("spec", "nodeAffinity", "required"))
+        try:
+            selector = msgspec.convert(required, NodeSelector) if required is not None else None
+        except msgspec.ValidationError:
+            continue
+        if selector is not None and not selector_problems(selector):
+            found = (node.name for node in nodes if matches_selector(selector, node))
+            tied[text_at(each, "metadata", "name")] = frozenset(found)
+    for each in claims:
+        volume = text_at(each, "spec", "volumeName")
+        if volume in tied:
+            yield (namespace_of(each), text_at(each, "metadata", "name")), tied[volume]
 
 
 def _annotations(nodes: Iterable[Value]) -> Iterator[tuple[str, Mapping[str, Value]]]:

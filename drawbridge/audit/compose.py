@@ -7,9 +7,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
-from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.demand import find_sizes, times
-from drawbridge.audit.fit import RunningPods, summarize_fit, translate_running
+from drawbridge.audit.fit import FindDevices, RunningPods, summarize_fit, translate_running
+from drawbridge.audit.migration import make_plan
 from drawbridge.audit.model import (
     Audit,
     Fate,
@@ -24,9 +24,9 @@ from drawbridge.audit.model import (
 from drawbridge.audit.node_groups import Group, group_nodes
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, text_at
 from drawbridge.audit.outcomes import Decider
-from drawbridge.audit.plan import make_plan
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict
 from drawbridge.audit.servers import find_plugins
+from drawbridge.audit.templates import Templates
 from drawbridge.audit.workloads import (
     CLAIMS,
     NOBODY,
@@ -59,8 +59,8 @@ _MAX_SHOWN: Final = 500  # workloads of one namespace
 _MAX_NAMES: Final = 5
 _SLACK: Final = 1e-6
 _SIMULATED: Final = (
-    "The steps count devices. Whether all pods fit is simulated by devices, CPU, memory, node"
-    " selectors and taints; affinity between pods, topology spread, budgets and volumes are not."
+    "The steps are rehearsed with devices, CPU, memory, node selectors, taints, local volumes,"
+    " budgets and Jobs; affinity between pods, topology spread and other volumes are not."
 )
 _OTHER_KINDS: Final = "Of kinds of workloads that it does not know, the audit sees the pods only."
 
@@ -79,8 +79,11 @@ def foresee(objects: AuditedObjects, configuration: Configuration, gates: Gates)
     return Future(prediction, gather_facts(given, configuration, gates).facts)
 
 
-# Whether running pods still fit; None if that is not asked.
-AskFit = Callable[[RunningPods], StillFits]
+class AskFit(NamedTuple):
+    """What the solver is asked: whether running pods still fit, and which nodes have devices."""
+
+    still_fits: Callable[[RunningPods], StillFits]
+    find_devices: FindDevices
 
 
 class DecisionsByFacts(NamedTuple):
@@ -111,10 +114,12 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         {each.name: each for each in objects.nodes},
         of_nodes,
         plugins,
-        AllowedNodes(objects.nodes, of_nodes),
     )
     sizes, most = find_sizes(future.facts), find_most(objects.nodes, objects.annotations)
-    decider = Decider(*decide, configuration, future.facts, sizes, objects.claim_specs, most)
+    templates = Templates(objects.workloads)
+    decider = Decider(
+        *decide, configuration, future.facts, sizes, objects.claim_specs, most, templates
+    )
     namespaces = tuple(_audit_namespaces(objects, decider, where, progress))
     every = [entry for each in namespaces for entry in each.workloads]
     # What has finished asks for nothing, but was asked in the time that `--since` names.
@@ -124,15 +129,17 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         return part
     by_name = {each.name: each for each in objects.namespaces}
     running = translate_running(objects.pods, by_name, decider)
+    plan = make_plan(objects, namespaces, groups, decider, ask_fit.find_devices)
     return replace(
         part,
         node_groups=tuple(_describe(each, every, objects) for each in groups),
-        steps=make_plan(namespaces, groups),
+        steps=plan.steps,
         notes=(
             *_notes(objects, future.prediction, every),
+            *plan.notes,
             *_note_queues(objects, decider.mappings),
         ),
-        fit=summarize_fit(ask_fit(running), running),
+        fit=summarize_fit(ask_fit.still_fits(running), running),
     )
 
 
@@ -167,9 +174,7 @@ def _audit_namespaces(
     for name in sorted({*by_name, *pods, *workloads}):
         namespace = by_name.get(name, AuditedNamespace(name))
         collected = collect_pods(pods.get(name, ()), namespace, decider, where)
-        entries = order(
-            add_owners(collected, workloads.get(name, ()), namespace, decider, where.allowed)
-        )
+        entries = order(add_owners(collected, workloads.get(name, ()), namespace, decider))
         done += len(pods.get(name, ()))
         progress(done)
         refusals = find_refusals(events.get(name, ()))

@@ -1,6 +1,6 @@
 """The running pods as they are after the migration, and whether they fit then."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.audit.model import FitSummary, PodWithoutRoom
@@ -13,6 +13,9 @@ from drawbridge.dra.claim import Template, template_reader
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.ledger.still_fits import Fit, StillFits
 
+# Returns the nodes that would have the devices of a pod if nobody else used any; the templates are
+# those of its claims that are not in the cluster.
+FindDevices = Callable[[Pod, Sequence[Template]], frozenset[str]]
 _MAX_SHOWN: Final = 50
 # In files, tenants may write what the API server would refuse.
 _MAX_NAME: Final = 400
@@ -20,11 +23,15 @@ _MAX_WHY: Final = 500
 
 
 class RunningPods(NamedTuple):
-    """The running pods with their claims, the templates for them, and how many are unreadable."""
+    """The running pods with their claims, the templates for them, and how many are unreadable.
+
+    `staying` are those of them that need their plugin.
+    """
 
     pods: tuple[Pod, ...]
     templates: tuple[Template, ...]
     unread: int = 0
+    staying: tuple[Pod, ...] = ()
 
 
 def translate_running(
@@ -33,6 +40,7 @@ def translate_running(
     """Return the running pods as the migration leaves them, each on its node."""
     reader, unread = pod_reader(), 0
     translated: list[Pod] = []
+    staying: list[Pod] = []
     templates: dict[tuple[str, str], Template] = {}
     for pod in pods:
         if not text_at(pod, "spec", "nodeName") or text_at(pod, "status", "phase") in FINISHED:
@@ -42,17 +50,20 @@ def translate_running(
         value = apply_edits(pod, outcome.edits) if outcome is not None else pod
         for template in outcome.templates if outcome is not None else ():
             key = name, text_at(dict(template), "metadata", "name")
-            for added in () if key in templates else _read_template(dict(template), name):
+            for added in () if key in templates else read_template(dict(template), name):
                 templates[key] = added
         read = reader.read(value)
         if isinstance(read, Pod):
             translated.append(read)
+            if outcome is None or not outcome.fate.goes:
+                staying.append(read)
         else:
             unread += 1
-    return RunningPods(tuple(translated), tuple(templates.values()), unread)
+    return RunningPods(tuple(translated), tuple(templates.values()), unread, tuple(staying))
 
 
-def _read_template(value: Value, namespace: str) -> Iterator[Template]:
+def read_template(value: Value, namespace: str) -> Iterator[Template]:
+    """Yield a template of a translation, as it is in a namespace."""
     fields = as_mapping(value)
     metadata: Value = {**as_mapping(get_value(value, ("metadata",))), "namespace": namespace}
     read = template_reader().read({**fields, "metadata": metadata})

@@ -4,6 +4,7 @@ import enum
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
 
@@ -69,8 +70,6 @@ class WorkloadAudit(AuditPart, frozen=True):
     last: str = ""
     demand: PodDemand = PodDemand()
     nodes: Mapping[str, int] = {}  # running pods by node group; "" is unknown
-    on_cordoned: Mapping[str, int] = {}  # those of them that run on cordoned nodes
-    allowed_nodes: Mapping[str, int] = {}  # nodes by group where new pods may start
     kept: tuple[str, ...] = ()  # the nodes of pods that stay with their plugin
 
     @property
@@ -151,7 +150,11 @@ class Expected(AuditPart, frozen=True):
 
 
 class MigrationStep(AuditPart, frozen=True):
-    """One step of the migration: what it is for, what to type, and what it leaves."""
+    """One step of the migration: what it is for, what to type, and what it leaves.
+
+    `loses` is who never comes back, `story` what happened when it was rehearsed, `checks` are the
+    commands that end when one can go on, and `undo` puts back what it set.
+    """
 
     title: str
     why: str
@@ -159,6 +162,13 @@ class MigrationStep(AuditPart, frozen=True):
     notes: tuple[str, ...] = ()
     expected: Expected | None = None
     undo: tuple[str, ...] = ()
+    loses: tuple[str, ...] = ()
+    story: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+
+    def with_expected(self, expected: Expected) -> "MigrationStep":
+        """Return the step with what it leaves."""
+        return replace(self, expected=expected)
 
 
 class Summary(AuditPart, frozen=True):

@@ -28,6 +28,8 @@ from drawbridge.report.node_names import GROUP_LABELS, PRODUCTS, name_nodes
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 HOST_LABEL: Final = "kubernetes.io/hostname"
+# What the steps, the controller, and feature discovery change when a plugin goes.
+_CHANGING: Final = ("drawbridge.dev/", "nvidia.com/", "amd.com/", "feature.node.kubernetes.io/")
 _EXPECTING: Final = ("nvidia.com/gpu.present", "amd.com/gpu", "feature.node.kubernetes.io/gpu")
 
 
@@ -170,6 +172,7 @@ def _find_selector(nodes: Sequence[Node], everywhere: Iterable[Node]) -> str:
     for node in everywhere:
         if node.name not in inside:
             common = {k: v for k, v in common.items() if node.labels.get(k) != v}
+    common = {key: text for key, text in common.items() if not key.startswith(_CHANGING)}
     order = GROUP_LABELS
     ranked = sorted(common, key=lambda key: (order.index(key) if key in order else len(order), key))
     return f"{ranked[0]}={common[ranked[0]]}" if ranked else ""

@@ -51,6 +51,9 @@ class AuditedObjects:
     claim_specs: Mapping[tuple[str, str, str], Value] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
     templates: tuple[Template, ...] = ()
+    budgets: tuple[Value, ...] = ()
+    # The nodes to which the volume of a claim is tied, by namespace and name of the claim.
+    volumes: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
     unread: int = 0
     missing: tuple[str, ...] = ()
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.agreement.scope import PodMetadata, is_included
+from drawbridge.agreement.scope import PodMetadata, find_root_owner, is_included
 from drawbridge.audit.demand import Sizes, count_devices
 from drawbridge.audit.model import Fate, PodDemand
 from drawbridge.audit.objects import (
@@ -20,6 +20,7 @@ from drawbridge.audit.objects import (
     namespace_of,
     text_at,
 )
+from drawbridge.audit.templates import Templates
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
@@ -41,6 +42,10 @@ _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
 _MAX_LINES: Final = 16  # of one pod
 _MAX_LINE: Final = 300
 _CLAIM, _TEMPLATE = "ResourceClaim", "ResourceClaimTemplate"
+_NAMES_NODE: Final = (
+    "The template names its node (nodeName), so no scheduler allocates claims for its pods. Replace"
+    " it by a nodeSelector on kubernetes.io/hostname."
+)
 _OPTED_OUT: Final = "The pod opts out of the translation by its label, or the rollout has no part."
 
 
@@ -68,6 +73,7 @@ class Decider:
     sizes: Sizes
     claims: Mapping[tuple[str, str, str], Value]
     most: Mapping[str, int]  # units of each name that the plugin of one node can give one pod
+    templates: Templates
     decided: dict[bytes, PodOutcome | None] = field(default_factory=dict)
     mappings: list[Mappings] = field(default_factory=list)  # of all pods with claims
 
@@ -76,7 +82,9 @@ class Decider:
         marked = is_marked(pod)
         # Each pod has other devices, and alike pods are decided once.
         pod = pod if marked else as_created(pod)
-        key = essence_key(pod, namespace.name, marked, _is_kept(pod, namespace, self.configuration))
+        names_node = not marked and self._names_node(pod, namespace.name)
+        kept = _is_kept(pod, namespace, self.configuration)
+        key = essence_key(pod, namespace.name, marked, kept, names_node)
         if key is None:
             return self._decide(pod, namespace, marked=marked)
         if key not in self.decided:
@@ -99,9 +107,17 @@ class Decider:
         fate, findings = self._choose(asked, namespace, after)
         if marked:
             fate = Fate.TRANSLATED
+        elif fate.goes and self._names_node(pod, namespace.name):
+            outcome = self._outcome(asked, after, asks, Fate.STAYS, ())
+            return msgspec.structs.replace(outcome, reasons=(_NAMES_NODE,))
         elif _is_kept(pod, namespace, self.configuration) and fate is Fate.TO_TRANSLATE:
             return self._outcome(asked, after, asks, Fate.STAYS, ())
         return self._outcome(asked, after, asks, fate, findings)
+
+    def _names_node(self, pod: Value, namespace: str) -> bool:
+        """Whether the template of a pod names its node, so that no scheduler allocates for it."""
+        owner = find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
+        return bool(self.templates.find(namespace, owner).named_node)
 
     def _describe(self, asked: Value, decision: AdmissionDecision) -> tuple[str, ...]:
         try:

@@ -1,275 +1,535 @@
-"""The order of a migration: node groups and namespaces, with commands and what each step leaves.
+"""The order of a migration: nodes and namespaces, with commands and what each step leaves.
 
-The group whose pods find most room elsewhere moves first. A namespace is translated as soon as the
-drivers have its devices, or when its pods would otherwise wait. Counts units and devices only: the
-order within a node, CPU and memory are not looked at.
+Every step is tried in the models before it is printed, and of several the one is taken that loses
+nobody, waits for no budget, and lets fewest pods wait. The first node of a group moves alone; then
+as many at once as lose nothing by it, else one after the other. A namespace is translated as soon
+as the drivers have its devices, or when its pods would otherwise wait.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-
-from msgspec.structs import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from drawbridge.agreement.scope import Mode
-from drawbridge.audit import commands
-from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
+from drawbridge.audit import commands, story, typed
+from drawbridge.audit.model import Expected, MigrationStep
 from drawbridge.audit.node_groups import Group
-from drawbridge.audit.planned_pods import Moved, PlannedPods
-from drawbridge.audit.servers import Plugin
+from drawbridge.audit.templates import Templates
+from drawbridge.audit.typed import Moving, Typed
 from drawbridge.dra.counted import count_noun
-from drawbridge.names import DEVICES_LABEL
+from drawbridge.models.cluster import BLOCKED, HELD, LOST, Change, ClusterStart, ModelCluster
+from drawbridge.models.nodes import find_request
+from drawbridge.models.pods import PodKind, Served
+
+_RESTARTED: Final = ("Deployment", "StatefulSet")
+# Labels that alike pods do not share, or that binding adds.
+_OF_ONE_POD: Final = frozenset(
+    {
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
+_TRIED: Final = 3  # nodes of a group
 
 
-def make_plan(
-    namespaces: Sequence[NamespaceAudit], groups: Sequence[Group]
-) -> tuple[MigrationStep, ...]:
-    """Return the steps from the cluster as it is to one without replaceable plugins."""
-    namespaces = [*map(_without_finished, namespaces)]
-    kept = frozenset(n for each in namespaces for entry in each.workloads for n in entry.kept)
-    pods = PlannedPods(namespaces, groups, kept)
-    to_move = [each for each in groups if each.has_plugin and pods.movable(each)]
-    steps = [*_prepare(namespaces, groups, to_move)]
-    while to_move:
-        group = min(to_move, key=pods.cost)
-        to_move.remove(group)
-        waiting = _waiting_for_first_nodes(group, pods)
-        steps.append(_move(group, pods, waiting))
-        by_name = {each.namespace: each for each in namespaces}
-        steps += [_enforce(by_name[each], pods, only_waiting=True) for each in waiting]
-        pods.retry()
-        steps += _enforce_what_fits(pods, namespaces)
-    left = [each for each in namespaces if pods.remains(each)]
-    without = [each.namespace for each in left if not pods.has_devices(each)]
-    steps += [_enforce(each, pods) for each in left if each.namespace not in without]
-    if without:
-        steps.append(_hold_back(without, pods))
-    steps += _finish(pods, namespaces, groups, without)
-    return tuple(steps)
+class Namespaces(NamedTuple):
+    """What the plan needs to know of namespaces: the labels that they have, and who uses them."""
+
+    modes: Mapping[str, str]  # the label as it is; empty without one
+    translatable: frozenset[str]  # with workloads that are to be translated
+    idle: frozenset[str]  # of these, those without pods
 
 
-def _without_finished(namespace: NamespaceAudit) -> NamespaceAudit:
-    live = tuple(each for each in namespace.workloads if not each.is_over)
-    return replace(namespace, workloads=live)
+class Trial(NamedTuple):
+    """What a step would do: who loses, and whom it lets wait."""
+
+    cluster: ModelCluster
+    changes: tuple[Change, ...]
+    commands: tuple[Typed, ...]
+    loses: int
+    blocked: int
+    waits: int  # afterwards
+    paused: int  # meanwhile
+
+    @property
+    def cost(self) -> tuple[int, ...]:
+        """What is bad about it, the worst first."""
+        return self.blocked, self.loses, self.waits, self.paused
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nobody loses, nothing stops, and nobody who did not wait before waits after."""
+        return not (self.blocked or self.loses)
 
 
-# --- the first steps -----------------------------------------------------------------------------
+@dataclass
+class Planner:
+    """Makes the steps, and keeps the cluster as they leave it."""
 
+    start: ClusterStart
+    groups: Sequence[Group]
+    namespaces: Namespaces
+    templates: Templates
+    kept: frozenset[str]
+    steps: list[MigrationStep] = field(default_factory=list)
 
-def _prepare(
-    namespaces: Sequence[NamespaceAudit], groups: Sequence[Group], to_move: Sequence[Group]
-) -> Iterator[MigrationStep]:
-    opted = [each.namespace for each in namespaces if each.mode is Mode.OFF and _goes(each)]
-    if opted:
-        yield MigrationStep(
-            "Let users see what would change",
-            "kubectl prints how each new pod would be translated. No pod changes.",
-            (commands.set_mode(opted, Mode.REPORT),),
-            ("Drawbridge must be installed: `drawbridge doctor` checks it.",),
-            undo=(commands.set_mode(opted, ""),),
-        )
-    if not to_move:
-        return
-    plugins = _replaceable_plugins(to_move)
-    apart = _without_operands(plugins, to_move)
-    drivers = dict.fromkeys(group.driver for group in to_move)
-    # A node selector would remove a driver from the nodes where it runs already.
-    served = [e for e in groups if not e.has_plugin and e.now.drivers & drivers.keys()]
-    notes = [
-        "If a chart or an operator manages the plugin, set the node affinity there.",
-        "The names of the values depend on the chart of the driver.",
-    ]
-    if not plugins:
-        notes.insert(0, f"Keep the device plugins off nodes with the label {DEVICES_LABEL}.")
-    yield MigrationStep(
-        "Keep plugins and drivers apart",
-        f"Plugins avoid nodes with the label {DEVICES_LABEL}, and a driver runs only on nodes"
-        " whose label names it. No node with a plugin has the label yet, so no pod changes.",
-        (
-            *(commands.label_served(each, drivers) for each in served),
-            *map(commands.keep_off, apart),
-            *map(commands.install_driver, drivers),
-        ),
-        tuple(notes),
-        undo=tuple(map(commands.remove_driver, drivers)),
-    )
+    def __post_init__(self) -> None:
+        """Begin with the cluster as it is."""
+        self.cluster = ModelCluster(self.start)
+        self._modes = dict(self.namespaces.modes)
+        self._suspended: list[tuple[str, str]] = []  # by the step that is made
+        self._group = {node.name: each for each in self.groups for node in each.nodes}
+        self._cordoned = {n.name for each in self.groups for n in each.nodes if n.unschedulable}
 
+    def note_modes(self, modes: Mapping[str, str]) -> None:
+        """Remember the labels that a step before sets."""
+        self._modes.update(modes)
 
-def _goes(namespace: NamespaceAudit) -> bool:
-    return any(each.fate is Fate.TO_TRANSLATE for each in namespace.workloads)
+    # --- the whole plan --------------------------------------------------------------------------
 
+    def move_all(self) -> None:
+        """Translate what can be now, then move the nodes, and translate what can be then."""
+        self._translate_what_fits()
+        left = {each.name: self.movable(each) for each in self.groups if each.has_plugin}
+        while any(left.values()):
+            name = min((n for n in left if left[n]), key=lambda n: self._rank(n, left[n]))
+            moved = self._move_some(self._by_name(name), left[name])
+            left[name] = [each for each in left[name] if each not in moved]
+            self._translate_what_fits()
 
-# --- groups --------------------------------------------------------------------------------------
+    def _by_name(self, name: str) -> Group:
+        return next(each for each in self.groups if each.name == name)
 
+    def movable(self, group: Group) -> list[str]:
+        """Return the nodes of a group that need not keep their plugin, the emptiest first."""
+        names = [each.name for each in group.nodes if each.name not in self.kept]
+        return sorted(names, key=self._load)
 
-def _waiting_for_first_nodes(group: Group, pods: PlannedPods) -> list[str]:
-    """Return the namespaces whose pods wait for the first nodes of a driver, without claims.
+    def _load(self, node: str) -> tuple[object, ...]:
+        held = [e for e in self.cluster.on_node(node) if self.cluster.kinds[e.kind].needs_devices]
+        bare = sum(self.cluster.kinds[each.kind].owner_kind == "Pod" for each in held)
+        return node in self._cordoned, bare, len(held), node
 
-    Admission leaves requests as they are while no node offers the devices to claims.
-    """
-    if pods.is_running(group.driver):
-        return []
-    return [where for where, _ in pods.stranded(group)]
+    def _rank(self, group: str, nodes: Sequence[str]) -> tuple[object, ...]:
+        """Order groups: those with devices offered twice, then what costs least, then by size."""
+        each = self._by_name(group)
+        trial = self._try_move(each, nodes[:1])
+        held = sum(len(self.cluster.on_node(node)) for node in nodes)
+        return not each.now.dual, *trial.cost, held, len(nodes), group
 
+    # --- nodes -----------------------------------------------------------------------------------
 
-def _move(group: Group, pods: PlannedPods, waiting: Sequence[str]) -> MigrationStep:
-    """Move the nodes of a group from their plugin to the driver."""
-    nodes = pods.movable(group)
-    first = [where for where, _ in pods.stranded(group) if where not in waiting]
-    pods.enforced |= set(first)
-    moved = pods.move(group)
-    return MigrationStep(
-        f"Move node group {group.name}: {count_noun(len(nodes), 'node')} to {group.driver}",
-        _why(group, moved),
-        (
-            *(commands.set_mode([each], Mode.ENFORCE) for each in first),
-            *commands.move_nodes(group, nodes, moved.daemons),
-        ),
-        (*_waits(waiting), *_notes(group, nodes, first, moved)),
-        pods.expected(),
-        commands.move_back(group, nodes, moved.daemons),
-    )
+    def _move_some(self, group: Group, nodes: Sequence[str]) -> list[str]:
+        """Make one step that moves nodes of a group, and return these."""
+        nodes = sorted(nodes, key=self._load)
+        is_first = not any(self.cluster.nodes[each.name].is_moved for each in group.nodes)
+        if not is_first and (size := self._largest(group, nodes)) > 1:
+            return self._accept(group, [nodes[:size]], self._try_move(group, nodes[:size]))
+        tried = [self._try_move(group, [each]) for each in nodes[:_TRIED]]
+        best = min(range(len(tried)), key=lambda each: (tried[each].cost, each))
+        nodes.insert(0, nodes.pop(best))
+        first = tried[best]
+        if first.blocked:
+            first = self._try_move(group, nodes[:1], obeys_budgets=False)
+        if is_first or not self._is_plain(first):
+            return self._accept(group, [nodes[:1]], first)
+        return self._move_in_turn(group, nodes, first)
 
+    def _largest(self, group: Group, nodes: Sequence[str]) -> int:
+        """Return how many nodes can move at once so that no pod waits meanwhile."""
+        size = len(nodes)
+        while size > 1:
+            trial = self._try_move(group, nodes[:size])
+            if not any(trial.cost[:2]) and not trial.paused and not self._new_waits(trial):
+                return size
+            size //= 2
+        return size
 
-def _waits(waiting: Sequence[str]) -> Iterator[str]:
-    if waiting:
-        yield (
-            f"Pods of {commands.enumerate_names(waiting)} find no room with a plugin on other nodes"
-            " of this kind. They wait for the next step."
-        )
+    def _new_waits(self, trial: Trial) -> int:
+        return max(0, trial.waits - self.cluster.count_waiting())
 
-
-def _why(group: Group, moved: Moved) -> str:
-    if group.now.dual:
-        return f"A plugin and {group.driver} offer the same devices of these nodes."
-    if not moved.pods:
-        return "No pod runs there that needs a device."
-    pods = count_noun(moved.pods, "pod")
-    return f"{pods} with devices of these nodes must start again, there or on other nodes."
-
-
-def _notes(group: Group, nodes: Sequence[str], first: Sequence[str], moved: Moved) -> Iterator[str]:
-    if operands := commands.find_operands(group):
-        yield (
-            f"Labels let these operands of GPU Operator leave the nodes: {', '.join(operands)}."
-            " They allocate the same GPUs, or change their partitions."
-        )
-    if first:
-        yield (
-            f"Pods of {commands.enumerate_names(first)} find no room with a plugin on other nodes"
-            " of this kind. They are translated, and wait until the driver runs."
-        )
-    if daemons := [f"{where}/{entry.owner}" for where, entry in moved.daemons]:
-        yield (
-            f"Drain leaves the pods of {commands.enumerate_names(daemons)}, and they keep devices"
-            " that the driver would give to others. They are deleted when the plugin has gone, and"
-            " before the driver comes."
-        )
-    if by_hand := [f"{where}/{e.owner}" for where, e in moved.daemons if not e.pod_selector]:
-        yield (
-            f"Delete the pods of {commands.enumerate_names(by_hand)} on these nodes by hand before"
-            " the label names the driver: what selects them was not read."
-        )
-    if bare := [entry.owner for entry, _ in moved.entries if entry.owner.startswith("Pod/")]:
-        named = commands.enumerate_names(bare)
-        yield f"Nobody creates these pods again, so drain stops until they are deleted: {named}."
-    if len(nodes) > 1:
-        yield "To keep more pods running, move one node after the other."
-    if stay := len(group.nodes) - len(nodes):
-        yield f"The plugin stays on {count_noun(stay, 'other node')} of the group."
-    if cordoned := sum(each.unschedulable for each in group.nodes):
-        yield f"{count_noun(cordoned, 'node')} cordoned before, and not uncordoned."
-    if gone := sum(not each.ready for each in group.nodes):
-        yield f"{count_noun(gone, 'node')} not ready."
-
-
-# --- namespaces ----------------------------------------------------------------------------------
-
-
-def _enforce_what_fits(
-    pods: PlannedPods, namespaces: Sequence[NamespaceAudit]
-) -> Iterator[MigrationStep]:
-    """Translate the namespaces whose devices the drivers have, those with fewest pods first."""
-    for audited in sorted(namespaces, key=lambda e: (pods.count_held(e), e.namespace)):
-        if pods.remains(audited) and pods.has_room(audited):
-            yield _enforce(audited, pods)
-
-
-def _enforce(
-    namespace: NamespaceAudit, pods: PlannedPods, *, only_waiting: bool = False
-) -> MigrationStep:
-    where = namespace.namespace
-    already = where in pods.enforced
-    moved = pods.enforce(namespace, only_waiting=only_waiting)
-    again = [entry for entry, _ in moved.entries]
-    change = () if already else (commands.set_mode([where], Mode.ENFORCE),)
-    return MigrationStep(
-        f"Start the pods of namespace {where} again" if already else f"Translate namespace {where}",
-        "New pods get claims. Running pods keep their devices until they are created again.",
-        (*change, *commands.restart(where, again)),
-        tuple(commands.by_hand(namespace, again)),
-        pods.expected(),
-        (commands.set_mode([where], Mode.OFF),),
-    )
-
-
-def _hold_back(without: Sequence[str], pods: PlannedPods) -> MigrationStep:
-    """Say which namespaces wait until somebody offers their devices."""
-    return MigrationStep(
-        f"Do not translate yet: {commands.enumerate_names(without)}",
-        "No driver is expected to have devices for these pods, so new pods with claims would wait.",
-        ("drawbridge audit",),
-        (
-            "A node group offers nothing, or keeps its plugin for pods that stay.",
-            "When that has changed, audit again.",
-        ),
-        pods.expected(),
-    )
-
-
-# --- the last step -------------------------------------------------------------------------------
-
-
-def _finish(
-    pods: PlannedPods,
-    namespaces: Sequence[NamespaceAudit],
-    groups: Sequence[Group],
-    without: Sequence[str],
-) -> Iterator[MigrationStep]:
-    names = dict.fromkeys(
-        f"{each.namespace}/{entry.owner}"
-        for each in namespaces
-        for entry in each.workloads
-        if entry.fate is Fate.STAYS
-    )
-    plugins = _replaceable_plugins(groups)
-    if names:
-        listed = commands.enumerate_names([*names])
-        kept = {node for e in namespaces for entry in e.workloads for node in entry.kept}
-        nodes = commands.enumerate_names(sorted(kept))
-        yield MigrationStep(
-            "Decide about what stays",
-            f"{count_noun(len(names), 'workload')} cannot go unchanged: {listed}."
-            + (f" These nodes keep the plugin: {nodes}." if nodes else ""),
-            (),
-            ("The reason of each workload is listed with it.",),
-            pods.expected(),
-        )
-    elif not without and any(each.has_plugin for each in groups):
-        yield MigrationStep(
-            "Remove the device plugins",
-            "No pod needs them.",
-            tuple(map(commands.remove_plugin, _without_operands(plugins, groups))),
-            ("If a chart or an operator manages a plugin, remove it there.",),
-            pods.expected(),
+    def _is_plain(self, trial: Trial) -> bool:
+        """Whether the same commands can move other nodes: nothing is done for certain pods."""
+        ignored = ("kubectl annotate", "kubectl drain", "kubectl label nodes", "kubectl uncordon")
+        return not trial.loses and all(
+            each.is_check or each.command.startswith(ignored) for each in trial.commands
         )
 
+    def _move_in_turn(self, group: Group, nodes: Sequence[str], first: Trial) -> list[str]:
+        """Move one node after the other, as long as the same commands do."""
+        rounds, trial = [[nodes[0]]], first
+        changes = [*first.changes]
+        before = self.cluster
+        paused = first.paused
+        for node in nodes[1:]:
+            self.cluster = trial.cluster
+            following = self._try_move(group, [node])
+            cordoned = node in self._cordoned
+            if (
+                following.blocked
+                or cordoned
+                or not self._is_plain(following)
+                or self._new_waits(following)
+            ):
+                break
+            trial = following
+            changes += following.changes
+            paused = max(paused, following.paused)
+            rounds.append([node])
+        self.cluster = before
+        whole = trial._replace(changes=tuple(changes), paused=paused)
+        return self._accept(group, rounds, whole)
 
-def _replaceable_plugins(groups: Iterable[Group]) -> list[Plugin]:
-    """Return the plugins whose pods were found and whose names drivers replace."""
-    serving = (p for g in groups for p in g.plugins if p.owner and p.serves(g.replaced))
-    return [*dict.fromkeys(serving)]
+    def _moving(self, group: Group, nodes: Sequence[str]) -> Moving:
+        daemons = {
+            kind.full_owner: (kind.namespace, self._selector(kind))
+            for name in nodes
+            for pod in self.cluster.on_node(name)
+            if (kind := self.cluster.kinds[pod.kind]).owner_kind == "DaemonSet"
+            and pod.served is Served.PLUGIN
+            and group.replaced & kind.units.keys()
+        }
+        return Moving(
+            tuple(nodes),
+            group.driver,
+            tuple(sorted(group.replaced)),
+            tuple(commands.find_operands(group)),
+            tuple(each for each in nodes if each in self._cordoned),
+            tuple(each for each in daemons.values() if each[1]),
+            frozenset(daemons),
+        )
+
+    def _selector(self, kind: PodKind) -> str:
+        """Return what selects the pods of an owner: what it says, or their labels."""
+        labels = (f"{key}={text}" for key, text in kind.labels.items() if key not in _OF_ONE_POD)
+        return self.templates.find(kind.namespace, kind.owner).selector or ",".join(labels)
+
+    def _try_move(self, group: Group, nodes: Sequence[str], *, obeys_budgets: bool = True) -> Trial:
+        """Try the move of nodes at once. Namespaces are translated first if that helps."""
+        trial = self._try_with(group, nodes, (), obeys_budgets=obeys_budgets)
+        if not (first := self._translatable_on(nodes)):
+            return trial
+        translated = self._try_with(group, nodes, first, obeys_budgets=obeys_budgets)
+        # Pods that get claims start again once; the others do for each node that they go to.
+        return translated if translated.cost <= trial.cost else trial
+
+    def _translatable_on(self, nodes: Sequence[str]) -> tuple[str, ...]:
+        """Return the namespaces of pods on nodes that new pods can be translated in."""
+        offered = self.cluster.offered()
+        kinds = {pod.kind for name in nodes for pod in self.cluster.on_node(name)}
+        found = {
+            each.namespace
+            for each in (self.cluster.kinds[number] for number in kinds)
+            if each.translated is not None and each.translated.devices.keys() <= offered
+        }
+        return tuple(sorted(found - self.cluster.enforced))
+
+    def _try_with(
+        self, group: Group, nodes: Sequence[str], first: Sequence[str], *, obeys_budgets: bool
+    ) -> Trial:
+        cluster = self.cluster.copy()
+        plain = _Play(cluster)
+        moving = self._moving(group, nodes)
+        jobs = self._failing_jobs(nodes)
+        plain.type(self._enforce(first))
+        plain.type(typed.begin(moving))
+        plain.type(typed.suspend(jobs))
+        plain.type(self._delete_bare(nodes))
+        plain.type([typed.drain(nodes, obeys_budgets=obeys_budgets)])
+        paused = max(0, cluster.count_waiting() - self.cluster.count_waiting())
+        paused += sum(cluster.suspended.values())
+        plain.type(typed.swap(moving))
+        plain.type(typed.end(moving))
+        plain.type(typed.resume(jobs))
+        plain.type(self._start_waiting(cluster))
+        changes = cluster.take_changes()
+        told = Counter(each.what for each in changes)
+        return Trial(
+            cluster,
+            changes,
+            tuple(plain.typed),
+            told[LOST] + told[HELD],
+            told[BLOCKED],
+            max(0, cluster.count_waiting()),
+            paused,
+        )
+
+    def _enforce(self, namespaces: Iterable[str]) -> Iterator[Typed]:
+        names = [*namespaces]
+        yield from typed.set_modes(dict.fromkeys(names, Mode.ENFORCE))
+        for each in names:
+            if units := self._units_of(each):
+                yield typed.wait_for_admission(each, units)
+
+    def _units_of(self, namespace: str) -> Mapping[str, int]:
+        """Return what a pod of a namespace asks for that is to be translated."""
+        return next(
+            (e.units for e in self.cluster.kinds if e.namespace == namespace and e.translated), {}
+        )
+
+    def _failing_jobs(self, nodes: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the Jobs that fail when nodes are drained, and that can be suspended instead."""
+        trial = self.cluster.copy()
+        trial.drain(nodes, obeys_budgets=False)
+        kinds = {each.kind for each in trial.take_changes() if each.what == LOST}
+        owners = {
+            (kind.namespace, kind.owner)
+            for kind in (self.cluster.kinds[number] for number in kinds)
+            if kind.job is not None and not self.templates.find(kind.namespace, kind.owner).manager
+        }
+        return sorted(owners)
+
+    def _delete_bare(self, nodes: Sequence[str]) -> Iterator[Typed]:
+        """Yield the commands that delete what nobody creates again: drain refuses to."""
+        for name in nodes:
+            for pod in self.cluster.on_node(name):
+                kind = self.cluster.kinds[pod.kind]
+                if kind.owner_kind == "Pod" and not pod.is_static:
+                    yield typed.delete_pod(kind.namespace, kind.owner.partition("/")[2])
+
+    def _start_waiting(self, cluster: ModelCluster) -> Iterator[Typed]:
+        """Yield the commands that create waiting pods again, with claims that a driver has."""
+        offered = cluster.offered()
+        waiting = [
+            kind
+            for kind, _, is_translated in cluster.describe_waiting()
+            if not is_translated
+            and kind.translated is not None
+            and kind.translated.devices.keys() <= offered
+            and kind.owner_kind != "Pod"
+            and kind.job is None
+            and self._selector(kind)
+        ]
+        trial = cluster.copy()
+        yields = [*self._enforce(sorted({e.namespace for e in waiting} - cluster.enforced))]
+        yields += [
+            typed.delete_waiting(namespace, owner, selector)
+            for namespace, owner, selector in dict.fromkeys(
+                (each.namespace, each.owner, self._selector(each)) for each in waiting
+            )
+        ]
+        for each in yields:
+            each.play(trial)
+        if trial.count_waiting() < cluster.count_waiting():
+            yield from yields
+
+    def _accept(self, group: Group, rounds: Sequence[Sequence[str]], trial: Trial) -> list[str]:
+        """Make a step of what was tried, and go on from there."""
+        nodes = [name for each in rounds for name in each]
+        self._suspended = self._failing_jobs(nodes)
+        before, self.cluster = self.cluster, trial.cluster
+        moving = self._moving_of(before, group, nodes)
+        modes = self._changed_modes(before, trial.cluster)
+        lines = [each.command for each in trial.commands]
+        if len(rounds) > 1:
+            inside = self._inside(group, before)
+            lines = [*self._set_lines(trial), typed.loop(nodes, inside)]
+        told = story.tell(trial.cluster, trial.changes)
+        self.steps.append(
+            MigrationStep(
+                story.title(group, nodes, len(rounds)),
+                story.why(told, trial.paused, nodes),
+                (*lines, "drawbridge audit"),
+                tuple(story.notes(group, moving, self._new_waits_of(before), self._stay(group))),
+                self.expected(),
+                tuple(self._move_back(moving, modes, before)),
+                told.lost,
+                told.lines,
+                tuple(each.command for each in trial.commands if each.is_check),
+            )
+        )
+        return nodes
+
+    def _stay(self, group: Group) -> int:
+        return sum(each.name in self.kept for each in group.nodes)
+
+    def _new_waits_of(self, before: ModelCluster) -> Sequence[str]:
+        waited, now = before.waiting_kinds(), self.cluster.waiting_kinds()
+        return [
+            f"{kind.full_owner} ({count_noun(more, 'pod')}{self._say_why(kind, translated)})"
+            for (number, translated), pods in sorted(now.items())
+            if (more := pods - waited[number, translated]) > 0
+            and (kind := self.cluster.kinds[number]).needs_devices
+        ]
+
+    def _say_why(self, kind: PodKind, translated: bool) -> str:  # noqa: FBT001  # of the key
+        """Return why pods of a kind wait, if no node that is left can have them."""
+        request = find_request(kind, translated=translated)
+        nodes = self.cluster.nodes.values()
+        allowed = (request.moved_nodes if e.is_moved else request.nodes for e in nodes)
+        if any(node.name in names for node, names in zip(nodes, allowed, strict=True)):
+            return ""
+        return ": its node selector, affinity, tolerations, volumes or devices allow no node"
+
+    def _set_lines(self, trial: Trial) -> list[str]:
+        return [
+            e.command for e in trial.commands if e.command.startswith("kubectl label namespace")
+        ]
+
+    def _inside(self, group: Group, before: ModelCluster) -> list[Typed]:
+        del before
+        moving = Moving(
+            (typed.NODE,),
+            group.driver,
+            tuple(sorted(group.replaced)),
+            tuple(commands.find_operands(group)),
+        )
+        return [
+            *typed.begin(moving),
+            typed.drain(moving.nodes),
+            *typed.swap(moving),
+            *typed.end(moving),
+        ]
+
+    def _moving_of(self, before: ModelCluster, group: Group, nodes: Sequence[str]) -> Moving:
+        now, self.cluster = self.cluster, before
+        moving = self._moving(group, nodes)
+        self.cluster = now
+        return moving
+
+    def _changed_modes(self, before: ModelCluster, after: ModelCluster) -> dict[str, str]:
+        """Return the labels that namespaces had before a step enforced them."""
+        changed = after.enforced - before.enforced
+        modes = {each: self._modes.get(each, "") for each in sorted(changed)}
+        self._modes.update(dict.fromkeys(changed, str(Mode.ENFORCE)))
+        return modes
+
+    def _move_back(
+        self, moving: Moving, modes: Mapping[str, str], before: ModelCluster
+    ) -> Iterator[str]:
+        """Yield the commands that give nodes back to their plugin, with the pods as they were.
+
+        Nothing is translated meanwhile, so that pods created again ask the plugin.
+        """
+        kinds = {pod.kind for name in moving.nodes for pod in before.on_node(name)}
+        used = {
+            before.kinds[number].namespace for number in kinds if before.kinds[number].translated
+        }
+        again = {each: self._modes.get(each, "") for each in used} | dict(modes)
+        enforced = sorted(each for each in {*used, *modes} if each in self.cluster.enforced)
+        yield from commands.move_back(moving, dict.fromkeys(enforced, str(Mode.OFF)))
+        if self._suspended:
+            yield from (each.command for each in typed.resume(self._suspended))
+        yield from (each.command for each in typed.set_modes({e: again[e] for e in enforced}))
+
+    def expected(self) -> Expected:
+        """Return the counts as they are now."""
+        nodes = self.cluster.nodes.values()
+        return Expected(
+            self.cluster.count(Served.PLUGIN),
+            self.cluster.count(Served.DRIVER),
+            self.cluster.count_waiting(),
+            sum(each.has_plugin for each in nodes),
+            sum(bool(each.devices) and not each.has_plugin for each in nodes),
+        )
+
+    # --- namespaces ------------------------------------------------------------------------------
+
+    def _translate_what_fits(self) -> None:
+        """Translate the namespaces whose pods all run then, those with fewest pods first."""
+        while found := self._find_fitting():
+            self._accept_namespace(*found)
+
+    def _find_fitting(self) -> tuple[str, Trial] | None:
+        offered = self.cluster.offered()
+        held = self._pods_to_translate()
+        waiting = {
+            e.namespace
+            for e, _, is_translated in self.cluster.describe_waiting()
+            if not is_translated
+        }
+        order = sorted(held, key=lambda each: (each not in waiting, held[each], each))
+        for namespace in order:
+            kinds = [e for e in self.cluster.kinds if e.namespace == namespace and e.translated]
+            if not any(e.translated and e.translated.devices.keys() <= offered for e in kinds):
+                continue
+            trial = self._try_namespace(namespace)
+            waited, plugin = self.cluster.count_waiting(), self.cluster.count(Served.PLUGIN)
+            moves = trial.cluster.count(Served.PLUGIN) < plugin or trial.waits < waited
+            if moves and trial.is_clean and trial.waits <= waited:
+                return namespace, trial
+        return None
+
+    def _pods_to_translate(self) -> Counter[str]:
+        """Return the pods that ask for units and would have claims if created again."""
+        counted = Counter[str]()
+        for pod in self.cluster.pods.values():
+            kind = self.cluster.kinds[pod.kind]
+            if kind.translated is not None and not pod.is_translated:
+                counted[kind.namespace] += 1
+        return counted
+
+    def _try_namespace(self, namespace: str) -> Trial:
+        cluster = self.cluster.copy()
+        play = _Play(cluster)
+        play.type(self._enforce(() if namespace in cluster.enforced else (namespace,)))
+        kinds = [
+            cluster.kinds[number]
+            for number in sorted({e.kind for e in cluster.pods.values() if not e.is_translated})
+        ]
+        owners = dict.fromkeys(
+            e.owner for e in kinds if e.namespace == namespace and e.translated is not None
+        )
+        play.type(typed.restart(namespace, [e for e in owners if e.startswith(_RESTARTED)]))
+        play.type(self._start_waiting(cluster))
+        changes = cluster.take_changes()
+        told = Counter(each.what for each in changes)
+        waits = cluster.count_waiting()
+        return Trial(cluster, changes, tuple(play.typed), told[LOST], told[BLOCKED], waits, 0)
+
+    def _accept_namespace(self, namespace: str, trial: Trial) -> None:
+        before, self.cluster = self.cluster, trial.cluster
+        modes = self._changed_modes(before, trial.cluster)
+        told = story.tell(trial.cluster, trial.changes)
+        title = f"Translate namespace {namespace}"
+        if not modes:
+            title = f"Start the pods of namespace {namespace} again"
+        self.steps.append(
+            MigrationStep(
+                title,
+                "New pods get claims. Running pods keep their devices until they are created"
+                " again.",
+                tuple(each.command for each in trial.commands),
+                tuple(story.note_untouched(self.cluster, namespace)),
+                self.expected(),
+                tuple(each.command for each in typed.set_modes(modes)),
+                told.lost,
+                told.lines,
+                tuple(each.command for each in trial.commands if each.is_check),
+            )
+        )
+
+    def translate_rest(self) -> tuple[str, ...]:
+        """Translate the other namespaces, and return those whose devices nobody offers."""
+        without = []
+        for namespace in sorted(self.namespaces.translatable - self.cluster.enforced):
+            if not self._is_served(namespace):
+                without.append(namespace)
+                continue
+            self._accept_namespace(namespace, self._try_namespace(namespace))
+        return tuple(without)
+
+    def _is_served(self, namespace: str) -> bool:
+        """Whether drivers have devices of the kind that pods of a namespace ask for."""
+        kinds = [e for e in self.cluster.kinds if e.namespace == namespace and e.translated]
+        offered = self.cluster.offered()
+        if not kinds:
+            return namespace in self.namespaces.idle and bool(offered)
+        return any(e.translated and e.translated.devices.keys() <= offered for e in kinds)
 
 
-def _without_operands(plugins: Iterable[Plugin], groups: Iterable[Group]) -> list[Plugin]:
-    """Return the plugins that GPU Operator does not run."""
-    operands = {p for g in groups for p in g.plugins if commands.is_operators(p, g)}
-    return [each for each in plugins if each not in operands]
+class _Play:
+    """Types commands, and lets the models do what they do."""
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self._cluster = cluster
+        self.typed: list[Typed] = []
+
+    def type(self, commands_: Iterable[Typed]) -> None:
+        for each in commands_:
+            self.typed.append(each)
+            each.play(self._cluster)

@@ -13,13 +13,16 @@ from drawbridge.documents.values import Value, as_list, as_mapping
 
 _FOLDER: Final = "/device-plugins"
 _UNKNOWN: Final = "device plugin"
+_SRIOV: Final = "SR-IOV device plugin"
+# The names of these are those of GPUs, which the prefixes of others can include.
+_OF_GPUS: Final = ("nvidia.com/gpu", "nvidia.com/mig-", "intel.com/gpu", "gpu.intel.com/")
 # A word in the name or the images of a plugin, what a person calls it, and the names it serves.
 _KNOWN: Final = (
     ("hami", "HAMi", ("nvidia.com/", "huawei.com/", "cambricon.com/", "hygon.com/")),
     ("volcano", "Volcano's device plugin", ("volcano.sh/",)),
     ("gpushare", "gpushare's device plugin", ("aliyun.com/",)),
     ("koord", "Koordinator", ("koordinator.sh/",)),
-    ("sriov", "SR-IOV device plugin", ("openshift.io/", "intel.com/", "nvidia.com/", "mellanox.")),
+    ("sriov", _SRIOV, ("openshift.io/", "intel.com/", "nvidia.com/", "mellanox.")),
     ("rdma", "RDMA device plugin", ("rdma/",)),
     ("nvidia", "NVIDIA's device plugin", ("nvidia.com/",)),
     ("amd", "AMD's device plugin", ("amd.com/",)),
@@ -49,7 +52,11 @@ class Plugin(NamedTuple):
 
     def serves(self, names: Iterable[str]) -> bool:
         """Whether any of these names can be the plugin's. An unknown plugin can serve all."""
-        return any(name.startswith(self.prefixes or "") for name in names)
+        return any(
+            name.startswith(self.prefixes or "")
+            and not (self.title == _SRIOV and name.startswith(_OF_GPUS))
+            for name in names
+        )
 
 
 def find_plugins(pods: Iterable[Value]) -> Mapping[str, tuple[Plugin, ...]]:
@@ -60,6 +67,23 @@ def find_plugins(pods: Iterable[Value]) -> Mapping[str, tuple[Plugin, ...]]:
         if node and any(path.endswith(_FOLDER) for path in _host_paths(pod)):
             plugins_of.setdefault(node, {})[_identify(pod)] = None
     return {node: tuple(plugins) for node, plugins in plugins_of.items()}
+
+
+def name_serving(
+    names: Iterable[str], plugins: Iterable[Plugin], offered: Iterable[str]
+) -> list[Plugin]:
+    """Return the plugins of a node that serve any of the names.
+
+    An unknown plugin serves what no known one does, if the node offers anything of the kind.
+    """
+    plugins, names = [*plugins], [*names]
+    known = [each for each in plugins if each.prefixes]
+    unexplained = [n for n in {*names, *offered} if not any(p.serves([n]) for p in known)]
+    others = [name for name in names if name in unexplained]
+    # With nothing else to serve, an unknown plugin may serve what a known one does.
+    if not unexplained:
+        others = names if not any(each.serves(names) for each in known) else []
+    return [e for e in plugins if (e.serves(names) if e.prefixes else bool(others))]
 
 
 def name_servers(

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import find_root_owner
-from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.model import Fate, WorkloadAudit
 from drawbridge.audit.objects import AuditedNamespace, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
@@ -38,12 +37,11 @@ _WAITS, _RUNS, _ENDED = range(3)
 
 
 class Where(NamedTuple):
-    """The nodes by name, their groups, their plugins, and where new pods may start."""
+    """The nodes by name, their groups, and their plugins."""
 
     nodes: Mapping[str, Node]
     groups: Mapping[str, str]
     plugins: Mapping[str, tuple[Plugin, ...]]
-    allowed: AllowedNodes
 
 
 class _Key(NamedTuple):
@@ -79,7 +77,6 @@ def _read(
     owner = find_root_owner(namespace.name, read_metadata(pod)).partition("/")[2]
     group = where.groups.get(node, "")
     on = {group: 1} if state == _RUNS else {}
-    node_facts = where.nodes.get(node)
     return WorkloadAudit(
         owner[:400],
         outcome.asks,
@@ -94,8 +91,6 @@ def _read(
         last=text_at(pod, "metadata", "creationTimestamp"),
         demand=outcome.demand,
         nodes=on,
-        on_cordoned=on if node_facts is not None and node_facts.unschedulable else {},
-        allowed_nodes=where.allowed.count(pod, outcome.demand.units),
         kept=(node,) if state == _RUNS and outcome.fate is Fate.STAYS else (),
     )
 
@@ -131,9 +126,6 @@ def _add(first: WorkloadAudit, second: WorkloadAudit) -> WorkloadAudit:
         last=max(first.last, second.last),
         codes=tuple(dict.fromkeys((*first.codes, *second.codes))),
         nodes=dict(Counter(first.nodes) + Counter(second.nodes)),
-        on_cordoned=dict(Counter(first.on_cordoned) + Counter(second.on_cordoned)),
-        # The pods of one owner differ in this only if each one names its node.
-        allowed_nodes={**first.allowed_nodes, **second.allowed_nodes},
         kept=tuple(dict.fromkeys((*first.kept, *second.kept))),
     )
 
@@ -151,7 +143,6 @@ def add_owners(
     workloads: Iterable[Value],
     namespace: AuditedNamespace,
     decider: Decider,
-    allowed: AllowedNodes,
 ) -> Iterator[WorkloadAudit]:
     """Yield the entries with the number of pods that their owners want, and owners without pods."""
     entries = dict(collected)
@@ -174,8 +165,7 @@ def add_owners(
             if outcome is not None:
                 number = _count_wanted(workload, place)
                 key = _Key(owner, outcome.asks, NOBODY, outcome.fate)
-                nodes = allowed.count(place.pod, outcome.demand.units)
-                entries[key] = _without_pods(key, outcome, number, nodes)
+                entries[key] = _without_pods(key, outcome, number)
     yield from entries.values()
 
 
@@ -208,9 +198,7 @@ def _select_pods(workload: Value) -> str:
     return ",".join(f"{key}={text}" for key, text in labels.items())[:_MAX_SELECTOR]
 
 
-def _without_pods(
-    key: _Key, outcome: PodOutcome, wanted: int, allowed: Mapping[str, int]
-) -> WorkloadAudit:
+def _without_pods(key: _Key, outcome: PodOutcome, wanted: int) -> WorkloadAudit:
     return WorkloadAudit(
         key.owner,
         key.asks,
@@ -221,7 +209,6 @@ def _without_pods(
         outcome.codes,
         wanted=wanted,
         demand=outcome.demand,
-        allowed_nodes=allowed,
     )
 
 

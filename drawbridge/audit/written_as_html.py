@@ -130,6 +130,13 @@ def _write_step(step: MigrationStep) -> Iterator[str]:
         label = text(f"Commands: {step.title}")
         yield f'<pre tabindex="0" role="region" aria-label="{label}">{typed}</pre>\n'
     yield listed(step.notes)
+    if step.undo:
+        label = text(f"Undo: {step.title}")
+        typed = preformatted(step.undo)
+        yield "<details><summary>Undo</summary>\n"
+        yield f'<pre tabindex="0" role="region" aria-label="{label}">{typed}</pre></details>\n'
+    if step.story:
+        yield f"<details><summary>Rehearsed</summary>\n{listed(step.story)}</details>\n"
     if step.expected is not None:
         yield f'<p class="expected">Then: {text(describe_expected(step.expected))}.</p>\n'
     yield "</li>\n"

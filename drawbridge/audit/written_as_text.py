@@ -21,10 +21,13 @@ from drawbridge.report.tables import align_columns
 _SHOWN = 20  # workloads of a namespace
 
 
-def write_text(audit: Audit, only: str = "", *, verbose: bool = False) -> Iterator[str]:
+def write_text(
+    audit: Audit, only: str = "", *, verbose: bool = False, rehearse: bool = False
+) -> Iterator[str]:
     """Yield the lines: counts, namespaces, node groups, steps and notes.
 
-    With `verbose`, all workloads of a namespace; otherwise the first ones.
+    With `verbose`, all workloads of a namespace; otherwise the first ones. With `rehearse`, what
+    each step does to whom.
     """
     if not audit.namespaces:
         where = f"namespace {only}" if only else "the cluster"
@@ -42,7 +45,7 @@ def write_text(audit: Audit, only: str = "", *, verbose: bool = False) -> Iterat
         yield from write_fit(audit.fit)
     for number, step in enumerate(audit.steps, 1):
         yield ""
-        yield from _write_step(number, step)
+        yield from _write_step(number, step, rehearse=rehearse)
     if audit.notes:
         yield ""
         yield from (f"Note: {note}" for note in audit.notes)
@@ -153,11 +156,19 @@ def write_fit(fit: FitSummary) -> Iterator[str]:
 # --- steps ---------------------------------------------------------------------------------------
 
 
-def _write_step(number: int, step: MigrationStep) -> Iterator[str]:
+def _write_step(number: int, step: MigrationStep, *, rehearse: bool) -> Iterator[str]:
     yield f"Step {number}: {step.title}"
     yield f"  {step.why}"
     yield from (f"  {note}" for note in step.notes)
     yield from (f"    {command}" for command in step.commands)
+    if step.checks and step.checks[-1] in step.commands:
+        yield "  Go on when the commands have ended: those with `until` wait."
+    if step.undo:
+        yield "  Undo:"
+        yield from (f"    {command}" for command in step.undo)
+    if rehearse and step.story:
+        yield "  Rehearsed:"
+        yield from (f"    {line}" for line in step.story)
     if step.expected is not None:
         yield f"  Then: {describe_expected(step.expected)}."
 

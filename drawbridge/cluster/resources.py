@@ -73,6 +73,8 @@ PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 # Of Kueue, where it is installed.
 LOCAL_QUEUES: Final = Resource("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue")
 CLUSTER_QUEUES: Final = Resource(
@@ -140,6 +142,8 @@ ALL: Final = (
     LEASES,
     PRIORITY_CLASSES,
     DISRUPTION_BUDGETS,
+    VOLUMES,
+    VOLUME_CLAIMS,
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
     POLICIES,

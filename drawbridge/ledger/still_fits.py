@@ -126,8 +126,9 @@ def nodes_after(
 ) -> tuple[Node, ...]:
     """Return the nodes without plugins for the names `replaced`, where no pod needs them then.
 
-    A plugin stays on a node where a translated pod still requests such a name. Then the devices are
-    offered twice there, and the node keeps or gets the label that keeps translated pods off it.
+    A plugin stays on a node where one of `pods`, which need it, requests such a name. Then the
+    devices are offered twice there, and the node keeps or gets the label that keeps translated pods
+    off it.
     """
     needed: dict[str, set[str]] = {}
     for pod in pods:

@@ -50,8 +50,8 @@ tr.refused th, tr.stays th {{ background: var(--alarm); }}
 .c-blocked {{ fill: var(--blocked); background: var(--blocked); }}
 .c-tainted {{ fill: var(--tainted); background: var(--tainted); }}
 .c-unknown {{ fill: var(--unknown); background: var(--unknown); }}
-pre {{ background: var(--code); border: 1px solid var(--line); padding: .6rem; overflow-x: auto;
-  font-size: .85rem; }}
+pre {{ background: var(--code); border: 1px solid var(--line); padding: .6rem; font-size: .85rem;
+  white-space: pre-wrap; overflow-wrap: anywhere; }}
 ol > li {{ margin-bottom: 1.4rem; }}
 .expected {{ font-weight: 600; }}
 .quiet {{ color: var(--quiet); }}
@@ -78,7 +78,6 @@ ol > li {{ margin-bottom: 1.4rem; }}
 @media print {{
   :root {{ color-scheme: light; {_LIGHT} }}
   body {{ font-size: 10pt; max-width: none; padding: 0; }}
-  pre {{ white-space: pre-wrap; overflow-wrap: anywhere; }}
   .scroll {{ overflow: visible; }}
   table {{ font-size: 8pt; }}
   th, td {{ padding: .2rem .35rem; }}

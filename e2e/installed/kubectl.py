@@ -57,8 +57,8 @@ class Kubectl:
         text = stdin if isinstance(stdin, str) or stdin is None else json.dumps(stdin)
         return run([*command, *words], words, text or "")
 
-    def shell(self, line: str) -> CommandResult:
-        """Run a line of commands with pipes, as a user types it."""
+    def shell(self, line: str, seconds: float = SECONDS) -> CommandResult:
+        """Run a line of commands with pipes, as a user types it, for at most so long."""
         environment = {
             **os.environ,
             "PATH": f"{self.program.parent}:{os.environ['PATH']}",
@@ -66,7 +66,7 @@ class Kubectl:
             "KUBECACHEDIR": str(self.cache),
         }
         command = ("bash", "-o", "pipefail", "-c", line)
-        return run(command, (line,), environment=environment)
+        return run(command, (line,), environment=environment, seconds=seconds)
 
     def apply(self, *objects: Mapping[str, Any], words: Sequence[str] = ()) -> CommandResult:
         """`kubectl apply -f -` of these objects."""
@@ -82,6 +82,7 @@ def run(
     words: Sequence[str],
     stdin: str = "",
     environment: Mapping[str, str] | None = None,
+    seconds: float = SECONDS,
 ) -> CommandResult:
     """Run a command to its end; `words` is the command as shown to a person."""
     done = subprocess.run(
@@ -89,7 +90,7 @@ def run(
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=seconds,
         check=False,
         env=environment,
     )

@@ -14,11 +14,15 @@ from tests.tables import read_yaml, write_yaml
 HERE = Path(__file__).parent
 CASES: list[dict[str, Any]] = read_yaml((HERE / "cases.yaml").read_text())
 DRIVER = "gpu.nvidia.com"
-IMAGES = {"nvidia": "nvidia/k8s-device-plugin", "hami": "projecthami/hami"}
+IMAGES = {
+    "sriov": "sriov-network-device-plugin",
+    "nvidia": "nvidia/k8s-device-plugin",
+    "hami": "projecthami/hami",
+}
 FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
     "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
-    "commands",
+    "commands", "why of steps", "first line", "undo",
 )  # fmt: skip
 
 
@@ -59,6 +63,8 @@ def node_objects(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     name, units = node["name"], node.get("units", {})
     labels = {"kubernetes.io/hostname": name, **node.get("labels", {})}
     metadata: dict[str, Any] = {"name": name, "labels": labels}
+    if notes := node.get("annotations"):
+        metadata["annotations"] = notes
     if gpus := node.get("hami"):
         listed = [{"id": f"{n}", "index": n, "devmem": 40960, "type": "A100"} for n in range(gpus)]
         metadata["annotations"] = {"hami.io/node-nvidia-register": json.dumps(listed)}
@@ -110,6 +116,7 @@ def pod_object(pod: dict[str, Any]) -> dict[str, Any]:
     if owner := pod.get("owner"):
         kind, _, owned_by = owner.partition("/")
         metadata["ownerReferences"] = [{"kind": kind, "name": owned_by, "controller": True}]
+        metadata["labels"] = {"app": owned_by, **metadata["labels"]}
     spec: dict[str, Any] = {
         "nodeName": pod["node"],
         "containers": [
@@ -173,6 +180,9 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
         },
         "quotas": {each["namespace"]: each["quotas"] for each in namespaces},
         "commands": [command for each in audit["steps"] for command in each["commands"]],
+        "undo": [command for each in audit["steps"] for command in each["undo"]],
+        "first line": {e["title"]: e["why"] for e in audit["steps"]},
+        "why of steps": {e["title"]: e["why"] for e in audit["steps"] if e["loses"]},
     }
 
 
@@ -205,9 +215,16 @@ def capacities_text(capacities: list[dict[str, Any]]) -> str:
 def test_the_audit_says_what_the_objects_show(case: dict[str, Any], tmp_path: Path) -> None:
     given = answer(case, tmp_path)
     expected = {key: case[key] for key in ANSWERS if key in case}
-    for part in ("says", "commands"):
+    for part in ("says", "commands", "undo"):
         expected_texts = expected.pop(part, [])
         assert [text for text in expected_texts if text not in given[part]] == [], given[part]
+    assert [text for text in case.get("never says", ()) if text in given["says"]] == []
+    typed = "\n".join((*given["commands"], *given["undo"]))
+    assert [text for text in case.get("never types", ()) if text in typed] == []
+    lines = expected.pop("first line", {})
+    assert {title: given["first line"].get(title) for title in lines} == lines
+    left = expected.pop("leaves", {})
+    assert {title: given["leaves"].get(title) for title in left} == left
     assert {key: given[key] for key in expected} == expected
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -216,13 +217,15 @@ def test_a_name_that_a_tenant_writes_cannot_become_a_command(tmp_path: Path) -> 
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": evil, "namespace": "team-a"},
-        "spec": {"template": {"spec": owned["spec"]}},
+        "spec": {"template": {"spec": owned["spec"]}, "selector": {"matchLabels": {"a": evil}}},
     }
     dump = tmp_path / "dump.yaml"
     dump.write_text(write_yaml([*NODES, *CLASSES, namespace("team-a", ""), owned, workload]))
     data = json.loads(command("audit", "--cluster", str(dump), "-o", "json").out)
-    typed = [command for step in data["steps"] for command in step["commands"]]
-    assert f"kubectl -n team-a rollout restart 'deployment/{evil}'" in typed
+    typed = [command for step in data["steps"] for command in (*step["commands"], *step["undo"])]
+    words = [word for each in typed for word in shlex.split(each)]
+    assert not [each for each in words if "rm -rf" in each and evil not in each]
+    assert "rm" not in words
 
 
 class PageReader(HTMLParser):
@@ -293,4 +296,4 @@ def test_a_note_has_the_mappings_that_kueue_needs(tmp_path: Path) -> None:
     assert notes() == []
     (note,) = notes(managed)
     mapping = "{name: nvidia.com/gpu, deviceClassNames: [gpu.nvidia.com]}"
-    assert note.endswith(f"deviceClassMappings: [{mapping}]")
+    assert f"deviceClassMappings: [{mapping}]" in note

@@ -1,0 +1,49 @@
+"""Which chart, operator or GitOps tool owns an object, so that a patch of it may not last."""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_list, as_mapping
+
+_MAX: Final = 253
+# Field managers, and what a person calls them.
+_MANAGERS: Final = {
+    "argocd-controller": "Argo CD",
+    "argocd-application-controller": "Argo CD",
+    "kustomize-controller": "Flux",
+    "helm-controller": "Flux",
+    "helm": "a Helm release",
+    "fleetagent": "Fleet",
+}
+
+
+class Manager(NamedTuple):
+    """Who manages an object, in words, and the Helm release if it is one."""
+
+    text: str = ""
+    release: str = ""
+
+
+def find_manager(value: Value) -> Manager:
+    """Return who manages an object, by its labels, annotations, owners and field managers."""
+    metadata = as_mapping(get_value(value, ("metadata",)))
+    labels, notes = (_texts(metadata.get(key)) for key in ("labels", "annotations"))
+    tracked = notes.get("argocd.argoproj.io/tracking-id", "").partition(":")[0]
+    if name := tracked or labels.get("argocd.argoproj.io/instance", ""):
+        return Manager(f"Argo CD's application {name}")
+    for kind, key in (("Kustomization", "kustomize"), ("HelmRelease", "helm")):
+        if name := labels.get(f"{key}.toolkit.fluxcd.io/name", ""):
+            return Manager(f"Flux' {kind} {name}")
+    if name := notes.get("meta.helm.sh/release-name", ""):
+        return Manager(f"the Helm release {name}", name)
+    for owner in map(as_mapping, as_list(metadata.get("ownerReferences"))):
+        return Manager(f"{owner.get('kind')}/{owner.get('name')}"[:_MAX])
+    for entry in map(as_mapping, as_list(metadata.get("managedFields"))):
+        if title := _MANAGERS.get(f"{entry.get('manager')}"):
+            return Manager(title)
+    return Manager()
+
+
+def _texts(value: Value | None) -> Mapping[str, str]:
+    return {key: text[:_MAX] for key, text in as_mapping(value).items() if isinstance(text, str)}

@@ -1,0 +1,227 @@
+"""The whole plan: what keeps plugins and drivers apart, the moves, and what is left at the end."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from drawbridge.agreement.scope import Mode, find_root_owner
+from drawbridge.audit import commands, preparation, typed
+from drawbridge.audit.fit import FindDevices
+from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
+from drawbridge.audit.node_groups import Group
+from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
+from drawbridge.audit.outcomes import Decider, read_metadata
+from drawbridge.audit.plan import Namespaces, Planner
+from drawbridge.audit.rehearsed_cluster import read_cluster
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.counted import count_noun
+from drawbridge.models.cluster import ModelCluster
+from drawbridge.models.nodes import find_request
+from drawbridge.names import MOVING_ANNOTATION, TRANSLATE_LABEL
+from drawbridge.report.plugin_units import count_units
+
+
+class Rehearsed(NamedTuple):
+    """The steps, and what to know of them."""
+
+    steps: tuple[MigrationStep, ...]
+    notes: tuple[str, ...]
+
+
+def make_plan(
+    objects: AuditedObjects,
+    namespaces: Sequence[NamespaceAudit],
+    groups: Sequence[Group],
+    decider: Decider,
+    find_devices: FindDevices,
+) -> Rehearsed:
+    """Return the steps from the cluster as it is to one without replaceable plugins."""
+    start = read_cluster(objects, groups, decider, find_devices)
+    planner = Planner(
+        start,
+        groups,
+        _read_namespaces(objects, namespaces),
+        decider.templates,
+        find_kept(ModelCluster(start), groups),
+    )
+    before = planner.cluster
+    daemons = preparation.read_daemons(objects.workloads)
+    modes = {
+        each.namespace: planner.namespaces.modes.get(each.namespace, "")
+        for each in namespaces
+        if each.mode is Mode.OFF and _goes(each)
+    }
+    first = [*preparation.let_users_see(modes)]
+    planner.note_modes(dict.fromkeys(modes, str(Mode.REPORT)))
+    first += _continue(objects, groups)
+    to_move = [each for each in groups if each.has_plugin and planner.movable(each)]
+    if to_move:
+        needed = {each.driver for each in to_move}
+        publishing = frozenset(needed & {e.driver for e in objects.slices})
+        installed = preparation.find_drivers(objects.pods, needed, daemons)
+        first.append(preparation.keep_apart(groups, to_move, daemons, installed, publishing))
+    planner.move_all()
+    without = planner.translate_rest()
+    last = [*_say_what_stays(planner, namespaces, without)]
+    if not without and not planner.kept and any(each.has_plugin for each in groups):
+        needed_names = find_needed(planner.cluster, decider.most)
+        step = preparation.remove_plugins(groups, needed_names, daemons)
+        if step is not None:
+            last.append(step.with_expected(planner.expected()))
+    notes = (*_note_tied(before, planner.kept), *_note_uncounted(objects))
+    return Rehearsed((*first, *planner.steps, *last), notes)
+
+
+def _goes(namespace: NamespaceAudit) -> bool:
+    return any(e.fate is Fate.TO_TRANSLATE and not e.is_over for e in namespace.workloads)
+
+
+def _read_namespaces(objects: AuditedObjects, namespaces: Sequence[NamespaceAudit]) -> Namespaces:
+    modes = {each.name: each.labels.get(TRANSLATE_LABEL, "") for each in objects.namespaces}
+    translatable = [each for each in namespaces if _goes(each)]
+    idle = (e.namespace for e in translatable if not any(w.pods for w in e.workloads))
+    return Namespaces(modes, frozenset(e.namespace for e in translatable), frozenset(idle))
+
+
+def find_kept(cluster: ModelCluster, groups: Sequence[Group]) -> frozenset[str]:
+    """Return the nodes that keep their plugin: pods that nothing moves have units of it."""
+    kept = set()
+    for group in groups:
+        for node in group.nodes if group.has_plugin else ():
+            for pod in cluster.on_node(node.name):
+                kind = cluster.kinds[pod.kind]
+                stays = kind.translated is None and not kind.by_class
+                if (stays or pod.is_static) and group.replaced & kind.units.keys():
+                    kept.add(node.name)
+    return frozenset(kept)
+
+
+def _continue(objects: AuditedObjects, groups: Sequence[Group]) -> Iterator[MigrationStep]:
+    """Yield the step that ends moves which were interrupted when the plugin had gone already."""
+    by_node = {node.name: each for each in groups for node in each.nodes}
+    begun: dict[str, list[str]] = {}
+    cordoned = set()
+    for name, notes in objects.annotations.items():
+        state = notes.get(MOVING_ANNOTATION)
+        if isinstance(state, str) and name in by_node and not by_node[name].has_plugin:
+            driver, _, how = state.partition(",")
+            begun.setdefault(driver, []).append(name)
+            if how == typed.CORDONED:
+                cordoned.add(name)
+    jobs = [
+        (namespace_of(each), f"Job/{text_at(each, 'metadata', 'name')}")
+        for each in objects.workloads
+        if text_at(each, "metadata", "annotations", MOVING_ANNOTATION)
+    ]
+    if not begun and not jobs:
+        return
+    lines: list[typed.Typed] = []
+    for driver, names in begun.items():
+        moving = typed.Moving(
+            tuple(sorted(names)), driver, (), (), tuple(sorted(cordoned & {*names}))
+        )
+        lines += [typed.drain(moving.nodes), *typed.swap(moving), *typed.end(moving)]
+    lines += typed.resume(sorted(jobs))
+    nodes = sorted(name for names in begun.values() for name in names)
+    yield MigrationStep(
+        f"Continue the move of {count_noun(len(nodes), 'node')}",
+        "It was interrupted: the nodes or Jobs still have the annotation of the move.",
+        tuple(each.command for each in lines),
+        (f"Nodes: {commands.enumerate_names(nodes)}.",) if nodes else (),
+        checks=tuple(each.command for each in lines if each.is_check),
+    )
+
+
+# --- notes ---------------------------------------------------------------------------------------
+
+
+def _note_tied(cluster: ModelCluster, kept: frozenset[str]) -> Iterator[str]:
+    """Say which pods would have to leave a node that keeps its plugin, and cannot."""
+    for name in sorted(kept):
+        tied = dict[str, None]()
+        for pod in cluster.on_node(name):
+            kind = cluster.kinds[pod.kind]
+            if kind.translated is not None and not kind.translated.moved_nodes - kept:
+                tied[kind.full_owner] = None
+        if tied:
+            yield (
+                f"Pods of {commands.enumerate_names([*tied])} cannot leave {name}, which keeps its"
+                " plugin: their volumes, node selectors or taints allow no other node."
+            )
+
+
+def _note_uncounted(objects: AuditedObjects) -> Iterator[str]:
+    """Say who uses GPUs that nobody counts. DaemonSets watch them, and are not meant."""
+    found = dict[str, None]()
+    for pod in objects.pods:
+        if text_at(pod, "spec", "nodeName") and _sees_gpus(pod) and not count_units(pod):
+            owner = find_root_owner(namespace_of(pod), read_metadata(pod))
+            if "/DaemonSet/" not in owner:
+                found[owner] = None
+    if found:
+        yield (
+            "GPUs are used without a request, by NVIDIA_VISIBLE_DEVICES, so nobody counts them:"
+            f" {commands.enumerate_names([*found])}."
+        )
+
+
+def _sees_gpus(pod: Value) -> bool:
+    for container in as_list(get_value(pod, ("spec", "containers"))):
+        for entry in map(as_mapping, as_list(get_value(container, ("env",)))):
+            seen = entry.get("name") == "NVIDIA_VISIBLE_DEVICES" and entry.get("value")
+            if seen and seen not in ("none", "void"):
+                return not as_list(get_value(pod, ("spec", "resourceClaims")))
+    return False
+
+
+# --- the last steps ------------------------------------------------------------------------------
+
+
+def _say_what_stays(
+    planner: Planner, namespaces: Sequence[NamespaceAudit], without: Sequence[str]
+) -> Iterator[MigrationStep]:
+    if without:
+        yield MigrationStep(
+            f"Do not translate yet: {commands.enumerate_names(without)}",
+            "No driver is expected to have devices for these pods, so new pods with claims would"
+            " wait.",
+            ("drawbridge audit",),
+            (
+                "A node group offers nothing, or keeps its plugin for pods that stay.",
+                "When that has changed, audit again.",
+            ),
+            planner.expected(),
+        )
+    stays = dict.fromkeys(
+        f"{each.namespace}/{entry.owner}"
+        for each in namespaces
+        for entry in each.workloads
+        if entry.fate is Fate.STAYS and not entry.is_over
+    )
+    if stays:
+        nodes = commands.enumerate_names(sorted(planner.kept))
+        yield MigrationStep(
+            "Decide about what stays",
+            f"{count_noun(len(stays), 'workload')} cannot go unchanged:"
+            f" {commands.enumerate_names([*stays])}."
+            + (f" These nodes keep the plugin: {nodes}." if nodes else ""),
+            (),
+            ("The reason of each workload is listed with it.",),
+            planner.expected(),
+        )
+
+
+def find_needed(cluster: ModelCluster, most: Mapping[str, int]) -> frozenset[str]:
+    """Return the names of plugins that pods ask for at the end, also those that wait.
+
+    `most` is what the plugin of one node can give one pod: what asks for more keeps no plugin.
+    """
+    needed = set[str]()
+    for pod in cluster.pods.values():
+        kind = cluster.kinds[pod.kind]
+        amounts = find_request(kind, translated=pod.is_translated).amounts
+        by_class = kind.units.keys() if kind.by_class else frozenset[str]()
+        names = {e for e in amounts if "/" in e and e not in by_class}
+        if pod.node or all(amounts[each] <= most.get(each, 0) for each in names):
+            needed |= names
+    return frozenset(needed)

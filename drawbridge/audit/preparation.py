@@ -1,0 +1,233 @@
+"""The first and the last steps of a migration: what keeps plugins and drivers apart, and goes."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from drawbridge.agreement.scope import Mode
+from drawbridge.audit import commands
+from drawbridge.audit.managed import find_manager
+from drawbridge.audit.model import MigrationStep
+from drawbridge.audit.node_groups import Group
+from drawbridge.audit.objects import namespace_of, text_at
+from drawbridge.audit.servers import Plugin, name_serving
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.names import DEVICES_LABEL
+
+_AFFINITY: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PLUGINS: Final = "/var/lib/kubelet/plugins/"
+_APART: Final[Value] = {"key": DEVICES_LABEL, "operator": "DoesNotExist"}
+
+
+class Daemon(NamedTuple):
+    """A DaemonSet: its affinity and node selector, and who manages it."""
+
+    namespace: str
+    name: str
+    affinity: Mapping[str, Value]
+    selector: Mapping[str, Value]
+    manager: str
+    release: str
+
+    @property
+    def text(self) -> str:
+        """The DaemonSet as a person finds it."""
+        return f"{self.namespace}/{self.name}"
+
+
+def read_daemons(workloads: Iterable[Value]) -> Mapping[tuple[str, str], Daemon]:
+    """Return the DaemonSets by namespace and name."""
+    daemons = {}
+    for each in workloads:
+        if text_at(each, "kind") == "DaemonSet":
+            name = text_at(each, "metadata", "name")
+            spec = as_mapping(get_value(each, ("spec", "template", "spec")))
+            manager = find_manager(each)
+            affinity, selector = (as_mapping(spec.get(k)) for k in ("affinity", "nodeSelector"))
+            daemon = Daemon(
+                namespace_of(each), name, affinity, selector, manager.text, manager.release
+            )
+            daemons[daemon.namespace, name] = daemon
+    return daemons
+
+
+def find_drivers(
+    pods: Iterable[Value], drivers: Iterable[str], daemons: Mapping[tuple[str, str], Daemon]
+) -> Mapping[str, Daemon]:
+    """Return the DaemonSets that run drivers, by the folder of the driver that their pods mount."""
+    paths = {f"{_PLUGINS}{each}": each for each in drivers}
+    found: dict[str, Daemon] = {}
+    for pod in pods:
+        for volume in as_list(get_value(pod, ("spec", "volumes"))):
+            driver = paths.get(text_at(volume, "hostPath", "path").rstrip("/"))
+            for owner in as_list(get_value(pod, ("metadata", "ownerReferences"))) if driver else ():
+                name = f"{as_mapping(owner).get('name')}"
+                if daemon := daemons.get((namespace_of(pod), name)):
+                    found[driver or ""] = daemon
+    return found
+
+
+def let_users_see(modes: Mapping[str, str]) -> Iterator[MigrationStep]:
+    """Yield the step that reports in namespaces; `modes` are their labels before."""
+    if not modes:
+        return
+    undo = [commands.set_mode([each], mode) for each, mode in modes.items() if mode]
+    if without := [each for each, mode in modes.items() if not mode]:
+        undo.append(commands.set_mode(without, ""))
+    yield MigrationStep(
+        "Let users see what would change",
+        "kubectl prints how each new pod would be translated. No pod changes.",
+        (commands.set_mode([*modes], Mode.REPORT),),
+        ("Drawbridge must be installed: `drawbridge doctor` checks it.",),
+        undo=tuple(undo),
+    )
+
+
+def keep_apart(
+    groups: Sequence[Group],
+    to_move: Sequence[Group],
+    daemons: Mapping[tuple[str, str], Daemon],
+    drivers: Mapping[str, Daemon],
+    publishing: frozenset[str],
+) -> MigrationStep:
+    """Return the step that keeps plugins and drivers on different nodes.
+
+    `drivers` are the DaemonSets of drivers that are installed, `publishing` the drivers that run.
+    """
+    plugins = without_operands(replaceable_plugins(to_move), to_move)
+    needed = dict.fromkeys(group.driver for group in to_move)
+    # A node selector would remove a driver from the nodes where it runs already.
+    served = [e for e in groups if not e.has_plugin and e.now.drivers & needed.keys()]
+    lines = [commands.label_served(each, needed) for each in served]
+    undo: list[str] = []
+    notes: list[str] = []
+    for plugin in plugins:
+        kind, _, name = plugin.owner.partition("/")
+        daemon = daemons.get((plugin.namespace, name)) if kind == "DaemonSet" else None
+        affinity = daemon.affinity if daemon is not None else {}
+        lines.append(_patch(plugin, _apart(affinity)))
+        undo.append(_patch(plugin, affinity or None, "merge"))
+        if daemon is not None and daemon.manager:
+            notes.append(
+                f"{daemon.text} belongs to {daemon.manager}, which can take a patch back: set the"
+                " node affinity there, too."
+            )
+    if not plugins:
+        notes.append(f"Keep the device plugins off nodes with the label {DEVICES_LABEL}.")
+    for driver in needed:
+        lines.append(_run(driver, drivers.get(driver)))
+        undo.append(_stop(driver, drivers.get(driver), is_running=driver in publishing))
+        installed = drivers.get(driver)
+        if installed is not None:
+            by = f" by {installed.manager}" if installed.manager else ""
+            notes.append(f"{driver} is installed{by}: {installed.text}. Only its nodes change.")
+        elif driver in publishing:
+            notes.append(f"{driver} runs already: use the name of its release.")
+    notes.append("The names of the values depend on the chart of the driver.")
+    undo += [f"kubectl label nodes {_names(each)} {DEVICES_LABEL}-" for each in served]
+    return MigrationStep(
+        "Keep plugins and drivers apart",
+        f"Plugins avoid nodes with the label {DEVICES_LABEL}, and a driver runs only on nodes"
+        " whose label names it. No node with a plugin has the label yet, so no pod changes.",
+        tuple(lines),
+        tuple(notes),
+        undo=tuple(filter(None, undo)),
+    )
+
+
+def _names(group: Group) -> str:
+    return shlex.join(each.name for each in group.nodes)
+
+
+def _apart(affinity: Mapping[str, Value]) -> Mapping[str, Value]:
+    """Return an affinity with the requirement that keeps a plugin off nodes that moved."""
+    near = as_mapping(affinity.get("nodeAffinity"))
+    terms = [*map(as_mapping, as_list(get_value(near.get(_AFFINITY), ("nodeSelectorTerms",))))]
+    narrowed: list[Value] = []
+    for term in terms or [{}]:
+        others = [e for e in as_list(term.get("matchExpressions")) if e != _APART]
+        narrowed.append({**term, "matchExpressions": [*others, _APART]})
+    required: Value = {"nodeSelectorTerms": narrowed}
+    whole: Value = {**near, _AFFINITY: required}
+    return {**affinity, "nodeAffinity": whole}
+
+
+def _patch(plugin: Plugin, affinity: Mapping[str, Value] | None, kind: str = "") -> str:
+    patch = {"spec": {"template": {"spec": {"affinity": affinity}}}}
+    text = shlex.quote(json.dumps(patch, separators=(",", ":")))
+    named = f"{shlex.quote(plugin.namespace)} patch {commands.typed_owner(plugin.owner)}"
+    return f"kubectl -n {named}{f' --type={kind}' if kind else ''} -p {text}"
+
+
+def _run(driver: str, installed: Daemon | None) -> str:
+    """Return the command that lets a driver run only on nodes that moved."""
+    if installed is None or installed.release:
+        return commands.install_driver(driver, installed.release if installed else "")
+    return _select_nodes(installed, {DEVICES_LABEL: driver})
+
+
+def _stop(driver: str, installed: Daemon | None, *, is_running: bool) -> str:
+    """Return the command that takes back what let a driver run on nodes that moved."""
+    if installed is not None and not installed.release:
+        return _select_nodes(installed, {**installed.selector, DEVICES_LABEL: None})
+    if installed is not None or is_running:
+        return commands.roll_back(driver, installed.release if installed else "")
+    return commands.remove_driver(driver)
+
+
+def _select_nodes(daemon: Daemon, selector: Mapping[str, object]) -> str:
+    patch = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
+    others = {key: None for key in daemon.selector if key not in selector}
+    patch["spec"]["template"]["spec"]["nodeSelector"] = {**others, **selector}
+    text = shlex.quote(json.dumps(patch, separators=(",", ":")))
+    named = f"{shlex.quote(daemon.namespace)} patch {shlex.quote(f'daemonset/{daemon.name}')}"
+    return f"kubectl -n {named} --type=merge -p {text}"
+
+
+# --- plugins -------------------------------------------------------------------------------------
+
+
+def replaceable_plugins(groups: Iterable[Group]) -> list[Plugin]:
+    """Return the plugins whose pods were found and whose names drivers replace."""
+    serving = (p for g in groups for p in name_serving(g.replaced, g.plugins, g.units) if p.owner)
+    return [*dict.fromkeys(serving)]
+
+
+def without_operands(plugins: Iterable[Plugin], groups: Iterable[Group]) -> list[Plugin]:
+    """Return the plugins that GPU Operator does not run."""
+    operands = {p for g in groups for p in g.plugins if commands.is_operators(p, g)}
+    return [each for each in plugins if each not in operands]
+
+
+def remove_plugins(
+    groups: Sequence[Group], needed: frozenset[str], daemons: Mapping[tuple[str, str], Daemon]
+) -> MigrationStep | None:
+    """Return the step that removes the plugins of which no pod needs a name; None without any."""
+    found = without_operands(replaceable_plugins(groups), groups)
+    removed = [p for p in found if not p.serves(name for name in needed if _is_of(p, name, groups))]
+    if found and not removed:
+        return None
+    notes = []
+    for plugin in removed:
+        daemon = daemons.get((plugin.namespace, plugin.owner.partition("/")[2]))
+        if daemon is not None and daemon.manager:
+            notes.append(f"{daemon.text} belongs to {daemon.manager}: remove it there.")
+    if not notes:
+        notes.append("If a chart or an operator manages a plugin, remove it there.")
+    return MigrationStep(
+        "Remove the device plugins",
+        "No pod needs them.",
+        tuple(map(commands.remove_plugin, removed)),
+        tuple(notes),
+    )
+
+
+def _is_of(plugin: Plugin, name: str, groups: Iterable[Group]) -> bool:
+    """Whether a plugin serves a name on any node."""
+    return any(
+        plugin in name_serving([name], each.plugins, each.units)
+        for each in groups
+        if plugin in each.plugins and name in each.units
+    )

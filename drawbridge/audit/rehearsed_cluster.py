@@ -1,0 +1,273 @@
+"""The objects of a cluster as the models play them: pods by kind, nodes, budgets and Jobs."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from drawbridge.agreement.gpu_operator import find_rivals, set_operands
+from drawbridge.agreement.scope import Mode, find_root_owner
+from drawbridge.audit.allowed_nodes import AllowedNodes
+from drawbridge.audit.fit import FindDevices, read_template
+from drawbridge.audit.model import Fate
+from drawbridge.audit.node_groups import Group
+from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
+from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
+from drawbridge.audit.templates import Templates
+from drawbridge.documents.patch import apply_edits
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.nodes import Node
+from drawbridge.ledger.node_resources import allocatable_amounts, requested_amounts
+from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
+from drawbridge.models.budgets import read_budget
+from drawbridge.models.cluster import ClusterStart
+from drawbridge.models.nodes import ModelNode
+from drawbridge.models.pods import PodKind, PodState, Request, Served
+from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
+
+_MIRROR: Final = "kubernetes.io/config.mirror"
+# What feature discovery says of how a plugin shares devices goes with the plugin.
+_OF_SHARING: Final = ("nvidia.com/gpu.replicas", "nvidia.com/gpu.sharing-strategy")
+_PRODUCT: Final = "nvidia.com/gpu.product"
+_SHARED: Final = "-SHARED"
+
+
+class Nodes(NamedTuple):
+    """Where pods may start, with the nodes as they are and as they are after their move."""
+
+    all: tuple[Node, ...]
+    now: AllowedNodes
+    moved: AllowedNodes
+
+
+def labels_after(node: Node, driver: str) -> dict[str, str]:
+    """Return the labels of a node after its move: without those that the move takes."""
+    labels = {k: v for k, v in node.labels.items() if k != DUAL_LABEL and k not in _OF_SHARING}
+    if product := labels.get(_PRODUCT, ""):
+        labels[_PRODUCT] = product.removesuffix(_SHARED)
+    for pair in set_operands(find_rivals(node.labels), "false").split():
+        key, _, value = pair.partition("=")
+        labels[key] = value
+    return {**labels, DEVICES_LABEL: driver}
+
+
+def read_nodes(objects: AuditedObjects, drivers: Mapping[str, str]) -> Nodes:
+    """Return where pods may start. `drivers` are those that nodes get."""
+    moved = [
+        replace(each, labels=labels_after(each, drivers[each.name]))
+        if each.name in drivers
+        else each
+        for each in objects.nodes
+    ]
+    volumes = objects.volumes
+    return Nodes(objects.nodes, AllowedNodes(objects.nodes, volumes), AllowedNodes(moved, volumes))
+
+
+@dataclass
+class _Reader:
+    """Reads pods into kinds."""
+
+    decider: Decider
+    nodes: Nodes
+    templates: Templates
+    offered: frozenset[str]  # the resource names that any node offers
+    find_devices: FindDevices
+    kinds: list[PodKind] = field(default_factory=list)
+    numbers: dict[object, int] = field(default_factory=dict)
+    requests: dict[object, dict[str, int]] = field(default_factory=dict)
+    serving: dict[object, frozenset[str]] = field(default_factory=dict)
+
+    def read(self, pod: Value, namespace: AuditedNamespace) -> PodState:
+        """Return a pod, and remember its kind."""
+        outcome = self.decider.decide(pod, namespace)
+        owner = self._find_owner(pod, namespace.name)
+        own = outcome is not None and outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS)
+        asked = self._ask(pod, outcome, is_own=own)
+        translated = None
+        if outcome is not None and outcome.fate is Fate.TO_TRANSLATE:
+            translated = self._ask(apply_edits(pod, outcome.edits), outcome, is_own=True)
+            has = self._with_devices(pod, outcome, namespace.name)
+            translated = translated._replace(
+                nodes=translated.nodes & has, moved_nodes=translated.moved_nodes & has
+            )
+        key = (
+            owner,
+            namespace.name,
+            id(outcome),
+            _freeze(asked),
+            translated and _freeze(translated),
+        )
+        labels = as_mapping(get_value(pod, ("metadata", "labels")))
+        if key not in self.numbers:
+            self.numbers[key] = len(self.kinds)
+            texts = {name: f"{text}" for name, text in labels.items()}
+            self.kinds.append(
+                self._make_kind(namespace.name, owner, texts, outcome, asked, translated)
+            )
+        number = self.numbers[key]
+        kind = self.kinds[number]
+        node = text_at(pod, "spec", "nodeName")
+        static = bool(text_at(pod, "metadata", "annotations", _MIRROR))
+        return PodState(number, node, _find_served(pod, kind, own=own), own, static)
+
+    def _with_devices(self, pod: Value, outcome: PodOutcome, namespace: str) -> frozenset[str]:
+        """Return the nodes that have the devices for the claims of a translated pod."""
+        key = id(outcome), namespace
+        if key not in self.serving:
+            templates = [
+                read for each in outcome.templates for read in read_template(dict(each), namespace)
+            ]
+            read = pod_reader().read(apply_edits(_unbind(pod), outcome.edits))
+            everywhere = frozenset(each.name for each in self.nodes.all)
+            self.serving[key] = (
+                self.find_devices(read, templates) if isinstance(read, Pod) else everywhere
+            )
+        return self.serving[key]
+
+    def _make_kind(  # noqa: PLR0913, PLR0917  # the fields of a kind
+        self,
+        namespace: str,
+        owner: str,
+        labels: Mapping[str, str],
+        outcome: PodOutcome | None,
+        asked: Request,
+        translated: Request | None,
+    ) -> PodKind:
+        units: dict[str, int] = {}
+        by_class = outcome is not None and outcome.fate is Fate.BY_CLASS
+        if outcome is not None and not (asked.devices and not by_class):
+            kept = translated.amounts if translated is not None else {}
+            units = {
+                name: number
+                for name, number in asked.amounts.items()
+                if name in outcome.demand.units and name not in kept
+            }
+        template = self.templates.find(namespace, owner)
+        return PodKind(
+            namespace,
+            owner,
+            labels,
+            asked,
+            translated,
+            by_class,
+            units,
+            template.named_node,
+            template.wanted,
+            template.job,
+        )
+
+    def _find_owner(self, pod: Value, namespace: str) -> str:
+        """Return the owner as `Kind/name`: of the pods of a Job, the Job."""
+        for each in map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences")))):
+            if each.get("controller") is True and each.get("kind") == "Job":
+                return f"Job/{each.get('name')}"
+        if not as_list(get_value(pod, ("metadata", "ownerReferences"))):
+            return f"Pod/{text_at(pod, 'metadata', 'name')}"
+        return find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
+
+    def _ask(self, pod: Value, outcome: PodOutcome | None, *, is_own: bool) -> Request:
+        by_class = outcome is not None and outcome.fate is Fate.BY_CLASS
+        devices = outcome.demand.devices if outcome is not None and (is_own or by_class) else {}
+        unbound = _unbind(pod)
+        return Request(
+            self._amounts(unbound),
+            devices,
+            self.nodes.now.find(unbound, ()),
+            self.nodes.moved.find(unbound, ()),
+        )
+
+    def _amounts(self, pod: Value) -> dict[str, int]:
+        """Return what a pod asks of its node, without names that no node offers."""
+        spec = as_mapping(get_value(pod, ("spec",)))
+        parts = [
+            [get_value(each, (key,)) for key in ("resources", "restartPolicy")]
+            for part in ("containers", "initContainers")
+            for each in as_list(spec.get(part))
+        ]
+        rest: list[Value] = [spec.get("overhead"), spec.get("resources"), len(parts)]
+        key = msgspec.json.encode([parts, rest], order="sorted")
+        if key not in self.requests:
+            read = pod_reader().read(pod)
+            amounts = requested_amounts(read) if isinstance(read, Pod) else {}
+            self.requests[key] = {
+                name: n for name, n in amounts.items() if "/" not in name or name in self.offered
+            }
+        return self.requests[key]
+
+
+def read_cluster(
+    objects: AuditedObjects,
+    groups: Sequence[Group],
+    decider: Decider,
+    find_devices: FindDevices,
+) -> ClusterStart:
+    """Return the cluster as it is, for the models."""
+    drivers = {node.name: each.driver for each in groups for node in each.nodes if each.has_plugin}
+    nodes = [_read_node(node, group) for group in groups for node in group.nodes]
+    offered = frozenset(name for each in nodes for name in each.free)
+    reader = _Reader(
+        decider, read_nodes(objects, drivers), decider.templates, offered, find_devices
+    )
+    by_name = {each.name: each for each in objects.namespaces}
+    pods = []
+    for pod in objects.pods:
+        if text_at(pod, "status", "phase") in FINISHED:
+            continue
+        name = namespace_of(pod)
+        pods.append(reader.read(pod, by_name.get(name, AuditedNamespace(name))))
+    enforced = frozenset(e.name for e in objects.namespaces if e.mode is Mode.ENFORCE)
+    budgets = tuple(map(read_budget, objects.budgets))
+    return ClusterStart(tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, enforced)
+
+
+def _read_node(node: Node, group: Group) -> ModelNode:
+    now = {name: float(number) for name, number in group.now.classes.items()}
+    more = Counter(group.after.classes)
+    more.subtract(Counter(group.now.classes))
+    return ModelNode(
+        node.name,
+        dict(allocatable_amounts(node)),
+        now,
+        {name: float(number) for name, number in more.items() if number > 0},
+        group.replaced,
+        group.driver,
+        group.has_plugin,
+        is_cordoned=node.unschedulable,
+        is_ready=node.ready,
+    )
+
+
+def _find_served(pod: Value, kind: PodKind, *, own: bool) -> Served:
+    if not text_at(pod, "spec", "nodeName"):
+        return Served.NOBODY
+    if own:
+        return Served.DRIVER if kind.asked.devices else Served.NOBODY
+    if get_value(pod, ("status", "extendedResourceClaimStatus")) is not None:
+        return Served.DRIVER
+    return Served.PLUGIN if kind.units else Served.NOBODY
+
+
+def _unbind(pod: Value) -> Value:
+    """Return a pod as its owner creates it: without a node."""
+    fields = as_mapping(pod)
+    spec = as_mapping(fields.get("spec"))
+    unbound: Value = {key: value for key, value in spec.items() if key != "nodeName"}
+    return {**fields, "spec": unbound}
+
+
+def _freeze(request: Request) -> object:
+    return (
+        frozenset(request.amounts.items()),
+        frozenset(request.devices.items()),
+        request.nodes,
+        request.moved_nodes,
+    )
+
+
+def count_kinds(pods: Iterable[PodState]) -> Counter[int]:
+    """Return the number of pods of each kind."""
+    return Counter(each.kind for each in pods)

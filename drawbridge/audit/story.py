@@ -1,0 +1,139 @@
+"""What a step did in the models, in words: who moved, who waits and why, and who is lost."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from drawbridge.audit import commands
+from drawbridge.audit.node_groups import Group
+from drawbridge.audit.typed import Moving
+from drawbridge.dra.counted import count_noun
+from drawbridge.models.cluster import (
+    BLOCKED,
+    ENDED,
+    HELD,
+    LOST,
+    OVERRULED,
+    STARTED,
+    Change,
+    ModelCluster,
+)
+from drawbridge.models.pods import Served
+
+_WORDS = {Served.PLUGIN: "with a plugin", Served.DRIVER: "with a driver", Served.NOBODY: ""}
+
+
+class Told(NamedTuple):
+    """A step in words: its lines, and first what is lost, stops, or starts again."""
+
+    lines: tuple[str, ...]
+    lost: tuple[str, ...]
+    stops: tuple[str, ...]
+    ended: int
+    on_nodes: int
+
+
+def tell(cluster: ModelCluster, changes: Sequence[Change]) -> Told:
+    """Return the story of a step. Pods without devices are counted, and not listed."""
+    ended, started = Counter[str](), Counter[tuple[str, str]]()
+    lost, stops = dict[str, None](), dict[str, None]()
+    for each in changes:
+        kind = cluster.kinds[each.kind]
+        owner = kind.full_owner
+        if each.what == LOST:
+            lost[f"{owner}: {each.why}"] = None
+        elif each.what == HELD:
+            lost[f"{owner} keeps devices that the driver offers to others"] = None
+        elif each.what in (BLOCKED, OVERRULED):
+            stops[f"{owner}: {each.why}"] = None
+        elif kind.needs_devices and each.what == ENDED and each.node:
+            ended[owner] += 1
+        elif kind.needs_devices and each.what == STARTED:
+            started[owner, _WORDS[each.served]] += 1
+    lines = [f"{owner}: {count_noun(number, 'pod')} ended" for owner, number in ended.items()]
+    lines += [
+        f"{owner}: {count_noun(number, 'pod')} started {where}".rstrip()
+        for (owner, where), number in started.items()
+    ]
+    waiting = (
+        f"{kind.full_owner}: {count_noun(number, 'pod')} {'wait' if number > 1 else 'waits'}"
+        f" {'for a driver' if translated else 'for a plugin'}"
+        for kind, number, translated in cluster.describe_waiting()
+        if kind.needs_devices
+    )
+    told = (*lines, *waiting, *(f"lost: {each}" for each in lost))
+    return Told(told, tuple(lost), tuple(stops), ended.total(), len(changes))
+
+
+def title(group: Group, nodes: Sequence[str], rounds: int) -> str:
+    """Return what a step moves, and to which driver."""
+    named = f" ({nodes[0]})" if len(nodes) == 1 < len(group.nodes) else ""
+    turn = ", one after the other" if rounds > 1 else ""
+    number = count_noun(len(nodes), "node")
+    return f"Move node group {group.name}: {number}{named} to {group.driver}{turn}"
+
+
+def why(told: Told, paused: int, nodes: Sequence[str]) -> str:
+    """Return the first line of a step: what is lost comes first."""
+    parts = []
+    if told.lost:
+        parts.append(f"Loses {commands.enumerate_names(told.lost)}.")
+    if told.stops:
+        parts.append(
+            f"Deletes pods that a budget protects: {commands.enumerate_names(told.stops)}."
+        )
+    where = "this node" if len(nodes) == 1 else "these nodes"
+    if not told.ended:
+        parts.append("No pod runs there that needs a device.")
+    else:
+        parts.append(f"{count_noun(told.ended, 'pod')} with devices of {where} must start again.")
+    if paused:
+        verb = "waits" if paused == 1 else "wait"
+        parts.append(f"{paused:,} of them {verb} until the driver runs there.")
+    return " ".join(parts)
+
+
+def notes(group: Group, moving: Moving, waiting: Sequence[str], stay: int) -> Iterator[str]:
+    """Yield what a person should know of a move."""
+    if moving.operands:
+        yield (
+            "Labels let these operands of GPU Operator leave the nodes:"
+            f" {', '.join(moving.operands)}. They allocate the same GPUs, or change their"
+            " partitions."
+        )
+    if owners := sorted(moving.daemon_owners):
+        yield (
+            f"Drain leaves the pods of {commands.enumerate_names(owners)}, and they keep devices"
+            " that the driver would give to others. They are deleted when the plugin has gone, and"
+            " before the driver comes."
+        )
+    if by_hand := len(owners) - len(moving.daemons):
+        yield (
+            f"Delete the pods of {count_noun(by_hand, 'DaemonSet')} on these nodes by hand before"
+            " the label names the driver: what selects them was not read."
+        )
+    if stay:
+        yield f"The plugin stays on {count_noun(stay, 'other node')} of the group."
+    if waiting:
+        yield f"These wait afterwards: {commands.enumerate_names(waiting)}."
+    if moving.cordoned:
+        number = len(moving.cordoned)
+        yield f"{count_noun(number, 'node')} cordoned before, and not uncordoned."
+    if gone := sum(not e.ready and e.name in moving.nodes for e in group.nodes):
+        yield f"{count_noun(gone, 'node')} not ready."
+
+
+def note_untouched(cluster: ModelCluster, namespace: str) -> Iterator[str]:
+    """Yield what no command of a plan creates again, in a namespace that is translated."""
+    bare, others = dict[str, None](), dict[str, None]()
+    for pod in cluster.pods.values():
+        kind = cluster.kinds[pod.kind]
+        is_left = kind.translated is not None and not pod.is_translated
+        if kind.namespace == namespace and is_left and kind.owner_kind != "DaemonSet":
+            (bare if kind.owner_kind == "Pod" else others)[kind.owner] = None
+    if bare:
+        named = commands.enumerate_names([*bare])
+        yield f"Nobody creates these pods again, so their owners must: {named}."
+    if others:
+        named = commands.enumerate_names([*others])
+        yield f"Let these finish, or delete their pods one after the other: {named}."

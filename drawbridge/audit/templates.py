@@ -1,0 +1,55 @@
+"""What the owners of pods say of them: how many they want, on which node, and how a Job ends."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from drawbridge.audit.objects import namespace_of, text_at
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_mapping
+from drawbridge.models.jobs import JobRules, read_job
+from drawbridge.translate.manifests.replicas import count_pods
+from drawbridge.translate.manifests.workloads import find_places
+
+
+class OwnerTemplate(NamedTuple):
+    """What an owner says of its pods. `selector` selects them, as kubectl takes it."""
+
+    wanted: int = 0
+    named_node: str = ""
+    job: JobRules | None = None
+    selector: str = ""
+    manager: str = ""  # who admits a Job in place of its controller
+
+
+class Templates:
+    """The owners of the pods of a cluster."""
+
+    def __init__(self, workloads: Iterable[Value]) -> None:
+        self._known: Mapping[tuple[str, str], OwnerTemplate] = {
+            (namespace_of(each), _name(each)): _read(each) for each in workloads
+        }
+
+    def find(self, namespace: str, owner: str) -> OwnerTemplate:
+        """Return what an owner says, or nothing if it was not read."""
+        return self._known.get((namespace, owner), OwnerTemplate())
+
+
+def _name(workload: Value) -> str:
+    return f"{text_at(workload, 'kind')}/{text_at(workload, 'metadata', 'name')}"
+
+
+def _read(workload: Value) -> OwnerTemplate:
+    places = find_places(workload)
+    named = [text_at(each.pod, "spec", "nodeName") for each in places]
+    wanted = sum(count_pods(workload, each).number for each in places)
+    is_job = text_at(workload, "kind") == "Job"
+    labels = as_mapping(get_value(workload, ("spec", "selector", "matchLabels")))
+    more = get_value(workload, ("spec", "selector", "matchExpressions"))
+    queue = text_at(workload, "metadata", "labels", "kueue.x-k8s.io/queue-name")
+    return OwnerTemplate(
+        wanted,
+        next(filter(None, named), ""),
+        read_job(workload) if is_job else None,
+        "" if more else ",".join(f"{key}={text}" for key, text in labels.items()),
+        f"Kueue's queue {queue}" if queue else "",
+    )

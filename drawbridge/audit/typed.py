@@ -1,0 +1,243 @@
+"""The commands that move nodes: each with what it does in the models, so that both are the same.
+
+Every command can be typed again, so that a move that was interrupted is typed from its start. Nodes
+that move have an annotation which says so, and whether they were cordoned before.
+"""
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from drawbridge.agreement.gpu_operator import set_operands
+from drawbridge.agreement.scope import Mode
+from drawbridge.audit import commands
+from drawbridge.models.cluster import ModelCluster
+from drawbridge.models.pods import PodState
+from drawbridge.names import DEVICES_LABEL, MOVING_ANNOTATION
+
+NODE: Final = "$node"  # in a loop
+OPEN, CORDONED = "open", "cordoned"
+# No driver has this name: plugins leave nodes with it, and no driver comes.
+NO_DRIVER: Final = "none"
+_PATIENCE: Final = "10m"
+_DRAIN: Final = "--ignore-daemonsets --delete-emptydir-data"
+_WAITING: Final = "--field-selector status.phase=Pending,spec.nodeName="
+
+
+def _nothing(_: ModelCluster) -> None:
+    """Change nothing that the models know."""
+
+
+class Typed(NamedTuple):
+    """A command, and what it does. A check changes nothing, and ends when one can go on."""
+
+    command: str
+    play: Callable[[ModelCluster], None] = _nothing
+    is_check: bool = False
+
+
+class Moving(NamedTuple):
+    """Nodes that move at once, and what must be done for them beside."""
+
+    nodes: tuple[str, ...]
+    driver: str
+    replaced: tuple[str, ...]
+    operands: tuple[str, ...] = ()
+    cordoned: tuple[str, ...] = ()  # before the move
+    daemons: tuple[tuple[str, str], ...] = ()  # namespace and selector of DaemonSets with devices
+    daemon_owners: frozenset[str] = frozenset()
+
+
+def set_modes(modes: Mapping[str, str]) -> Iterator[Typed]:
+    """Yield the commands that set modes of namespaces; an empty mode removes the label."""
+    by_mode: dict[str, list[str]] = {}
+    for namespace, mode in modes.items():
+        by_mode.setdefault(mode, []).append(namespace)
+    for mode, names in by_mode.items():
+        yield Typed(commands.set_mode(names, mode), partial(_set_modes, names, mode))
+
+
+def _set_modes(names: Iterable[str], mode: str, cluster: ModelCluster) -> None:
+    for each in names:
+        cluster.set_mode(each, enforced=mode == Mode.ENFORCE)
+
+
+def begin(moving: Moving) -> Iterator[Typed]:
+    """Yield the commands that mark the nodes as moving."""
+    opened = [each for each in moving.nodes if each not in moving.cordoned]
+    for names, state in ((opened, OPEN), (moving.cordoned, CORDONED)):
+        if names:
+            yield Typed(
+                f"kubectl annotate nodes {join(names)} {MOVING_ANNOTATION}={moving.driver},{state}"
+                " --overwrite"
+            )
+
+
+def join(names: Iterable[str]) -> str:
+    """Return names as a shell takes them; `$node` is the variable of a loop."""
+    return " ".join(each if each == NODE else shlex.quote(each) for each in names)
+
+
+def drain(nodes: Sequence[str], *, obeys_budgets: bool = True) -> Typed:
+    """Return the command that drains nodes. Without budgets, it deletes their pods."""
+    more = "" if obeys_budgets else " --disable-eviction"
+    text = f"kubectl drain {join(nodes)} {_DRAIN}{more}"
+    return Typed(text, lambda cluster: cluster.drain(nodes, obeys_budgets=obeys_budgets))
+
+
+def swap(moving: Moving) -> Iterator[Typed]:
+    """Yield the commands that let the plugin go and the driver come, and wait for both.
+
+    Drain leaves pods of DaemonSets, with devices of the plugin. Deleted while the plugin runs, they
+    get others from it; while the driver runs, it can give away devices of those not deleted yet. So
+    they are deleted between the two.
+    """
+    named = join(moving.nodes)
+    operands = f" {set_operands(moving.operands, 'false')}" if moving.operands else ""
+    yield Typed(f"kubectl label nodes {named} {DEVICES_LABEL}={NO_DRIVER}{operands} --overwrite")
+    yield from _wait_for_plugin(moving)
+    yield from _delete_daemons(moving)
+    yield Typed(
+        f"kubectl label nodes {named} {DEVICES_LABEL}={moving.driver} --overwrite",
+        lambda cluster: cluster.swap(moving.nodes),
+    )
+    yield Typed(wait_for_driver(moving.nodes, moving.driver), is_check=True)
+
+
+def _wait_for_plugin(moving: Moving) -> Iterator[Typed]:
+    names = "|".join(name.replace(".", "[.]") for name in moving.replaced)
+    for node in moving.nodes if names else ():
+        read = f'kubectl get node {join([node])} -o jsonpath="{{.status.allocatable}}"'
+        yield Typed(_until(f'{read} | grep -qvE "({names}).:.[1-9]"'), is_check=True)
+
+
+def _delete_daemons(moving: Moving) -> Iterator[Typed]:
+    plays = _delete_of(moving.daemon_owners, moving.nodes)
+    for namespace, selector in moving.daemons:
+        for node in moving.nodes:
+            delete = f"kubectl -n {shlex.quote(namespace)} delete pods -l {shlex.quote(selector)}"
+            yield Typed(f"{delete} --field-selector spec.nodeName={join([node])}", plays)
+
+
+def _delete_of(owners: frozenset[str], nodes: Sequence[str]) -> Callable[[ModelCluster], None]:
+    def play(cluster: ModelCluster) -> None:
+        def is_chosen(pod: PodState) -> bool:
+            return pod.node in nodes and cluster.kinds[pod.kind].full_owner in owners
+
+        for name in nodes:
+            cluster.nodes[name].remove_plugin()
+        cluster.delete(is_chosen)
+
+    return play
+
+
+def wait_for_driver(nodes: Sequence[str], driver: str) -> str:
+    """Return the command that waits until a driver publishes devices of each of the nodes."""
+    conditions = [
+        f"kubectl get resourceslices --field-selector spec.nodeName={join([node])},"
+        f"spec.driver={driver} -o name | grep -q ."
+        for node in nodes
+    ]
+    return _until(" && ".join(conditions))
+
+
+def _until(condition: str) -> str:
+    """Return a command that waits for a condition, and fails after ten minutes."""
+    script = shlex.quote(f"until {condition}; do sleep 2; done")
+    return f"timeout {_PATIENCE} sh -c {script}"
+
+
+def end(moving: Moving) -> Iterator[Typed]:
+    """Yield the commands that let pods come to the nodes, but to those that were cordoned."""
+    opened = [each for each in moving.nodes if each not in moving.cordoned]
+    if opened:
+        uncordon = f"kubectl uncordon {join(opened)}"
+        yield Typed(uncordon, lambda cluster: cluster.cordon(opened, cordoned=False))
+    yield Typed(f"kubectl annotate nodes {join(moving.nodes)} {MOVING_ANNOTATION}-")
+
+
+def loop(nodes: Sequence[str], inside: Iterable[Typed]) -> str:
+    """Return one command that types commands for one node after the other, until one fails."""
+    body = " && ".join(each.command for each in inside)
+    return f"for node in {join(nodes)}; do export node; {body} || break; done"
+
+
+# --- workloads -----------------------------------------------------------------------------------
+
+
+def suspend(jobs: Sequence[tuple[str, str]]) -> Iterator[Typed]:
+    """Yield the commands that suspend Jobs, so that the end of their pods is no failure."""
+    yield from _patch_jobs(jobs, MOVING_ANNOTATION, suspended=True)
+
+
+def resume(jobs: Sequence[tuple[str, str]]) -> Iterator[Typed]:
+    """Yield the commands that let suspended Jobs go on."""
+    yield from _patch_jobs(jobs, MOVING_ANNOTATION, suspended=False)
+
+
+def _patch_jobs(jobs: Sequence[tuple[str, str]], key: str, *, suspended: bool) -> Iterator[Typed]:
+    mark = {key: "suspended" if suspended else None}
+    patch = {"metadata": {"annotations": mark}, "spec": {"suspend": suspended}}
+    text = shlex.quote(json.dumps(patch, separators=(",", ":")))
+    for namespace, owner in jobs:
+        names = {f"{namespace}/{owner}"}
+        play = _suspend if suspended else _resume
+        named = f"{shlex.quote(namespace)} patch {commands.typed_owner(owner)}"
+        yield Typed(f"kubectl -n {named} --type=merge -p {text}", partial(play, names))
+
+
+def _suspend(names: set[str], cluster: ModelCluster) -> None:
+    cluster.suspend(names)
+
+
+def _resume(names: set[str], cluster: ModelCluster) -> None:
+    cluster.resume(names)
+
+
+def delete_pod(namespace: str, name: str) -> Typed:
+    """Return the command that deletes a pod that nobody creates again."""
+    full = f"{namespace}/Pod/{name}"
+    return Typed(
+        f"kubectl -n {shlex.quote(namespace)} delete pod {shlex.quote(name)} --ignore-not-found",
+        lambda cluster: cluster.delete(lambda pod: cluster.kinds[pod.kind].full_owner == full),
+    )
+
+
+def delete_waiting(namespace: str, owner: str, selector: str) -> Typed:
+    """Return the command that deletes the pods of an owner that wait for a node."""
+    full = f"{namespace}/{owner}"
+
+    def play(cluster: ModelCluster) -> None:
+        cluster.delete(lambda pod: not pod.node and cluster.kinds[pod.kind].full_owner == full)
+
+    where = f"kubectl -n {shlex.quote(namespace)} delete pods"
+    return Typed(f"{where} -l {shlex.quote(selector)} {_WAITING}", play)
+
+
+def restart(namespace: str, owners: Iterable[str]) -> Iterator[Typed]:
+    """Yield the commands that restart workloads."""
+    for owner in owners:
+        names = {f"{namespace}/{owner}"}
+        text = f"kubectl -n {shlex.quote(namespace)} rollout restart {commands.typed_owner(owner)}"
+        yield Typed(text, partial(_restart, names))
+        yield Typed(
+            text.replace(" restart ", " status ") + f" --timeout={_PATIENCE}", is_check=True
+        )
+
+
+def _restart(names: set[str], cluster: ModelCluster) -> None:
+    cluster.restart(names)
+
+
+def wait_for_admission(namespace: str, units: Mapping[str, int]) -> Typed:
+    """Return the check that new pods of a namespace get claims: a dry run of a pod shows it."""
+    limits = {name: f"{number}" for name, number in units.items()}
+    container = {"name": "probe", "image": "probe", "resources": {"limits": limits}}
+    overrides = json.dumps({"spec": {"containers": [container]}}, separators=(",", ":"))
+    dry = "--restart=Never --dry-run=server -o yaml"
+    made = f"kubectl -n {shlex.quote(namespace)} run probe --image=probe {dry}"
+    text = overrides.replace('"', '\\"')
+    probe = f'{made} --overrides="{text}" 2>&1 | grep -qE "resourceClaims|denied|forbidden"'
+    return Typed(_until(probe), is_check=True)

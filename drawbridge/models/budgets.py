@@ -1,0 +1,90 @@
+"""Which evictions the API server allows, by PodDisruptionBudgets.
+
+A budget counts what the owners of its pods want, and how many pods run. An eviction of a pod that
+several budgets select is always refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_list, as_mapping
+
+_HUNDRED = 100
+
+
+class Budget(NamedTuple):
+    """A PodDisruptionBudget: what it selects, and the least number of pods that must run.
+
+    One of `least` and `most_away` is set: a number, or a share with `%`.
+    """
+
+    name: str
+    namespace: str
+    match_labels: Mapping[str, str]
+    requirements: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    least: str = ""
+    most_away: str = ""
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether the budget is about a pod with these labels."""
+        return (
+            namespace == self.namespace
+            and all(labels.get(key) == text for key, text in self.match_labels.items())
+            and all(_meets(labels.get(key), how, of) for key, how, of in self.requirements)
+        )
+
+    def must_run(self, wanted: int) -> int:
+        """Return how many of the wanted pods must run."""
+        if self.most_away:
+            return max(0, wanted - _round_up(self.most_away, wanted))
+        return _round_up(self.least, wanted)
+
+    def allows(self, wanted: int, running: int) -> bool:
+        """Whether one of the running pods may be evicted."""
+        return running - 1 >= self.must_run(wanted)
+
+    def can_ever_allow(self, wanted: int) -> bool:
+        """Whether a pod may be evicted while all others run."""
+        return self.allows(wanted, wanted)
+
+
+def read_budget(value: Value) -> Budget:
+    """Read a PodDisruptionBudget."""
+    spec = as_mapping(get_value(value, ("spec",)))
+    selector = as_mapping(spec.get("selector"))
+    labels = as_mapping(selector.get("matchLabels"))
+    requirements = tuple(
+        (
+            f"{each.get('key')}",
+            f"{each.get('operator')}",
+            tuple(map(str, as_list(each.get("values")))),
+        )
+        for each in map(as_mapping, as_list(selector.get("matchExpressions")))
+    )
+    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    return Budget(
+        f"{get_value(value, ('metadata', 'name'))}",
+        f"{get_value(value, ('metadata', 'namespace')) or 'default'}",
+        {key: f"{text}" for key, text in labels.items()},
+        requirements,
+        "" if least is None else f"{least}",
+        "" if most is None else f"{most}",
+    )
+
+
+def _meets(text: str | None, how: str, values: Sequence[str]) -> bool:
+    if how == "In":
+        return text in values
+    if how == "NotIn":
+        return text not in values
+    return (text is not None) is (how == "Exists")
+
+
+def _round_up(number: str, wanted: int) -> int:
+    """Return a number, or a share of the wanted pods, rounded up as the API server does."""
+    digits = number.removesuffix("%")
+    if not digits.isdecimal() or len(digits) > 9:  # no such budget exists
+        return 1 if not number else 0
+    whole = int(digits)
+    return -(-whole * wanted // _HUNDRED) if number.endswith("%") else whole

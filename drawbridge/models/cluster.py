@@ -1,0 +1,354 @@
+"""Plays the commands of an administrator on the pods and nodes of a cluster, without faults.
+
+Each command goes on until nothing changes any more, and says what it did to whom. A copy plays on
+alone, so that a planner can try a command before it prints it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from drawbridge.models.admission import is_translated
+from drawbridge.models.budgets import Budget
+from drawbridge.models.nodes import ModelNode
+from drawbridge.models.pods import PodKind, PodState, Served
+from drawbridge.models.scheduler import choose_node
+from drawbridge.models.workloads import Again, find_successor
+
+
+class Change(NamedTuple):
+    """Something that became of pods of a kind: `what` is one of the names below."""
+
+    what: str
+    kind: int
+    node: str = ""
+    to: str = ""
+    served: Served = Served.NOBODY
+    why: str = ""
+
+
+STARTED, LOST, BLOCKED, ENDED, HELD = "started", "lost", "blocked", "ended", "held"
+OVERRULED = "overruled"  # a budget that a deletion does not ask
+
+
+class ClusterStart(NamedTuple):
+    """A cluster as it is."""
+
+    kinds: Sequence[PodKind]
+    pods: Sequence[PodState]
+    nodes: Sequence[ModelNode]
+    budgets: Sequence[Budget] = ()
+    enforced: frozenset[str] = frozenset()
+
+
+class ModelCluster:
+    """Pods and nodes, and what the commands of an administrator do to them."""
+
+    def __init__(self, start: ClusterStart) -> None:
+        self.kinds = start.kinds
+        self.budgets = start.budgets
+        self.nodes = {each.name: each.copy() for each in start.nodes}
+        self.enforced = set(start.enforced)
+        self.pods: dict[int, PodState] = {}
+        self.waiting: dict[int, None] = {}
+        self.lost = Counter[int]()
+        self.suspended: dict[int, int] = {}
+        self.changes: list[Change] = []
+        self._on: dict[str, dict[int, None]] = {name: {} for name in self.nodes}
+        self._running = Counter[int]()
+        self._failures = Counter[str]()
+        self._next = 0
+        self._of = [
+            [n for n, each in enumerate(self.budgets) if each.selects(kind.namespace, kind.labels)]
+            for kind in self.kinds
+        ]
+        self._wanted = self._count_wanted(start.pods)
+        for pod in start.pods:
+            self._enter(pod, counted=False)
+
+    def copy(self) -> "ModelCluster":
+        """Return a cluster that plays on alone, with no changes yet."""
+        other = object.__new__(ModelCluster)
+        other.__dict__.update(self.__dict__)
+        other.nodes = {name: each.copy() for name, each in self.nodes.items()}
+        other.enforced, other.pods = set(self.enforced), dict(self.pods)
+        other.waiting, other.lost = dict(self.waiting), Counter(self.lost)
+        other.suspended, other.changes = dict(self.suspended), []
+        other._on = {name: dict(each) for name, each in self._on.items()}
+        other._running = Counter(self._running)
+        other._failures = Counter(self._failures)
+        return other
+
+    def _count_wanted(self, pods: Iterable[PodState]) -> list[int]:
+        """Return how many pods of each budget are wanted."""
+        alive = Counter(each.kind for each in pods)
+        wanted = [0] * len(self.budgets)
+        owners = dict[tuple[int, str], list[int]]()
+        for number, kind in enumerate(self.kinds):
+            for budget in self._of[number]:
+                owners.setdefault((budget, kind.full_owner), []).append(number)
+        for (budget, _), kinds in owners.items():
+            asked = max(self.kinds[each].wanted for each in kinds)
+            wanted[budget] += max(asked, sum(alive[each] for each in kinds))
+        return wanted
+
+    # --- what is there ---------------------------------------------------------------------------
+
+    def on_node(self, name: str) -> list[PodState]:
+        """Return the pods of a node."""
+        return [self.pods[each] for each in self._on.get(name, ())]
+
+    def count(self, served: Served) -> int:
+        """Return the pods with devices of plugins or of drivers."""
+        return sum(each.served is served for each in self.pods.values() if each.node)
+
+    def count_waiting(self) -> int:
+        """Return the pods that wait for devices."""
+        return sum(self.kinds[self.pods[each].kind].needs_devices for each in self.waiting)
+
+    def waiting_kinds(self) -> Counter[tuple[int, bool]]:
+        """Return the waiting pods by kind, and by whether they are translated."""
+        return Counter((self.pods[e].kind, self.pods[e].is_translated) for e in self.waiting)
+
+    def kinds_served(self, served: Served) -> Counter[int]:
+        """Return the running pods with devices of plugins or of drivers, by kind."""
+        return Counter(each.kind for each in self.pods.values() if each.served is served)
+
+    def offered(self) -> set[str]:
+        """Return the classes of which a node without a plugin of the same devices has some."""
+        return {
+            name
+            for e in self.nodes.values()
+            if not e.has_plugin
+            for name in e.devices
+            if e.is_ready
+        }
+
+    def serves(self, name: str) -> bool:
+        """Whether the plugin of a node where pods may start serves a name."""
+        return any(name in each.free and not each.is_cordoned for each in self.nodes.values())
+
+    # --- pods come and go ------------------------------------------------------------------------
+
+    def _enter(self, pod: PodState, *, counted: bool = True) -> int:
+        key, self._next = self._next, self._next + 1
+        self.pods[key] = pod
+        if pod.node:
+            self._start(key, pod)
+        else:
+            self.waiting[key] = None
+        if counted and pod.node:
+            self._note(STARTED, pod, to=pod.node)
+        return key
+
+    def _start(self, key: int, pod: PodState) -> None:
+        self._on.setdefault(pod.node, {})[key] = None
+        self._running[pod.kind] += 1
+        if pod.node in self.nodes:
+            self.nodes[pod.node].hold(self.kinds[pod.kind], pod)
+
+    def _end(self, key: int) -> PodState:
+        pod = self.pods.pop(key)
+        if not pod.node:
+            del self.waiting[key]
+            return pod
+        del self._on[pod.node][key]
+        self._running[pod.kind] -= 1
+        if pod.node in self.nodes:
+            self.nodes[pod.node].hold(self.kinds[pod.kind], pod, -1)
+        return pod
+
+    def _note(self, what: str, pod: PodState, *, to: str = "", why: str = "") -> None:
+        self.changes.append(Change(what, pod.kind, pod.node, to, pod.served, why))
+
+    def _create(self, kind: int, node: str = "") -> None:
+        """Create a pod again. A DaemonSet creates it on its node, also on one that is cordoned."""
+        translated = is_translated(self.kinds[kind], self.enforced, self.offered())
+        key = self._enter(PodState(kind, "", is_translated=translated))
+        if node:
+            self.pods[key] = self.pods[key]._replace(name=node)
+            self._try_node(key, node)
+
+    def _try_node(self, key: int, node: str) -> bool:
+        pod, at = self.pods[key], self.nodes.get(node)
+        if at is None:
+            return False
+        served = at.serve(self.kinds[pod.kind], translated=pod.is_translated)
+        if served is None:
+            return False
+        self._place(key, node, served)
+        return True
+
+    def _place(self, key: int, node: str, served: Served) -> None:
+        pod = self.pods[key]._replace(node=node, served=served)
+        self.pods[key] = pod
+        del self.waiting[key]
+        self._start(key, pod)
+        self._note(STARTED, pod, to=node)
+
+    def schedule(self) -> bool:
+        """Give nodes to waiting pods; alike pods wait behind the first that finds none."""
+        placed = False
+        full: set[tuple[int, bool]] = set()
+        for key in [*self.waiting]:
+            pod = self.pods[key]
+            if pod.name:
+                placed |= self._try_node(key, pod.name)
+                continue
+            if (pod.kind, pod.is_translated) in full:
+                continue
+            found = choose_node(self.kinds[pod.kind], self.nodes, translated=pod.is_translated)
+            if found is None:
+                full.add((pod.kind, pod.is_translated))
+                continue
+            self._place(key, *found)
+            placed = True
+        return placed
+
+    def _end_and_follow(self, key: int, *, evicted: bool = False, counts: bool = True) -> None:
+        """End a pod, and let its owner create another one."""
+        pod = self._end(key)
+        kind = self.kinds[pod.kind]
+        self._note(ENDED, pod)
+        successor = find_successor(kind)
+        if successor is Again.NEVER:
+            self.lost[pod.kind] += 1
+            self._note(LOST, pod, why="nobody creates it again")
+            return
+        if kind.job is not None and counts:
+            if not kind.job.ignores_evictions or not evicted:
+                self._failures[kind.full_owner] += 1
+            if not kind.job.survives(self._failures[kind.full_owner], evicted=evicted):
+                self._fail_job(pod)
+                return
+        same = successor is Again.SAME_NODE
+        self._create(pod.kind, (kind.named_node or pod.node) if same else "")
+
+    def _fail_job(self, pod: PodState) -> None:
+        """End all pods of a Job that has failed; of an indexed one, only this index."""
+        kind = self.kinds[pod.kind]
+        self.lost[pod.kind] += 1
+        self._note(LOST, pod, why="its Job fails")
+        if kind.job is not None and kind.job.by_index:
+            self._failures[kind.full_owner] = 0
+            return
+        for key, each in [*self.pods.items()]:
+            if self.kinds[each.kind].full_owner == kind.full_owner:
+                self._end(key)
+                self.lost[each.kind] += 1
+                self._note(LOST, each, why="its Job fails")
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def set_mode(self, namespace: str, *, enforced: bool) -> None:
+        """Let new pods of a namespace be translated, or no longer."""
+        (self.enforced.add if enforced else self.enforced.discard)(namespace)
+
+    def cordon(self, nodes: Iterable[str], *, cordoned: bool) -> None:
+        """Keep new pods off nodes, or let them come."""
+        for name in nodes:
+            self.nodes[name].is_cordoned = cordoned
+        self.schedule()
+
+    def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
+        """Evict the pods of nodes until none is left, or the budgets refuse all that are left."""
+        names = [*nodes]
+        for name in names:
+            self.nodes[name].is_cordoned = True
+        left = {key: None for name in names for key in self._on[name] if self._is_evicted(key)}
+        before = len(left) + 1
+        while left and len(left) < before:
+            before = len(left)
+            for key in [*left]:
+                if key not in self.pods:
+                    del left[key]
+                    continue
+                why = self._refuses(self.pods[key])
+                if why and not obeys_budgets:
+                    self._note(OVERRULED, self.pods[key], why=why)
+                if not why or not obeys_budgets:
+                    del left[key]
+                    self._end_and_follow(key, evicted=obeys_budgets)
+                    self.schedule()
+        for key in left:
+            self._note(BLOCKED, self.pods[key], why=self._refuses(self.pods[key]))
+
+    def _is_evicted(self, key: int) -> bool:
+        pod = self.pods[key]
+        return self.kinds[pod.kind].owner_kind != "DaemonSet" and not pod.is_static
+
+    def _refuses(self, pod: PodState) -> str:
+        """Return the budgets that refuse the eviction of a pod."""
+        budgets = self._of[pod.kind]
+        if len(budgets) > 1:
+            names = " and ".join(self.budgets[each].name for each in budgets)
+            return f"budgets {names} both select it, so that no eviction is allowed"
+        for each in budgets:
+            running = sum(n for kind, n in self._running.items() if each in self._of[kind])
+            if not self.budgets[each].allows(self._wanted[each], running):
+                return f"budget {self.budgets[each].name}"
+        return ""
+
+    def swap(self, nodes: Iterable[str]) -> None:
+        """Let the plugin of nodes go and the driver come."""
+        for name in nodes:
+            node = self.nodes[name]
+            for pod in self.on_node(name):
+                if (
+                    pod.served is Served.PLUGIN
+                    and node.replaced & self.kinds[pod.kind].units.keys()
+                ):
+                    self._note(HELD, pod)
+            node.remove_plugin()
+            if not node.is_moved:
+                node.publish()
+        self.schedule()
+
+    def delete(self, chosen: Callable[[PodState], bool]) -> None:
+        """Delete the pods that are chosen; budgets do not hold."""
+        for key, pod in [*self.pods.items()]:
+            if key in self.pods and chosen(pod):
+                self._end_and_follow(key)
+        self.schedule()
+
+    def restart(self, owners: Collection[str]) -> None:
+        """Restart workloads, one pod after the other, with as much room as there is."""
+        old = [k for k, e in self.pods.items() if self.kinds[e.kind].full_owner in owners]
+        # What waits has no devices to give back, and is created first.
+        for key in sorted(old, key=lambda each: bool(self.pods[each].node)):
+            if key in self.pods:
+                self._end_and_follow(key, counts=False)
+                self.schedule()
+
+    def suspend(self, owners: Collection[str]) -> None:
+        """Suspend Jobs: their pods end, and none of them counts as a failure."""
+        for key, pod in [*self.pods.items()]:
+            if self.kinds[pod.kind].full_owner in owners:
+                self._end(key)
+                self._note(ENDED, pod)
+                self.suspended[pod.kind] = self.suspended.get(pod.kind, 0) + 1
+        self.schedule()
+
+    def resume(self, owners: Collection[str]) -> None:
+        """Let suspended Jobs create their pods again."""
+        for kind, number in [*self.suspended.items()]:
+            if self.kinds[kind].full_owner in owners:
+                del self.suspended[kind]
+                for _ in range(number):
+                    self._create(kind)
+        self.schedule()
+
+    def take_changes(self) -> tuple[Change, ...]:
+        """Return what happened since the last call."""
+        changes, self.changes = tuple(self.changes), []
+        return changes
+
+    def describe_waiting(self) -> Iterator[tuple[PodKind, int, bool]]:
+        """Yield the kinds that wait, how many pods of each, and whether they are translated."""
+        for (kind, translated), number in sorted(self.waiting_kinds().items()):
+            yield self.kinds[kind], number, translated
+
+    def is_accounted(self, at_start: Mapping[int, int]) -> bool:
+        """Whether each pod of the start runs, waits, is suspended or lost."""
+        now = Counter(each.kind for each in self.pods.values()) + self.lost
+        return now + Counter(self.suspended) == Counter(at_start)

@@ -1,0 +1,84 @@
+"""A node as its kubelet, device manager, plugin and driver keep it: what it has, and what is free.
+
+The device manager keeps what a plugin gave to a pod until the pod ends, also after the plugin went.
+Then a driver that publishes the same devices offers them a second time.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from drawbridge.models.pods import PodKind, PodState, Request, Served
+
+_SLACK: Final = 1e-9
+
+
+@dataclass
+class ModelNode:
+    """A node. `free` is what pods have left of its resources, `devices` of what drivers publish.
+
+    `replaced` are the names that go with the plugin, `coming` is what the driver then publishes.
+    """
+
+    name: str
+    free: dict[str, int]
+    devices: dict[str, float]
+    coming: Mapping[str, float] = field(default_factory=dict)
+    replaced: frozenset[str] = frozenset()
+    driver: str = ""
+    has_plugin: bool = False
+    is_moved: bool = False
+    is_cordoned: bool = False
+    is_ready: bool = True
+
+    def copy(self) -> "ModelNode":
+        """Return a copy that changes alone."""
+        return replace(self, free=dict(self.free), devices=dict(self.devices))
+
+    def serve(self, kind: PodKind, *, translated: bool) -> Served | None:
+        """Return who would serve a new pod; None if nobody can."""
+        request = find_request(kind, translated=translated)
+        if self.name not in (request.moved_nodes if self.is_moved else request.nodes):
+            return None
+        by_plugin = not translated and bool(kind.units) and self.free.keys() >= kind.units.keys()
+        for name, amount in request.amounts.items():
+            if name in kind.units and not translated and not by_plugin and kind.by_class:
+                continue
+            # Nothing is known of a resource of its own that a node does not report.
+            if amount > self.free.get(name, 0 if "/" in name else amount):
+                return None
+        if by_plugin:
+            return Served.PLUGIN
+        if request.devices:
+            has = all(
+                n <= self.devices.get(name, 0) + _SLACK for name, n in request.devices.items()
+            )
+            return Served.DRIVER if has else None
+        return Served.NOBODY if not kind.units else None
+
+    def hold(self, kind: PodKind, pod: PodState, sign: int = 1) -> None:
+        """Count a pod that starts here, or with -1 one that ends."""
+        request = find_request(kind, translated=pod.is_translated)
+        for name, amount in request.amounts.items():
+            if name in self.free and not (pod.served is Served.DRIVER and name in kind.units):
+                self.free[name] -= sign * amount
+        if pod.served is Served.DRIVER:
+            for name, number in request.devices.items():
+                self.devices[name] = self.devices.get(name, 0) - sign * number
+
+    def remove_plugin(self) -> None:
+        """Let the plugin go: the kubelet offers nothing of it, and running pods keep theirs."""
+        for name in self.replaced:
+            self.free.pop(name, None)
+        self.has_plugin = False
+
+    def publish(self) -> None:
+        """Let the driver publish its devices."""
+        self.is_moved = True
+        for name, number in self.coming.items():
+            self.devices[name] = self.devices.get(name, 0) + number
+
+
+def find_request(kind: PodKind, *, translated: bool) -> Request:
+    """Return what a pod asks in the form in which it was created."""
+    return kind.translated if translated and kind.translated is not None else kind.asked

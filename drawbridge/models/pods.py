@@ -1,0 +1,77 @@
+"""What the models know of pods: alike pods are of one kind, and a pod is where and with what."""
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from drawbridge.models.jobs import JobRules
+
+
+class Request(NamedTuple):
+    """What a pod asks of its node, in the form in which it was created.
+
+    `amounts` are what nodes count (CPU, memory, units of device plugins), `devices` what claims ask
+    of classes. `nodes` are those where it may start as they are now, `moved_nodes` those where it
+    may start after their plugin has been replaced.
+    """
+
+    amounts: Mapping[str, int] = {}
+    devices: Mapping[str, float] = {}
+    nodes: frozenset[str] = frozenset()
+    moved_nodes: frozenset[str] = frozenset()
+
+
+class PodKind(NamedTuple):
+    """What alike pods of one owner have in common.
+
+    `asked` is the pod as its owner writes it, `translated` as admission would; None if it does not.
+    With `by_class`, a class serves the names that the pod asks for, where no plugin does; then
+    `asked.devices` are those. `named_node` is that of a template with `nodeName`. `wanted` is what
+    the owner asks for.
+    """
+
+    namespace: str
+    owner: str
+    labels: Mapping[str, str]
+    asked: Request
+    translated: Request | None = None
+    by_class: bool = False
+    units: Mapping[str, int] = {}
+    named_node: str = ""
+    wanted: int = 0
+    job: JobRules | None = None
+
+    @property
+    def owner_kind(self) -> str:
+        """The kind of the owner."""
+        return self.owner.partition("/")[0]
+
+    @property
+    def full_owner(self) -> str:
+        """The owner with its namespace."""
+        return f"{self.namespace}/{self.owner}"
+
+    @property
+    def needs_devices(self) -> bool:
+        """Whether the pods ask for devices, of whoever has them."""
+        return bool(self.units or self.asked.devices or self.translated)
+
+
+class Served(enum.Enum):
+    """Who gave a running pod its devices."""
+
+    NOBODY = "nobody"  # it needs none, or waits
+    PLUGIN = "plugin"
+    DRIVER = "driver"
+
+
+class PodState(NamedTuple):
+    """A pod: alive on a node, or waiting without one. `is_translated` pods have claims."""
+
+    kind: int
+    node: str = ""
+    served: Served = Served.NOBODY
+    is_translated: bool = False
+    is_static: bool = False
+    # Created in the play: nobody knows its name yet.
+    name: str = ""

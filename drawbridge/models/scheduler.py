@@ -1,0 +1,32 @@
+"""Which node a new pod gets: of those where it fits, one with much left."""
+
+from collections.abc import Mapping
+
+from drawbridge.models.nodes import ModelNode, find_request
+from drawbridge.models.pods import PodKind, Served
+
+
+def choose_node(
+    kind: PodKind, nodes: Mapping[str, ModelNode], *, translated: bool
+) -> tuple[str, Served] | None:
+    """Return the node of a new pod and who serves it there; None if it waits."""
+    request = find_request(kind, translated=translated)
+    best: tuple[object, str, Served] | None = None
+    for name in sorted(request.nodes | request.moved_nodes):
+        node = nodes.get(name)
+        if node is None or node.is_cordoned or not node.is_ready:
+            continue
+        served = node.serve(kind, translated=translated)
+        if served is None:
+            continue
+        if not kind.needs_devices:
+            return name, served
+        left = (
+            sum(node.devices.get(each, 0) for each in request.devices)
+            if served is Served.DRIVER
+            else sum(node.free.get(each, 0) for each in kind.units)
+        )
+        # Nodes that have moved need no second start.
+        if best is None or (node.is_moved, left) > best[0]:  # type: ignore[operator]
+            best = (node.is_moved, left), name, served
+    return None if best is None else (best[1], best[2])
