@@ -1,7 +1,7 @@
 """Composes the audit of a cluster from what was read."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -120,7 +120,9 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     decider = Decider(
         *decide, configuration, future.facts, sizes, objects.claim_specs, most, templates
     )
-    namespaces = tuple(_audit_namespaces(objects, decider, where, progress))
+    extended = {e.spec.extended_resource_name or "" for e in future.prediction.classes}
+    charged = extended if gates.extended_resource else frozenset[str]()
+    namespaces = tuple(_audit_namespaces(objects, decider, where, charged, progress))
     every = [entry for each in namespaces for entry in each.workloads]
     # What has finished asks for nothing, but was asked in the time that `--since` names.
     counted = every if ask_fit is None else [each for each in every if not each.is_over]
@@ -164,7 +166,11 @@ def _note_queues(objects: AuditedObjects, mappings: Sequence[Mappings]) -> Itera
 
 
 def _audit_namespaces(
-    objects: AuditedObjects, decider: Decider, where: Where, progress: Callable[[int], None]
+    objects: AuditedObjects,
+    decider: Decider,
+    where: Where,
+    charged: Collection[str],
+    progress: Callable[[int], None],
 ) -> Iterator[NamespaceAudit]:
     """Yield the namespaces that ask for devices, or that are opted in."""
     pods, workloads = by_namespace(objects.pods), by_namespace(objects.workloads)
@@ -189,17 +195,22 @@ def _audit_namespaces(
             {fate: counts[fate] for fate in Fate},
             tuple(entries),
             refusals=refusals,
-            quotas=tuple(_list_quotas(quotas.get(name, ()))),
+            quotas=tuple(_list_quotas(quotas.get(name, ()), charged)),
         )
 
 
-def _list_quotas(quotas: Iterable[Value]) -> Iterator[str]:
+def _list_quotas(quotas: Iterable[Value], charged: Collection[str]) -> Iterator[str]:
+    """Describe quotas on legacy names; claims of classes count to the names in `charged`."""
     quotas = [*quotas]
     mirrored = any(text_at(each, "metadata", "name") == MIRRORED_QUOTA for each in quotas)
     for quota in quotas:
         for finding in report_quotas(quota):
+            name = finding.message.partition(" ")[0]
             more = "; the controller mirrors it to claims" if mirrored else ""
-            yield f"{text_at(quota, 'metadata', 'name')}: {finding.message}{more}"
+            told = f"{finding.message}{more}"
+            if name.removeprefix("requests.") in charged and name.startswith("requests."):
+                told = f"{name} counts translated pods, too: a DeviceClass has the name"
+            yield f"{text_at(quota, 'metadata', 'name')}: {told}"
 
 
 def _shorten(namespace: NamespaceAudit) -> NamespaceAudit:

@@ -17,6 +17,8 @@ from drawbridge.names import HOLD_ANNOTATION
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 _TIMEOUT: Final = "--timeout=10m"
+# The API server copies these labels from the node at binding, so the next pod has others.
+_OF_BINDING: Final = ("topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/")
 _NOT_CHECKED: Final = (
     "Note: the plan checks devices, CPU, memory, node selectors and taints. It ignores rules about"
     " other pods, volumes and host ports, which only the scheduler checks."
@@ -110,8 +112,20 @@ def _wait_for_place(move: Move) -> str:
     """Return the command that waits until the new pod has a node, if labels select it."""
     if not move.labels:
         return ""
-    labels = ",".join(f"{key}={text}" for key, text in sorted(move.labels.items()))
-    space, selected = shlex.quote(move.namespace), shlex.quote(labels)
+    space = shlex.quote(move.namespace)
+    if move.owner == "StatefulSet":
+        # Its pod has the same name, and is created when the other one has ended.
+        pod = shlex.quote(f"pod/{move.pod}")
+        scheduled = f"kubectl -n {space} wait --for=condition=PodScheduled {pod} {_TIMEOUT}"
+        return f"kubectl -n {space} wait --for=create {pod} {_TIMEOUT} && {scheduled}"
+    labels = ",".join(
+        f"{key}={text}"
+        for key, text in sorted(move.labels.items())
+        if not key.startswith(_OF_BINDING)
+    )
+    selected = shlex.quote(labels)
+    if not labels:
+        return ""
     return f"kubectl -n {space} wait --for=condition=PodScheduled pods -l {selected} {_TIMEOUT}"
 
 

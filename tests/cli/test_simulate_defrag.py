@@ -118,6 +118,15 @@ def test_the_plan_names_the_pods_their_new_places_and_the_commands(plan: Any) ->
     assert words[4] == ["kubectl", "uncordon", "n1"]
 
 
+def test_a_wait_selects_by_no_label_that_binding_adds(plan: Any) -> None:  # noqa: ANN401
+    zone = "topology.kubernetes.io/zone"
+    pods = running("a")
+    assert "app: a" in pods
+    out = plan(TWO_NODES + pods.replace("app: a", f"app: a, {zone}: z1"))[1]
+    assert "-l app=a --timeout" in out
+    assert zone not in out
+
+
 def test_json_has_the_moves_and_the_commands(plan: Any) -> None:  # noqa: ANN401
     code, out, _ = plan(TWO_NODES + running("a"), "-o", "json")
     printed = json.loads(out)
