@@ -12,7 +12,7 @@ from allocator.state.cluster_state import AllocatorState
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, Consumer
-from drawbridge.dra.claim import Claim, LargeClaim, claim_reader
+from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
@@ -131,7 +131,7 @@ def check_claim(pod: SchedulingPod, claim: Claim, state: AllocatorState) -> Reas
         return make_reason(codes.CLAIM_DELETED, _STAGE, f"{name} was deleted")
     if current.metadata.deletion_timestamp is not None:
         return make_reason(codes.CLAIM_BEING_DELETED, _STAGE, f"{name} is being deleted")
-    if isinstance(current, LargeClaim) and current.status.allocation is None:
+    if current.reduced and current.status.allocation is None:
         message = (
             f"{name} is too large: namespace {claim.metadata.namespace} has more than its share of "
             "the allocator's memory"

@@ -140,15 +140,15 @@ class ClaimMetadata(Metadata, frozen=True, rename="camel"):
 
 
 class Claim(Object, frozen=True, rename="camel", kw_only=True):
-    """A ResourceClaim."""
+    """A ResourceClaim. Of a `reduced` one, only the devices that it holds are known.
+
+    The API has no such field, so nobody can write it.
+    """
 
     metadata: ClaimMetadata
     spec: ClaimSpec = ClaimSpec()
     status: ClaimStatus = ClaimStatus()
-
-
-class LargeClaim(Claim, frozen=True, rename="camel", kw_only=True):
-    """What is kept of a claim whose namespace has more than its share of the memory."""
+    reduced: bool = msgspec.field(default=False, name="drawbridge.dev/reduced")
 
 
 class TemplateMetadata(msgspec.Struct, frozen=True):
@@ -203,7 +203,7 @@ def refers_to(entries: Collection[str], name: str) -> bool:
     return not entries or name in entries or name.partition("/")[0] in entries
 
 
-def reduce_claim(claim: Claim) -> LargeClaim:
+def reduce_claim(claim: Claim) -> Claim:
     """Return what must be known of a claim whatever else it has: the devices that it holds."""
     allocation = claim.status.allocation
     results = allocation.devices.results if allocation is not None else ()
@@ -214,10 +214,11 @@ def reduce_claim(claim: Claim) -> LargeClaim:
         allocation = replace(allocation, devices=devices)
     mark = claim.metadata.annotations.get(ALLOCATION_ANNOTATION, "")
     annotations = {ALLOCATION_ANNOTATION: mark} if 0 < len(mark) <= MAX_KEPT_MARK else {}
-    return LargeClaim(
+    return Claim(
         metadata=replace(claim.metadata, labels={}, annotations=annotations),
         spec=ClaimSpec(Devices(tuple(map(_without_conditions, requests)))),
         status=ClaimStatus(allocation, claim.status.reserved_for),
+        reduced=True,
     )
 
 

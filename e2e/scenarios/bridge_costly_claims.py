@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.controlplane.memory_groups import MemoryGroup, limited
 from e2e.nodes import slices
 from e2e.runner import print_line
 from e2e.scenarios.bridge_attacks import GPU, NODES, Teams, check_not_slower
@@ -30,8 +31,10 @@ COMPATIBILITY = "drawbridge.dev/compatibility"
 # A driver that publishes again, and how many selectors it declares.
 PUBLISHED_SECONDS, SELECTORS = 10.0, 60
 LARGE_CLAIMS, CONFIGS, PARAMETERS = 200, 32, 10 * 1024
-# The limit of the allocator's container in manifests/components/bridge.
-MEMORY = 2 << 30
+# The limits of the containers in manifests.
+MEMORY, SMALL_MEMORY = 2 << 30, 1 << 30
+# Each label takes the allocator ten times its text.
+LABELLED_CLAIMS, LABELS = 100, 30_000
 
 
 def prepare(stage: BridgeStage) -> Teams:
@@ -246,3 +249,46 @@ def opaque_parameters_take_as_much_memory_as_their_text(stage: BridgeStage) -> N
     print_line(f"      memory of an allocator: {usual} MiB, then {most} MiB at most")
     assert most - usual < MEMORY >> 21
     assert stage.leader() is leader
+
+
+@bridge_scenario("full")
+def a_namespace_that_fills_the_memory_is_the_only_one_that_waits(stage: BridgeStage) -> None:
+    """Every process has the memory of its container, and nobody is ended."""
+    teams = prepare(stage)
+    allocators = [pair.allocator.started_process() for pair in stage.placement.pairs]
+    others = [each.started_process() for each in stage.placement.cluster.replicas]
+    leader, before = stage.leader(), teams.measure("before")
+    with contextlib.ExitStack() as stack:
+        groups: dict[str, tuple[MemoryGroup, int]] = {}
+        for limit, processes in ((MEMORY, allocators), (SMALL_MEMORY, others)):
+            for process in processes:
+                name, pid = f"{stage.name}-{process.name}", process.child.pid
+                groups[process.name] = stack.enter_context(limited(name, limit, pid)), limit
+        namespace = another_namespace(stage, "labels", {})
+        labels = {f"l{number}": "a" for number in range(LABELS)}
+        spec = claim_spec(request("r", f"{stage.name}-wide"))
+
+        def create(number: int) -> None:
+            body = {"metadata": {"name": f"c{number}", "labels": labels}, "spec": spec}
+            stage.client.create(f"{RESOURCE}/namespaces/{namespace}/resourceclaims", body)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(create, range(LABELLED_CLAIMS)))
+        check_not_slower(before, lambda number: teams.measure(f"beside-labels-{number}"))
+        pod = stage.pod_object("waits", claims={"c": f"c{LABELLED_CLAIMS - 1}"})
+        stage.client.create(f"/api/v1/namespaces/{namespace}/pods", pod)
+        stage.wait(
+            "the pod is told", lambda: "is too large: namespace" in _told(stage, namespace, "waits")
+        )
+        for name, (group, limit) in groups.items():
+            print_line(f"      {name}: {group.most() >> 20} MiB of {limit >> 20} MiB at most")
+            assert group.most() < limit
+    for process in (*allocators, *others):
+        assert process.child.poll() is None, f"{process.name} ended"
+    assert stage.leader() is leader
+
+
+def _told(stage: BridgeStage, namespace: str, name: str) -> str:
+    """Return what the conditions of a pod say."""
+    status = stage.client.get(f"/api/v1/namespaces/{namespace}/pods/{name}").get("status", {})
+    return " ".join(each.get("message", "") for each in status.get("conditions", []))

@@ -4,8 +4,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from allocator.decisions.pod_requests import check_claim
+from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim, reduce_claim
-from drawbridge.ledger.ledger import uid_of
+from drawbridge.ledger.ledger import Ledger, uid_of
+from drawbridge.ledger.planner import Planner
 from tests.dra.test_large_claims import claim
 
 
@@ -29,3 +31,11 @@ def test_a_pod_is_told_that_its_claim_is_too_large() -> None:
 def test_a_pod_whose_claim_holds_devices_uses_them() -> None:
     whole = claim("", allocated=True)
     assert told(reduce_claim(whole), whole) == ""
+
+
+def test_the_allocator_knows_the_devices_of_a_claim_of_which_not_all_is_kept() -> None:
+    state = AllocatorState(Planner(), Ledger(), lambda *_: True)
+    state.apply(None, reduce_claim(claim("", allocated=True)))
+    record = state.ledger.claims[uid_of(claim("", allocated=True))]
+    assert record.allocation is not None
+    assert [each.device for each in record.allocation.devices.results] == ["d"]
