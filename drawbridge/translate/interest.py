@@ -21,7 +21,7 @@ from drawbridge.translate.legacy.read import DIALECTS
 _NATIVE: Final = "kubernetes.io/"
 # The reverse order, in which clusters have the match conditions already.
 _KEYS: Final = tuple(key for dialect in reversed(DIALECTS) for key in dialect.STANDALONE_KEYS)
-_PREFIXES: Final = tuple(key for key in _KEYS if key.endswith("/"))
+_PREFIXES: Final = tuple(key for key in _KEYS if key.endswith(("/", ".")))
 
 
 class Interest(msgspec.Struct, frozen=True):

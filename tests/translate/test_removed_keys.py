@@ -35,6 +35,7 @@ DEFAULTS: Final = {
     ("tensor-fusion.ai/isolation", "soft"),
     ("tensor-fusion.ai/vendor", "nvidia"),
     ("mps", "false"),
+    ("kai.scheduler/gpu-compute-sharing-mode", "time-slicing"),
     # HAMi packs nodes and spreads over their GPUs. Some annotations choose a strategy for both.
     ("hami.io/node-scheduler-policy", "binpack"),
     ("hami.io/gpu-scheduler-policy", "spread"),

@@ -48,14 +48,14 @@ DEVICES_BY_NAME = CODES.define(
     "DevicesByName",
     Severity.WARNING,
     text=(
-        "An environment variable names devices by index or name, but the claim may allocate "
-        "other devices."
+        "An environment variable, an annotation or a volume names devices by index or name, but "
+        "the claim may allocate other devices, and other pods may have these."
     ),
     example=(
         "spec.containers[0].env[0]: NCCL_IB_HCA is =mlx5_0,mlx5_1, but the claim may allocate"
         " other devices"
     ),
-    remedy="Remove the variable, or use a prefix such as mlx5.",
+    remedy="Remove it, or use a prefix such as mlx5 in the variable.",
 )
 RUNTIME_CLASS_KEPT = CODES.define(
     "RuntimeClassKept",

@@ -19,20 +19,37 @@ from drawbridge.translate.changes.codes import (
     VISIBLE_DEVICES_DROPPED,
     VISIBLE_WITHOUT_CLAIM,
 )
+from drawbridge.translate.changes.devices_of_node import report_devices_of_node
 from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.tolerations import add_toleration
 from drawbridge.translate.legacy.asks import Ask, EnvironmentVariable, Kind
 from drawbridge.translate.work_budget import WorkBudget
 
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
+# What container runtimes of other vendors read, or the libraries in a container without a claim.
+_SHOWN: Final = frozenset(
+    {
+        _VISIBLE,
+        "AMD_VISIBLE_DEVICES",
+        "ASCEND_VISIBLE_DEVICES",
+        "CAMBRICON_VISIBLE_DEVICES",
+        "HABANA_VISIBLE_DEVICES",
+        "MTHREADS_VISIBLE_DEVICES",
+        "ROCR_VISIBLE_DEVICES",
+    }
+)
 _NONE_VISIBLE: Final = frozenset({"", "none", "void"})
 # These name devices by index or name, but a claim may allocate other devices.
 _NAMED: Final = frozenset(
     {
+        "ASCEND_RT_VISIBLE_DEVICES",
         "CUDA_VISIBLE_DEVICES",
+        "HABANA_VISIBLE_MODULES",
         "HIP_VISIBLE_DEVICES",
-        "ROCR_VISIBLE_DEVICES",
+        "NEURON_RT_VISIBLE_CORES",
         "NVSHMEM_HCA_PE_MAPPING",
+        "ZE_AFFINITY_MASK",
+        *(_SHOWN - {_VISIBLE}),
     }
 )
 _PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays valid; lists and exclusions do not
@@ -65,6 +82,7 @@ def change_environment(
                 f"runtime class {runtime} stays, although the claim does not need it",
             ),
         )
+    findings += report_devices_of_node(patch.pod, patch.budget)
     if not any(ask.kind is Kind.NIC for ask in all_asks):
         findings += _report_host_rdma(spec, patch.budget)
     for path in users:
@@ -77,7 +95,7 @@ def change_environment(
 
 
 def report_visible(pod: Value, asks: Iterable[Ask], budget: WorkBudget) -> Iterator[Finding]:
-    """Report variables that show GPUs to containers without a request or a claim."""
+    """Report what shows devices to containers without a request or a claim."""
     users = {user.path for ask in asks for user in ask.users}
     for path, container in _containers(as_mapping(as_mapping(pod).get("spec"))).items():
         if path in users or as_mapping(container.get("resources")).get("claims"):
@@ -85,6 +103,7 @@ def report_visible(pod: Value, asks: Iterable[Ask], budget: WorkBudget) -> Itera
         chosen = _variables(container)
         budget.charge(_REPORT_UNITS * len(chosen))
         yield from _report_visible(path, chosen)
+    yield from report_devices_of_node(pod, budget)
 
 
 def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
@@ -145,10 +164,10 @@ def _report_named(path: Path, chosen: _Variables) -> Iterator[Finding]:
 def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
     for number, variable in chosen:
         text = f"{variable.get('value', '')}"
-        if variable["name"] == _VISIBLE and text not in _NONE_VISIBLE:
+        if variable["name"] in _SHOWN and text not in _NONE_VISIBLE:
             yield VISIBLE_WITHOUT_CLAIM.at(
                 format_path((*path, "env", number)),
-                f"{_VISIBLE} is {text}, but the container requests no GPU",
+                f"{variable['name']} is {text}, but the container requests no GPU",
             )
 
 

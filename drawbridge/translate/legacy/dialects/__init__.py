@@ -36,7 +36,7 @@ class Dialect(Protocol):
     def STANDALONE_KEYS(self) -> tuple[str, ...]:  # noqa: N802
         """The annotations by which a pod without any device resource requests devices.
 
-        A key that ends with a slash is the prefix of annotations and labels.
+        A key that ends with a slash or a dot is the prefix of annotations and labels.
         """
 
     @property

@@ -1,13 +1,17 @@
 """The dialect of KAI and Run:ai: annotations request a fraction of a GPU for one container.
 
 The annotations have no domain, so they apply only if the pod has the scheduler or a queue of KAI.
-KAI does not enforce fractions.
+KAI does not enforce fractions. With NvFractions, a container has memory by a key of its own, as a
+Kubernetes quantity: what is requested is reserved, and it may use up to the limit.
 """
 
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Final, NamedTuple
 
 from drawbridge.config.model import Legacy
+from drawbridge.dra.quantity import QuantityError, from_json
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
@@ -39,12 +43,25 @@ _MEMORY: Final = "gpu-memory"
 _NUMBER: Final = "gpu-fraction-num-devices"
 _CONTAINER: Final = "gpu-fraction-container-name"
 _MPS: Final = "mps"
-_KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _CONTAINER, _MPS)
+_COMPUTE: Final = "kai.scheduler/gpu-compute-sharing-mode"
+_SHARES_CORES: Final = "sm-sharing"
+_MODES: Final = ("time-slicing", _SHARES_CORES)
+_KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _CONTAINER, _MPS, _COMPUTE)
+# The keys of one container (NvFractions), as of KAI's main branch of August 2026. The binder writes
+# the devices and the portion.
+_OF_CONTAINER: Final = "nvidia.com/container."
+_CONTAINER_KEY: Final = re.compile(
+    r"nvidia\.com/container\.(?P<container>.+)"
+    r"\.(?P<what>gpu-memory\.request|gpu-memory\.limit|gpu-compute\.mode|gpu-compute\.portion"
+    r"|gpus\.devices)"
+)
+_REQUEST: Final = "gpu-memory.request"
+_LIMIT: Final = "gpu-memory.limit"
 _SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
 _QUEUES: Final = ("kai.scheduler/queue", "runai/queue")
 TRIGGERS: Final = frozenset({*_SCHEDULERS, *_QUEUES})
 READS: Final[frozenset[str]] = frozenset()
-STANDALONE_KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _MPS)
+STANDALONE_KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _MPS, _OF_CONTAINER)
 ALLOCATED: Final = ("received-resource-type",)
 _MI: Final = 1 << 20
 
@@ -54,44 +71,123 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
     builder = RequestBuilder(NAME, pod)
     if pod.scheduler not in _SCHEDULERS and not any(key in pod.labels for key in _QUEUES):
         return builder.build()
+    own = _read_container_keys(pod)
     requested = any(key in pod.annotations for key in (_FRACTION, _MEMORY, _NUMBER))
-    if not requested and pod.annotations.get(_MPS) != "true":
+    if not requested and not own and pod.annotations.get(_MPS) != "true":
         return _keep_scheduler(pod)
-    problems = list(_check(pod))
-    user, unknown = _find_container(pod)
+    keys = (*_KEYS, *(each.key for each in own))
+    problems = [*_check(pod, by_container=bool(own)), *_check_container_keys(pod, own)]
+    user, unknown = _find_container(pod, own)
     if problems or unknown or user is None:
         builder.findings += [*problems, *unknown]
-        builder.add_annotations(_KEYS, removed=False)
+        builder.add_annotations(keys, removed=False)
         return builder.build()
-    builder.add_ask(_ask(pod, user), ())
-    if pod.annotations.get(_MPS) == "true":
-        builder.findings.append(
-            MEANING_CHANGES.at(
-                annotation_path(_MPS),
-                "the DRA driver decides how fractions are isolated, not MPS; hostIPC and mounts "
-                "for MPS stay in the pod",
-            )
-        )
-    builder.add_annotations(_KEYS)
+    builder.add_ask(_ask(pod, user, own), ())
+    builder.findings += _report_meaning(pod, own)
+    builder.add_annotations(keys)
     builder.handle_scheduler(pod.scheduler, kept=True)
     return builder.build()
 
 
-def _ask(pod: PodView, user: DeviceUser) -> Ask:
+class _ContainerKey(NamedTuple):
+    """An annotation of NvFractions: the container in its key, and what it is about."""
+
+    key: str
+    container: str
+    what: str
+    value: str
+
+
+def _read_container_keys(pod: PodView) -> list[_ContainerKey]:
+    matches = {
+        key: match
+        for key in pod.annotations
+        if key.startswith(_OF_CONTAINER) and (match := _CONTAINER_KEY.fullmatch(key))
+    }
+    return [
+        _ContainerKey(key, match["container"], match["what"], pod.annotations[key])
+        for key, match in matches.items()
+    ]
+
+
+def _memory_of(own: Iterable[_ContainerKey]) -> dict[str, int | None]:
+    """Return the bytes of the request and the limit; None for what is not a positive quantity."""
+    return {each.what: _bytes(each.value) for each in own if each.what in {_REQUEST, _LIMIT}}
+
+
+def _bytes(value: str) -> int | None:
+    try:
+        amount = from_json(value).exact_int()
+    except QuantityError:
+        return None
+    return amount if amount is not None and 0 < amount < 1 << 63 else None
+
+
+def _check_container_keys(pod: PodView, own: Sequence[_ContainerKey]) -> Iterator[Finding]:
+    memory = _memory_of(own)
+    for each in own:
+        if each.what in memory and _bytes(each.value) is None:
+            why = f"{format_value(each.value)!r} is not a positive quantity of memory"
+            yield AMOUNT_REFUSED.at(annotation_path(each.key), why)
+    request, limit = memory.get(_REQUEST), memory.get(_LIMIT)
+    at = annotation_path(own[0].key) if own else ""
+    if request is not None and limit is not None and request > limit:
+        yield AMOUNT_REFUSED.at(at, "the requested memory is more than its limit")
+    if len({each.container for each in own}) > 1:
+        yield REQUESTS_CONTRADICT.at(at, "only one container of a pod can have a part of a GPU")
+    if own and not memory and not {_FRACTION, _MEMORY} & pod.annotations.keys():
+        yield REQUEST_INCOMPLETE.at(at, f"{own[0].what} requires {_REQUEST} or {_LIMIT}")
+    if memory and {_FRACTION, _MEMORY} & pod.annotations.keys():
+        yield REQUESTS_CONTRADICT.at(at, f"{own[0].key} excludes {_FRACTION} and {_MEMORY}")
+    mode = pod.annotations.get(_COMPUTE, _MODES[0])
+    if mode not in _MODES:
+        why = f"{format_value(mode)!r} is neither {' nor '.join(_MODES)}"
+        yield WORD_UNKNOWN.at(annotation_path(_COMPUTE), why)
+
+
+def _report_meaning(pod: PodView, own: Sequence[_ContainerKey]) -> Iterator[Finding]:
+    """Report what a claim does in another way than KAI."""
+    if pod.annotations.get(_MPS) == "true":
+        yield MEANING_CHANGES.at(
+            annotation_path(_MPS),
+            "the DRA driver decides how fractions are isolated, not MPS; hostIPC and mounts "
+            "for MPS stay in the pod",
+        )
+    if pod.annotations.get(_COMPUTE) == _SHARES_CORES:
+        yield MEANING_CHANGES.at(
+            annotation_path(_COMPUTE),
+            f"the DRA driver decides whether pods share the cores of a GPU at the same time, and "
+            f"{_COMPUTE} no longer does",
+        )
+    memory = _memory_of(own)
+    for each in own:
+        if each.what == _LIMIT and memory.get(_REQUEST, memory[_LIMIT]) != memory[_LIMIT]:
+            why = "the claim has what is requested, and nothing above it up to the limit"
+            yield MEANING_CHANGES.at(annotation_path(each.key), f"{each.value}: {why}")
+        if each.what not in memory:
+            why = f"{each.what} is not read by the driver of the claim, and goes"
+            yield MEANING_CHANGES.at(annotation_path(each.key), why)
+
+
+def _ask(pod: PodView, user: DeviceUser, own: Iterable[_ContainerKey]) -> Ask:
     annotations = pod.annotations
     fraction = _FRACTION in annotations
-    memory: Bytes | Percent = (
-        Percent(_percent(annotations[_FRACTION]))
-        if fraction
-        else Bytes(int(annotations[_MEMORY]) * _MI)
-    )
-    mps = annotations.get(_MPS) == "true"
+    by_container = _memory_of(own)
+    requested = by_container.get(_REQUEST) or by_container.get(_LIMIT)
+    memory: Bytes | Percent
+    if requested:
+        memory = Bytes(requested)
+    elif fraction:
+        memory = Percent(_percent(annotations[_FRACTION]))
+    else:
+        memory = Bytes(int(annotations[_MEMORY]) * _MI)
+    shares = annotations.get(_MPS) == "true" or annotations.get(_COMPUTE) == _SHARES_CORES
     return Ask(
         kind=Kind.GPU,
         row="fraction" if fraction else "memory",
         vendor="nvidia",
         count=int(annotations.get(_NUMBER, "1")),
-        share=DeviceShare(memory=memory, isolation=Isolation.MPS if mps else Isolation.NONE),
+        share=DeviceShare(memory=memory, isolation=Isolation.MPS if shares else Isolation.NONE),
         users=(user,),
     )
 
@@ -125,7 +221,7 @@ def _is_positive(value: str) -> bool:
     return value.isascii() and value.isdigit() and len(value) < 10 and int(value) > 0
 
 
-def _check(pod: PodView) -> list[Finding]:
+def _check(pod: PodView, *, by_container: bool) -> list[Finding]:
     annotations = pod.annotations
     findings: list[Finding] = []
 
@@ -142,6 +238,9 @@ def _check(pod: PodView) -> list[Finding]:
         for key in (_FRACTION, _MEMORY)
         if key in annotations and whole
     ]
+    if by_container and whole:
+        message = f"a part of a GPU and {whole[0].original_name} exclude each other"
+        findings.append(REQUESTS_CONTRADICT.at(whole[0].where, message))
     if _FRACTION in annotations and _MEMORY in annotations:
         findings.append(
             REQUESTS_CONTRADICT.at(
@@ -154,13 +253,14 @@ def _check(pod: PodView) -> list[Finding]:
         refuse(_MEMORY, "not a positive integer of MiB")
     if _NUMBER in annotations and not _is_positive(annotations[_NUMBER]):
         refuse(_NUMBER, "not a positive integer of devices")
-    return [*findings, *_incomplete(pod)]
+    return [*findings, *_incomplete(pod, by_container=by_container)]
 
 
-def _incomplete(pod: PodView) -> list[Finding]:
+def _incomplete(pod: PodView, *, by_container: bool) -> list[Finding]:
     annotations = pod.annotations
     findings = []
-    if _NUMBER in annotations and _FRACTION not in annotations and _MEMORY not in annotations:
+    amounts = by_container or not {_FRACTION, _MEMORY}.isdisjoint(annotations)
+    if _NUMBER in annotations and not amounts:
         findings.append(
             REQUEST_INCOMPLETE.at(
                 annotation_path(_NUMBER), f"{_NUMBER} requires {_FRACTION} or {_MEMORY}"
@@ -173,9 +273,16 @@ def _incomplete(pod: PodView) -> list[Finding]:
     return findings
 
 
-def _find_container(pod: PodView) -> tuple[DeviceUser | None, list[Finding]]:
+def _find_container(
+    pod: PodView, own: Sequence[_ContainerKey]
+) -> tuple[DeviceUser | None, list[Finding]]:
     """Return the container that gets the fraction: the named one, else the first app container."""
-    name = pod.annotations.get(_CONTAINER)
+    key, name = _CONTAINER, pod.annotations.get(_CONTAINER)
+    if own and name not in {None, own[0].container}:
+        why = f"{own[0].key} names another container than {format_value(name)!r}"
+        return None, [REQUESTS_CONTRADICT.at(annotation_path(_CONTAINER), why)]
+    if own:
+        key, name = own[0].key, own[0].container
     users = [one.user for one in pod.containers]
     if name is None:
         apps = (user for user in users if user.path[1] == "containers")
@@ -184,7 +291,5 @@ def _find_container(pod: PodView) -> tuple[DeviceUser | None, list[Finding]]:
     if named is not None:
         return named, []
     return None, [
-        WORD_UNKNOWN.at(
-            annotation_path(_CONTAINER), f"the pod has no container {format_value(name)!r}"
-        )
+        WORD_UNKNOWN.at(annotation_path(key), f"the pod has no container {format_value(name)!r}")
     ]
