@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from drawbridge.documents.paths import Path, format_path
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, DeviceShare, Kind, PodRequests, SourceField
 from drawbridge.translate.legacy.codes import (
@@ -38,6 +39,7 @@ _CONDITION_ITEMS = 100
 _EXPRESSION_UNITS = 10  # of work, to read a term or an expression
 # A claim has at most eight alternatives. The last one accepts any device.
 _MAX_PREFERENCES = 7
+_MAX_KEYS = 10  # in a message
 
 
 @dataclass(slots=True)
@@ -301,10 +303,13 @@ def _keep_required(labels: _VendorLabels, terms: Sequence[_AffinityTerm], where:
     for label, meaning in terms[0].meanings.items():
         shared = (selector for selector in meaning.selectors if selector in common)
         labels.selectors |= dict.fromkeys(shared, label.key)
+    keys = dict.fromkeys(label.key for term in terms for label in term.meanings)
     labels.findings.append(
         LABEL_KEPT.at(
             where,
-            "the terms differ in device labels and in other labels, so the pod keeps all of them",
+            "the terms differ in device labels and in others, so the pod keeps all of them: "
+            f"{list_some([*keys], _MAX_KEYS, 'label')}; a node without the labels satisfies NotIn "
+            "and DoesNotExist",
             remedy="Use the same device labels in all terms, or the same other labels.",
         )
     )

@@ -126,6 +126,7 @@ def _read_pod(pod: Value, configuration: Configuration, budget: WorkBudget) -> P
             *_check_mixed_dialects(dialects),
             *[finding for part in parts for finding in part.findings],
             *shared,
+            *rdma_tokens.report_apart(asks),
             *misspelt_names.report_unknown(_list_resources(unread)),
         ),
         dialects,
