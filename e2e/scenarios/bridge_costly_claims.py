@@ -34,7 +34,7 @@ LARGE_CLAIMS, CONFIGS, PARAMETERS = 200, 32, 10 * 1024
 # The limits of the containers in manifests.
 MEMORY, SMALL_MEMORY = 2 << 30, 1 << 30
 # Each label takes the allocator ten times its text.
-LABELLED_CLAIMS, LABELS = 100, 30_000
+LABELLED_CLAIMS, LABELS = 60, 30_000
 
 
 def prepare(stage: BridgeStage) -> Teams:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from drawbridge.dra.allocation import AllocatedConfig, AllocatedDevices, Allocation, Opaque, to_json
-from drawbridge.dra.claim import Claim, claim_reader, read_claim
+from drawbridge.dra.claim import Claim, Config, claim_reader, read_claim
+from drawbridge.dra.fatal_configs import find_fatal_configs
 from drawbridge.dra.opaque_json import OpaqueJSON
 from drawbridge.finding import Finding
 from tests.tables import YamlValue, every_row
@@ -134,3 +135,9 @@ def test_equal_specs_have_one_short_digest() -> None:
     assert isinstance(other, Claim)
     assert first.spec.digest == second.spec.digest != other.spec.digest
     assert len(first.spec.digest) == 32
+
+
+def test_escapes_do_not_hide_a_configuration_that_ends_its_driver() -> None:
+    sent = rb'{"cpuCon\u0066ig":{"cp\u0075set":"0-99999"}}'
+    config = Config(opaque=Opaque("dra.cpu", msgspec.Raw(sent)))
+    assert [each.number for each in find_fatal_configs([config])] == [0]
