@@ -52,8 +52,8 @@ _ALLOCATORS: Final = {
 # The options that have an effect on some questions only; the one without a name places pods.
 _OPTIONS: Final = {
     "": (
-        "allocator", "allocator_url", "claims", "drain", "more_nodes", "node", "preempt", "stages",
-        "without_class", "without_pods",
+        "allocator", "allocator_url", "claims", "devices", "drain", "more_nodes", "node", "preempt",
+        "stages", "taint", "without_class", "without_pods",
     ),
     "adjust": ("adjust", "count", "capacity", "request", "namespace"),
     "defrag": ("defrag", "hold", "namespace"),
@@ -109,6 +109,8 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     is_bridge = default_allocator(inputs.configuration) is Allocator.DRAWBRIDGE
     if inputs.is_live and is_bridge and has_gangs(inputs):
         not_asked = "it simulates one pod after the other, and some are members of gangs"
+    elif inputs.is_live and is_bridge and inputs.details.rules:
+        not_asked = "it does not know the DeviceTaintRules of -f"
     elif inputs.is_live and is_bridge:
         answer = ask_cluster(options, inputs, only_ours=_are_ours(inputs))
         if not answer.not_asked:

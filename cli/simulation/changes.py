@@ -1,4 +1,4 @@
-"""Changes the cluster before a simulation: pods or a class gone, nodes added or drained."""
+"""Changes the cluster before a simulation: what is gone, added, drained or tainted."""
 
 import argparse
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,9 +15,13 @@ from cli.simulation.preemption import find_evictable
 from cli.simulation.schedulers import find_schedulers
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.claim import Claim
+from drawbridge.dra.device import Taint
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.taints import EXCLUDING, DeviceTaintRule, TaintSelector
+from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.defragmentation import RECREATING
+from drawbridge.ledger.evictions import TaintedPod, find_tainted_pods
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.removals import NodeRemovals, Tries, by_node, find_fewest, find_holds
 from drawbridge.ledger.victims import importance
@@ -41,6 +45,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--drain", metavar="NODE", action="append", default=[], help=text)
     text = "as if this DeviceClass did not exist"
     group.add_argument("--without-class", metavar="CLASS", action="append", default=[], help=text)
+    text = (
+        "as if devices had this taint: who is evicted, who stays, and which pods wait then; -f"
+        " with a DeviceTaintRule asks the same"
+    )
+    group.add_argument("--taint", metavar="KEY[=VALUE]:EFFECT", help=text)
+    text = "the devices of --taint: all of a driver, of a pool, or one"
+    group.add_argument("--devices", metavar="DRIVER[/POOL[/DEVICE]]", help=text)
 
 
 def change_cluster(inputs: SimulationInput, options: argparse.Namespace) -> SimulationInput:
@@ -53,7 +64,7 @@ def change_cluster(inputs: SimulationInput, options: argparse.Namespace) -> Simu
     inputs = _without_pods(inputs, names, _report_unknown(inputs, names))
     for name in options.drain:
         inputs = _drained(inputs, name)
-    return inputs
+    return _tainted(inputs, options)
 
 
 def parse_names(texts: Iterable[str]) -> Iterator[str]:
@@ -173,6 +184,64 @@ def _drained(inputs: SimulationInput, name: str) -> SimulationInput:
         inputs, objects=replace(inputs.objects, nodes=nodes), pods=(*again, *inputs.pods)
     )
     return _with_nodes(inputs, tuple(by_name[each.name] for each in inputs.cluster.nodes))
+
+
+def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> SimulationInput:
+    """Return the input with the rules that are asked about, and without the pods they evict."""
+    rules = [each for each in inputs.objects.taint_rules if each.name in inputs.details.rules]
+    if options.taint or options.devices:
+        rule = _read_taint(options.taint or "", options.devices or "")
+        if isinstance(rule, LocatedFinding):
+            return _with_findings(inputs, rule)
+        rules.append(rule)
+        known = (*inputs.objects.taint_rules, rule)
+        inputs = replace(inputs, objects=replace(inputs.objects, taint_rules=known))
+    if not rules:
+        return inputs
+    inputs = replace(inputs, gates=inputs.gates.with_taint_rules())
+    found = tuple(find_tainted_pods(rules, inputs.objects.claims, inputs.running or ()))
+    leaving = [each.pod for each in found if each.seconds is not None]
+    inputs = _without_pods(
+        inputs,
+        {each.full_name for each in leaving},
+        [LocatedFinding(_describe_tainted(each)) for each in found],
+    )
+    again = [_to_place(each) for each in leaving if each.owner_kind in RECREATING]
+    return _with_nodes(replace(inputs, pods=(*again, *inputs.pods)), inputs.cluster.nodes)
+
+
+def _read_taint(text: str, devices: str) -> DeviceTaintRule | LocatedFinding:
+    """Read the options of a taint and of its devices."""
+    both, _, effect = text.rpartition(":")
+    key, _, value = both.partition("=")
+    if not key or effect not in EXCLUDING:
+        message = f"{text or 'nothing'} is not KEY=VALUE:NoExecute or KEY=VALUE:NoSchedule"
+        return LocatedFinding(codes.CHANGE_UNREADABLE.at("--taint", message))
+    driver, *rest = devices.split("/", 2)
+    if not driver:
+        message = "name a driver, a pool or a device: DRIVER/POOL/DEVICE"
+        return LocatedFinding(codes.CHANGE_UNREADABLE.at("--devices", message))
+    pool, device = [*rest, None, None][:2]
+    return DeviceTaintRule(
+        "--taint", Taint(key, effect, value), TaintSelector(driver, pool, device)
+    )
+
+
+def _describe_tainted(tainted: TaintedPod) -> Finding:
+    taint = tainted.taint
+    value = f"={taint.value}" if taint.value else ""
+    about = f"the taint {taint.key}{value}:{taint.effect}"
+    pod, (pool, name) = f"Pod/{tainted.pod.full_name}", tainted.device
+    device = f"{pool.driver}/{pool.name}/{name}"
+    if tainted.seconds is None:
+        by_name = "it has the device by the name of an extended resource, so nothing applies"
+        why = by_name if tainted.by_name else f"its claim {tainted.claim} tolerates"
+        return codes.POD_NOT_EVICTED.at("", f"stays with {device}: {why} {about}", object=pod)
+    when = f"after {tainted.seconds:,} s" if tainted.seconds else "at once"
+    message = f"evicted {when}: claim {tainted.claim} has {device}, which gets {about}"
+    if tainted.pod.owner_kind not in RECREATING:
+        message += "; no owner recreates it elsewhere"
+    return codes.POD_EVICTED.at("", message, object=pod)
 
 
 def _cordon(node: Node, name: str) -> Node:

@@ -52,6 +52,7 @@ class ObjectDetails:
     pods: dict[str, tuple[Document, bool]] = field(default_factory=dict)
     allocations: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[str, Document] = field(default_factory=dict)
+    rules: set[str] = field(default_factory=set)  # the DeviceTaintRules that are asked about
 
 
 class PodsToPlace(NamedTuple):
@@ -183,6 +184,8 @@ def _keep_details(document: Document, details: ObjectDetails, *, to_place: bool)
         allocation = as_mapping(fields.get("status")).get("allocation")
         if isinstance(allocation, dict):
             details.allocations[full_name] = dict(allocation)
+    elif kind == "DeviceTaintRule" and to_place:
+        details.rules.add(f"{metadata.get('name')}")
     elif kind == "Pod" or (to_place and _has_pods(document.value)):
         # Objects without a name do not replace each other.
         unnamed = "" if metadata.get("name") else f"{id(document)}"

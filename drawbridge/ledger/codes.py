@@ -339,6 +339,26 @@ POD_NOT_RECREATED = CODES.define(
     example="Pod/research/notebook: no owner recreates it",
     remedy="Find out who uses it before the node is drained, or run it in a Deployment or Job.",
 )
+POD_EVICTED = CODES.define(
+    "PodEvicted",
+    Severity.WARNING,
+    text="A taint of devices with effect NoExecute evicts the pod.",
+    example="Pod/research/train-0: evicted at once: claim research/train-0-gpu has"
+    " gpu.nvidia.com/gpu-1/gpu-3, which gets the taint broken:NoExecute",
+    remedy="Narrow the rule to fewer devices, or add a toleration with effect NoExecute.",
+)
+POD_NOT_EVICTED = CODES.define(
+    "PodNotEvicted",
+    Severity.WARNING,
+    text=(
+        "A pod has a device that gets a taint with effect NoExecute, and stays: its claim "
+        "tolerates the taint, or it has the device by the name of an extended resource, whose "
+        "claims the controller does not look at."
+    ),
+    example="Pod/research/train-0: stays with gpu.nvidia.com/gpu-1/gpu-3: its claim tolerates "
+    "the taint broken:NoExecute",
+    remedy="Delete the pod if it must go.",
+)
 HOLD_IMPOSSIBLE = CODES.define(
     "HoldImpossible",
     Severity.ERROR,

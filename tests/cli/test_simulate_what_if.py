@@ -134,3 +134,46 @@ def test_a_change_of_one_run_stays_in_it(run: Run, words: tuple[str, ...]) -> No
     first = run(pod("p"), cluster=CLUSTER)
     run(pod("p"), *words, cluster=CLUSTER)
     assert run(pod("p"), cluster=CLUSTER) == first
+
+
+RULE = """\
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: broken}
+spec:
+  deviceSelector: {driver: d.io, pool: n1, device: x}
+  taint: {key: broken, effect: NoExecute}
+"""
+
+
+def test_a_taint_evicts_and_what_it_evicts_takes_other_devices_or_waits(run: Run) -> None:
+    told = "Pod/default/a: evicted at once: claim default/a has d.io/n1/x, which gets the taint"
+    words = ("--taint", "broken=yes:NoExecute", "--devices", "d.io/n1/x")
+    for asked, more in (("", words), (RULE, ())):
+        code, printed, err = run(asked, *more, cluster=WITHOUT_FREE)
+        assert (code, nodes(printed)) == (0, ["n2"]), err
+        assert told in err
+        assert "Pod/default/b" not in err
+    words = ("--taint", "broken:NoExecute", "--devices", "d.io")
+    code, printed, err = run("", *words, cluster=WITHOUT_FREE)
+    assert (code, nodes(printed)) == (1, [None, None])
+    assert "Pod/default/b: evicted at once" in err
+
+
+def test_a_taint_that_keeps_pods_off_evicts_nobody(run: Run) -> None:
+    words = ("--taint", "broken:NoSchedule", "--devices", "d.io")
+    code, printed, err = run(pod("new"), *words, cluster=CLUSTER + running("a"))
+    assert (code, nodes(printed)) == (1, [None])
+    assert "evicted" not in err
+
+
+def test_a_taint_that_names_nothing_is_an_error(run: Run) -> None:
+    for words, text in (
+        (("--taint", "NoExecute", "--devices", "d.io"), "--taint: NoExecute is not KEY=VALUE:"),
+        (("--taint", "a:Never", "--devices", "d.io"), "--taint: a:Never is not KEY=VALUE:"),
+        (("--taint", "a:NoExecute"), "--devices: name a driver, a pool or a device"),
+        (("--devices", "d.io"), "--taint: nothing is not KEY=VALUE:"),
+    ):
+        code, _, err = run(ASK, *words, cluster=TWO_NODES)
+        assert (code, text in err) == (2, True), err
