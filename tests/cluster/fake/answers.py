@@ -110,6 +110,9 @@ def _bind(api: "Server", kind: Kind, target: Target, binding: JSON) -> Answer:
     before = _live(api, kind, target)
     if binding["metadata"].get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
         raise status.conflict(kind, target.name, "uid mismatch")
+    version = before["metadata"]["resourceVersion"]
+    if binding["metadata"].get("resourceVersion", version) != version:
+        raise status.conflict(kind, target.name, "the object has been modified")
     if node := before["spec"].get("nodeName"):
         raise status.conflict(kind, target.name, f"pod is already assigned to node {node}")
     after = copied(before)

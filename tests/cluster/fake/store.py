@@ -163,15 +163,17 @@ class Store:
         self._fixed(kind, before, after)
         return self._keep(kind, key, before, after, owners, dry=dry)
 
-    def delete(self, kind: Kind, value: JSON) -> JSON | None:
-        """Delete an object; returns the object if its finalizers keep it."""
+    def delete(self, kind: Kind, value: JSON, grace_seconds: int = 0) -> JSON | None:
+        """Delete an object; returns the object if its finalizers or a grace period keep it."""
         metadata = value["metadata"]
         key = metadata.get("namespace", ""), metadata["name"]
-        if metadata.get("finalizers"):
+        if metadata.get("finalizers") or grace_seconds:
             if metadata.get("deletionTimestamp"):
                 return value
-            now = f"{self.now():%Y-%m-%dT%H:%M:%SZ}"
-            marked = {**value, "metadata": {**metadata, "deletionTimestamp": now}}
+            marks: JSON = {"deletionTimestamp": f"{self.now():%Y-%m-%dT%H:%M:%SZ}"}
+            if grace_seconds:
+                marks["deletionGracePeriodSeconds"] = grace_seconds
+            marked = {**value, "metadata": {**metadata, **marks}}
             return self._keep(kind, key, value, marked, self._owners.get((kind, key), {}))
         del self.objects[kind][key]
         self._owners.pop((kind, key), None)
@@ -198,7 +200,7 @@ class Store:
         for name in ("uid", "creationTimestamp", "generation", "resourceVersion"):
             if name in old:
                 metadata[name] = old[name]
-        for name in ("deletionTimestamp", "namespace"):
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "namespace"):
             if name in old:
                 metadata[name] = old[name]
         for part in kind.frozen:
@@ -230,7 +232,8 @@ class Store:
         self.version += 1
         metadata["resourceVersion"] = f"{self.version}"
         self._owners[kind, key] = owners
-        gone = metadata.get("deletionTimestamp") and not metadata.get("finalizers")
+        stays = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+        gone = metadata.get("deletionTimestamp") and not stays
         if gone:
             del self.objects[kind][key]
         else:

@@ -1,0 +1,260 @@
+"""Two API servers over one storage, and the network between them and everybody else.
+
+A request that was sent arrives, also late and also if its sender was killed. Watches lag, each
+server by its own time, and clocks of servers differ.
+"""
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+
+from drawbridge.cluster.errors import UnreachableError, error_from_response
+from drawbridge.cluster.reachability import Reachability
+from drawbridge.cluster.server_clock import ServerClock
+from drawbridge.cluster.session import Session
+from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.server import Server
+from tests.cluster.fake.status import RefusedError
+from tests.cluster.fake.store import Store, encoded
+from tests.cluster.fake.trouble import Seen
+from tests.world import clock
+
+SYSTEM = "drawbridge-system"
+
+
+@dataclass
+class Faults:
+    """How often requests fail: parts of one."""
+
+    refused: float = 0.0
+    overloaded: float = 0.0
+    broken: float = 0.0
+    lost: float = 0.0
+    slow: float = 0.0
+
+
+@dataclass
+class Front:
+    """One API server; its clock can be wrong, and its watches lag by a mean time."""
+
+    server: Server
+    skew: float = 0.0
+    lag: float = 0.02
+
+
+@dataclass
+class Network:
+    """The servers, and what happens to requests."""
+
+    random: random.Random
+    store: Store
+    fronts: list[Front] = field(default_factory=list)
+    faults: Faults = field(default_factory=Faults)
+    written: list[tuple[str, str, str]] = field(default_factory=list)
+    counted: dict[str, int] = field(default_factory=dict)
+    _arriving: set["asyncio.Future[bytes]"] = field(default_factory=set)
+
+    def open(self) -> None:
+        """Start two servers."""
+        self.fronts = [Front(Server(store=self.store)) for _ in range(2)]
+
+    def choose(self) -> Front:
+        """Return the server that a load balancer chooses."""
+        return self.random.choice(self.fronts)
+
+    async def send(self, who: str, front: Front, seen: Seen) -> bytes:
+        """Send a request, which arrives and is answered some time later, if at all."""
+        self._meet_fault()
+        is_lost = self.random.random() < self.faults.lost
+        arriving = asyncio.ensure_future(self._arrive(who, front, seen))
+        self._arriving.add(arriving)
+        arriving.add_done_callback(self._end)
+        if is_lost:
+            self.count("lost response")
+            await asyncio.sleep(self.random.uniform(0, 0.2))
+            raise UnreachableError(f"{seen.method} {seen.path}: no response", unknown=True)
+        try:
+            answer = await asyncio.shield(arriving)
+        except RefusedError as refused:
+            raise error_from_response(refused.code, {}, encoded(refused.body)) from None
+        await asyncio.sleep(self.random.expovariate(200))
+        return answer
+
+    def _meet_fault(self) -> None:
+        kinds = (
+            (self.faults.refused, 403),
+            (self.faults.overloaded, 429),
+            (self.faults.broken, 503),
+        )
+        for chance, code in kinds:
+            if self.random.random() < chance:
+                self.count(f"answer {code}")
+                retry = {"Retry-After": "1"} if code == 429 else {}
+                raise error_from_response(code, retry, encoded(RefusedError(code, "fault").body))
+
+    def _end(self, done: "asyncio.Future[bytes]") -> None:
+        self._arriving.discard(done)
+        if not done.cancelled():
+            done.exception()
+
+    async def _arrive(self, who: str, front: Front, seen: Seen) -> bytes:
+        if self.random.random() < self.faults.slow:
+            self.count("late request")
+            await asyncio.sleep(self.random.uniform(0, 4))
+        else:
+            await asyncio.sleep(self.random.expovariate(200))
+        if seen.method != "GET":
+            self.written.append((who, seen.method, seen.path))
+        return front.server.answer(seen).body
+
+    def count(self, what: str) -> None:
+        """Count something that happened."""
+        self.counted[what] = self.counted.get(what, 0) + 1
+
+
+class WorldSession(Session):
+    """The session of a process, with its retries, over the network of the world."""
+
+    def __init__(self, network: Network, who: str) -> None:
+        self._network, self._who = network, who
+        self._namespace = SYSTEM
+        self._pause = asyncio.sleep
+        self._credentials = _NO_CREDENTIALS
+        self.reachability = Reachability()
+        self.clock = ServerClock()
+
+    async def _send_once(self, access: object, request: Any) -> bytes:  # noqa: ANN401, ARG002  # of the session
+        front = self._network.choose()
+        headers = {"Content-Type": request.content_type, "Accept": request.accept}
+        body = request.data or b""
+        seen = Seen(request.method, request.path, dict(request.query), headers, body)
+        answer = await self._network.send(self._who, front, seen)
+        self.clock.observe(formatdate(clock.wall() + front.skew, usegmt=True))
+        self.reachability.record_response()
+        return answer
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] = {},
+        idle_seconds: float = 150,  # noqa: ARG002  # not changed
+    ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
+        """Open a watch."""
+        front = self._network.choose()
+        await asyncio.sleep(self._network.random.expovariate(200))
+        lines = Lagging(self._network, front)
+        try:
+            watcher = front.server.watch(Seen("GET", path, dict(query)), lines.deliver)
+        except RefusedError as refused:
+            raise error_from_response(refused.code, {}, encoded(refused.body)) from None
+        loop = asyncio.get_running_loop()
+        end = loop.call_later(float(query.get("timeoutSeconds", 300)), lines.deliver, None)
+        try:
+            yield lines.read()
+        finally:
+            end.cancel()
+            front.server.end(watcher)
+
+
+_NO_CREDENTIALS: Any = SimpleNamespace(namespace=SYSTEM)
+
+
+async def _access(_session: Session, _rejected: object) -> None:
+    """No credentials."""
+
+
+WorldSession._access = _access  # type: ignore[assignment,method-assign]  # noqa: SLF001
+
+
+class Lagging:
+    """The lines of a watch, in order, each some time after its write."""
+
+    def __init__(self, network: Network, front: Front) -> None:
+        self._network, self._front = network, front
+        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._at = 0.0
+
+    def deliver(self, line: bytes | None) -> None:
+        """Send a line later, and None for the end."""
+        loop = asyncio.get_running_loop()
+        lag = self._network.random.expovariate(1 / self._front.lag)
+        self._at = max(self._at, loop.time() + lag) + 1e-6
+        loop.call_at(self._at, self._lines.put_nowait, line)
+
+    async def read(self) -> AsyncGenerator[list[bytes], None]:
+        """Yield lines until the watch ends."""
+        while (line := await self._lines.get()) is not None:
+            yield [line.removesuffix(b"\n")]
+
+
+class Follower:
+    """What a model sees of some kinds: the current objects, behind by a lag."""
+
+    def __init__(self, network: Network, path: str, lag: float = 0.05) -> None:
+        self._network, self._path = network, path
+        self._lag = lag
+        self.objects: dict[str, JSON] = {}  # by UID
+        self.changed = asyncio.Event()
+
+    async def run(
+        self, on_change: Callable[[JSON | None, JSON | None], None] | None = None
+    ) -> None:
+        """Follow until cancelled; a watch that ends begins again with a list."""
+        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        query |= {"watch": "true", "allowWatchBookmarks": "true"}
+        while True:
+            front = Front(self._network.choose().server, lag=self._lag)
+            lines = Lagging(self._network, front)
+            watcher = front.server.watch(Seen("GET", self._path, query), lines.deliver)
+            listed: dict[str, JSON] | None = {}
+            try:
+                async for (line,) in lines.read():
+                    event = msgspec.json.decode(line)
+                    listed = self._follow(event["type"], event["object"], listed, on_change)
+            finally:
+                front.server.end(watcher)
+            await asyncio.sleep(self._lag)
+
+    def _follow(
+        self,
+        event: str,
+        value: JSON,
+        listed: dict[str, JSON] | None,
+        on_change: Callable[[JSON | None, JSON | None], None] | None,
+    ) -> dict[str, JSON] | None:
+        if event == "BOOKMARK":
+            for uid in sorted(self.objects.keys() - listed.keys()) if listed is not None else ():
+                self._set(uid, None, on_change)
+            for uid, each in (listed or {}).items():
+                self._set(uid, each, on_change)
+            return None
+        if event == "ERROR":
+            return listed  # the watch ends, and begins again with a list
+        uid = value["metadata"]["uid"]
+        if listed is not None:
+            listed[uid] = value
+        else:
+            self._set(uid, None if event == "DELETED" else value, on_change)
+        return listed
+
+    def _set(
+        self,
+        uid: str,
+        value: JSON | None,
+        on_change: Callable[[JSON | None, JSON | None], None] | None,
+    ) -> None:
+        before = self.objects.pop(uid, None)
+        if value is not None:
+            self.objects[uid] = value
+        self.changed.set()
+        if on_change is not None:
+            on_change(before, value)

@@ -1,0 +1,48 @@
+"""A moment of the simulated world; `python -m tests.world --minutes 60` searches on."""
+
+import pytest
+
+from allocator.state.vanished_pods import VanishedPods
+from tests.thorough import drawn
+from tests.world.world import Event, play, shrink, write_script
+
+# A pod is deleted with force while another one waits for its device, and its driver is slow.
+FORCED = (
+    *(Event(0.1, "slow driver", number) for number in range(3)),
+    *(Event(0.2, "create", 1) for _ in range(6)),
+    Event(5.0, "delete with force", 0),
+    Event(10.0, "create", 1),
+)
+
+
+@pytest.mark.parametrize("seed", range(drawn(2, thorough=200)))
+def test_every_invariant_holds_whatever_happens(seed: int) -> None:
+    outcome = play(seed, write_script(seed, 60))
+    assert not outcome.violation, "\n".join(outcome.story)
+
+
+def test_a_run_depends_on_nothing_but_its_seed() -> None:
+    first, second = (play(5, write_script(5, 15)) for _ in range(2))
+    assert len(first.story) > 15
+    assert first.story == second.story
+
+
+def test_devices_of_a_pod_deleted_with_force_are_not_given_away() -> None:
+    outcome = play(1, FORCED)
+    assert not outcome.violation
+    assert outcome.counted["delete with force"] == 1
+
+
+def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(VanishedPods, "follow_claim", lambda *_: None)
+    script = (*FORCED[:3], Event(0.1, "back up", 0), *FORCED[3:], Event(0.1, "end watches", 0))
+    outcome = play(1, script)
+    assert outcome.violation.startswith("no_device_is_used_by_two_pods")
+    shrunk = shrink(outcome)
+    assert len(shrunk.script) < len(script)
+    assert {"create", "delete with force"} <= {each.name for each in shrunk.script}
+    for at in range(len(shrunk.script)):
+        fewer = play(1, shrunk.script[:at] + shrunk.script[at + 1 :])
+        assert not fewer.violation.startswith("no_device_is_used_by_two_pods")
