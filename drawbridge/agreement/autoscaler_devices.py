@@ -100,7 +100,7 @@ ROWS: Final = (
 )
 
 
-class Verdict(NamedTuple):
+class Outlook(NamedTuple):
     """When an autoscaler knows the devices of a driver, and what would let it know more."""
 
     known: Known
@@ -114,14 +114,14 @@ def find_row(product: str, provider: str, version: Version) -> ProviderRow | Non
     return next(of_provider, next((row for row in rows if row.provider == ANY), None))
 
 
-def judge(row: ProviderRow, driver: str, gates: Mapping[str, bool]) -> Verdict:
+def judge(row: ProviderRow, driver: str, gates: Mapping[str, bool]) -> Outlook:
     """Say when the devices of a driver are known, with these feature gates."""
     gate = None if row.drivers is None else row.drivers.get(driver)
     if row.drivers is None or (gate is not None and (not gate or gates.get(gate, False))):
-        return Verdict(Known.ALWAYS)
+        return Outlook(Known.ALWAYS)
     wanted = f"the feature gate {gate}" if gate else row.wanted
     exists = row.product == CLUSTER_AUTOSCALER
-    return Verdict(Known.IF_A_NODE_EXISTS if exists else Known.NEVER, wanted)
+    return Outlook(Known.IF_A_NODE_EXISTS if exists else Known.NEVER, wanted)
 
 
 def read_gates(text: str) -> Iterator[tuple[str, bool]]:

@@ -16,7 +16,7 @@ from drawbridge.agreement.autoscaler_devices import (
     CLUSTER_AUTOSCALER,
     KARPENTER,
     Known,
-    Verdict,
+    Outlook,
     find_row,
     judge,
     read_gates,
@@ -191,9 +191,9 @@ def report_autoscalers(
 
 
 def _report_devices(autoscaler: Autoscaler, facts: Facts | None) -> Iterator[Finding]:
-    for provider, verdict, drivers in _judge_drivers(autoscaler, facts):
-        if verdict.known is Known.NEVER:
-            wanted = verdict.wanted
+    for provider, outlook, drivers in _judge_drivers(autoscaler, facts):
+        if outlook.known is Known.NEVER:
+            wanted = outlook.wanted
             reason = f"it needs {wanted}" if wanted else "this provider does not describe them"
             yield AUTOSCALER_LACKS_DEVICES.at(
                 "",
@@ -205,9 +205,9 @@ def _report_devices(autoscaler: Autoscaler, facts: Facts | None) -> Iterator[Fin
 def describe_simulation(autoscaler: Autoscaler, facts: Facts | None) -> str:
     """Say that an autoscaler simulates claims, and what it does not know of empty groups."""
     limits = [
-        f"{drivers} ({provider}{f', without {verdict.wanted}' if verdict.wanted else ''})"
-        for provider, verdict, drivers in _judge_drivers(autoscaler, facts)
-        if verdict.known is Known.IF_A_NODE_EXISTS
+        f"{drivers} ({provider}{f', without {outlook.wanted}' if outlook.wanted else ''})"
+        for provider, outlook, drivers in _judge_drivers(autoscaler, facts)
+        if outlook.known is Known.IF_A_NODE_EXISTS
     ]
     lacking = ", but adds no node to a group without nodes for claims on "
     return f"{autoscaler} simulates claims" + (lacking + "; ".join(limits) if limits else "")
@@ -215,21 +215,21 @@ def describe_simulation(autoscaler: Autoscaler, facts: Facts | None) -> str:
 
 def _judge_drivers(
     autoscaler: Autoscaler, facts: Facts | None
-) -> Iterator[tuple[str, Verdict, str]]:
-    """Yield, of each provider, the verdicts on drivers with devices, and the drivers of each."""
+) -> Iterator[tuple[str, Outlook, str]]:
+    """Yield, of each provider, the outlook for drivers with devices, and the drivers of each."""
     if facts is None or not autoscaler.simulates_claims:
         return
     version = tuple(map(int, re.findall(r"\d+", autoscaler.version)[:3]))
     drivers = sorted({driver for row in facts.classes if row.devices for driver in row.drivers})
     for provider in autoscaler.providers:
         row = find_row(autoscaler.product, provider, version)
-        by_verdict: dict[Verdict, list[str]] = {}
+        by_outlook: dict[Outlook, list[str]] = {}
         if row is None:
             continue
         for driver in drivers:
-            by_verdict.setdefault(judge(row, driver, autoscaler.gates), []).append(driver)
-        for verdict, names in by_verdict.items():
-            yield provider, verdict, list_some(names, _MAX_NAMES, "driver")
+            by_outlook.setdefault(judge(row, driver, autoscaler.gates), []).append(driver)
+        for outlook, names in by_outlook.items():
+            yield provider, outlook, list_some(names, _MAX_NAMES, "driver")
 
 
 def _describe_templates(product: str, owned: Iterable[OwnedPool]) -> str | None:

@@ -116,8 +116,8 @@ def _predict(
     """Return the pods of the namespace that `drawbridge simulate` says the rule evicts."""
     words = ("simulate", "-f", "-", "--context", "-o", "json")
     ran = cluster.drawbridge(*words, stdin=json.dumps(rule))
-    found = _EVICTED.findall(ran.err)
-    return frozenset(name for namespace, name in found if namespace == stage.namespace), ran
+    evicted = _EVICTED.findall(ran.err)
+    return frozenset(name for namespace, name in evicted if namespace == stage.namespace), ran
 
 
 def _is_gone(stage: Stage, rule: JSON) -> bool:

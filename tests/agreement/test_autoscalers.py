@@ -208,12 +208,12 @@ def test_the_devices_of_a_new_node_are_known_by_provider_version_and_gate(
     lacking: list[str],
     simulation: str,
 ) -> None:
-    (found,) = find_autoscalers([scaler_object], map(node_pool, groups))
-    told = [each.message for each in report_autoscalers([found], Configuration(), BY_DRIVERS)]
-    where = f"{found} ({', '.join(groups)}) adds no node for claims on "
+    (autoscaler,) = find_autoscalers([scaler_object], map(node_pool, groups))
+    told = [each.message for each in report_autoscalers([autoscaler], Configuration(), BY_DRIVERS)]
+    where = f"{autoscaler} ({', '.join(groups)}) adds no node for claims on "
     assert told == [where + each for each in lacking]
     if simulation:
-        assert describe_simulation(found, BY_DRIVERS) == simulation
+        assert describe_simulation(autoscaler, BY_DRIVERS) == simulation
 
 
 def test_every_row_of_a_provider_says_where_it_was_read_and_when() -> None:

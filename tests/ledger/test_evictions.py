@@ -93,8 +93,8 @@ def test_who_is_evicted_and_when(  # noqa: PLR0917  # the columns
     expected: list[tuple[str, int | None]],
 ) -> None:
     rule = DeviceTaintRule("r", taint, selector)
-    found = [(each.pod.full_name, each.seconds) for each in find_tainted_pods([rule], claims, pods)]
-    assert found == expected, name
+    tainted = find_tainted_pods([rule], claims, pods)
+    assert [(each.pod.full_name, each.seconds) for each in tainted] == expected, name
 
 
 def test_the_device_that_evicts_first_counts() -> None:
@@ -103,5 +103,5 @@ def test_the_device_that_evicts_first_counts() -> None:
         DeviceTaintRule("s", Taint("other", "NoExecute"), ALL),
     ]
     claims = [claim(tolerate(tolerationSeconds=60))]
-    (found,) = find_tainted_pods(rules, claims, [pod()])
-    assert (found.taint.key, found.seconds) == ("other", 0)
+    (tainted,) = find_tainted_pods(rules, claims, [pod()])
+    assert (tainted.taint.key, tainted.seconds) == ("other", 0)
