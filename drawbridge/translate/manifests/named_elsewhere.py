@@ -26,6 +26,8 @@ _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("policies.kyverno.io", "ValidatingPolicy"): _POLICY,
     ("policies.kyverno.io", "MutatingPolicy"): _POLICY,
     ("templates.gatekeeper.sh", "ConstraintTemplate"): _POLICY,
+    ("policy.karmada.io", "OverridePolicy"): _POLICY,
+    ("policy.karmada.io", "ClusterOverridePolicy"): _POLICY,
 }
 _NAME: Final = re.compile(
     rf"(?<![A-Za-z0-9.-])(?:{'|'.join(map(re.escape, sorted(DOMAINS)))})/[A-Za-z0-9._-]{{1,63}}"
@@ -51,4 +53,4 @@ def _find_names(value: Value) -> Iterator[str]:
         for inner in value:
             yield from _find_names(inner)
     elif isinstance(value, str):
-        yield from _NAME.findall(value)
+        yield from _NAME.findall(value.replace("~1", "/"))  # as in the path of a JSON patch

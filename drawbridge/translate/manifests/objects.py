@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import format_path, get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Finding, Severity
 from drawbridge.translate.changes import scheduler
 from drawbridge.translate.changes.queues import (
@@ -37,6 +37,8 @@ from drawbridge.translate.pods import Translation, TranslationContext, translate
 _KNATIVE = "serving.knative.dev"
 _KSERVE_MODE = "serving.kserve.io/deploymentMode"
 _WITHOUT_KNATIVE = ("RawDeployment", "Standard", "ModelMesh")
+# By these annotations, KServe makes a claim of its own (0.20).
+_KSERVE_CLAIMS = "serving.kserve.io/dra-"
 
 
 class TranslatedObject(msgspec.Struct, frozen=True):
@@ -72,6 +74,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         *(carried or _report_other_requests(value, tuple(translated_places))),
         *quotas.report_quotas(value),
         *report_named(value),
+        *_report_own_claims(value),
         *(_report_serverless(value) if edits else ()),
         *findings,
     ]
@@ -91,6 +94,7 @@ def _report_place(value: Value, place: Place, translation: Translation) -> Itera
     for finding in translation.findings:
         yield replace(finding, path=map_finding_path(finding.path, place))
     yield from ray.report_lost_gpus(value, place, translation)
+    yield from ray.report_queue_of_cluster(value, place, translation)
 
 
 def _add_workload_findings(
@@ -142,6 +146,19 @@ def _report_serverless(value: Value) -> Iterator[Finding]:
             f"Knative refuses claims, and {_KSERVE_MODE} is {mode or 'not set'}",
             remedy=f"Set `{_KSERVE_MODE}: Standard`, or `RawDeployment` in older versions.",
         )
+
+
+def _report_own_claims(value: Value) -> Iterator[Finding]:
+    """Report the annotations by which KServe makes claims beside those of a translation."""
+    annotations = as_mapping(get_value(value, ("metadata", "annotations")))
+    for key in annotations:
+        if key.startswith(_KSERVE_CLAIMS):
+            what = f"KServe makes a claim by {key}, beside those of the translation"
+            yield REQUEST_NOT_IN_POD.at(
+                format_path(("metadata", "annotations", key)),
+                what,
+                remedy="Keep either the annotation or the request of the container.",
+            )
 
 
 def _report_other_requests(value: Value, places: tuple[Place, ...]) -> Iterator[Finding]:

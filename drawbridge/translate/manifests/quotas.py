@@ -19,6 +19,8 @@ _MAP: Final = (
     "Kueue's configuration, so that the quota counts pods before and after their translation."
 )
 _PREFIXES: Final = ("requests.", "limits.")
+# The API groups of Volcano, and of the scheduler plugins and Koordinator, older and newer.
+_GROUPS: Final = ("scheduling.volcano.sh", "scheduling.sigs.k8s.io", "scheduling.x-k8s.io")
 # Names with a slash that are not devices: object counts, storage, and claims of device classes.
 _OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
 
@@ -47,6 +49,21 @@ def _read_keys(*paths: Path) -> Callable[[Value], Iterator[tuple[Path, str]]]:
     return read
 
 
+def _read_limits(value: Value) -> Iterator[tuple[Path, str]]:
+    """Read the resources of a LimitRange."""
+    for number, limit in enumerate(as_list(get_value(value, ("spec", "limits")))):
+        for part, amounts in as_mapping(limit).items():
+            for name in as_mapping(amounts):
+                yield ("spec", "limits", number, part, name), name
+
+
+def _read_run_ai(value: Value) -> Iterator[tuple[Path, str]]:
+    """Read the quota of a queue of KAI and Run:ai, which counts GPUs without a name."""
+    path: Path = ("spec", "resources", "gpu")
+    if as_mapping(get_value(value, path)):
+        yield path, "nvidia.com/gpu"
+
+
 def _read_covered(value: Value) -> Iterator[tuple[Path, str]]:
     """Read the resources of a ClusterQueue or Cohort of Kueue."""
     groups: Path = ("spec", "resourceGroups")
@@ -61,7 +78,11 @@ _KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, st
     ("", "ResourceQuota"): _read_keys(("spec", "hard")),
     (_KUEUE, "ClusterQueue"): _read_covered,
     (_KUEUE, "Cohort"): _read_covered,
+    ("", "LimitRange"): _read_limits,
+    ("scheduling.run.ai", "Queue"): _read_run_ai,
     ("scheduling.volcano.sh", "Queue"): _read_keys(
         ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
     ),
+    **{(group, "PodGroup"): _read_keys(("spec", "minResources")) for group in _GROUPS},
+    **{(group, "ElasticQuota"): _read_keys(("spec", "min"), ("spec", "max")) for group in _GROUPS},
 }

@@ -14,8 +14,9 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.legacy.dialects import kai
 from drawbridge.translate.legacy.pod_view import format_value
-from drawbridge.translate.manifests.codes import RAY_GPUS_LOST
+from drawbridge.translate.manifests.codes import RAY_GPUS_LOST, REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.workloads import Place, group_kind
 from drawbridge.translate.pods import Translation
 
@@ -55,6 +56,28 @@ def report_lost_gpus(value: Value, place: Place, translation: Translation) -> It
         f"{lost}: {format_value(limits[lost])}, which the translation removes",
         remedy=f'Set `rayStartParams.{_PARAMETER}: "{count}"` in the group.',
     )
+
+
+def report_queue_of_cluster(
+    value: Value, place: Place, translation: Translation
+) -> Iterator[Finding]:
+    """Report a template with KAI's annotations whose queue stands on the Ray object only.
+
+    KubeRay copies the label to the pods, which KAI then reads; the template alone requests nothing.
+    """
+    if not isinstance(value, dict) or group_kind(value)[0] != _GROUP or translation.edits:
+        return
+    labels = as_mapping(get_value(value, ("metadata", "labels")))
+    queue = next((key for key in kai.QUEUES if key in labels), "")
+    annotations = as_mapping(get_value(place.pod, ("metadata", "annotations")))
+    for key in annotations if queue else ():
+        if key.startswith(kai.STANDALONE_KEYS):
+            path = format_path((*place.path, "metadata", "annotations", key))
+            yield REQUEST_NOT_IN_POD.at(
+                path,
+                f"{key} requests a part of a GPU for the pods, to which KubeRay copies {queue}",
+                remedy=f"Set the label {queue} in the template as well.",
+            )
 
 
 def _count_gpus(pod: Value, templates: Iterable[ClaimTemplate]) -> int:

@@ -11,6 +11,7 @@ from typing import Final
 
 from drawbridge.documents.paths import Path, format_path, get_value, parse_path
 from drawbridge.documents.values import Value
+from drawbridge.translate.legacy.misspelt_names import DOMAINS
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 _RAY: Final = ("headGroupSpec.template", "workerGroupSpecs[].template")
@@ -82,6 +83,16 @@ _PATCHES: Final = frozenset({"podSpecPatch", "patch", "manifest"})
 _CONFIG_MAP: Final = ("", "ConfigMap")
 # Dynamo's graphs name their GPUs without a domain.
 _DYNAMO: Final = "nvidia.com"
+# Fields of operators that count GPUs without a resource name, as of November 2026.
+_PLAIN: Final[Mapping[str, frozenset[str]]] = {
+    "production-stack.vllm.ai": frozenset({"gpu", "requestGPU"}),
+    "run.ai": frozenset({"gpu", "gpuDevices", "gpuMemory", "gpuPortion", "migProfile"}),
+}
+_NOTHING: Final[tuple[Value, ...]] = (None, "", 0, "0", {}, [])
+# An object that names a device by its value, next to an amount: `{resource: ..., quantity: 1}`.
+_NAMES: Final = ("resource", "resourceName", *_NAMED)
+_AMOUNTS: Final = frozenset({"quantity", "amount", "count"})
+_SPARK: Final = re.compile(r"spark\.(driver|executor)\.resource\.\w+\.amount")
 # The name after the slash, and the domain before it. Searching for the slash takes linear time.
 _KEY_NAMES: Final = re.compile(r"/([A-Za-z0-9._-]+)[\"']?\s*:")
 _DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
@@ -145,6 +156,8 @@ def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[Untran
     requests = list(_find_requests(value, (), covered))
     if group_kind(value)[0] == _DYNAMO:
         requests += _find_plain_gpus(value, ())
+    plain = _PLAIN.get(group_kind(value)[0], frozenset())
+    requests += _find_plain_keys(value.get("spec"), ("spec",), plain) if plain else ()
     if group_kind(value) == _CONFIG_MAP:
         for key, text in _items(value.get("data")):
             names = dict.fromkeys(_find_keys(text)) if isinstance(text, str) else {}
@@ -167,6 +180,22 @@ def _find_plain_gpus(value: Value, path: Path) -> Iterator[UntranslatedRequest]:
         if key == "limits" and isinstance(child, dict) and "gpu" in child:
             yield UntranslatedRequest((*path, key), "gpu")
         yield from _find_plain_gpus(child, (*path, key))
+
+
+def _find_plain_keys(
+    value: Value, path: Path, keys: frozenset[str]
+) -> Iterator[UntranslatedRequest]:
+    """Find the fields of an operator that count GPUs without naming a resource."""
+    if len(path) > _MAX_DEPTH:
+        return
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _find_plain_keys(item, (*path, number), keys)
+    for key, child in _items(value):
+        if key in keys and child not in _NOTHING:
+            yield UntranslatedRequest(path, key)
+        else:
+            yield from _find_plain_keys(child, (*path, key), keys)
 
 
 def find_fields(
@@ -255,6 +284,7 @@ def _find_requests(
             yield from _find_requests(item, (*path, number), covered)
     if not isinstance(value, dict):
         return
+    yield from _find_counted(value, path)
     for key, child in value.items():
         if key in {"limits", "requests"} and isinstance(child, dict):
             yield from (
@@ -273,6 +303,19 @@ def _find_requests(
             if key in _NUMBERED:
                 yield from _find_named(child, (*path, key))
             yield from _find_requests(child, (*path, key), covered)
+
+
+def _find_counted(value: Mapping[str, Value], path: Path) -> Iterator[UntranslatedRequest]:
+    """Find a device that an object names next to its amount, and the amounts of Spark."""
+    for key, _ in _items(value.get("sparkConf")):
+        if _SPARK.fullmatch(key):
+            yield UntranslatedRequest((*path, "sparkConf"), key)
+    # A list of devices in a field of its own is found there.
+    counted = not _AMOUNTS.isdisjoint(value) and _NUMBERED.isdisjoint(map(str, path[-2:]))
+    for key in _NAMES if counted else ():
+        name = value.get(key)
+        if isinstance(name, str) and name.partition("/")[0] in DOMAINS and "/" in name:
+            yield UntranslatedRequest((*path, key), name)
 
 
 def _find_keys(text: str) -> Iterator[str]:

@@ -58,8 +58,8 @@ _CONTAINER_KEY: Final = re.compile(
 _REQUEST: Final = "gpu-memory.request"
 _LIMIT: Final = "gpu-memory.limit"
 _SCHEDULERS: Final = ("kai-scheduler", "runai-scheduler")
-_QUEUES: Final = ("kai.scheduler/queue", "runai/queue")
-TRIGGERS: Final = frozenset({*_SCHEDULERS, *_QUEUES})
+QUEUES: Final = ("kai.scheduler/queue", "runai/queue")
+TRIGGERS: Final = frozenset({*_SCHEDULERS, *QUEUES})
 READS: Final[frozenset[str]] = frozenset()
 STANDALONE_KEYS: Final = (_FRACTION, _MEMORY, _NUMBER, _MPS, _OF_CONTAINER)
 ALLOCATED: Final = ("received-resource-type",)
@@ -69,7 +69,7 @@ _MI: Final = 1 << 20
 def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every dialect's signature
     """Read the fraction that the pod requests."""
     builder = RequestBuilder(NAME, pod)
-    if pod.scheduler not in _SCHEDULERS and not any(key in pod.labels for key in _QUEUES):
+    if pod.scheduler not in _SCHEDULERS and not any(key in pod.labels for key in QUEUES):
         return builder.build()
     own = _read_container_keys(pod)
     requested = any(key in pod.annotations for key in (_FRACTION, _MEMORY, _NUMBER))
