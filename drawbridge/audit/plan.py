@@ -78,8 +78,10 @@ class Planner:
     steps: list[MigrationStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Begin with the cluster as it is."""
+        """Begin with the cluster as it is, when the pods that fit have started."""
         self.cluster = ModelCluster(self.start)
+        self.cluster.schedule()
+        self.cluster.take_changes()
         self._modes = dict(self.namespaces.modes)
         self._suspended: list[tuple[str, str]] = []  # by the step that is made
         self._group = {node.name: each for each in self.groups for node in each.nodes}
@@ -96,7 +98,8 @@ class Planner:
         self._translate_what_fits()
         left = {each.name: self.movable(each) for each in self.groups if each.has_plugin}
         while any(left.values()):
-            name = min((n for n in left if left[n]), key=lambda n: self._rank(n, left[n]))
+            names = sorted((n for n in left if left[n]), key=lambda n: self._weigh(n, left[n]))
+            name = min(names[:_TRIED], key=lambda n: self._rank(n, left[n]))
             moved = self._move_some(self._by_name(name), left[name])
             left[name] = [each for each in left[name] if each not in moved]
             self._translate_what_fits()
@@ -113,6 +116,11 @@ class Planner:
         held = [e for e in self.cluster.on_node(node) if self.cluster.kinds[e.kind].needs_devices]
         bare = sum(self.cluster.kinds[each.kind].owner_kind == "Pod" for each in held)
         return node in self._cordoned, bare, len(held), node
+
+    def _weigh(self, group: str, nodes: Sequence[str]) -> tuple[object, ...]:
+        """Order groups without trying them: those with least to move first."""
+        held = min(len(self.cluster.on_node(node)) for node in nodes)
+        return not self._by_name(group).now.dual, held, len(nodes), group
 
     def _rank(self, group: str, nodes: Sequence[str]) -> tuple[object, ...]:
         """Order groups: those with devices offered twice, then what costs least, then by size."""
@@ -133,7 +141,7 @@ class Planner:
         best = min(range(len(tried)), key=lambda each: (tried[each].cost, each))
         nodes.insert(0, nodes.pop(best))
         first = tried[best]
-        if first.blocked:
+        if first.blocked or self._may_stop(nodes[0]):
             first = self._try_move(group, nodes[:1], obeys_budgets=False)
         if is_first or not self._is_plain(first):
             return self._accept(group, [nodes[:1]], first)
@@ -272,16 +280,38 @@ class Planner:
         )
 
     def _failing_jobs(self, nodes: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the Jobs that fail when nodes are drained, and that can be suspended instead."""
-        trial = self.cluster.copy()
-        trial.drain(nodes, obeys_budgets=False)
-        kinds = {each.kind for each in trial.take_changes() if each.what == LOST}
-        owners = {
+        """Return the Jobs that can fail when nodes are drained, and that can be suspended instead.
+
+        Pods of a Job that started in the play, or wait, can be on these nodes as well as elsewhere.
+        """
+        alive, near = Counter[str](), dict[str, PodKind]()
+        for key, pod in self.cluster.pods.items():
+            kind = self.cluster.kinds[pod.kind]
+            if kind.job is None:
+                continue
+            alive[kind.full_owner] += 1
+            is_known = key < len(self.start.pods) and self.start.pods[key].node == pod.node != ""
+            request = find_request(kind, translated=pod.is_translated)
+            can_be = not is_known and not request.nodes.isdisjoint(nodes)
+            if pod.node in nodes or can_be:
+                near[kind.full_owner] = kind
+        return sorted(
             (kind.namespace, kind.owner)
-            for kind in (self.cluster.kinds[number] for number in kinds)
-            if kind.job is not None and not self.templates.find(kind.namespace, kind.owner).manager
-        }
-        return sorted(owners)
+            for owner, kind in near.items()
+            if not self.cluster.survives(kind, alive[owner])
+            and not self.templates.find(kind.namespace, kind.owner).manager
+        )
+
+    def _may_stop(self, node: str) -> bool:
+        """Whether pods that no budget lets go may have started on a node meanwhile."""
+        for key, pod in self.cluster.pods.items():
+            kind = self.cluster.kinds[pod.kind]
+            is_known = key < len(self.start.pods) and self.start.pods[key].node == pod.node != ""
+            if not is_known and self.cluster.is_bound_by_budget(pod.kind):
+                request = find_request(kind, translated=pod.is_translated)
+                if node in request.nodes:
+                    return True
+        return False
 
     def _delete_bare(self, nodes: Sequence[str]) -> Iterator[Typed]:
         """Yield the commands that delete what nobody creates again: drain refuses to."""
@@ -447,12 +477,26 @@ class Planner:
             kinds = [e for e in self.cluster.kinds if e.namespace == namespace and e.translated]
             if not any(e.translated and e.translated.devices.keys() <= offered for e in kinds):
                 continue
+            if not self._has_room(namespace):
+                continue
             trial = self._try_namespace(namespace)
             waited, plugin = self.cluster.count_waiting(), self.cluster.count(Served.PLUGIN)
             moves = trial.cluster.count(Served.PLUGIN) < plugin or trial.waits < waited
             if moves and trial.is_clean and trial.waits <= waited:
                 return namespace, trial
         return None
+
+    def _has_room(self, namespace: str) -> bool:
+        """Whether drivers have free devices for any pod of a namespace that has no claims."""
+        most = Counter[str]()
+        for node in self.cluster.nodes.values():
+            if not node.is_cordoned:
+                most |= Counter({name: int(n * 1_000) for name, n in node.devices.items()})
+        return any(
+            all(most[name] >= int(n * 1_000) for name, n in kind.translated.devices.items())
+            for kind in self.cluster.kinds
+            if kind.namespace == namespace and kind.translated is not None
+        )
 
     def _pods_to_translate(self) -> Counter[str]:
         """Return the pods that ask for units and would have claims if created again."""

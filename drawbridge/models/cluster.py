@@ -124,6 +124,18 @@ class ModelCluster:
             if e.is_ready
         }
 
+    def is_bound_by_budget(self, kind: int) -> bool:
+        """Whether no pod of a kind can ever be evicted, also while all of them run."""
+        budgets = self._of[kind]
+        return len(budgets) > 1 or any(
+            not self.budgets[each].can_ever_allow(self._wanted[each]) for each in budgets
+        )
+
+    def survives(self, kind: PodKind, evictions: int) -> bool:
+        """Whether the Job of a kind goes on after so many more evictions."""
+        done = self._failures[kind.full_owner]
+        return kind.job is None or kind.job.survives(done + evictions, evicted=True)
+
     def serves(self, name: str) -> bool:
         """Whether the plugin of a node where pods may start serves a name."""
         return any(name in each.free and not each.is_cordoned for each in self.nodes.values())

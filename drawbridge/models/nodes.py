@@ -5,7 +5,7 @@ Then a driver that publishes the same devices offers them a second time.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from drawbridge.models.pods import PodKind, PodState, Request, Served
@@ -33,7 +33,10 @@ class ModelNode:
 
     def copy(self) -> "ModelNode":
         """Return a copy that changes alone."""
-        return replace(self, free=dict(self.free), devices=dict(self.devices))
+        other = object.__new__(ModelNode)
+        other.__dict__.update(self.__dict__)
+        other.free, other.devices = dict(self.free), dict(self.devices)
+        return other
 
     def serve(self, kind: PodKind, *, translated: bool) -> Served | None:
         """Return who would serve a new pod; None if nobody can."""
