@@ -116,33 +116,10 @@ class AllocatorCaches(CacheSet):
         events = Cache(session, EVENTS, PrepareEvent, fields=f"reason={REASON}", keep_raw=False)
         self.events = self.add(events, required=False)
         # A role of an earlier release may not read these groups. Their members count then.
-        self._groups = (
-            self.add(
-                Cache(
-                    session,
-                    COSCHEDULING_GROUPS,
-                    int,
-                    decode=read_coscheduling_group,
-                    keep_raw=False,
-                ),
-                required=False,
-            )
-            if groups
-            else None
-        )
+        self._groups = self.add(_watch_groups(session), required=False) if groups else None
         # Needed for owned pools with a fence of rules only, and a role may not read them.
         self._fence = tuple(
-            self.add(
-                Cache(
-                    session,
-                    resource,
-                    FencePart,
-                    fields=f"metadata.name={FENCE_POLICY}",
-                    keep_raw=False,
-                ),
-                required=False,
-            )
-            for resource in _FENCE
+            self.add(_watch_fence(session, resource), required=False) for resource in _FENCE
         )
         self.namespace = namespace
         self._waiting: dict[str, set[asyncio.Event]] = {}
@@ -231,6 +208,16 @@ class AllocatorCaches(CacheSet):
 
 
 _: type[ClaimCache] = AllocatorCaches
+
+
+def _watch_groups(session: Session) -> Cache[int]:
+    decode = read_coscheduling_group
+    return Cache(session, COSCHEDULING_GROUPS, int, decode=decode, keep_raw=False)
+
+
+def _watch_fence(session: Session, resource: Resource) -> Cache[FencePart]:
+    fields = f"metadata.name={FENCE_POLICY}"
+    return Cache(session, resource, FencePart, fields=fields, keep_raw=False)
 
 
 def without_conditions(pod: Pod) -> Pod:

@@ -42,12 +42,12 @@ class SharedValues:
 
     def share_attributes(self, devices: Iterable[Device]) -> None:
         """Share the attributes of devices that nothing else has yet."""
-        one = self._attribute
+        shared = self._attribute
         for device in devices:
             attributes = device.attributes
             if isinstance(attributes, dict):
                 for name, attribute in attributes.items():
-                    attributes[name] = one(attribute)
+                    attributes[name] = shared(attribute)
 
     def share_parameters(self, configs: Iterable[_Config]) -> None:
         """Share the parameters of configurations that nothing else has yet."""

@@ -54,9 +54,9 @@ def draw_cluster(words: Sequence[str], rng: random.Random) -> Cluster:
             nodes[name] = Node(name)
             of_node = worlds.slices_of_node(name, shape, driver, *mode)
             slices += of_node
-            for each in of_node:
-                for device in each.devices:
-                    devices.setdefault((driver, f"{shape}/{device.name}"), (each.driver, device))
+            for published in of_node:
+                for device in published.devices:
+                    devices.setdefault((driver, f"{shape}/{device.name}"), (driver, device))
     classes = tuple(clusters.device_class(name, cel=cel) for name, cel in CLASSES.items())
     objects = FactsInput(tuple(slices), classes, tuple(nodes.values()))
     return Cluster(objects, tuple(devices.values()))

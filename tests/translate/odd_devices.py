@@ -22,14 +22,14 @@ _READ = re.compile(r'device\.(attributes|capacity)\["([^"]+)"\]\.(\w+)')
 
 def expressions() -> list[str]:
     """Return every selector that the cases of targets and rows result in."""
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
     for case in test_targets.SAYABLE:
         (claim,) = assemble_claims([test_targets.said(case)])
-        found |= dict.fromkeys(_texts(claim.spec))
+        texts |= dict.fromkeys(_texts(claim.spec))
     for case in test_rows.CASES:
         for made in test_rows.done(case).templates:
-            found |= dict.fromkeys(_texts(made.object))
-    return list(found)
+            texts |= dict.fromkeys(_texts(made.object))
+    return list(texts)
 
 
 def devices(expression: str, *, lists: bool) -> Iterator[dict[str, Any]]:

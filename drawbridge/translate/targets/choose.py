@@ -179,10 +179,10 @@ def _choose(ask: Ask, facts: Facts | None, configuration: Configuration) -> Chos
         refused = sorted(lost - set(configuration.decisions.allow_loss_of))
         if not refused:
             findings = (*expanded.findings, *_report_vendor(ask, target))
-            found = ChosenTarget(ask, target, replace(expanded, findings=findings))
+            chosen = ChosenTarget(ask, target, replace(expanded, findings=findings))
             if not (expanded.plan.single or target.single):
-                return found
-            of_one_node = of_one_node or found
+                return chosen
+            of_one_node = of_one_node or chosen
             continue
         reasons += [
             f"{finding.message.partition(': ')[2]}, so {codes.LOSES[finding.code]} is lost"

@@ -281,8 +281,9 @@ def _product_alternatives(
     fixed = {name: each for name, each in plan.amounts.items() if isinstance(each, str)}
     if not percents:
         return [DeviceAlternative((), fixed)], []
-    found = _find_shared_products(plan, percents, vocabulary)
-    shared = found if target.has_room(ask) else of_several(found)
+    shared: Sequence[Product] = _find_shared_products(plan, percents, vocabulary)
+    if not target.has_room(ask):
+        shared = of_several(shared)
     amounts: dict[tuple[str, ...], list[Product]] = {}
     for product, key in _list_amounts(shared, percents):
         amounts.setdefault(key, []).append(product)
