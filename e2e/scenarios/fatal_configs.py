@@ -139,6 +139,10 @@ def a_claim_that_ends_its_driver_is_never_allocated(stage: BridgeStage) -> None:
     stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("fatal", spec(FATAL["with null"]))
     stage.template("gpu", claim_spec(request("gpu", GPU)))
+    # The reason of a first attempt stays while nothing that the pod needs changes, so the allocator
+    # has to use the node before.
+    stage.pod("first", templates={"gpu": "gpu"})
+    stage.wait_running("first")
     stage.pod("waiting", templates={"gpu": "fatal"})
     stage.wait_unschedulable("waiting")
     reason = "ends the process of driver gpu.nvidia.com"
