@@ -256,19 +256,19 @@ class World:
             "schedulerName": "drawbridge",
             "terminationGracePeriodSeconds": 5,
             "containers": [],
-            "resourceClaims": [{"name": each, "resourceClaimName": each} for each in claims],
+            "resourceClaims": [{"name": claim, "resourceClaimName": claim} for claim in claims],
         }
         pod = self.server.put(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         )
         owner["uid"] = pod["metadata"]["uid"]
-        for each in claims:
+        for claim in claims:
             request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
             self.server.put(
                 {
                     "apiVersion": "resource.k8s.io/v1",
                     "kind": "ResourceClaim",
-                    "metadata": {"name": each, "ownerReferences": [owner]},
+                    "metadata": {"name": claim, "ownerReferences": [owner]},
                     "spec": {"devices": {"requests": [request]}},
                 }
             )
