@@ -216,22 +216,22 @@ RARE: Final = (
 
 def draw_pod(random_: random.Random, nodes: list[Machine]) -> YamlValue:
     """Draw a pod that selects nodes by one to three terms."""
-    known: dict[str, set[str]] = {key: {"1"} for key in RARE}
+    values_by_key: dict[str, set[str]] = {key: {"1"} for key in RARE}
     for node in nodes:
         for key, value in node.labels.items():
-            known.setdefault(key, set()).add(value)
+            values_by_key.setdefault(key, set()).add(value)
     vendor = random_.choice(["nvidia"] * 4 + ["amd"])
-    own = sorted(key for key in known if vendor in key)
-    keys = own * 3 + sorted(known)
+    own = sorted(key for key in values_by_key if vendor in key)
+    keys = own * 3 + sorted(values_by_key)
     spec: YamlValue = {}
     if random_.random() < 0.4:
         chosen = random_.sample(keys, random_.randint(1, 2))
-        spec["nodeSelector"] = {key: _value(random_, known[key]) for key in chosen}
+        spec["nodeSelector"] = {key: _value(random_, values_by_key[key]) for key in chosen}
     if "nodeSelector" not in spec or random_.random() < 0.3:
         terms = [
             {
                 "matchExpressions": [
-                    _expression(random_, known, keys) for _ in range(random_.randint(1, 3))
+                    _expression(random_, values_by_key, keys) for _ in range(random_.randint(1, 3))
                 ]
             }
             for _ in range(random_.choice((1, 1, 1, 2)))
@@ -243,12 +243,14 @@ def draw_pod(random_: random.Random, nodes: list[Machine]) -> YamlValue:
     return {"spec": {**spec, "containers": [{"name": "main", "resources": {"limits": limits}}]}}
 
 
-def _expression(random_: random.Random, known: dict[str, set[str]], keys: list[str]) -> YamlValue:
+def _expression(
+    random_: random.Random, values_by_key: dict[str, set[str]], keys: list[str]
+) -> YamlValue:
     key, operator = random_.choice(keys), random_.choice(OPERATORS)
     if operator in {"Exists", "DoesNotExist"}:
         return {"key": key, "operator": operator}
     number = 1 if operator in {"Gt", "Lt"} else random_.randint(1, 3)
-    values = [_value(random_, known[key]) for _ in range(number)]
+    values = [_value(random_, values_by_key[key]) for _ in range(number)]
     return {"key": key, "operator": operator, "values": values}
 
 

@@ -125,15 +125,15 @@ def _bytes(value: str) -> int | None:
 
 def _check_container_keys(pod: PodView, own: Sequence[_ContainerKey]) -> Iterator[Finding]:
     memory = _memory_of(own)
-    for each in own:
-        if each.what in memory and _bytes(each.value) is None:
-            why = f"{format_value(each.value)!r} is not a positive quantity of memory"
-            yield AMOUNT_REFUSED.at(annotation_path(each.key), why)
+    for annotation in own:
+        if annotation.what in memory and _bytes(annotation.value) is None:
+            why = f"{format_value(annotation.value)!r} is not a positive quantity of memory"
+            yield AMOUNT_REFUSED.at(annotation_path(annotation.key), why)
     request, limit = memory.get(_REQUEST), memory.get(_LIMIT)
     at = annotation_path(own[0].key) if own else ""
     if request is not None and limit is not None and request > limit:
         yield AMOUNT_REFUSED.at(at, "the requested memory is more than its limit")
-    if len({each.container for each in own}) > 1:
+    if len({annotation.container for annotation in own}) > 1:
         yield REQUESTS_CONTRADICT.at(at, "only one container of a pod can have a part of a GPU")
     if own and not memory and not {_FRACTION, _MEMORY} & pod.annotations.keys():
         yield REQUEST_INCOMPLETE.at(at, f"{own[0].what} requires {_REQUEST} or {_LIMIT}")
@@ -160,13 +160,13 @@ def _report_meaning(pod: PodView, own: Sequence[_ContainerKey]) -> Iterator[Find
             f"{_COMPUTE} no longer does",
         )
     memory = _memory_of(own)
-    for each in own:
-        if each.what == _LIMIT and memory.get(_REQUEST, memory[_LIMIT]) != memory[_LIMIT]:
+    for annotation in own:
+        if annotation.what == _LIMIT and memory.get(_REQUEST, memory[_LIMIT]) != memory[_LIMIT]:
             why = "the claim has what is requested, and nothing above it up to the limit"
-            yield MEANING_CHANGES.at(annotation_path(each.key), f"{each.value}: {why}")
-        if each.what not in memory:
-            why = f"{each.what} is not read by the driver of the claim, and goes"
-            yield MEANING_CHANGES.at(annotation_path(each.key), why)
+            yield MEANING_CHANGES.at(annotation_path(annotation.key), f"{annotation.value}: {why}")
+        if annotation.what not in memory:
+            why = f"{annotation.what} is not read by the driver of the claim, and goes"
+            yield MEANING_CHANGES.at(annotation_path(annotation.key), why)
 
 
 def _ask(pod: PodView, user: DeviceUser, own: Iterable[_ContainerKey]) -> Ask:
