@@ -356,10 +356,10 @@ class AllocatorState:
         if device.pool not in self._owned:
             return False
         node = self._owned[device.pool]
-        known = self.planner.nodes.get(node) if node is not None else None
-        if known is None:
+        local = self.planner.nodes.get(node) if node is not None else None
+        if local is None:
             return node is None
-        return all(taint.key != OUT_OF_SERVICE for taint in known.taints)
+        return all(taint.key != OUT_OF_SERVICE for taint in local.taints)
 
     # --- claims ---
 

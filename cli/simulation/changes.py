@@ -194,17 +194,17 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
         if isinstance(rule, LocatedFinding):
             return _with_findings(inputs, rule)
         rules.append(rule)
-        known = (*inputs.objects.taint_rules, rule)
-        inputs = replace(inputs, objects=replace(inputs.objects, taint_rules=known))
+        every = (*inputs.objects.taint_rules, rule)
+        inputs = replace(inputs, objects=replace(inputs.objects, taint_rules=every))
     if not rules:
         return inputs
     inputs = replace(inputs, gates=inputs.gates.with_taint_rules())
-    found = tuple(find_tainted_pods(rules, inputs.objects.claims, inputs.running or ()))
-    leaving = [each.pod for each in found if each.seconds is not None]
+    tainted = tuple(find_tainted_pods(rules, inputs.objects.claims, inputs.running or ()))
+    leaving = [each.pod for each in tainted if each.seconds is not None]
     inputs = _without_pods(
         inputs,
         {each.full_name for each in leaving},
-        [LocatedFinding(_describe_tainted(each)) for each in found],
+        [LocatedFinding(_describe_tainted(each)) for each in tainted],
     )
     again = [_to_place(each) for each in leaving if each.owner_kind in RECREATING]
     return _with_nodes(replace(inputs, pods=(*again, *inputs.pods)), inputs.cluster.nodes)

@@ -103,7 +103,7 @@ ROWS: Final = (
 class Outlook(NamedTuple):
     """When an autoscaler knows the devices of a driver, and what would let it know more."""
 
-    known: Known
+    when: Known
     wanted: str = ""
 
 

@@ -192,7 +192,7 @@ def report_autoscalers(
 
 def _report_devices(autoscaler: Autoscaler, facts: Facts | None) -> Iterator[Finding]:
     for provider, outlook, drivers in _judge_drivers(autoscaler, facts):
-        if outlook.known is Known.NEVER:
+        if outlook.when is Known.NEVER:
             wanted = outlook.wanted
             reason = f"it needs {wanted}" if wanted else "this provider does not describe them"
             yield AUTOSCALER_LACKS_DEVICES.at(
@@ -207,7 +207,7 @@ def describe_simulation(autoscaler: Autoscaler, facts: Facts | None) -> str:
     limits = [
         f"{drivers} ({provider}{f', without {outlook.wanted}' if outlook.wanted else ''})"
         for provider, outlook, drivers in _judge_drivers(autoscaler, facts)
-        if outlook.known is Known.IF_A_NODE_EXISTS
+        if outlook.when is Known.IF_A_NODE_EXISTS
     ]
     lacking = ", but adds no node to a group without nodes for claims on "
     return f"{autoscaler} simulates claims" + (lacking + "; ".join(limits) if limits else "")

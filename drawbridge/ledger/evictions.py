@@ -41,7 +41,7 @@ def find_tainted_pods(
     """
     evicting = [each for each in rules if each.taint.effect == NO_EXECUTE]
     by_pod = {pod.metadata.uid or pod.full_name: pod for pod in pods if pod.spec.node_name}
-    found: dict[str, TaintedPod] = {}
+    first: dict[str, TaintedPod] = {}
     for claim in claims if evicting else ():
         allocation, namespace = claim.status.allocation, claim.metadata.namespace or "default"
         for consumer in claim.status.reserved_for if allocation else ():
@@ -52,10 +52,10 @@ def find_tainted_pods(
                 for rule in evicting:
                     if _selects(rule, result):
                         tainted = _judge(pod, claim, result, rule.taint)
-                        known = found.get(pod.full_name)
-                        if known is None or _rank(tainted) < _rank(known):
-                            found[pod.full_name] = tainted
-    yield from (found[name] for name in sorted(found))
+                        before = first.get(pod.full_name)
+                        if before is None or _rank(tainted) < _rank(before):
+                            first[pod.full_name] = tainted
+    yield from (first[name] for name in sorted(first))
 
 
 def _selects(rule: DeviceTaintRule, result: AllocationResult) -> bool:
