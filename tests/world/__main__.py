@@ -30,6 +30,9 @@ def main() -> int:
         played += 1
         counted.update(outcome.counted)
         if outcome.violation or options.story:
+            # Shrinking can take minutes.
+            found = outcome.violation or "all is well"
+            print(f"seed {seed}: {found}", flush=True)  # noqa: T201  # a command
             shrunk = shrink(outcome) if outcome.violation and not options.no_shrink else outcome
             _print(shrunk)
         if outcome.violation:

@@ -7,7 +7,8 @@ and everything had time to settle.
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from tests.world.nodes import consumers_of, devices_of
+from tests.cluster.fake.kinds import JSON
+from tests.world.nodes import claim_names, consumers_of, devices_of
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -75,17 +76,28 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """No device is free for ever while a pod waits that fits."""
     held = {device for claim in world.all("resourceclaims") for device in devices_of(claim)}
-    free = world.count_devices() - len(held)
-    waiting = [each for each in world.all("pods") if "nodeName" not in each["spec"]]
-    if waiting and free:
-        yield f"{waiting[0]['metadata']['name']} waits, {free} devices are free"
+    for pod in world.all("pods"):
+        needed = len(claim_names(pod))
+        fits = any(
+            count - sum(pool == node for pool, _ in held) >= needed
+            for node, count in world.devices.items()
+        )
+        if "nodeName" not in pod["spec"] and fits and _has_claims(world, pod):
+            yield f"{pod['metadata']['name']} waits, and its devices are free on one node"
+
+
+def _has_claims(world: "World", pod: JSON) -> bool:
+    """Whether nobody has deleted a claim of a pod, without which it waits for ever."""
+    claims = {each["metadata"]["name"]: each["metadata"] for each in world.all("resourceclaims")}
+    own = [claims.get(name) for name in claim_names(pod)]
+    return all(each is not None and "deletionTimestamp" not in each for each in own)
 
 
 def a_bound_pod_runs(world: "World") -> Iterator[str]:
     """Its claims are allocated and reserved for it."""
     for pod in world.all("pods"):
         phase = (pod.get("status") or {}).get("phase", "")
-        if "nodeName" in pod["spec"] and not phase:
+        if "nodeName" in pod["spec"] and not phase and _has_claims(world, pod):
             yield f"{pod['metadata']['name']} is bound and does not run"
 
 
