@@ -42,7 +42,7 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import Facts
-from drawbridge.ledger.devices_of_nodes import DevicesOfNodes
+from drawbridge.ledger.devices_of_nodes import ServingNodes
 from drawbridge.ledger.still_fits import StillFits, nodes_after, still_fits
 from drawbridge.names import ADMIN_ACCESS_LABEL, DUAL_LABEL
 from drawbridge.report.explain import time_of_event
@@ -170,7 +170,7 @@ def _ask(given: AuditInput, future: Future) -> AskFit:
     cluster = ClusterObjects(
         after.slices, after.classes, nodes=after.nodes, others=given.read.namespaces
     )
-    devices = DevicesOfNodes(
+    devices = ServingNodes(
         find_cluster_nodes(after.nodes, cluster, gates, given.configuration.legacy),
         find_pod_allocators(cluster, gates, given.configuration, future.facts),
         objects.claims,

@@ -166,13 +166,7 @@ def _sort(
             **_specs("ResourceClaimTemplate", select("ResourceClaimTemplate"), ("spec", "spec")),
         },
         budgets=select("PodDisruptionBudget"),
-        volumes=dict(
-            _tie_volumes(
-                decoded.nodes,
-                select("PersistentVolumeClaim"),
-                by_kind.get("PersistentVolume", ()),
-            )
-        ),
+        volumes=dict(_tie_volumes(decoded.nodes, by_kind)),
         unread=len(unread),
         missing=tuple(e.finding.message for e in findings if e.finding.code == _MISSING),
     )
@@ -203,12 +197,12 @@ def _namespaces(values: Iterable[Value], only: str, scope: Scope) -> Iterator[Au
 
 
 def _tie_volumes(
-    nodes: Iterable[Node], claims: Iterable[Value], volumes: Iterable[Value]
+    nodes: Iterable[Node], by_kind: Mapping[str, Sequence[Value]]
 ) -> Iterator[tuple[tuple[str, str], frozenset[str]]]:
     """Yield the nodes of the volumes that are tied to some, by the claims that have them."""
     nodes = tuple(nodes)
     tied: dict[str, frozenset[str]] = {}
-    for each in volumes:
+    for each in by_kind.get("PersistentVolume", ()):
         required = get_value(each, ("spec", "nodeAffinity", "required"))
         try:
             selector = msgspec.convert(required, NodeSelector) if required is not None else None
@@ -217,7 +211,7 @@ def _tie_volumes(
         if selector is not None and not selector_problems(selector):
             found = (node.name for node in nodes if matches_selector(selector, node))
             tied[text_at(each, "metadata", "name")] = frozenset(found)
-    for each in claims:
+    for each in by_kind.get("PersistentVolumeClaim", ()):
         volume = text_at(each, "spec", "volumeName")
         if volume in tied:
             yield (namespace_of(each), text_at(each, "metadata", "name")), tied[volume]

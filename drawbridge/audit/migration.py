@@ -10,8 +10,9 @@ from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, read_metadata
-from drawbridge.audit.plan import Namespaces, Planner
+from drawbridge.audit.plan import StepPlanner
 from drawbridge.audit.rehearsed_cluster import read_cluster
+from drawbridge.audit.trials import Namespaces
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
@@ -37,7 +38,7 @@ def make_plan(
 ) -> Rehearsed:
     """Return the steps from the cluster as it is to one without replaceable plugins."""
     start = read_cluster(objects, groups, decider, find_devices)
-    planner = Planner(
+    planner = StepPlanner(
         start,
         groups,
         _read_namespaces(objects, namespaces),
@@ -178,7 +179,7 @@ def _sees_gpus(pod: Value) -> bool:
 
 
 def _say_what_stays(
-    planner: Planner, namespaces: Sequence[NamespaceAudit], without: Sequence[str]
+    planner: StepPlanner, namespaces: Sequence[NamespaceAudit], without: Sequence[str]
 ) -> Iterator[MigrationStep]:
     if without:
         yield MigrationStep(

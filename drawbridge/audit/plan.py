@@ -9,16 +9,18 @@ as the drivers have its devices, or when its pods would otherwise wait.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands, story, typed
 from drawbridge.audit.model import Expected, MigrationStep
 from drawbridge.audit.node_groups import Group
+from drawbridge.audit.risks import find_failing_jobs, may_stop
 from drawbridge.audit.templates import Templates
+from drawbridge.audit.trials import Namespaces, Trial, Typing
 from drawbridge.audit.typed import Moving, Typed
 from drawbridge.dra.counted import count_noun
-from drawbridge.models.cluster import BLOCKED, HELD, LOST, Change, ClusterStart, ModelCluster
+from drawbridge.models.cluster import BLOCKED, HELD, LOST, ClusterStart, ModelCluster
 from drawbridge.models.nodes import find_request
 from drawbridge.models.pods import PodKind, Served
 
@@ -36,38 +38,8 @@ _OF_ONE_POD: Final = frozenset(
 _TRIED: Final = 3  # nodes of a group
 
 
-class Namespaces(NamedTuple):
-    """What the plan needs to know of namespaces: the labels that they have, and who uses them."""
-
-    modes: Mapping[str, str]  # the label as it is; empty without one
-    translatable: frozenset[str]  # with workloads that are to be translated
-    idle: frozenset[str]  # of these, those without pods
-
-
-class Trial(NamedTuple):
-    """What a step would do: who loses, and whom it lets wait."""
-
-    cluster: ModelCluster
-    changes: tuple[Change, ...]
-    commands: tuple[Typed, ...]
-    loses: int
-    blocked: int
-    waits: int  # afterwards
-    paused: int  # meanwhile
-
-    @property
-    def cost(self) -> tuple[int, ...]:
-        """What is bad about it, the worst first."""
-        return self.blocked, self.loses, self.waits, self.paused
-
-    @property
-    def is_clean(self) -> bool:
-        """Whether nobody loses, nothing stops, and nobody who did not wait before waits after."""
-        return not (self.blocked or self.loses)
-
-
 @dataclass
-class Planner:
+class StepPlanner:
     """Makes the steps, and keeps the cluster as they leave it."""
 
     start: ClusterStart
@@ -141,7 +113,7 @@ class Planner:
         best = min(range(len(tried)), key=lambda each: (tried[each].cost, each))
         nodes.insert(0, nodes.pop(best))
         first = tried[best]
-        if first.blocked or self._may_stop(nodes[0]):
+        if first.blocked or may_stop(self.cluster, self.start, nodes[0]):
             first = self._try_move(group, nodes[:1], obeys_budgets=False)
         if is_first or not self._is_plain(first):
             return self._accept(group, [nodes[:1]], first)
@@ -240,9 +212,9 @@ class Planner:
         self, group: Group, nodes: Sequence[str], first: Sequence[str], *, obeys_budgets: bool
     ) -> Trial:
         cluster = self.cluster.copy()
-        plain = _Play(cluster)
+        plain = Typing(cluster)
         moving = self._moving(group, nodes)
-        jobs = self._failing_jobs(nodes)
+        jobs = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
         plain.type(self._enforce(first))
         plain.type(typed.begin(moving))
         plain.type(typed.suspend(jobs))
@@ -278,40 +250,6 @@ class Planner:
         return next(
             (e.units for e in self.cluster.kinds if e.namespace == namespace and e.translated), {}
         )
-
-    def _failing_jobs(self, nodes: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the Jobs that can fail when nodes are drained, and that can be suspended instead.
-
-        Pods of a Job that started in the play, or wait, can be on these nodes as well as elsewhere.
-        """
-        alive, near = Counter[str](), dict[str, PodKind]()
-        for key, pod in self.cluster.pods.items():
-            kind = self.cluster.kinds[pod.kind]
-            if kind.job is None:
-                continue
-            alive[kind.full_owner] += 1
-            is_known = key < len(self.start.pods) and self.start.pods[key].node == pod.node != ""
-            request = find_request(kind, translated=pod.is_translated)
-            can_be = not is_known and not request.nodes.isdisjoint(nodes)
-            if pod.node in nodes or can_be:
-                near[kind.full_owner] = kind
-        return sorted(
-            (kind.namespace, kind.owner)
-            for owner, kind in near.items()
-            if not self.cluster.survives(kind, alive[owner])
-            and not self.templates.find(kind.namespace, kind.owner).manager
-        )
-
-    def _may_stop(self, node: str) -> bool:
-        """Whether pods that no budget lets go may have started on a node meanwhile."""
-        for key, pod in self.cluster.pods.items():
-            kind = self.cluster.kinds[pod.kind]
-            is_known = key < len(self.start.pods) and self.start.pods[key].node == pod.node != ""
-            if not is_known and self.cluster.is_bound_by_budget(pod.kind):
-                request = find_request(kind, translated=pod.is_translated)
-                if node in request.nodes:
-                    return True
-        return False
 
     def _delete_bare(self, nodes: Sequence[str]) -> Iterator[Typed]:
         """Yield the commands that delete what nobody creates again: drain refuses to."""
@@ -350,14 +288,14 @@ class Planner:
     def _accept(self, group: Group, rounds: Sequence[Sequence[str]], trial: Trial) -> list[str]:
         """Make a step of what was tried, and go on from there."""
         nodes = [name for each in rounds for name in each]
-        self._suspended = self._failing_jobs(nodes)
+        self._suspended = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
         before, self.cluster = self.cluster, trial.cluster
         moving = self._moving_of(before, group, nodes)
         modes = self._changed_modes(before, trial.cluster)
         lines = [each.command for each in trial.commands]
         if len(rounds) > 1:
-            inside = self._inside(group, before)
-            lines = [*self._set_lines(trial), typed.loop(nodes, inside)]
+            inside = self._inside(group)
+            lines = [typed.loop(nodes, inside)]  # nothing else is typed for such nodes
         told = story.tell(trial.cluster, trial.changes)
         self.steps.append(
             MigrationStep(
@@ -395,13 +333,7 @@ class Planner:
             return ""
         return ": its node selector, affinity, tolerations, volumes or devices allow no node"
 
-    def _set_lines(self, trial: Trial) -> list[str]:
-        return [
-            e.command for e in trial.commands if e.command.startswith("kubectl label namespace")
-        ]
-
-    def _inside(self, group: Group, before: ModelCluster) -> list[Typed]:
-        del before
+    def _inside(self, group: Group) -> list[Typed]:
         moving = Moving(
             (typed.NODE,),
             group.driver,
@@ -509,7 +441,7 @@ class Planner:
 
     def _try_namespace(self, namespace: str) -> Trial:
         cluster = self.cluster.copy()
-        play = _Play(cluster)
+        play = Typing(cluster)
         play.type(self._enforce(() if namespace in cluster.enforced else (namespace,)))
         kinds = [
             cluster.kinds[number]
@@ -564,16 +496,3 @@ class Planner:
         if not kinds:
             return namespace in self.namespaces.idle and bool(offered)
         return any(e.translated and e.translated.devices.keys() <= offered for e in kinds)
-
-
-class _Play:
-    """Types commands, and lets the models do what they do."""
-
-    def __init__(self, cluster: ModelCluster) -> None:
-        self._cluster = cluster
-        self.typed: list[Typed] = []
-
-    def type(self, commands_: Iterable[Typed]) -> None:
-        for each in commands_:
-            self.typed.append(each)
-            each.play(self._cluster)

@@ -26,7 +26,7 @@ from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.models.budgets import read_budget
 from drawbridge.models.cluster import ClusterStart
 from drawbridge.models.nodes import ModelNode
-from drawbridge.models.pods import PodKind, PodState, Request, Served
+from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
 from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -81,7 +81,7 @@ class _Reader:
     requests: dict[object, dict[str, int]] = field(default_factory=dict)
     serving: dict[object, frozenset[str]] = field(default_factory=dict)
 
-    def read(self, pod: Value, namespace: AuditedNamespace) -> PodState:
+    def read(self, pod: Value, namespace: AuditedNamespace) -> ModelPod:
         """Return a pod, and remember its kind."""
         outcome = self.decider.decide(pod, namespace)
         owner = self._find_owner(pod, namespace.name)
@@ -112,7 +112,7 @@ class _Reader:
         kind = self.kinds[number]
         node = text_at(pod, "spec", "nodeName")
         static = bool(text_at(pod, "metadata", "annotations", _MIRROR))
-        return PodState(number, node, _find_served(pod, kind, own=own), own, static)
+        return ModelPod(number, node, _find_served(pod, kind, own=own), own, static)
 
     def _with_devices(self, pod: Value, outcome: PodOutcome, namespace: str) -> frozenset[str]:
         """Return the nodes that have the devices for the claims of a translated pod."""
@@ -134,8 +134,8 @@ class _Reader:
         owner: str,
         labels: Mapping[str, str],
         outcome: PodOutcome | None,
-        asked: Request,
-        translated: Request | None,
+        asked: AskedOfNode,
+        translated: AskedOfNode | None,
     ) -> PodKind:
         units: dict[str, int] = {}
         by_class = outcome is not None and outcome.fate is Fate.BY_CLASS
@@ -169,11 +169,11 @@ class _Reader:
             return f"Pod/{text_at(pod, 'metadata', 'name')}"
         return find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
 
-    def _ask(self, pod: Value, outcome: PodOutcome | None, *, is_own: bool) -> Request:
+    def _ask(self, pod: Value, outcome: PodOutcome | None, *, is_own: bool) -> AskedOfNode:
         by_class = outcome is not None and outcome.fate is Fate.BY_CLASS
         devices = outcome.demand.devices if outcome is not None and (is_own or by_class) else {}
         unbound = _unbind(pod)
-        return Request(
+        return AskedOfNode(
             self._amounts(unbound),
             devices,
             self.nodes.now.find(unbound, ()),
@@ -259,7 +259,7 @@ def _unbind(pod: Value) -> Value:
     return {**fields, "spec": unbound}
 
 
-def _freeze(request: Request) -> object:
+def _freeze(request: AskedOfNode) -> object:
     return (
         frozenset(request.amounts.items()),
         frozenset(request.devices.items()),
@@ -268,6 +268,6 @@ def _freeze(request: Request) -> object:
     )
 
 
-def count_kinds(pods: Iterable[PodState]) -> Counter[int]:
+def count_kinds(pods: Iterable[ModelPod]) -> Counter[int]:
     """Return the number of pods of each kind."""
     return Counter(each.kind for each in pods)

@@ -23,7 +23,7 @@ from drawbridge.models.pods import Served
 _WORDS = {Served.PLUGIN: "with a plugin", Served.DRIVER: "with a driver", Served.NOBODY: ""}
 
 
-class Told(NamedTuple):
+class StepStory(NamedTuple):
     """A step in words: its lines, and first what is lost, stops, or starts again."""
 
     lines: tuple[str, ...]
@@ -33,7 +33,7 @@ class Told(NamedTuple):
     on_nodes: int
 
 
-def tell(cluster: ModelCluster, changes: Sequence[Change]) -> Told:
+def tell(cluster: ModelCluster, changes: Sequence[Change]) -> StepStory:
     """Return the story of a step. Pods without devices are counted, and not listed."""
     ended, started = Counter[str](), Counter[tuple[str, str]]()
     lost, stops = dict[str, None](), dict[str, None]()
@@ -62,7 +62,7 @@ def tell(cluster: ModelCluster, changes: Sequence[Change]) -> Told:
         if kind.needs_devices
     )
     told = (*lines, *waiting, *(f"lost: {each}" for each in lost))
-    return Told(told, tuple(lost), tuple(stops), ended.total(), len(changes))
+    return StepStory(told, tuple(lost), tuple(stops), ended.total(), len(changes))
 
 
 def title(group: Group, nodes: Sequence[str], rounds: int) -> str:
@@ -73,7 +73,7 @@ def title(group: Group, nodes: Sequence[str], rounds: int) -> str:
     return f"Move node group {group.name}: {number}{named} to {group.driver}{turn}"
 
 
-def why(told: Told, paused: int, nodes: Sequence[str]) -> str:
+def why(told: StepStory, paused: int, nodes: Sequence[str]) -> str:
     """Return the first line of a step: what is lost comes first."""
     parts = []
     if told.lost:

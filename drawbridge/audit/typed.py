@@ -14,7 +14,7 @@ from drawbridge.agreement.gpu_operator import set_operands
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands
 from drawbridge.models.cluster import ModelCluster
-from drawbridge.models.pods import PodState
+from drawbridge.models.pods import ModelPod
 from drawbridge.names import DEVICES_LABEL, MOVING_ANNOTATION
 
 NODE: Final = "$node"  # in a loop
@@ -123,7 +123,7 @@ def _delete_daemons(moving: Moving) -> Iterator[Typed]:
 
 def _delete_of(owners: frozenset[str], nodes: Sequence[str]) -> Callable[[ModelCluster], None]:
     def play(cluster: ModelCluster) -> None:
-        def is_chosen(pod: PodState) -> bool:
+        def is_chosen(pod: ModelPod) -> bool:
             return pod.node in nodes and cluster.kinds[pod.kind].full_owner in owners
 
         for name in nodes:

@@ -17,7 +17,7 @@ from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.still_fits import Schedulers
 
 
-class DevicesOfNodes:
+class ServingNodes:
     """Answers for one cluster."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from drawbridge.models.admission import is_translated
 from drawbridge.models.budgets import Budget
 from drawbridge.models.nodes import ModelNode
-from drawbridge.models.pods import PodKind, PodState, Served
+from drawbridge.models.pods import ModelPod, PodKind, Served
 from drawbridge.models.scheduler import choose_node
 from drawbridge.models.workloads import Again, find_successor
 
@@ -35,7 +35,7 @@ class ClusterStart(NamedTuple):
     """A cluster as it is."""
 
     kinds: Sequence[PodKind]
-    pods: Sequence[PodState]
+    pods: Sequence[ModelPod]
     nodes: Sequence[ModelNode]
     budgets: Sequence[Budget] = ()
     enforced: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class ModelCluster:
         self.budgets = start.budgets
         self.nodes = {each.name: each.copy() for each in start.nodes}
         self.enforced = set(start.enforced)
-        self.pods: dict[int, PodState] = {}
+        self.pods: dict[int, ModelPod] = {}
         self.waiting: dict[int, None] = {}
         self.lost = Counter[int]()
         self.suspended: dict[int, int] = {}
@@ -79,7 +79,7 @@ class ModelCluster:
         other._failures = Counter(self._failures)
         return other
 
-    def _count_wanted(self, pods: Iterable[PodState]) -> list[int]:
+    def _count_wanted(self, pods: Iterable[ModelPod]) -> list[int]:
         """Return how many pods of each budget are wanted."""
         alive = Counter(each.kind for each in pods)
         wanted = [0] * len(self.budgets)
@@ -94,7 +94,7 @@ class ModelCluster:
 
     # --- what is there ---------------------------------------------------------------------------
 
-    def on_node(self, name: str) -> list[PodState]:
+    def on_node(self, name: str) -> list[ModelPod]:
         """Return the pods of a node."""
         return [self.pods[each] for each in self._on.get(name, ())]
 
@@ -142,7 +142,7 @@ class ModelCluster:
 
     # --- pods come and go ------------------------------------------------------------------------
 
-    def _enter(self, pod: PodState, *, counted: bool = True) -> int:
+    def _enter(self, pod: ModelPod, *, counted: bool = True) -> int:
         key, self._next = self._next, self._next + 1
         self.pods[key] = pod
         if pod.node:
@@ -153,13 +153,13 @@ class ModelCluster:
             self._note(STARTED, pod, to=pod.node)
         return key
 
-    def _start(self, key: int, pod: PodState) -> None:
+    def _start(self, key: int, pod: ModelPod) -> None:
         self._on.setdefault(pod.node, {})[key] = None
         self._running[pod.kind] += 1
         if pod.node in self.nodes:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod)
 
-    def _end(self, key: int) -> PodState:
+    def _end(self, key: int) -> ModelPod:
         pod = self.pods.pop(key)
         if not pod.node:
             del self.waiting[key]
@@ -170,13 +170,13 @@ class ModelCluster:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod, -1)
         return pod
 
-    def _note(self, what: str, pod: PodState, *, to: str = "", why: str = "") -> None:
+    def _note(self, what: str, pod: ModelPod, *, to: str = "", why: str = "") -> None:
         self.changes.append(Change(what, pod.kind, pod.node, to, pod.served, why))
 
     def _create(self, kind: int, node: str = "") -> None:
         """Create a pod again. A DaemonSet creates it on its node, also on one that is cordoned."""
         translated = is_translated(self.kinds[kind], self.enforced, self.offered())
-        key = self._enter(PodState(kind, "", is_translated=translated))
+        key = self._enter(ModelPod(kind, "", is_translated=translated))
         if node:
             self.pods[key] = self.pods[key]._replace(name=node)
             self._try_node(key, node)
@@ -236,7 +236,7 @@ class ModelCluster:
         same = successor is Again.SAME_NODE
         self._create(pod.kind, (kind.named_node or pod.node) if same else "")
 
-    def _fail_job(self, pod: PodState) -> None:
+    def _fail_job(self, pod: ModelPod) -> None:
         """End all pods of a Job that has failed; of an indexed one, only this index."""
         kind = self.kinds[pod.kind]
         self.lost[pod.kind] += 1
@@ -289,7 +289,7 @@ class ModelCluster:
         pod = self.pods[key]
         return self.kinds[pod.kind].owner_kind != "DaemonSet" and not pod.is_static
 
-    def _refuses(self, pod: PodState) -> str:
+    def _refuses(self, pod: ModelPod) -> str:
         """Return the budgets that refuse the eviction of a pod."""
         budgets = self._of[pod.kind]
         if len(budgets) > 1:
@@ -316,7 +316,7 @@ class ModelCluster:
                 node.publish()
         self.schedule()
 
-    def delete(self, chosen: Callable[[PodState], bool]) -> None:
+    def delete(self, chosen: Callable[[ModelPod], bool]) -> None:
         """Delete the pods that are chosen; budgets do not hold."""
         for key, pod in [*self.pods.items()]:
             if key in self.pods and chosen(pod):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from drawbridge.models.pods import PodKind, PodState, Request, Served
+from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
 
 _SLACK: Final = 1e-9
 
@@ -59,7 +59,7 @@ class ModelNode:
             return Served.DRIVER if has else None
         return Served.NOBODY if not kind.units else None
 
-    def hold(self, kind: PodKind, pod: PodState, sign: int = 1) -> None:
+    def hold(self, kind: PodKind, pod: ModelPod, sign: int = 1) -> None:
         """Count a pod that starts here, or with -1 one that ends."""
         request = find_request(kind, translated=pod.is_translated)
         for name, amount in request.amounts.items():
@@ -82,6 +82,6 @@ class ModelNode:
             self.devices[name] = self.devices.get(name, 0) + number
 
 
-def find_request(kind: PodKind, *, translated: bool) -> Request:
+def find_request(kind: PodKind, *, translated: bool) -> AskedOfNode:
     """Return what a pod asks in the form in which it was created."""
     return kind.translated if translated and kind.translated is not None else kind.asked

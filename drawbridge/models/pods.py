@@ -7,7 +7,7 @@ from typing import NamedTuple
 from drawbridge.models.jobs import JobRules
 
 
-class Request(NamedTuple):
+class AskedOfNode(NamedTuple):
     """What a pod asks of its node, in the form in which it was created.
 
     `amounts` are what nodes count (CPU, memory, units of device plugins), `devices` what claims ask
@@ -33,8 +33,8 @@ class PodKind(NamedTuple):
     namespace: str
     owner: str
     labels: Mapping[str, str]
-    asked: Request
-    translated: Request | None = None
+    asked: AskedOfNode
+    translated: AskedOfNode | None = None
     by_class: bool = False
     units: Mapping[str, int] = {}
     named_node: str = ""
@@ -65,7 +65,7 @@ class Served(enum.Enum):
     DRIVER = "driver"
 
 
-class PodState(NamedTuple):
+class ModelPod(NamedTuple):
     """A pod: alive on a node, or waiting without one. `is_translated` pods have claims."""
 
     kind: int

@@ -1,0 +1,51 @@
+"""What the plan tries: commands that are typed in the models, and what a step would do there."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from drawbridge.audit.typed import Typed
+from drawbridge.models.cluster import Change, ModelCluster
+
+
+class Namespaces(NamedTuple):
+    """What the plan needs to know of namespaces: the labels that they have, and who uses them."""
+
+    modes: Mapping[str, str]  # the label as it is; empty without one
+    translatable: frozenset[str]  # with workloads that are to be translated
+    idle: frozenset[str]  # of these, those without pods
+
+
+class Trial(NamedTuple):
+    """What a step would do: who loses, and whom it lets wait."""
+
+    cluster: ModelCluster
+    changes: tuple[Change, ...]
+    commands: tuple[Typed, ...]
+    loses: int
+    blocked: int
+    waits: int  # afterwards
+    paused: int  # meanwhile
+
+    @property
+    def cost(self) -> tuple[int, ...]:
+        """What is bad about it, the worst first."""
+        return self.blocked, self.loses, self.waits, self.paused
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nobody loses, nothing stops, and nobody who did not wait before waits after."""
+        return not (self.blocked or self.loses)
+
+
+class Typing:
+    """Types commands, and lets the models do what they do."""
+
+    def __init__(self, cluster: ModelCluster) -> None:
+        self._cluster = cluster
+        self.typed: list[Typed] = []
+
+    def type(self, commands_: Iterable[Typed]) -> None:
+        """Type commands in their order."""
+        for each in commands_:
+            self.typed.append(each)
+            each.play(self._cluster)
