@@ -10,6 +10,7 @@ from msgspec.structs import astuple
 
 from drawbridge.dra import attributes as standard
 from drawbridge.dra.device import Attribute, Device
+from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import KIND, Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import codes
@@ -26,6 +27,7 @@ _EXAMPLES = {
     standard.NUMA_NODE: "an int of 0 or more; omit the attribute if there is no NUMA node",
 }
 
+_STANDARD_DOMAIN = standard.PCIE_ROOT.partition("/")[0] + "/"
 _Location = tuple[str, str]
 
 
@@ -94,6 +96,25 @@ def _extra_slashes(published: Mapping[str, object], about: str, path: str) -> It
             domain, _, identifier = name.partition("/")
             message = f"expressions cannot read {name}: it means {identifier} in domain {domain}"
             yield codes.NAME_SLASHES.at(f"{path}[{name}]", message, object=about)
+
+
+def check_standard_names(slices: Iterable[Slice]) -> Iterator[Finding]:
+    """Report attributes that nearly have the name of a standard one, on their first device."""
+    reported = set(_EXAMPLES)
+    for slice_ in slices:
+        for i, device in enumerate(slice_.devices):
+            for name in device.attributes.keys() - reported:
+                if not name.startswith(_STANDARD_DOMAIN):
+                    continue
+                reported.add(name)
+                # The domain alone would make all names alike.
+                own = name.removeprefix(_STANDARD_DOMAIN)
+                standard_names = [each.removeprefix(_STANDARD_DOMAIN) for each in _EXAMPLES]
+                if meant := suggest(own, standard_names):
+                    path = f"spec.devices[{i}].attributes[{name}]"
+                    message = f"{name} of device {device.name} is no standard attribute{meant}"
+                    about = f"{KIND}/{slice_.name}"
+                    yield codes.STANDARD_ATTRIBUTE_MISSPELT.at(path, message, object=about)
 
 
 def check_standard_forms(slices: Iterable[Slice]) -> Iterator[Finding]:

@@ -60,6 +60,7 @@ def judge_slices(
         attributes.check_types(current, ordinary),
         attributes.check_names(last, ordinary),
         attributes.check_standard_forms(last),
+        attributes.check_standard_names(last),
         check_partition_types(last),
         check_request_policies(last),
     )

@@ -233,6 +233,17 @@ STANDARD_ATTRIBUTE = CODES.define(
     example="resource.kubernetes.io/pcieRoot of device nic-0 must be a string such as pci0000:3a",
     remedy="Publish the attribute in its standard form, or remove it.",
 )
+STANDARD_ATTRIBUTE_MISSPELT = CODES.define(
+    "StandardAttributeMisspelt",
+    Severity.WARNING,
+    text=(
+        "An attribute has the domain of the standard attributes and nearly the name of one, which "
+        "nothing reads under this name."
+    ),
+    example="resource.kubernetes.io/pcieRoots of device gpu-0 is no standard attribute; did you "
+    "mean pcieRoot?",
+    remedy="Correct the name.",
+)
 PARTITION_TYPE_MISSING = CODES.define(
     "PartitionTypeMissing",
     Severity.WARNING,
