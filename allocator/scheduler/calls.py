@@ -282,6 +282,8 @@ class SchedulerCalls:
                 continue
             # Also while another scheduler leads: otherwise the pods that ended would add up.
             self._state.waiting.forget_settled()
+            # The time of devices of vanished pods begins when they are seen, whoever leads then.
+            self._state.decisions.state.vanished.observe_time(self._now())
             unfinished, turns = self._leadership.leading, 0
             while unfinished:
                 began, out_of_time = self._now(), self._deadline(_TURN_SECONDS)
