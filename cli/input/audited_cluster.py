@@ -202,19 +202,22 @@ def _tie_volumes(
     """Yield the nodes of the volumes that are tied to some, by the claims that have them."""
     nodes = tuple(nodes)
     tied: dict[str, frozenset[str]] = {}
-    for each in by_kind.get("PersistentVolume", ()):
-        required = get_value(each, ("spec", "nodeAffinity", "required"))
+    for persistent in by_kind.get("PersistentVolume", ()):
+        required = get_value(persistent, ("spec", "nodeAffinity", "required"))
         try:
             selector = msgspec.convert(required, NodeSelector) if required is not None else None
         except msgspec.ValidationError:
             continue
         if selector is not None and not selector_problems(selector):
-            found = (node.name for node in nodes if matches_selector(selector, node))
-            tied[text_at(each, "metadata", "name")] = frozenset(found)
-    for each in by_kind.get("PersistentVolumeClaim", ()):
-        volume = text_at(each, "spec", "volumeName")
+            selected = (node.name for node in nodes if matches_selector(selector, node))
+            tied[text_at(persistent, "metadata", "name")] = frozenset(selected)
+    for volume_claim in by_kind.get("PersistentVolumeClaim", ()):
+        volume = text_at(volume_claim, "spec", "volumeName")
         if volume in tied:
-            yield (namespace_of(each), text_at(each, "metadata", "name")), tied[volume]
+            yield (
+                (namespace_of(volume_claim), text_at(volume_claim, "metadata", "name")),
+                tied[volume],
+            )
 
 
 def _annotations(nodes: Iterable[Value]) -> Iterator[tuple[str, Mapping[str, Value]]]:

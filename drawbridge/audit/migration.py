@@ -153,16 +153,16 @@ def _note_tied(cluster: ModelCluster, kept: frozenset[str]) -> Iterator[str]:
 
 def _note_uncounted(objects: AuditedObjects) -> Iterator[str]:
     """Say who uses GPUs that nobody counts. DaemonSets watch them, and are not meant."""
-    found = dict[str, None]()
+    names_by_order = dict[str, None]()
     for pod in objects.pods:
         if text_at(pod, "spec", "nodeName") and _sees_gpus(pod) and not count_units(pod):
             owner = find_root_owner(namespace_of(pod), read_metadata(pod))
             if "/DaemonSet/" not in owner:
-                found[owner] = None
-    if found:
+                names_by_order[owner] = None
+    if names_by_order:
         yield (
             "GPUs are used without a request, by NVIDIA_VISIBLE_DEVICES, so nobody counts them:"
-            f" {commands.enumerate_names([*found])}."
+            f" {commands.enumerate_names([*names_by_order])}."
         )
 
 

@@ -96,10 +96,10 @@ class StepPlanner:
 
     def _rank(self, group: str, nodes: Sequence[str]) -> tuple[object, ...]:
         """Order groups: those with devices offered twice, then what costs least, then by size."""
-        each = self._by_name(group)
-        trial = self._try_move(each, nodes[:1])
+        alone = self._by_name(group)
+        trial = self._try_move(alone, nodes[:1])
         held = sum(len(self.cluster.on_node(node)) for node in nodes)
-        return not each.now.dual, *trial.cost, held, len(nodes), group
+        return not alone.now.dual, *trial.cost, held, len(nodes), group
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -201,12 +201,12 @@ class StepPlanner:
         """Return the namespaces of pods on nodes that new pods can be translated in."""
         offered = self.cluster.offered()
         kinds = {pod.kind for name in nodes for pod in self.cluster.on_node(name)}
-        found = {
+        moving = {
             each.namespace
             for each in (self.cluster.kinds[number] for number in kinds)
             if each.translated is not None and each.translated.devices.keys() <= offered
         }
-        return tuple(sorted(found - self.cluster.enforced))
+        return tuple(sorted(moving - self.cluster.enforced))
 
     def _try_with(
         self, group: Group, nodes: Sequence[str], first: Sequence[str], *, obeys_budgets: bool
@@ -241,9 +241,9 @@ class StepPlanner:
     def _enforce(self, namespaces: Iterable[str]) -> Iterator[Typed]:
         names = [*namespaces]
         yield from typed.set_modes(dict.fromkeys(names, Mode.ENFORCE))
-        for each in names:
-            if units := self._units_of(each):
-                yield typed.wait_for_admission(each, units)
+        for node_name in names:
+            if units := self._units_of(node_name):
+                yield typed.wait_for_admission(node_name, units)
 
     def _units_of(self, namespace: str) -> Mapping[str, int]:
         """Return what a pod of a namespace asks for that is to be translated."""
@@ -393,8 +393,8 @@ class StepPlanner:
 
     def _translate_what_fits(self) -> None:
         """Translate the namespaces whose pods all run then, those with fewest pods first."""
-        while found := self._find_fitting():
-            self._accept_namespace(*found)
+        while group := self._find_fitting():
+            self._accept_namespace(*group)
 
     def _find_fitting(self) -> tuple[str, Trial] | None:
         offered = self.cluster.offered()

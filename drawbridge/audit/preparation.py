@@ -40,14 +40,14 @@ class Daemon(NamedTuple):
 def read_daemons(workloads: Iterable[Value]) -> Mapping[tuple[str, str], Daemon]:
     """Return the DaemonSets by namespace and name."""
     daemons = {}
-    for each in workloads:
-        if text_at(each, "kind") == "DaemonSet":
-            name = text_at(each, "metadata", "name")
-            spec = as_mapping(get_value(each, ("spec", "template", "spec")))
-            manager = find_manager(each)
+    for workload in workloads:
+        if text_at(workload, "kind") == "DaemonSet":
+            name = text_at(workload, "metadata", "name")
+            spec = as_mapping(get_value(workload, ("spec", "template", "spec")))
+            manager = find_manager(workload)
             affinity, selector = (as_mapping(spec.get(k)) for k in ("affinity", "nodeSelector"))
             daemon = Daemon(
-                namespace_of(each), name, affinity, selector, manager.text, manager.release
+                namespace_of(workload), name, affinity, selector, manager.text, manager.release
             )
             daemons[daemon.namespace, name] = daemon
     return daemons
@@ -58,15 +58,15 @@ def find_drivers(
 ) -> Mapping[str, Daemon]:
     """Return the DaemonSets that run drivers, by the folder of the driver that their pods mount."""
     paths = {f"{_PLUGINS}{each}": each for each in drivers}
-    found: dict[str, Daemon] = {}
+    by_driver: dict[str, Daemon] = {}
     for pod in pods:
         for volume in as_list(get_value(pod, ("spec", "volumes"))):
             driver = paths.get(text_at(volume, "hostPath", "path").rstrip("/"))
             for owner in as_list(get_value(pod, ("metadata", "ownerReferences"))) if driver else ():
                 name = f"{as_mapping(owner).get('name')}"
                 if daemon := daemons.get((namespace_of(pod), name)):
-                    found[driver or ""] = daemon
-    return found
+                    by_driver[driver or ""] = daemon
+    return by_driver
 
 
 def let_users_see(modes: Mapping[str, str]) -> Iterator[MigrationStep]:
@@ -205,9 +205,11 @@ def remove_plugins(
     groups: Sequence[Group], needed: frozenset[str], daemons: Mapping[tuple[str, str], Daemon]
 ) -> MigrationStep | None:
     """Return the step that removes the plugins of which no pod needs a name; None without any."""
-    found = without_operands(replaceable_plugins(groups), groups)
-    removed = [p for p in found if not p.serves(name for name in needed if _is_of(p, name, groups))]
-    if found and not removed:
+    plugins = without_operands(replaceable_plugins(groups), groups)
+    removed = [
+        p for p in plugins if not p.serves(name for name in needed if _is_of(p, name, groups))
+    ]
+    if plugins and not removed:
         return None
     notes = []
     for plugin in removed:

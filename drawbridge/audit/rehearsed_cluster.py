@@ -162,9 +162,9 @@ class _Reader:
 
     def _find_owner(self, pod: Value, namespace: str) -> str:
         """Return the owner as `Kind/name`: of the pods of a Job, the Job."""
-        for each in map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences")))):
-            if each.get("controller") is True and each.get("kind") == "Job":
-                return f"Job/{each.get('name')}"
+        for reference in map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences")))):
+            if reference.get("controller") is True and reference.get("kind") == "Job":
+                return f"Job/{reference.get('name')}"
         if not as_list(get_value(pod, ("metadata", "ownerReferences"))):
             return f"Pod/{text_at(pod, 'metadata', 'name')}"
         return find_root_owner(namespace, read_metadata(pod)).partition("/")[2]

@@ -74,15 +74,15 @@ def name_serving(
 ) -> list[Plugin]:
     """Return the plugins of a node that serve any of the names.
 
-    An unknown plugin serves what no known one does, if the node offers anything of the kind.
+    An unknown plugin serves what no prefixed one does, if the node offers anything of the kind.
     """
     plugins, names = [*plugins], [*names]
-    known = [each for each in plugins if each.prefixes]
-    unexplained = [n for n in {*names, *offered} if not any(p.serves([n]) for p in known)]
+    prefixed = [each for each in plugins if each.prefixes]
+    unexplained = [n for n in {*names, *offered} if not any(p.serves([n]) for p in prefixed)]
     others = [name for name in names if name in unexplained]
-    # With nothing else to serve, an unknown plugin may serve what a known one does.
+    # With nothing else to serve, an unknown plugin may serve what a prefixed one does.
     if not unexplained:
-        others = names if not any(each.serves(names) for each in known) else []
+        others = names if not any(each.serves(names) for each in prefixed) else []
     return [e for e in plugins if (e.serves(names) if e.prefixes else bool(others))]
 
 

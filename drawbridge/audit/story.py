@@ -37,19 +37,19 @@ def tell(cluster: ModelCluster, changes: Sequence[Change]) -> StepStory:
     """Return the story of a step. Pods without devices are counted, and not listed."""
     ended, started = Counter[str](), Counter[tuple[str, str]]()
     lost, stops = dict[str, None](), dict[str, None]()
-    for each in changes:
-        kind = cluster.kinds[each.kind]
+    for change in changes:
+        kind = cluster.kinds[change.kind]
         owner = kind.full_owner
-        if each.what == LOST:
-            lost[f"{owner}: {each.why}"] = None
-        elif each.what == HELD:
+        if change.what == LOST:
+            lost[f"{owner}: {change.why}"] = None
+        elif change.what == HELD:
             lost[f"{owner} keeps devices that the driver offers to others"] = None
-        elif each.what in (BLOCKED, OVERRULED):
-            stops[f"{owner}: {each.why}"] = None
-        elif kind.needs_devices and each.what == ENDED and each.node:
+        elif change.what in (BLOCKED, OVERRULED):
+            stops[f"{owner}: {change.why}"] = None
+        elif kind.needs_devices and change.what == ENDED and change.node:
             ended[owner] += 1
-        elif kind.needs_devices and each.what == STARTED:
-            started[owner, _WORDS[each.served]] += 1
+        elif kind.needs_devices and change.what == STARTED:
+            started[owner, _WORDS[change.served]] += 1
     lines = [f"{owner}: {count_noun(number, 'pod')} ended" for owner, number in ended.items()]
     lines += [
         f"{owner}: {count_noun(number, 'pod')} started {where}".rstrip()

@@ -46,6 +46,6 @@ class Typing:
 
     def type(self, commands_: Iterable[Typed]) -> None:
         """Type commands in their order."""
-        for each in commands_:
-            self.typed.append(each)
-            each.play(self._cluster)
+        for step_command in commands_:
+            self.typed.append(step_command)
+            step_command.play(self._cluster)

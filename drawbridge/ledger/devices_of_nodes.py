@@ -43,14 +43,14 @@ class ServingNodes:
         cluster = self._schedulers.nodes(allocator, self._nodes)
         if allocator not in self._alike:
             self._alike[allocator] = _group(cluster.nodes, planner)
-        found: set[str] = set()
+        fitting: set[str] = set()
         for nodes in self._alike[allocator]:
             ledger = Ledger(sharing=self._sharing)
             held = hold_claims(ledger, self._claims, (*self._templates, *templates))
             placed = Placer(planner, cluster, held).place_on(pod, [nodes[0]])
             if placed.node is not None:
-                found.update(each.name for each in nodes)
-        return frozenset(found)
+                fitting.update(each.name for each in nodes)
+        return frozenset(fitting)
 
 
 def _group(nodes: Sequence[Node], planner: Planner) -> list[list[Node]]:

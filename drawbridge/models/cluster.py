@@ -209,11 +209,11 @@ class ModelCluster:
                 continue
             if (pod.kind, pod.is_translated) in full:
                 continue
-            found = choose_node(self.kinds[pod.kind], self.nodes, translated=pod.is_translated)
-            if found is None:
+            place = choose_node(self.kinds[pod.kind], self.nodes, translated=pod.is_translated)
+            if place is None:
                 full.add((pod.kind, pod.is_translated))
                 continue
-            self._place(key, *found)
+            self._place(key, *place)
             placed = True
         return placed
 
@@ -244,11 +244,11 @@ class ModelCluster:
         if kind.job is not None and kind.job.by_index:
             self._failures[kind.full_owner] = 0
             return
-        for key, each in [*self.pods.items()]:
-            if self.kinds[each.kind].full_owner == kind.full_owner:
+        for key, other in [*self.pods.items()]:
+            if self.kinds[other.kind].full_owner == kind.full_owner:
                 self._end(key)
-                self.lost[each.kind] += 1
-                self._note(LOST, each, why="its Job fails")
+                self.lost[other.kind] += 1
+                self._note(LOST, other, why="its Job fails")
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -295,10 +295,10 @@ class ModelCluster:
         if len(budgets) > 1:
             names = " and ".join(self.budgets[each].name for each in budgets)
             return f"budgets {names} both select it, so that no eviction is allowed"
-        for each in budgets:
-            running = sum(n for kind, n in self._running.items() if each in self._of[kind])
-            if not self.budgets[each].allows(self._wanted[each], running):
-                return f"budget {self.budgets[each].name}"
+        for budget in budgets:
+            running = sum(n for kind, n in self._running.items() if budget in self._of[kind])
+            if not self.budgets[budget].allows(self._wanted[budget], running):
+                return f"budget {self.budgets[budget].name}"
         return ""
 
     def swap(self, nodes: Iterable[str]) -> None:

@@ -65,33 +65,33 @@ class Typist:
             getattr(self, f"_read_{each['kind'].lower()}", lambda _: None)(each)
         self.settle()
 
-    def _read_deviceclass(self, each: dict[str, Any]) -> None:
-        self.native = "extendedResourceName" in each["spec"]
+    def _read_deviceclass(self, plain: dict[str, Any]) -> None:
+        self.native = "extendedResourceName" in plain["spec"]
 
-    def _read_namespace(self, each: dict[str, Any]) -> None:
-        self.modes[each["metadata"]["name"]] = each["metadata"]["labels"].get(MODE, "")
+    def _read_namespace(self, plain: dict[str, Any]) -> None:
+        self.modes[plain["metadata"]["name"]] = plain["metadata"]["labels"].get(MODE, "")
 
-    def _read_node(self, each: dict[str, Any]) -> None:
-        allocatable = each["status"]["allocatable"]
+    def _read_node(self, plain: dict[str, Any]) -> None:
+        allocatable = plain["status"]["allocatable"]
         units = {key: int(n) for key, n in allocatable.items() if "/" in key}
-        labels = dict(each["metadata"]["labels"])
+        labels = dict(plain["metadata"]["labels"])
         gpus = int(labels.get("nvidia.com/gpu.count", units.get(LEGACY, 0)))
-        taints = [taint["key"] for taint in each["spec"]["taints"]]
-        name, closed = each["metadata"]["name"], each["spec"]["unschedulable"]
+        taints = [taint["key"] for taint in plain["spec"]["taints"]]
+        name, closed = plain["metadata"]["name"], plain["spec"]["unschedulable"]
         self.machines[name] = Machine(labels, taints, units, 0, gpus, closed, LEGACY in units)
 
-    def _read_resourceslice(self, each: dict[str, Any]) -> None:
-        self.machines[each["spec"]["nodeName"]].published = len(each["spec"]["devices"])
+    def _read_resourceslice(self, plain: dict[str, Any]) -> None:
+        self.machines[plain["spec"]["nodeName"]].published = len(plain["spec"]["devices"])
 
-    def _read_poddisruptionbudget(self, each: dict[str, Any]) -> None:
-        self.budgets.append(each)
+    def _read_poddisruptionbudget(self, plain: dict[str, Any]) -> None:
+        self.budgets.append(plain)
 
-    def _read_job(self, each: dict[str, Any]) -> None:
-        name = f"{each['metadata']['namespace']}/Job/{each['metadata']['name']}"
-        self.jobs[name] = each["spec"]["backoffLimit"]
+    def _read_job(self, plain: dict[str, Any]) -> None:
+        name = f"{plain['metadata']['namespace']}/Job/{plain['metadata']['name']}"
+        self.jobs[name] = plain["spec"]["backoffLimit"]
 
-    def _read_pod(self, each: dict[str, Any]) -> None:
-        metadata, spec = each["metadata"], each["spec"]
+    def _read_pod(self, plain: dict[str, Any]) -> None:
+        metadata, spec = plain["metadata"], plain["spec"]
         owners = metadata.get("ownerReferences")
         owner = f"{owners[0]['kind']}/{owners[0]['name']}" if owners else f"Pod/{metadata['name']}"
         if metadata["namespace"] == "kube-system":
@@ -233,10 +233,10 @@ class Typist:
 
     def _check(self, command: str) -> None:
         """Fail if a command waits for what never comes."""
-        if found := re.search(r"spec\.nodeName=([\w-]+),spec\.driver", command):
-            assert self.machines[found[1]].published, command
-        elif found := re.search(r"get node ([\w-]+) .*allocatable", command):
-            assert not self.machines[found[1]].plugin, command
+        if matched := re.search(r"spec\.nodeName=([\w-]+),spec\.driver", command):
+            assert self.machines[matched[1]].published, command
+        elif matched := re.search(r"get node ([\w-]+) .*allocatable", command):
+            assert not self.machines[matched[1]].plugin, command
 
     def _type_annotate(self, words: list[str]) -> None:
         """Nothing that is played here depends on annotations."""
@@ -246,8 +246,8 @@ class Typist:
             return
         name = f"{words[2]}/Job/{words[4].partition('/')[2]}"
         if '"suspend":true' in words[-1]:
-            found = [k for k, e in self.pods.items() if f"{e.space}/{e.owner}" == name]
-            self.suspended[name] = [self.pods.pop(key) for key in found]
+            keys = [k for k, e in self.pods.items() if f"{e.space}/{e.owner}" == name]
+            self.suspended[name] = [self.pods.pop(key) for key in keys]
         else:
             for each in self.suspended.pop(name, []):
                 self._create(each)

@@ -52,7 +52,7 @@ def test_the_list_has_every_code_below_one_activity() -> None:
     ("typed", "hint"),
     [
         ("NoDeviceMatch", "did you mean NoDeviceMatches or "),
-        ("misspelt", "did you mean NameMisspelt or ClassMisspelt?"),
+        ("misspelt", "did you mean NameMisspelt or ClassMisspelt or StandardAttributeMisspelt?"),
         ("translat", "did you mean translate"),
         ("x\x1b[2Jy", "run `drawbridge help` for the list of codes"),
     ],

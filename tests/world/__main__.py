@@ -31,8 +31,8 @@ def main() -> int:
         counted.update(outcome.counted)
         if outcome.violation or options.story:
             # Shrinking can take minutes.
-            found = outcome.violation or "all is well"
-            print(f"seed {seed}: {found}", flush=True)  # noqa: T201  # a command
+            result = outcome.violation or "all is well"
+            print(f"seed {seed}: {result}", flush=True)  # noqa: T201  # a command
             shrunk = shrink(outcome) if outcome.violation and not options.no_shrink else outcome
             _print(shrunk)
         if outcome.violation:
