@@ -58,6 +58,9 @@ class ModelCluster:
         self._running = Counter[int]()
         self._failures = Counter[str]()
         self._next = 0
+        # Pods that fit on no node, until devices become free or a node opens: by kind, and by
+        # whether they are translated.
+        self._unfit: set[tuple[int, bool]] = set()
         self._of = [
             [n for n, each in enumerate(self.budgets) if each.selects(kind.namespace, kind.labels)]
             for kind in self.kinds
@@ -77,6 +80,7 @@ class ModelCluster:
         other._on = {name: dict(each) for name, each in self._on.items()}
         other._running = Counter(self._running)
         other._failures = Counter(self._failures)
+        other._unfit = set(self._unfit)
         return other
 
     def _count_wanted(self, pods: Iterable[ModelPod]) -> list[int]:
@@ -168,6 +172,8 @@ class ModelCluster:
         self._running[pod.kind] -= 1
         if pod.node in self.nodes:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod, -1)
+            if not self.nodes[pod.node].is_cordoned:
+                self._unfit.clear()
         return pod
 
     def _note(self, what: str, pod: ModelPod, *, to: str = "", why: str = "") -> None:
@@ -201,17 +207,16 @@ class ModelCluster:
     def schedule(self) -> bool:
         """Give nodes to waiting pods; alike pods wait behind the first that finds none."""
         placed = False
-        full: set[tuple[int, bool]] = set()
         for key in [*self.waiting]:
             pod = self.pods[key]
             if pod.name:
                 placed |= self._try_node(key, pod.name)
                 continue
-            if (pod.kind, pod.is_translated) in full:
+            if (pod.kind, pod.is_translated) in self._unfit:
                 continue
             place = choose_node(self.kinds[pod.kind], self.nodes, translated=pod.is_translated)
             if place is None:
-                full.add((pod.kind, pod.is_translated))
+                self._unfit.add((pod.kind, pod.is_translated))
                 continue
             self._place(key, *place)
             placed = True
@@ -260,6 +265,7 @@ class ModelCluster:
         """Keep new pods off nodes, or let them come."""
         for name in nodes:
             self.nodes[name].is_cordoned = cordoned
+        self._unfit.clear()
         self.schedule()
 
     def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
@@ -314,6 +320,7 @@ class ModelCluster:
             node.remove_plugin()
             if not node.is_moved:
                 node.publish()
+        self._unfit.clear()
         self.schedule()
 
     def delete(self, chosen: Callable[[ModelPod], bool]) -> None:

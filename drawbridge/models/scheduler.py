@@ -1,6 +1,7 @@
 """Which node a new pod gets: of those where it fits, one with much left."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import PodKind, Served
@@ -12,7 +13,7 @@ def choose_node(
     """Return the node of a new pod and who serves it there; None if it waits."""
     request = find_request(kind, translated=translated)
     best: tuple[object, str, Served] | None = None
-    for name in sorted(request.nodes | request.moved_nodes):
+    for name in _order(request.nodes, request.moved_nodes):
         node = nodes.get(name)
         if node is None or node.is_cordoned or not node.is_ready:
             continue
@@ -30,3 +31,9 @@ def choose_node(
         if best is None or (node.is_moved, left) > best[0]:  # type: ignore[operator]
             best = (node.is_moved, left), name, served
     return None if best is None else (best[1], best[2])
+
+
+@lru_cache(4096)
+def _order(before: frozenset[str], after: frozenset[str]) -> tuple[str, ...]:
+    """Return the names of all these nodes in order; alike pods ask for the same ones."""
+    return tuple(sorted(before | after))
