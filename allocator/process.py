@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from allocator.alarm import Alarm
 from allocator.api.opening import ApiOptions, open_api
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.lease import LeaseName, SchedulerLease
@@ -125,6 +126,7 @@ class _Parts:
             server_time=server_time,
             pause_collection=RebuildPause(pause_garbage_collection),
             limits=limits,
+            brief=Alarm(),
         )
 
     def _make_binder(

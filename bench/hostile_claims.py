@@ -1,8 +1,8 @@
 """Measures how long one call of the solver takes for hostile claims and slices, and searches worse.
 
-A call is to end after 50 ms. It examines at least one node, whose devices a tenant or a driver has
-made as expensive as it may. The search varies one shape after another, keeps what takes longer, and
-prints the slowest ones.
+A call is to end after 50 ms, and the search on a node is cut after 20 ms. The devices are as
+expensive as a tenant or a driver may make them. The search varies one shape after another, keeps
+what takes longer, and prints the slowest ones.
 """
 
 import contextlib
@@ -16,6 +16,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from allocator.alarm import Alarm
+from allocator.decisions.briefs import USUAL_SECONDS
 from bench._scale import scaled
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
@@ -25,6 +27,7 @@ from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.planner import Planner
 from drawbridge.names import COMPATIBILITY_ANNOTATION, RULES_ANNOTATION
+from drawbridge.solver.brief import Brief
 from drawbridge.solver.memo import OutOfTimeError
 from drawbridge.solver.world import PoolUse, View
 
@@ -242,12 +245,12 @@ def _device(shape: Shape, number: int) -> Plain:
     }
 
 
-def planner(shape: Shape, clock: Callable[[], float] | None = time.thread_time) -> Planner:
-    """Return a planner of the nodes of a shape, with the clock of the allocator or another one."""
+def planner(shape: Shape, brief: Brief | None = None) -> Planner:
+    """Return a planner of the nodes of a shape."""
     tables = [
         PartitionTable(DRIVER, "a0", f"{DRIVER}/part", tuple((i, i + 1) for i in range(0, 128, 2)))
     ] * min(1, shape.counters)
-    made = Planner(partitions=tables, clock=clock)
+    made = Planner(partitions=tables, brief=brief)
     expression = f'device.driver == "{DRIVER}"'
     spec = {"selectors": [{"cel": {"expression": expression}}]}
     made.update(_read(read_class({"metadata": {"name": "gpu"}, "spec": spec}), DeviceClass))
@@ -267,7 +270,9 @@ def time_calls(shape: Shape) -> float:
     """Return the seconds of the processor that the slowest of some calls takes."""
     random_ = random.Random(1)
     claims = [_read(read_claim(claim(shape, i, random_)), Claim) for i in range(shape.claims)]
-    made = planner(shape)
+    brief = Alarm()
+    brief.seconds = USUAL_SECONDS
+    made = planner(shape, brief)
     held = frozenset(f"gpu-{each}" for each in range(shape.in_use))
     view = View({PoolID(DRIVER, f"n{number}"): PoolUse(held) for number in range(NODES)})
     ids = map("share-{}".format, itertools.count()).__next__
@@ -281,7 +286,7 @@ def time_calls(shape: Shape) -> float:
                 claims,
                 [f"n{number}" for number in range(NODES)],
                 ids=ids,
-                max_work=MAX_WORK,
+                checks_size=True,
                 out_of_time=lambda ends=ends: time.thread_time() >= ends,  # type: ignore[misc]
             )
         slowest = max(slowest, time.thread_time() - began)

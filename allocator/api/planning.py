@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from allocator.api.forked import ForkLimits
 from allocator.api.live_nodes import live_nodes
 from allocator.api.messages import HeldDevice, SimulatedClaim
 from allocator.api.plan_messages import (
@@ -28,6 +27,7 @@ from allocator.api.searching import (
     describe_reasons,
     with_reservation,
 )
+from allocator.forked import ForkLimits
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import key_of
 from drawbridge.dra.allocation import Allocation

@@ -10,7 +10,10 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from allocator.api.forked import (
+from allocator.api.messages import ApiFailureError, FailureCode
+from allocator.api.reviews import Caller
+from allocator.api.tenants import Share, too_many
+from allocator.forked import (
     DEFAULT_FORK_LIMITS,
     ForkEndedError,
     ForkFailedError,
@@ -18,9 +21,6 @@ from allocator.api.forked import (
     ForkRefusedError,
     run_forked,
 )
-from allocator.api.messages import ApiFailureError, FailureCode
-from allocator.api.reviews import Caller
-from allocator.api.tenants import Share, too_many
 from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
 
 _LOG: Final = logging.getLogger("allocator.api")

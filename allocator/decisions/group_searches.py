@@ -10,13 +10,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from allocator.decisions.shortlist import MAX_WORK_PER_NODE
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim
 from drawbridge.fair_cache import FairCache
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask, GangPlacement, GangSearch, MemberKind
-from drawbridge.solver.memo import Postpone
 from drawbridge.solver.world import View
 
 # A search that was cut, and found too few members, begins again if the use of devices has changed
@@ -29,7 +27,6 @@ def ask_in(
     view: View,
     ids: Callable[[], str],
     out_of_time: Callable[[], bool],
-    postpone: Postpone | None = None,
 ) -> Ask:
     """Return the question to the solver in one state of the devices."""
 
@@ -39,9 +36,8 @@ def ask_in(
             claims,
             nodes,
             ids=ids,
-            max_work=MAX_WORK_PER_NODE,
+            checks_size=True,
             out_of_time=out_of_time,
-            postpone=postpone,
         )
         return {name: each for name, each in answers.items() if isinstance(each, Solution)}
 

@@ -279,8 +279,7 @@ class GroupDecisions:
             return GroupAnswer(reason=problem)
         kinds, alone = members.kinds(self._state), members.alone
         asks = [
-            ask_in(self._state, view, self._ids, out_of_time, self._requests.postpone)
-            for view in self._views(question, now)
+            ask_in(self._state, view, self._ids, out_of_time) for view in self._views(question, now)
         ]
         epoch = self._state.epoch()
         placement = self._searches.find(

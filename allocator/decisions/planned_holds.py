@@ -76,6 +76,14 @@ class PlannedHolds:
         for node, hold in asked.items():
             if preemptors.find(hold.uid) is None and hold.lasts(self._server_time()):
                 self._begin(node, hold, now)
+        # Whoever asks was not cut.
+        self._state.planner.forget_cut()
+
+    def try_again(self, pod_uid: str) -> None:
+        """Try the hold for a pod again, because more is known about its devices."""
+        for node, (hold, _) in tuple(self._failed.items()):
+            if hold.uid == pod_uid:
+                del self._failed[node]
 
     def clear(self) -> None:
         """Forget what was tried, because another process decides now."""
@@ -122,8 +130,7 @@ class PlannedHolds:
             return None
         request = PodRequest(described, tuple(map(uid_of, claims)))
         search = self._requests.search(request, 1)
-        # An evaluation that is postponed would look like a node that does not fit.
-        search = replace(search, only=frozenset({node}), postpone=None)
+        search = replace(search, only=frozenset({node}))
         return search if search.unallocated else None
 
     def _find_claims(self, node: str, hold: NodeHold) -> frozenset[str]:

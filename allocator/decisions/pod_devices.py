@@ -5,12 +5,14 @@ the time. All memories are bounded.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from msgspec import Raw
 from msgspec.structs import replace
 
+from allocator.decisions.briefs import NamespaceBriefs
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, answer_key
@@ -47,7 +49,6 @@ from allocator.state.group_holds import EndedHold, GroupHold
 from allocator.state.preemptors import Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
-from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 
 # No other key of a request begins so.
@@ -58,14 +59,14 @@ _RESTARTED: Final = "the allocator has restarted since the pod was filtered"
 class Promise(NamedTuple):
     """Whether a waiting pod got devices on a node, and if not, whether it can.
 
-    The search is `unfinished` while it has not examined all nodes. If it is `postponed`, it can
-    continue when this evaluation is done. It is `impossible` for a pod whose claims it cannot use.
+    The search is `unfinished` while it has not examined all nodes. If it `was_cut` on a node, a
+    copy of the process can answer. It is `impossible` for a pod whose claims it cannot use.
     """
 
     node: str = ""
     unfinished: bool = False
     impossible: bool = False
-    postponed: PostponedEvaluation | None = None
+    was_cut: bool = False
     # All members of a group that got devices together, or the one that asks about it anew.
     members: tuple[str, ...] = ()
     pauses_until: float = 0.0
@@ -90,6 +91,7 @@ class PodDecisions:
         self.strategy = ConfiguredStrategy(state, ids, strategy)
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self._quotas = QuotaChecks(state)
+        self._briefs = NamespaceBriefs()
         self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
         self.requests = ReceivedRequests(
@@ -131,9 +133,15 @@ class PodDecisions:
     ) -> PreFilterReply:
         """Return nodes on which the claims of a pod can be allocated; raises ProtocolError.
 
-        A search that is `out_of_time`, or that needs an evaluation that takes long, continues with
-        the next call for an equal request.
+        A search that is `out_of_time`, or is cut on a node, continues with the next call for an
+        equal request.
         """
+        with self._deciding(request.pod.namespace, now):
+            return self._prefilter(request, now, out_of_time)
+
+    def _prefilter(
+        self, request: PreFilterRequest, now: float, out_of_time: Callable[[], bool]
+    ) -> PreFilterReply:
         uid = request.pod.uid
         self.groups.note_member(uid, request.group, now)
         pod_request = self._receive(self.groups.with_priority(request.pod), request.claims)
@@ -172,11 +180,12 @@ class PodDecisions:
         own = self.requests.find(request.pod_uid) or members[request.pod_uid]
         self._settle(now)
         question = GroupQuestion(request.group, tuple(members), priority, request.pod_uid)
-        answer = self.groups.answer(question, now, out_of_time)
-        if answer.reason is not None:
-            return refuse_group(answer)
-        hold = self.groups.find_hold(request.pod_uid, now)
-        return self._decide_member(own, request.max_nodes, hold, now, out_of_time)
+        with self._deciding(own.pod.namespace, now):
+            answer = self.groups.answer(question, now, out_of_time)
+            if answer.reason is not None:
+                return refuse_group(answer)
+            hold = self.groups.find_hold(request.pod_uid, now)
+            return self._decide_member(own, request.max_nodes, hold, now, out_of_time)
 
     def _receive(self, pod: SchedulingPod, claims: tuple[Raw, ...] | None) -> PodRequest | Reason:
         """Remember what the scheduler asks for a pod; return why the pod cannot use its claims."""
@@ -237,6 +246,11 @@ class PodDecisions:
         request = self.requests.find(pod_uid)
         if request is None:
             return ReserveReply(reserved=False, message=_RESTARTED)
+        with self._deciding(request.pod.namespace, now):
+            return self._reserve(request, node, now)
+
+    def _reserve(self, request: PodRequest, node: str, now: float) -> ReserveReply:
+        pod_uid = request.pod.uid
         self._settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
         self._preemption.forget(pod_uid)
@@ -271,15 +285,37 @@ class PodDecisions:
             return PreemptReply(message=_RESTARTED)
         if problem := self.requests.find_problem(pod_request):
             return PreemptReply(message=problem)
+        planner = self.state.planner
+        with self._deciding(pod_request.pod.namespace, now):
+            # A node whose search was cut would look like one that does not fit.
+            return self._preempt(
+                request, pod_request, now, lambda: planner.was_cut or out_of_time()
+            )
+
+    def _preempt(
+        self,
+        request: PreemptRequest,
+        pod_request: PodRequest,
+        now: float,
+        out_of_time: Callable[[], bool],
+    ) -> PreemptReply:
         self._settle(now)
         if self.groups.key_of(request.pod_uid):
             return self.groups.preempt(request, now, out_of_time)
-        search = self.requests.search(pod_request, 1)
-        # An evaluation that is postponed would look like a node that does not fit.
-        search = replace(search, out_of_time=out_of_time, postpone=None)
+        search = replace(self.requests.search(pod_request, 1), out_of_time=out_of_time)
         if (excess := self._reserver.find_excess(search)) is not None:
             return PreemptReply(message=shorten_message(excess.message))
         return self._preemption.choose(request, search, now, out_of_time)
+
+    def continue_preemption(
+        self, pod_uid: str, now: float, out_of_time: Callable[[], bool]
+    ) -> str | None:
+        """Continue a search for victims of a group; return the pod that can ask for its end.
+
+        That is "" if there is no search, and None if it has not ended.
+        """
+        with self._deciding(self.requests.namespace_of(pod_uid), now):
+            return self.groups.continue_preemption(pod_uid, out_of_time)
 
     def is_victim(self, pod_uid: str) -> bool:
         """Whether a pod must go for another one."""
@@ -306,9 +342,10 @@ class PodDecisions:
             return Promise()
         if (others := self.groups.wait_for_others(key, now)) is not None:
             return Promise(pauses_until=others.pauses_until)
-        if key:
-            return self._promise_group(key, pod_uid, now, out_of_time)
-        return self._promise_alone(request, now, without, out_of_time)
+        with self._deciding(request.pod.namespace, now):
+            if key:
+                return self._promise_group(key, pod_uid, now, out_of_time)
+            return self._promise_alone(request, now, without, out_of_time)
 
     def _promise_alone(
         self,
@@ -319,7 +356,6 @@ class PodDecisions:
     ) -> Promise:
         pod_uid = request.pod.uid
         search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
-        self.requests.take_postponed()
         self._settle(now)
         if self._reserver.find_excess(search) is not None:
             return Promise()
@@ -332,8 +368,8 @@ class PodDecisions:
         for fit in self.strategy.best_first(search, shortlist, now):
             if not self._reserver.reserve_on(request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
-        if (postponed := self.requests.take_postponed()) is not None:
-            return Promise(unfinished=True, postponed=postponed)
+        if self.state.planner.was_cut:
+            return Promise(unfinished=True, was_cut=True)
         return Promise(unfinished=not (shortlist.has_ended or shortlist.fitting or without))
 
     def _promise_group(
@@ -341,7 +377,6 @@ class PodDecisions:
     ) -> Promise:
         if not self.groups.is_known(key):
             return Promise(members=(pod_uid,))  # the scheduler asks about the group anew
-        self.requests.take_postponed()
         self._settle(now)
         answer = self.groups.answer_again(key, now, out_of_time)
         if answer is None:
@@ -351,10 +386,14 @@ class PodDecisions:
         return Promise(
             node,
             unfinished=not answer.complete,
-            postponed=self.requests.take_postponed(),
+            was_cut=self.state.planner.was_cut,
             members=answer.placed,
             pauses_until=answer.pauses_until,
         )
+
+    def try_again(self, pod_uid: str) -> None:
+        """Let nothing about a pod be refused that a copy of the process has answered."""
+        self._holds.try_again(pod_uid)
 
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound or deleted."""
@@ -398,6 +437,15 @@ class PodDecisions:
         return kept if kept is not None and kept.planned is not None else None
 
     # --- one decision ---
+
+    @contextmanager
+    def _deciding(self, namespace: str, now: float) -> Iterator[None]:
+        """Make a decision for a namespace, in which the search on a node has its time."""
+        planner = self.state.planner
+        planner.begin_decision(self._briefs.seconds(namespace, now))
+        yield
+        if planner.was_cut:
+            self._briefs.note_cut(namespace, now)
 
     def _settle(self, now: float) -> None:
         """Keep what is kept for pods in step with the cluster, before anything is decided."""

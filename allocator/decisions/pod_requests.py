@@ -18,7 +18,6 @@ from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.pods import Pod
 from drawbridge.solver.codes import CLAIM_REFUSED
-from drawbridge.solver.expressions import PostponedEvaluation
 from drawbridge.solver.reasons import Reason
 
 MAX_REQUESTS: Final = 65536
@@ -162,7 +161,6 @@ class ReceivedRequests:
         self._allocation_of = allocation_of
         self._narrow = narrow
         self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
-        self._postponed: PostponedEvaluation | None = None
 
     def receive(
         self, pod: SchedulingPod, claims: tuple[msgspec.Raw, ...] | None
@@ -212,8 +210,7 @@ class ReceivedRequests:
     def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
         """Return the search for nodes of a pod; a claim that was reserved is allocated."""
         claims = tuple(map(self._current_claim, request.claims))
-        search = NodeSearch(pod=request.pod, claims=claims, limit=limit, postpone=self.postpone)
-        return self._narrow(search)
+        return self._narrow(NodeSearch(pod=request.pod, claims=claims, limit=limit))
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod, as last seen."""
@@ -231,15 +228,6 @@ class ReceivedRequests:
     def forget(self, pod_uid: str) -> None:
         """Forget a pod that is bound, deleted, or cannot use its claims."""
         self._requests.pop(pod_uid)
-
-    def postpone(self, evaluation: PostponedEvaluation) -> None:
-        """Keep an evaluation that a search needs and that takes long."""
-        self._postponed = evaluation
-
-    def take_postponed(self) -> PostponedEvaluation | None:
-        """Return what the last search postponed."""
-        postponed, self._postponed = self._postponed, None
-        return postponed
 
     def _current_claim(self, uid: str) -> Claim:
         """Return a claim with its allocation, written or reserved by a pod that shares it."""

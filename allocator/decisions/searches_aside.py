@@ -1,6 +1,12 @@
 """The searches that are set aside, so that they delay only each other; in turns."""
 
 from collections import OrderedDict
+from typing import Final
+
+from allocator.scheduler.protocol import PreemptRequest
+from drawbridge.bounded_cache import BoundedCache
+
+MAX_PREEMPTIONS: Final = 64
 
 
 class SearchesAside:
@@ -40,3 +46,39 @@ class SearchesAside:
         del self._pods[namespace][name]
         if not self._pods[namespace]:
             del self._pods[namespace]
+
+
+class CutSearches(SearchesAside):
+    """The searches that were cut on a node. Copies of the process decide about them, in turns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._answered = ""
+        self._preemptions: BoundedCache[str, PreemptRequest] = BoundedCache(MAX_PREEMPTIONS)
+
+    def take(self) -> str | None:
+        """Return the pod about which a copy has decided last, if it is cut again; else the next."""
+        name, self._answered = self._answered, ""
+        namespace = self._namespaces.get(name)
+        if namespace is None:
+            return super().take()
+        uid = self._pods[namespace][name]
+        self.discard(name)
+        return uid
+
+    def note_answered(self, name: str) -> None:
+        """Go on with a search about which a copy has decided."""
+        self._answered = name
+
+    def add_preemption(self, namespace: str, uid: str, name: str, request: PreemptRequest) -> None:
+        """Set a search for victims of a pod aside."""
+        self.add(namespace, uid, name)
+        self._preemptions.put(uid, request)
+
+    def preemption(self, uid: str) -> PreemptRequest | None:
+        """Return what was asked when the search for victims of a pod was cut."""
+        return self._preemptions.get(uid)
+
+    def end_preemption(self, uid: str) -> bool:
+        """Forget it, because a copy has decided; return whether there was one."""
+        return self._preemptions.pop(uid) is not None

@@ -24,15 +24,13 @@ from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
 from drawbridge.ledger.quota_room import find_excess_with, quota_reason
 from drawbridge.ledger.ranking import SolutionRank, rank_solution
 from drawbridge.solver.answers import Failure, FailureKind, Solution
-from drawbridge.solver.memo import OutOfTimeError, Postpone
+from drawbridge.solver.memo import OutOfTimeError
 from drawbridge.solver.reasons import Reason, merge_reasons
 from drawbridge.solver.world import View
 
 MAX_BATCH: Final = 64
 # An expression that fails on more nodes is at fault itself: not every node is tried with it.
 MAX_FAILING_NODES: Final = 16
-# Some 40 ms; constraints that a person writes take hundreds.
-MAX_WORK_PER_NODE: Final = 20_000
 # Each expression is compared with each node.
 _MAX_EXPRESSIONS: Final = 256
 
@@ -48,8 +46,8 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     `limit` is the number of nodes to find (0 for all), `visits` the number of nodes to examine.
     `first` is examined first. The nodes in `without` are not, and with `only` no others are.
     If it `stays`, the next one begins with the node that is found last, whose answer is remembered.
-    `out_of_time` is asked between batches of nodes and ends the search. So does an evaluation that
-    takes long, which `postpone` gets; without it, every evaluation is done in the search.
+    `out_of_time` is asked between batches of nodes and ends the search. So does a node whose search
+    is cut.
     """
 
     pod: SchedulingPod
@@ -62,7 +60,6 @@ class NodeSearch(msgspec.Struct, frozen=True, kw_only=True):
     without: Collection[str] = frozenset()
     only: frozenset[str] | None = None
     out_of_time: Callable[[], bool] = never
-    postpone: Postpone | None = None
 
     @property
     def unallocated(self) -> tuple[Claim, ...]:
@@ -290,9 +287,8 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
         unallocated,
         names,
         ids=ids,
-        max_work=MAX_WORK_PER_NODE,
+        checks_size=True,
         out_of_time=search.out_of_time,
-        postpone=search.postpone,
     )
     for name, answer in answers.items():
         if isinstance(answer, Solution):

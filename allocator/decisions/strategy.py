@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from allocator.decisions.shortlist import (
-    MAX_WORK_PER_NODE,
     FittingNode,
     NodeSearch,
     Shortlist,
@@ -177,8 +176,7 @@ class ConfiguredStrategy:
                 [fit.name],
                 ids=self._ids,
                 first=first,
-                max_work=MAX_WORK_PER_NODE,
-                postpone=search.postpone,
+                checks_size=True,
             )
         except OutOfTimeError:
             return fit

@@ -7,9 +7,10 @@ found. So 16 free devices wake 16 pods, in the order of priority and then of tim
 A pod can have devices and lack something else that only the scheduler knows, for example CPU. It is
 woken only for a node that its last answer did not have, and each time later.
 
-A search that needs an evaluation that takes long is set aside. These evaluations are done one after
-the other beside the turns, in turns by namespace, so that they delay only other pods that are set
-aside. So is the search for a group that was cut: each turn continues one, the next one at first.
+A search that was cut on a node is set aside. Copies of the process decide about these pods one
+after the other, in turns by namespace, so that they delay only each other; with what a copy tells,
+the search goes on. The search for a group that was too long for one turn is set aside, too: each
+turn continues one, the next one at first.
 
 The members of a group are one question, which is asked once for all of them.
 
@@ -31,10 +32,11 @@ from msgspec.structs import replace
 
 from allocator.decisions.pauses import FIRST_PAUSE_SECONDS, Pauses
 from allocator.decisions.pod_devices import PodDecisions, Promise
-from allocator.decisions.searches_aside import SearchesAside
+from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
 from allocator.decisions.victim_retries import VictimRetries
-from drawbridge.solver.expressions import PostponedEvaluation
+from allocator.scheduler.protocol import PreemptRequest
+from drawbridge.solver.ahead import Tell
 
 _LOG: Final = logging.getLogger("allocator.decisions.waiting")
 MAX_WAITING: Final = 65536
@@ -49,13 +51,12 @@ SCHEDULING_SECONDS: Final = 1.0
 class Turn(NamedTuple):
     """The pods to wake, and whether there is more to do in the current state.
 
-    `postponed` is an evaluation that the search of the pod `postponed_for` needs.
+    A copy of the process has to decide about the pod `aside`, if there is one.
     """
 
     woken: tuple[str, ...]
     unfinished: bool
-    postponed: PostponedEvaluation | None = None
-    postponed_for: str = ""
+    aside: str = ""
 
 
 class _Place(NamedTuple):
@@ -126,7 +127,7 @@ class WaitingPods:
         # Pods that wait for the end of a search, in order, which a set of texts is not.
         self._unanswered: dict[str, None] = {}
         # Groups are set aside by their keys, pods alone by their UIDs.
-        self._aside = SearchesAside()
+        self._aside = CutSearches()
         self._cut = SearchesAside()
         self._is_cut_anew = False  # whether the last pass has cut a search that it began
         self._victims = SearchesAside()
@@ -193,10 +194,13 @@ class WaitingPods:
             self._pods[uid] = replace(self._pods[uid], seen=(), tried=-1)
             self._again = True
 
-    def note_preemption(self, uid: str, *, refused: bool, again: bool = False) -> None:
+    def note_preemption(
+        self, uid: str, *, refused: bool, again: bool = False, cut: PreemptRequest | None = None
+    ) -> None:
         """Follow what is kept for a pod now, which other pods that ask the same do not get.
 
         A pod that was `refused` victims asks again when another pod has ended, or soon (`again`).
+        A search that was `cut` on a node is set aside.
         """
         pod, key = self._pods.get(uid), self._decisions.request_key(uid)
         if pod is not None and key is not None:
@@ -204,9 +208,11 @@ class WaitingPods:
             self._insert(replace(pod, key=key, seen=(), tried=-1))
             if refused:
                 self._retries.refuse(uid)
-            if again and self._decisions.groups.key_of(uid):
+            if cut is not None:
                 namespace = self._decisions.requests.namespace_of(uid)
-                self._victims.add(namespace, uid, self._name_of(uid))
+                self._aside.add_preemption(namespace, uid, self._name_of(uid), cut)
+            elif again and self._decisions.groups.key_of(uid):
+                self._set_aside(uid, self._victims)
             elif again:
                 self._retries.retry(uid)
 
@@ -255,11 +261,11 @@ class WaitingPods:
         tries: int = TRIES_PER_TURN,
         out_of_time: Callable[[], bool] = never,
         *,
-        may_postpone: bool = True,
+        may_copy: bool = True,
     ) -> Turn:
         """Promise free devices to waiting pods; the work is limited by searches and by time.
 
-        Without `may_postpone`, no search continues that needs an evaluation that takes long.
+        Without `may_copy`, no search continues that was cut on a node.
         """
         self.forget_settled()
         self._decisions.expire(now)
@@ -271,7 +277,7 @@ class WaitingPods:
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
             self._is_cut_anew = False
-            self._continue(self._cut, work)
+            self._continue_cut(work)
         if self._state.epoch() != self._first_epoch:
             self._first_epoch = self._state.epoch()
             work.tries = tries // 2
@@ -283,45 +289,71 @@ class WaitingPods:
             self._passing = self._position_behind(self._reached) < len(self._places)
             if work.is_over:
                 break
-        self._continue(self._cut, work)
+        self._continue_cut(work)
         self._continue_victims(work)
-        postponed_for, postponed = self._continue(self._aside, work) if may_postpone else ("", None)
+        aside = self._continue_aside(work) if may_copy else ""
         unfinished = bool(self._places) and (self._continue_pass() or self._retries.may_be_due)
         unfinished |= (
-            bool(self._cut)
-            or bool(self._victims)
-            or (may_postpone and postponed is None and bool(self._aside))
+            bool(self._cut) or bool(self._victims) or (may_copy and not aside and bool(self._aside))
         )
         woken = tuple(sorted(set(work.woken), key=self._place_of))
-        return Turn(woken, unfinished, postponed, postponed_for)
+        return Turn(woken, unfinished, aside)
 
-    def _continue(
-        self, aside: SearchesAside, work: _Work
-    ) -> tuple[str, PostponedEvaluation | None]:
-        """Continue one search that was set aside; return what it needs next."""
-        if (uid := aside.take()) is None:
-            return "", None
+    def decide_ahead(self, uid: str, now: float, tell: Tell, clock: Callable[[], float]) -> None:
+        """Decide about a pod in a copy of the process, and tell what is computed."""
+        self._state.planner.become_copy(tell, clock)
+        self._decisions.try_again(uid)
+        pod, request = self._pods.get(uid), self._aside.preemption(uid)
+        self._decisions.promise(uid, now, pod.seen if pod else ())
+        if request is not None:
+            self._decisions.preempt(request, now)
+        if self._name_of(uid) in self._victims:
+            self._decisions.continue_preemption(uid, now, never)
+
+    def note_ahead(self, uid: str) -> None:
+        """Go on with a pod about which a copy of the process has decided."""
+        self._aside.note_answered(self._name_of(uid))
+        self._decisions.try_again(uid)
+        if self._aside.end_preemption(uid):
+            self._retries.retry(uid)
+
+    def _continue_aside(self, work: _Work) -> str:
+        """Continue one search that was cut on a node; return its pod if a copy has to decide."""
+        uid = self._aside.take()
+        if uid is None:
+            return ""
+        was_cut = self._continue(uid, work) or self._aside.preemption(uid) is not None
+        return uid if was_cut or self._name_of(uid) in self._victims else ""
+
+    def _continue(self, uid: str, work: _Work) -> bool:
+        """Continue a search that was set aside; return whether it was cut on a node."""
         if uid not in self._pods:
             self._again = True  # other members of its group may wait
-            return "", None
+            return False
         if not self._is_due(uid, work.now):
-            return "", None
+            return False
         promise = self._promise(uid, work)
         if promise.unfinished:
-            self._set_aside(uid, promise)
+            self._set_aside(uid, self._aside if promise.was_cut else self._cut)
         # A pod whose search has ended is told so in the next turn.
         self._again |= uid in self._unanswered and not promise.unfinished
-        return uid, promise.postponed
+        return promise.was_cut
+
+    def _continue_cut(self, work: _Work) -> None:
+        """Continue one search that was too long for a turn."""
+        if (uid := self._cut.take()) is not None:
+            self._continue(uid, work)
 
     def _continue_victims(self, work: _Work) -> None:
         """Continue one search for pods to evict; at its end, a member asks for its result."""
         uid = self._victims.take()
         if uid is None or uid not in self._pods:
             return
-        asker = self._decisions.groups.continue_preemption(uid, work.out_of_time)
+        asker = self._decisions.continue_preemption(uid, work.now, work.out_of_time)
         if asker is None:
-            namespace = self._decisions.requests.namespace_of(uid)
-            self._victims.add(namespace, uid, self._name_of(uid))
+            self._set_aside(uid, self._victims)
+            if self._state.planner.was_cut:
+                self._set_aside(uid, self._aside)
         else:
             self._retries.retry(asker if asker in self._pods else uid)
 
@@ -382,19 +414,18 @@ class WaitingPods:
             return False
         is_alone = not self._decisions.groups.key_of(uid)
         promise = self._promise(uid, work)
-        while is_alone and promise.unfinished and not promise.postponed and not work.is_over:
+        while is_alone and promise.unfinished and not promise.was_cut and not work.is_over:
             promise = self._promise(uid, work)
-        if promise.postponed or (promise.unfinished and not is_alone):
-            self._set_aside(uid, promise)
-            self._is_cut_anew |= not promise.postponed
+        if promise.was_cut or (promise.unfinished and not is_alone):
+            self._set_aside(uid, self._aside if promise.was_cut else self._cut)
+            self._is_cut_anew |= not promise.was_cut
         else:
             # An unfinished search goes on in the next pass, so that others have their turn before.
             self._again |= promise.unfinished
         return True
 
-    def _set_aside(self, uid: str, promise: Promise) -> None:
-        """Set a search aside that needs an evaluation, or that has not ended."""
-        aside = self._aside if promise.postponed else self._cut
+    def _set_aside(self, uid: str, aside: SearchesAside) -> None:
+        """Set a search aside that has not ended."""
         aside.add(self._decisions.requests.namespace_of(uid), uid, self._name_of(uid))
 
     def _name_of(self, uid: str) -> str:
@@ -455,6 +486,7 @@ class WaitingPods:
         self._take(uid)
         self._aside.discard(uid)
         self._cut.discard(uid)
+        self._aside.end_preemption(uid)
         self._unanswered.pop(uid, None)
         self._retries.stop_asking(uid)
 

@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import math
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
+from allocator.copies import decide_in_copy
+from allocator.decisions.deciding_ahead import DecideInCopy, decide_ahead
 from allocator.decisions.pod_devices import PodDecisions
-from allocator.decisions.waiting import Turn, WaitingPods
+from allocator.decisions.waiting import WaitingPods
+from allocator.forked import ForkRefusedError
 from allocator.scheduler.protocol import (
     BindReply,
     ErrorCode,
@@ -45,9 +47,6 @@ _SEARCH_SECONDS: Final = 0.05
 _TURN_SECONDS: Final = 0.02
 # After several turns in a row, others get as much time as the turns.
 _TURNS_IN_A_ROW: Final = 8
-# An evaluation in a thread leaves the interpreter to the event loop after this time. Some ten steps
-# of the loop place one pod, and the usual 5 ms would delay each of them.
-_SWITCH_SECONDS: Final = 0.0005
 # With victims on some nodes, other nodes are not searched longer.
 _VICTIMS_SECONDS: Final = 0.05
 # The plugin waits for 300 ms, and each time-out delays all pods.
@@ -125,6 +124,7 @@ class SchedulerCalls:
         changed: asyncio.Event,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        copies: DecideInCopy = decide_in_copy,
     ) -> None:
         self._state = state
         self._leadership = leadership
@@ -132,7 +132,8 @@ class SchedulerCalls:
         self._publish, self._report = publish, report
         self._changed = changed
         self._releases: set[asyncio.Future[PostFilterReply]] = set()
-        self._evaluation: asyncio.Task[None] | None = None
+        self._copy: asyncio.Task[None] | None = None
+        self._decide_in_copy = copies
         self._now, self._pause = now, pause
 
     # --- calls ---
@@ -234,8 +235,9 @@ class SchedulerCalls:
         reply = decisions.preempt(request, now, self._deadline(_VICTIMS_SECONDS))
         has_victims = bool(reply.node or reply.evictions)
         refused = not (has_victims or reply.waiting)
+        cut = request if decisions.state.planner.was_cut else None
         self._state.waiting.note_preemption(
-            request.pod_uid, refused=refused, again=reply.unfinished
+            request.pod_uid, refused=refused, again=reply.unfinished, cut=cut
         )
         outcome = "victims" if has_victims else "waits" if reply.waiting else "none"
         metrics.ALLOCATOR_PREEMPTIONS.add(outcome)
@@ -288,13 +290,12 @@ class SchedulerCalls:
             while unfinished:
                 began, out_of_time = self._now(), self._deadline(_TURN_SECONDS)
                 waiting = self._state.waiting
-                turn = waiting.wake(
-                    self._now(), out_of_time=out_of_time, may_postpone=self._evaluation is None
-                )
+                may_copy = self._copy is None
+                turn = waiting.wake(self._now(), out_of_time=out_of_time, may_copy=may_copy)
                 if turn.woken:
                     self._publish(turn.woken)
-                if turn.postponed is not None:
-                    self._evaluation = asyncio.create_task(self._evaluate(waiting, turn))
+                if turn.aside:
+                    self._copy = asyncio.create_task(self._decide_aside(waiting, turn.aside))
                 unfinished = turn.unfinished
                 turns += 1
                 for pod, ended in self._state.decisions.take_ended_holds():
@@ -306,19 +307,20 @@ class SchedulerCalls:
             count = len(self._state.waiting) if self._leadership.leading else 0
             metrics.ALLOCATOR_WAITING.set(count)
 
-    async def _evaluate(self, waiting: WaitingPods, turn: Turn) -> None:
-        """Do an evaluation that takes long in a thread, so that calls are answered meanwhile."""
-        usual = sys.getswitchinterval()
+    async def _decide_aside(self, waiting: WaitingPods, uid: str) -> None:
+        """Let a copy of this process decide about a pod, so that calls are answered meanwhile."""
+        now = self._now()
         try:
-            if turn.postponed is not None:
-                sys.setswitchinterval(_SWITCH_SECONDS)
-                turn.postponed.keep(await asyncio.to_thread(turn.postponed.run))
+            planner = self._state.decisions.state.planner
+            await decide_ahead(waiting, planner, uid, now, self._decide_in_copy)
+        except ForkRefusedError as error:
+            _LOG.warning("a copy cannot decide about a pod, which waits: %s", error)
+            await self._pause(_IDLE_SECONDS)
         except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
-            _LOG.exception("unhandled exception in an evaluation")
-            waiting.give_up(turn.postponed_for)
+            _LOG.exception("unhandled exception in a copy that decides about a pod")
+            waiting.give_up(uid)
         finally:
-            sys.setswitchinterval(usual)
-            self._evaluation = None
+            self._copy = None
             self._changed.set()
 
     async def _wait_for_reason(self) -> None:

@@ -8,7 +8,6 @@ import asyncio
 import enum
 import itertools
 import logging
-import time
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
@@ -61,6 +60,7 @@ from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
 from drawbridge.process.logs import log_event
 from drawbridge.resource_version import parse_version
+from drawbridge.solver.brief import Brief
 
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 # So long the strategy is prepared in one turn of the loop.
@@ -111,7 +111,9 @@ class Effect(enum.Enum):
     REBUILD = "rebuild"
 
 
-def make_state(inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool) -> AllocatorState:
+def make_state(
+    inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool, brief: Brief | None = None
+) -> AllocatorState:
     """Return a state without objects; it obeys DeviceTaintRules that the API server serves."""
     configuration, gates = inputs.configuration, inputs.facts.cluster.feature_gates
     if serves_taint_rules:
@@ -121,7 +123,7 @@ def make_state(inputs: Inputs, owns_pool: OwnsPool, *, serves_taint_rules: bool)
         compatibility=compatibility_declarations(configuration),
         unset_groups=UnsetGroups(configuration.unset_groups),
         partitions=partition_tables(configuration),
-        clock=time.thread_time,
+        brief=brief,
     )
     quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
     ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
@@ -149,9 +151,10 @@ class LiveState:
         elapsed: Callable[[], float] = boot_time,
         pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
         limits: HoldLimits = DEFAULT_LIMITS,
+        brief: Brief | None = None,
     ) -> None:
         self._caches = caches
-        self._limits = limits
+        self._limits, self._brief = limits, brief
         self._server_time = server_time
         self._elapsed = elapsed
         self._configuration = configuration
@@ -275,7 +278,8 @@ class LiveState:
     def _build(self, inputs: Inputs) -> PodDecisions:
         caches = self._caches
         serves_rules = caches.taint_rules is not None
-        state = make_state(inputs, self._make_filter(inputs), serves_taint_rules=serves_rules)
+        owns = self._make_filter(inputs)
+        state = make_state(inputs, owns, serves_taint_rules=serves_rules, brief=self._brief)
         for node in caches.nodes.all():
             self._follow_node(None, node)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)

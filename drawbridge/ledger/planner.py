@@ -4,7 +4,7 @@ The caller applies object events one by one. Each change invalidates only what d
 equal object changes nothing. The caches never change a result. The ledger tracks device use.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from drawbridge.cel.dra import Selectors
@@ -17,6 +17,7 @@ from drawbridge.dra.gates import DEFAULTS, Gates
 from drawbridge.dra.inventory import (
     Inventory,
     Pool,
+    PoolCache,
     PoolID,
     PublishedPool,
     build_inventory,
@@ -27,11 +28,16 @@ from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
-from drawbridge.solver.answers import SolverResult
+from drawbridge.solver.ahead import Answer, KnownAnswer, Learnt, Question, Tell, keep_answer
+from drawbridge.solver.answer_cache import are_same
+from drawbridge.solver.answers import Failure, FailureKind, SolverResult
+from drawbridge.solver.brief import Brief
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
-from drawbridge.solver.memo import Memo, Postpone
+from drawbridge.solver.expressions import Compiled, Outcome
+from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_view import PooledDevice
+from drawbridge.solver.reasons import time_limit_reason
 from drawbridge.solver.solve import solve
 from drawbridge.solver.stage_counts import RequestStages, count_stages
 from drawbridge.solver.world import View, World
@@ -41,10 +47,27 @@ T = TypeVar("T")
 _NO_CLASS = DeviceClass(metadata=ClaimMetadata())
 
 
+class LentState:
+    """What a copy of this process knows."""
+
+    def __init__(self, world: World, nodes: Mapping[str, Node]) -> None:
+        self.classes = world.classes
+        self._inventory = world.inventory
+        self._nodes = nodes
+        self._pools = PoolCache()
+
+    def is_same(self, node: Node, pools: tuple[Pool, ...]) -> bool:
+        """Whether the copy knows a node and its pools as they are now."""
+        before = self._nodes.get(node.name)
+        if before is None:
+            return False
+        return are_same(before, self._inventory.pools_for(before, self._pools), node, pools)
+
+
 class Planner:
     """The world and its memo; gates, configuration and allocator are fixed.
 
-    `clock` returns the processor's time of this thread, and limits that of the search on a node.
+    `brief` runs each search on a node, and may cut it short.
     """
 
     def __init__(  # noqa: PLR0913  # all but the gates by name
@@ -55,7 +78,7 @@ class Planner:
         unset_groups: UnsetGroups = UnsetGroups.ALONE,
         partitions: Sequence[PartitionTable] = (),
         allocator: Allocator = Allocator.DRAWBRIDGE,
-        clock: Callable[[], float] | None = None,
+        brief: Brief | None = None,
     ) -> None:
         if allocator is Allocator.DRAWBRIDGE:
             gates = gates.with_groups()
@@ -73,7 +96,7 @@ class Planner:
         self._changed_slices: dict[str, Slice | None] = {}
         self._rules_changed = False
         self._world: World | None = None
-        self._memo = Memo(self.selectors, clock)
+        self._memo = Memo(self.selectors, brief)
 
     def update(self, changed: PlannerObject) -> bool:
         """Apply an added or changed object; False if it equals the known one."""
@@ -128,20 +151,19 @@ class Planner:
         *,
         ids: Callable[[], str] | None = None,
         first: Sequence[PooledDevice] = (),
-        max_work: int | None = None,
+        checks_size: bool = False,
         out_of_time: Callable[[], bool] | None = None,
-        postpone: Postpone | None = None,
     ) -> dict[str, SolverResult]:
         """Solve for nodes by name; unknown names are ignored.
 
         `out_of_time` is asked between nodes and between evaluations of expressions, but not before
-        the first one. Raises OutOfTimeError then, and after `postpone` got an evaluation that takes
-        long; what was decided is kept for the next call.
+        the first one. Raises OutOfTimeError then, and if the search on a node was cut; what was
+        decided is kept for the next call.
         """
         world, memo = self.world(), self._memo
         memo.bind(world)
         requested = [self._nodes[name] for name in nodes if name in self._nodes]
-        memo.limit_time(out_of_time, postpone)
+        memo.limit_time(out_of_time)
         try:
             return solve(
                 world,
@@ -151,10 +173,69 @@ class Planner:
                 ids=ids,
                 first=first,
                 memo=memo,
-                max_work=max_work,
+                checks_size=checks_size,
             )
         finally:
             memo.limit_time(None)
+
+    # --- answers of copies of this process ---
+
+    @property
+    def was_cut(self) -> bool:
+        """Whether a search on a node was cut since the decision began."""
+        return self._memo.was_cut
+
+    def begin_decision(self, seconds: float) -> None:
+        """Begin a decision, in which the search on a node may take some seconds."""
+        self.forget_cut()
+        self._memo.brief.seconds = seconds
+
+    def forget_cut(self) -> None:
+        """Forget that a search was cut, because its result does not matter to the decision."""
+        self._memo.was_cut = False
+
+    def become_copy(self, tell: Tell, clock: Callable[[], float]) -> None:
+        """Tell what is computed from now on, without being cut, in a copy of the process."""
+        self._memo.become_copy(tell, clock)
+
+    def answers_ahead(self) -> Collection[Question]:
+        """Return the questions whose answers a copy told."""
+        return [each for _, answers in self._memo.ahead.items() for each, _ in answers.items()]
+
+    def lend(self) -> LentState:
+        """Return what a copy knows that begins now, for what it tells later."""
+        return LentState(self.world(), dict(self._nodes))
+
+    def learn(self, learnt: Learnt, lent: LentState) -> None:
+        """Keep what a copy told, unless what it depends on has changed since."""
+        world, memo = self.world(), self._memo
+        memo.bind(world)
+        if isinstance(learnt, Compiled | Outcome):
+            memo.expressions.learn(learnt)
+        elif isinstance(learnt, Answer):
+            self._keep(learnt, lent)
+            demand = memo.demands.get(learnt.question.demand)
+            if demand is not None and _has_given_up(learnt.result):
+                demand.given_up += 1
+
+    def give_up(self, question: Question, lent: LentState) -> None:
+        """Keep that no copy can answer a question within its limits."""
+        reasons = (time_limit_reason(question.node),)
+        failure = Failure(question.node, FailureKind.GAVE_UP, reasons)
+        self.learn(Answer(question, failure, has_shares=False), lent)
+
+    def _keep(self, answer: Answer, lent: LentState) -> None:
+        node = self._nodes.get(answer.question.node)
+        if node is None or lent.classes is not self._classes:
+            return
+        try:
+            pools = self._memo.pools_for(node)
+            is_same = lent.is_same(node, pools)
+        except NodeSelectorError:
+            return
+        if is_same:
+            known = KnownAnswer(node, pools, answer.result, answer.has_shares)
+            keep_answer(self._memo, answer.question, known)
 
     def count_stages(
         self, view: View, claims: Sequence[Claim], nodes: Iterable[str]
@@ -249,6 +330,10 @@ class Planner:
                     self._memo.drop_node(name)
                 return
         self._world = None
+
+
+def _has_given_up(result: SolverResult) -> bool:
+    return isinstance(result, Failure) and result.outcome is FailureKind.GAVE_UP
 
 
 def _put(objects: dict[str, T], kind: type[T], name: str, after: PlannerObject | None) -> None:

@@ -40,12 +40,19 @@ class CachedResult(msgspec.Struct, frozen=True, eq=False):
 
     def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
         """Return whether the inputs are unchanged."""
-        if self.uses != uses or not (self.node is node or _alike(self.node, node)):
-            return False
-        return self.pools is pools or (
-            len(self.pools) == len(pools)
-            and all(_same(one, other) for one, other in zip(self.pools, pools, strict=True))
-        )
+        return self.uses == uses and are_same(self.node, self.pools, node, pools)
+
+
+def are_same(
+    node: Node, pools: tuple[Pool, ...], other: Node, other_pools: tuple[Pool, ...]
+) -> bool:
+    """Return whether a node and its pools are the same as before."""
+    if not (node is other or _alike(node, other)):
+        return False
+    return pools is other_pools or (
+        len(pools) == len(other_pools)
+        and all(_same(one, each) for one, each in zip(pools, other_pools, strict=True))
+    )
 
 
 def _alike(node: Node, other: Node) -> bool:
@@ -66,12 +73,15 @@ def _same(pool: Pool, other: Pool) -> bool:
 
 
 class DemandResults(msgspec.Struct, eq=False):
-    """A demand, and the last result for each node by name."""
+    """A demand, and the last result for each node by name. Equal claims have the same `key`."""
 
+    key: bytes
     demand: Demand
     classes: dict[str, DeviceClass]
     results: dict[str, CachedResult] = {}
     searches: SearchCache = msgspec.field(default_factory=SearchCache)
+    # The nodes that no copy of the process could decide about.
+    given_up: int = 0
 
     def is_current(self, world: World) -> bool:
         """Return whether the classes are unchanged."""
@@ -90,10 +100,10 @@ def demand_key(claims: Sequence[Claim]) -> bytes:
     return hashlib.blake2b(specs + _ENCODER.encode(rules), digest_size=DIGEST_BYTES).digest()
 
 
-def new_demand_results(demand: Demand) -> DemandResults:
+def new_demand_results(key: bytes, demand: Demand) -> DemandResults:
     """Return an empty cache entry for a demand."""
     used = {o.device_class.metadata.name: o.device_class for o in demand.options()}
-    return DemandResults(demand, used)
+    return DemandResults(key, demand, used)
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -8,14 +8,13 @@ somebody asks for that: what a decision costs does not depend on what the caches
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from functools import partial
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.dra.environment import device_variables
-from drawbridge.cel.dra.projections import PublishedProjection, is_readable, published_projection
+from drawbridge.cel.dra.projections import is_readable, published_projection
 from drawbridge.cel.dra.reads import Reads, find_reads
 from drawbridge.cel.dra.selectors import Selectors
 from drawbridge.cel.errors import CompileError, EvaluationError
@@ -32,10 +31,8 @@ MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
 # Of the texts of all expressions together.
 MAX_SOURCE = 1 << 20
-# What is done in a call that can postpone the rest: about a millisecond to evaluate, and some to
-# compile.
+# The most work for one expression that a ResourceSlice declares: about a millisecond.
 SHORT_WORK: Final = 20_000
-SHORT_SOURCE: Final = 512
 # The work of a step of a search. Less is part of the step that asks for the evaluation.
 WORK_OF_STEP: Final = 200
 # The least work of a request for a known result, and that for each byte of its text.
@@ -80,15 +77,23 @@ class EvaluationLimitExceededError(Exception):
     """The evaluations for one value take more steps than they may."""
 
 
-class PostponedEvaluation(NamedTuple):
-    """An evaluation or a compilation that takes long.
+class Compiled(NamedTuple):
+    """What an expression reads, or why it cannot be compiled. Some derive attributes."""
 
-    `run` may run in any thread. `keep` stores its result for the next call, in the thread of the
-    evaluator.
-    """
+    derived: bool
+    source: str
+    reads: Reads
+    error: EvaluationFailure | None = None
 
-    run: Callable[[], Any]
-    keep: Callable[[Any], None]
+
+class Outcome(NamedTuple):
+    """The result of an expression on what it reads of a device, and its work."""
+
+    derived: bool
+    source: str
+    projection: Hashable
+    outcome: EvaluationOutcome
+    work: int
 
 
 class _Metered(NamedTuple):
@@ -105,24 +110,14 @@ class _Expression:
     that needs more programs than are kept.
     """
 
-    def __init__(self, source: str, programs: Programs) -> None:
-        self.source = source
+    def __init__(self, compiled: Compiled, programs: Programs) -> None:
+        self.source = compiled.source
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
         self.expensive: dict[Hashable, ExpensiveEvaluation] = {}
-        self.reads = Reads(())
-        self.published: PublishedProjection | None = None
-        self.error: EvaluationFailure | None = None
+        self.reads = compiled.reads
+        self.published = published_projection(compiled.reads)
+        self.error = compiled.error
         self._programs = programs
-        try:
-            self.reads = find_reads(programs.compile(source))
-            self.published = published_projection(self.reads)
-        except CompileError as error:
-            self.error = _describe_compile_error(error)
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether an evaluation has its program at once."""
-        return len(self.source) <= SHORT_SOURCE or self.source in self._programs
 
     def run(
         self, seen: Mapping[str, CelValue], *, derived: bool, most_work: int = MOST_WORK
@@ -182,15 +177,15 @@ class ExpressionEvaluator:
     `selectors` are where programs are compiled, if they are of these gates.
 
     `interrupt` is called before each evaluation for a request whose result is not known, and may
-    raise. What was evaluated before is kept, so that the same call continues there. `postpone` is
-    called with each evaluation for a request that takes long, and raises. `count` is called with
-    each expensive evaluation for a request, known or not, and may raise.
+    raise. What was evaluated before is kept, so that the same call continues there. `count` is
+    called with each expensive evaluation for a request, known or not, and may raise. `tell` is told
+    what is computed, so that another evaluator can learn it.
     """
 
     def __init__(self, gates: Gates, selectors: Selectors | None = None) -> None:
         self.interrupt = do_nothing
-        self.postpone: Callable[[PostponedEvaluation], None] | None = None
         self.count: EvaluationCounter = ignore_evaluation
+        self.tell: Callable[[Compiled | Outcome], None] | None = None
         shared = selectors is not None and selectors.are_of(gates)
         self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
         self._selectors = _make_cache()
@@ -278,18 +273,30 @@ class ExpressionEvaluator:
             self.count(evaluation)
         return evaluated.value
 
+    def learn(self, learnt: "Compiled | Outcome") -> None:
+        """Keep what another evaluator computed."""
+        expressions = self._derived if learnt.derived else self._selectors
+        if isinstance(learnt, Compiled):
+            self._add(expressions, learnt)
+        elif (expression := expressions.get(learnt.source)) is not None:
+            self._keep(expression, learnt.projection, _Metered(learnt.outcome, learnt.work))
+
     def _compile(
         self, expressions: BoundedCache[str, _Expression], source: str, *, of_request: bool
     ) -> _Expression:
-        programs = self._programs.derived if expressions is self._derived else self._programs.stored
-        run = partial(_Expression, source, programs)
-        keep = partial(expressions.put, source, cost=len(source))
         if of_request:
             self.interrupt()
-            if self.postpone is not None and len(source) > SHORT_SOURCE:
-                self.postpone(PostponedEvaluation(run, keep))
-        expression = run()
-        keep(expression)
+        compiled = _compile(source, self._programs_of(expressions), expressions is self._derived)
+        if self.tell is not None:
+            self.tell(compiled)
+        return self._add(expressions, compiled)
+
+    def _programs_of(self, expressions: BoundedCache[str, _Expression]) -> Programs:
+        return self._programs.derived if expressions is self._derived else self._programs.stored
+
+    def _add(self, expressions: BoundedCache[str, _Expression], compiled: Compiled) -> _Expression:
+        expression = _Expression(compiled, self._programs_of(expressions))
+        expressions.put(compiled.source, expression, cost=len(compiled.source))
         return expression
 
     def _evaluate(
@@ -309,18 +316,11 @@ class ExpressionEvaluator:
         if outcome is None:
             if of_request:
                 self.interrupt()
-            run = partial(expression.run, seen.view(), derived=derived)
-            keep = partial(self._keep, expression, projection)
-            postpone = self.postpone if of_request else None
-            if postpone is None:
-                result = run()
-            else:
-                if not expression.is_compiled:
-                    postpone(PostponedEvaluation(run, keep))
-                result = run(most_work=SHORT_WORK)
-                if isinstance(result.outcome, WorkRefusal):
-                    postpone(PostponedEvaluation(run, keep))
-            keep(result)
+            result = expression.run(seen.view(), derived=derived)
+            if self.tell is not None:
+                source = expression.source
+                self.tell(Outcome(derived, source, projection, result.outcome, result.work))
+            self._keep(expression, projection, result)
             outcome = result.outcome
         if of_request and expression.expensive and projection in expression.expensive:
             self.count(expression.expensive[projection])
@@ -350,6 +350,14 @@ class ExpressionEvaluator:
                 self._seen.clear()
             seen = self._seen[key] = _SeenDevice(driver, device, lists=self._programs.lists)
         return seen
+
+
+def _compile(source: str, programs: Programs, derived: bool) -> Compiled:  # noqa: FBT001  # a field
+    """Return what an expression reads, or its error."""
+    try:
+        return Compiled(derived, source, find_reads(programs.compile(source)))
+    except CompileError as error:
+        return Compiled(derived, source, Reads(()), _describe_compile_error(error))
 
 
 def _describe_compile_error(error: CompileError) -> EvaluationFailure:

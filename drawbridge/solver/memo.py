@@ -8,18 +8,19 @@ import itertools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
 from drawbridge.dra.counters import Counters, available_counters
 from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
+from drawbridge.solver.brief import Brief
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.expressions import (
     EvaluationCounter,
     ExpressionEvaluator,
-    PostponedEvaluation,
     do_nothing,
     ignore_evaluation,
 )
@@ -27,7 +28,8 @@ from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.world import PoolUse, World
 
 MAX_FILTERS = 512
-Postpone = Callable[[PostponedEvaluation], None]
+# The demands of which answers are kept that a copy of the process told.
+MAX_DEMANDS_AHEAD = 64
 SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -47,17 +49,25 @@ class Memo:
     """Caches filter results of devices, the pools of nodes and the free counters of pools.
 
     `before_node` is called before a node is searched whose result is not known, and may raise.
-    `clock` returns the processor's time of this thread, and limits that of the search on a node.
+    `brief` runs the search on a node. If it was cut, `was_cut` says so; `ahead` has what a copy of
+    the process answered since, and `tell` is what a copy tells its answers. `clock` returns the
+    processor's time of this thread, and limits that of the search on a node.
     """
 
     def __init__(
-        self, selectors: Selectors | None = None, clock: Callable[[], float] | None = None
+        self,
+        selectors: Selectors | None = None,
+        brief: Brief | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._selectors = selectors
+        self.brief = brief or Brief()
         self.clock = clock
+        self.was_cut = False
+        self.ahead: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS_AHEAD)
         self.before_node = do_nothing
         self._interrupt = do_nothing
-        self._postpone: Postpone | None = None
+        self._tell: Callable[[Any], None] | None = None
         self._count: EvaluationCounter = ignore_evaluation
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
@@ -85,18 +95,25 @@ class Memo:
             for pool in pools.changed_keys(pools_before):
                 self._drop_pool(pool, pools_before.value(pool), pools.value(pool))
 
-    def limit_time(
-        self, out_of_time: Callable[[], bool] | None, postpone: Postpone | None = None
-    ) -> None:
+    def limit_time(self, out_of_time: Callable[[], bool] | None) -> None:
         """Let calls raise OutOfTimeError when they are `out_of_time`; None sets no limit.
 
         Neither the first node nor the first evaluation is interrupted, so that each call decides
-        something. With `postpone`, an evaluation that takes long ends the call: `postpone` gets it,
-        and the call can be repeated when its result is kept.
+        something.
         """
         self.before_node = end_after_first(out_of_time)
         self._interrupt = end_after_first(out_of_time)
-        self._postpone = end_with(postpone)
+        if self._world is not None:
+            self._set_limits()
+
+    @property
+    def tell(self) -> Callable[[Any], None] | None:
+        """What is told each answer; None in a process that is no copy."""
+        return self._tell
+
+    def become_copy(self, tell: Callable[[Any], None], clock: Callable[[], float]) -> None:
+        """Compute what this copy of a process tells; nothing is cut, but limited by a clock."""
+        self.brief, self.clock, self._tell = Brief(), clock, tell
         if self._world is not None:
             self._set_limits()
 
@@ -108,11 +125,12 @@ class Memo:
 
     def _set_limits(self) -> None:
         self.expressions.interrupt = self._interrupt
-        self.expressions.postpone = self._postpone
+        self.expressions.tell = self._tell
         self.expressions.count = self._count
 
     def _clear(self, world: World) -> None:
         self.demands = {}
+        self.ahead.clear()
         self.expressions = ExpressionEvaluator(world.gates, self._selectors)
         self._set_limits()
         self.candidates = CandidateCache(world, self.expressions)
@@ -222,18 +240,6 @@ def end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None
     def end() -> None:
         if next(calls) and out_of_time():
             raise OutOfTimeError
-
-    return end
-
-
-def end_with(postpone: Postpone | None) -> Postpone | None:
-    """Return a function that postpones an evaluation and raises OutOfTimeError."""
-    if postpone is None:
-        return None
-
-    def end(evaluation: PostponedEvaluation) -> None:
-        postpone(evaluation)
-        raise OutOfTimeError
 
     return end
 

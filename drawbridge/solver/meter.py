@@ -2,15 +2,15 @@
 
 Each loop whose rounds somebody else's object decides spends steps for them, before or while it
 runs. A step takes about 2 µs. The number of steps depends on the claims and the node alone, so that
-every process ends a search at the same place. The clock is for what the steps do not describe well:
-it is read once in a while, and ends a search that takes many times as long as its steps.
+every process ends a search at the same place; only a judgement limits them. The clock is read once
+in a while, and ends the search with the best that it has found.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-# Several times what all steps of a search on the event loop of the allocator take.
-MOST_SECONDS: Final = 0.1
+# Only a copy of the process has a clock. What it has found by then counts.
+MOST_SECONDS: Final = 0.5
 # Steps between two readings of the clock.
 _INTERVAL: Final = 128
 _UNLIMITED: Final = 1 << 62

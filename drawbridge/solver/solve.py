@@ -4,16 +4,19 @@ The solver reserves nothing. It keeps state between calls only in the `Memo` of 
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from drawbridge.dra.claim import Claim
+from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node, NodeSelectorError
+from drawbridge.solver.ahead import Answer, KnownAnswer, Question, digest_uses
 from drawbridge.solver.answer_cache import (
     MAX_DEMANDS,
     CachedResult,
     DemandResults,
+    are_same,
     demand_key,
     new_demand_results,
 )
@@ -24,10 +27,11 @@ from drawbridge.solver.answers import (
     SolverResult,
     compose_allocations,
 )
+from drawbridge.solver.brief import CutShort
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_size
-from drawbridge.solver.expressions import EvaluationLimitExceededError
-from drawbridge.solver.memo import Memo
+from drawbridge.solver.expressions import EvaluationLimitExceededError, ExpensiveEvaluation
+from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.node_classes import SearchCache, SearchResult
 from drawbridge.solver.node_view import NodeView, PooledDevice
@@ -42,7 +46,10 @@ from drawbridge.solver.reasons import (
 )
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.state import State
-from drawbridge.solver.world import UNUSED, View, World
+from drawbridge.solver.world import UNUSED, PoolUse, View, World
+
+# A demand that copies of the process could not decide about on so many nodes is given up on others.
+MAX_GIVEN_UP: Final = 4
 
 
 def _ignore_work(_: int) -> None:
@@ -61,6 +68,7 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     steps: int = STEPS,
     max_work: int | None = None,
     count_work: Callable[[int], None] = _ignore_work,
+    checks_size: bool = False,
 ) -> dict[str, SolverResult]:
     """Decide for each node, by name, whether and how the claims can be allocated there.
 
@@ -70,12 +78,15 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     the search on each node; a search that exceeds it fails.
     `max_work` limits its steps and the work of its pruning together, and the expensive evaluations
     for it. `count_work` is told the work for each node, and `count` of the memo's expressions the
-    evaluations, the same whether the answer is cached or not.
+    evaluations, the same whether the answer is cached or not. If `checks_size`, larger claims are
+    refused than anybody writes. Raises OutOfTimeError if the memo's `brief` cuts the call.
     """
     memo = memo or Memo()
     memo.bind(world)
     try:
-        demand_results = _demand_results(world, claims, memo, limited=max_work is not None)
+        demand_results = _demand_results(
+            world, claims, memo, limited=checks_size or max_work is not None
+        )
     except Abort as abort:
         return {node.name: _failure(node.name, abort) for node in nodes}
     limits = _Limits(steps, max_work)
@@ -93,7 +104,8 @@ def _demand_results(
         if limited:
             check_size(claims)
         demand_results = new_demand_results(
-            build_demand(claims, world.classes, world.gates, memo.request_filter, world.deviations)
+            key,
+            build_demand(claims, world.classes, world.gates, memo.request_filter, world.deviations),
         )
         if len(memo.demands) >= MAX_DEMANDS:
             memo.demands.clear()
@@ -106,6 +118,16 @@ class _Limits(NamedTuple):
 
     steps: int
     max_work: int | None
+
+
+class _Solved(NamedTuple):
+    """The result for a node, what it took, and whether it is kept for equal claims."""
+
+    result: SolverResult
+    has_shares: bool = False
+    work: int = 0
+    evaluations: tuple[ExpensiveEvaluation, ...] = ()
+    is_kept: bool = True
 
 
 class _SolveCall(msgspec.Struct, frozen=True, eq=False):
@@ -137,30 +159,78 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
                 return cached.result
             return cached.result.with_new_share_ids(self.ids)
         self.memo.before_node()
-        meter = WorkMeter(self.limits.max_work, self.memo.clock)
+        solved = self._find_ahead(node, pools, uses)
+        if solved is None:
+            try:
+                solved = self.memo.brief.run(lambda: self._solve_anew(node, pools, uses))
+            except CutShort:
+                return self._cut(node)
+        if solved.is_kept and not self.first:
+            self.demand_results.results[node.name] = CachedResult(
+                node, pools, uses, solved.result, solved.has_shares, solved.work, solved.evaluations
+            )
+        self.count_work(solved.work)
+        return solved.result
+
+    def _find_ahead(
+        self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]
+    ) -> "_Solved | None":
+        """Return what a copy of the process answered, with new share IDs."""
+        answers = self.memo.ahead.get(self.demand_results.key)
+        if answers is None:
+            return None
+        known: KnownAnswer | None = answers.get(self._question(node, uses))
+        if known is None or not are_same(known.node, known.pools, node, pools):
+            return None
+        result = known.result
+        if self.ids is not None and known.has_shares and isinstance(result, Solution):
+            result = result.with_new_share_ids(self.ids)
+        return _Solved(result, known.has_shares)
+
+    def _question(self, node: Node, uses: tuple[PoolUse, ...]) -> Question:
+        return Question(self.demand_results.key, node.name, digest_uses(uses, self.first))
+
+    def _cut(self, node: Node) -> SolverResult:
+        """End the call, because a copy of the process has to answer; give up if none can."""
+        if self.demand_results.given_up >= MAX_GIVEN_UP:
+            return Failure(node.name, FailureKind.GAVE_UP, (time_limit_reason(node.name),))
+        # Without the devices that are tried first, there is an answer.
+        self.memo.was_cut |= not self.first
+        raise OutOfTimeError
+
+    def _solve_anew(
+        self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]
+    ) -> "_Solved":
+        """Solve for a node. A copy of the process tells the question, and then the answer."""
+        tell = self.memo.tell
+        if tell is None:
+            return self._measure(node, pools, uses)
+        question = self._question(node, uses)
+        tell(question)
+        solved = self._measure(node, pools, uses)
+        tell(Answer(question, solved.result, solved.has_shares))
+        return solved
+
+    def _measure(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> "_Solved":
+        """Solve for a node, and count the work."""
+        most = self.limits.max_work
         node_view = NodeView(self.world, self.memo, node, pools, uses)
-        node_view.meter = meter
+        node_view.meter = meter = WorkMeter(most, self.memo.clock)
         if self.first:
             node_view.put_first(self.first)
-        most = self.limits.max_work
         try:
             (result, shares), evaluations = self.memo.expressions.record(
                 lambda: self._search(node_view), most
             )
         except Abort as abort:
-            # Not cached: the message names the claim, and equal claims have other names.
-            return _failure(node.name, abort)
+            # Not kept: the message names the claim, and equal claims have other names.
+            return _Solved(_failure(node.name, abort), is_kept=False)
         except EvaluationLimitExceededError:
-            # Not cached: which evaluations exceed the limit is not known.
-            self.count_work(most or 0)
+            # Not kept: which evaluations exceed the limit is not known.
             reason = evaluation_limit_reason(node.name, most or 0)
-            return Failure(node.name, FailureKind.GAVE_UP, (reason,))
-        work = meter.spent
-        cached = CachedResult(node, pools, uses, result, shares, work, evaluations)
-        if not self.first:
-            self.demand_results.results[node.name] = cached
-        self.count_work(work)
-        return result
+            failure = Failure(node.name, FailureKind.GAVE_UP, (reason,))
+            return _Solved(failure, work=most or 0, is_kept=False)
+        return _Solved(result, shares, meter.spent, evaluations)
 
     def _search(self, node_view: NodeView) -> tuple[SolverResult, bool]:
         """Return the result, and whether it has shares of devices."""

@@ -12,11 +12,11 @@ import msgspec
 
 from allocator.api.callers import CallerAccess
 from allocator.api.calls import ApiCalls
-from allocator.api.forked import DEFAULT_FORK_LIMITS, ForkLimits
 from allocator.api.http_handler import ApiHandler, serve_api
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
 from allocator.decisions.pod_devices import PodDecisions
+from allocator.forked import DEFAULT_FORK_LIMITS, ForkLimits
 from drawbridge.api_error import ApiError
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
 from drawbridge.ledger.pods import Pod

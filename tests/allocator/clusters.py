@@ -37,6 +37,7 @@ from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.names import API_VERSION, RULES_ANNOTATION
+from drawbridge.solver.brief import Brief
 
 Plain: TypeAlias = dict[str, Any]
 DRIVER = "gpu.example.com"
@@ -174,9 +175,10 @@ class Cluster:
         limits: HoldLimits = DEFAULT_LIMITS,
         min_members: Mapping[tuple[str, str], int] = {},
         quotas: Sequence[DeviceQuota] = (),
+        brief: Brief | None = None,
         **gpus: int,
     ) -> None:
-        self.state = AllocatorState(Planner(), Ledger(quotas=QuotaUse(quotas)), owns_all)
+        self.state = AllocatorState(Planner(brief=brief), Ledger(quotas=QuotaUse(quotas)), owns_all)
         numbers = itertools.count()
         self.decisions = PodDecisions(
             self.state,

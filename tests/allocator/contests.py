@@ -9,6 +9,7 @@ from allocator.scheduler.protocol import (
     PreemptReply,
     PreemptRequest,
 )
+from drawbridge.solver.brief import Brief
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 
 HIGH, LOW = 100, 0
@@ -17,8 +18,8 @@ HIGH, LOW = 100, 0
 class Contest:
     """A cluster whose devices are held by pods, and pods that want them."""
 
-    def __init__(self, **gpus: int) -> None:
-        self.cluster = Cluster(**gpus)
+    def __init__(self, brief: Brief | None = None, **gpus: int) -> None:
+        self.cluster = Cluster(brief=brief, **gpus)
         self.waiting = WaitingPods(self.cluster.decisions)
         self.running: dict[str, dict[str, PotentialVictim]] = {name: {} for name in gpus}
         self.versions: dict[str, int] = {}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from allocator.api.forked import (
+from allocator.forked import (
     ForkEndedError,
     ForkFailedError,
     ForkLimits,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from allocator.api.forked import ForkLimits
 from allocator.api.plan_messages import DefragRequest
 from allocator.api.planning import ending_in, plan_for_pod
+from allocator.forked import ForkLimits
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import from_json
 from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from allocator.api import calls
-from allocator.api.forked import ForkLimits
 from allocator.api.reviews import Caller
 from allocator.api.searches import ApiSearches
+from allocator.forked import ForkLimits
 from allocator.state.preemptors import key_of
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node

@@ -8,11 +8,11 @@ from typing import Final
 import pytest
 
 from allocator.api import searches
-from allocator.api.forked import ForkLimits
 from allocator.api.messages import ApiFailureError
 from allocator.api.reviews import DENIED_SECONDS, Caller
 from allocator.api.searches import MAX_WAITING, ApiSearches
 from allocator.api.tenants import Places, Rate, Share, SharedRates, Tenant, find_tenant
+from allocator.forked import ForkLimits
 from tests.allocator.api_served import ReviewServer, serving_api
 from tests.allocator.clusters import Cluster
 from tests.tables import every_row

@@ -1,8 +1,6 @@
 """What the calls of the scheduler do beside the decisions: time limits, and what goes on later."""
 
 import asyncio
-import sys
-import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -11,8 +9,11 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from allocator.copies import CopyFailedError, decide_in_copy
+from allocator.decisions.deciding_ahead import Decide, DecideInCopy, Told
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import Turn, WaitingPods
+from allocator.forked import ForkRefusedError
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
     BindReply,
@@ -27,14 +28,13 @@ from allocator.scheduler.protocol import (
 from allocator.state.caches import without_unused_parts
 from allocator.state.group_holds import STEP_SECONDS, EndedHold, HoldEnd
 from allocator.state.reserved_pods import RESERVATION_SECONDS
-from drawbridge.cel.environment import Program
-from drawbridge.cel.meter import MOST_WORK
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process import metrics
-from drawbridge.solver.expressions import PostponedEvaluation
 from tests.allocator.clusters import Cluster, claim, gpu_slice, pod, pod_fields
 from tests.allocator.contests import HIGH, LOW, Contest
+from tests.allocator.cuts import CutAt
+from tests.leftovers import children
 
 pytestmark = pytest.mark.asyncio
 
@@ -44,7 +44,12 @@ class FakeProcess:
 
     ready = True
 
-    def __init__(self, cluster: Cluster, now: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        now: Callable[[], float] | None = None,
+        copies: DecideInCopy = decide_in_copy,
+    ) -> None:
         self.cluster = cluster
         self.leading = True
         self.waiting = WaitingPods(cluster.decisions)
@@ -61,6 +66,7 @@ class FakeProcess:
             changed=self.changed,
             now=now or (lambda: cluster.now),
             pause=self.pause,
+            copies=copies,
         )
         self.pauses: list[float] = []
         self.released: list[str] = []
@@ -136,49 +142,42 @@ def slow_request(uid: str) -> PreFilterRequest:
     return PreFilterRequest(pod=about, claims=(msgspec.Raw(raw),), max_nodes=2)
 
 
-async def test_an_evaluation_that_takes_long_is_done_in_a_thread() -> None:
-    process = FakeProcess(Cluster(n1=1))
-    threads: list[int] = []
-    usual, intervals = sys.getswitchinterval(), list[float]()
-    evaluate = Program.evaluate
-
-    def note(self: Program, *args: Any, **options: Any) -> object:  # noqa: ANN401  # any arguments
-        if options["most_work"] == MOST_WORK:
-            threads.append(threading.get_ident())
-            intervals.append(sys.getswitchinterval())
-        return evaluate(self, *args, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Program, "evaluate", note)
-        assert not process.calls.prefilter(slow_request("p")).fit
-        await process.run_until(lambda: process.published)
-    assert process.published == ["p"]
-    assert threads
-    assert threading.get_ident() not in threads
-    assert max(intervals) < usual / 4
-    assert sys.getswitchinterval() == usual
-
-
-async def test_a_bug_in_an_evaluation_that_takes_long_is_logged_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    process = FakeProcess(Cluster(n1=1))
+async def test_a_search_that_is_cut_goes_on_in_a_copy_of_the_process() -> None:
+    process = FakeProcess(Cluster(brief=CutAt(4000), n1=1))
+    before = children()
     assert not process.calls.prefilter(slow_request("p")).fit
-    run = PostponedEvaluation._replace
+    await process.run_until(lambda: process.published)
+    assert process.published == ["p"]
+    assert process.calls.prefilter(slow_request("p")).fit
+    assert children() == before
 
-    def fail() -> None:
-        raise ZeroDivisionError
 
-    original = process.waiting.wake
+@pytest.mark.parametrize("error", [ZeroDivisionError(), CopyFailedError("a traceback")])
+async def test_a_copy_that_fails_is_logged_once(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: object) -> Told:
+        raise error
 
-    def wake(*args: Any, **options: Any) -> Turn:  # noqa: ANN401  # any arguments
-        turn = original(*args, **options)
-        return turn._replace(postponed=turn.postponed and run(turn.postponed, run=fail))
-
-    monkeypatch.setattr(process.waiting, "wake", wake)
+    process = FakeProcess(Cluster(brief=CutAt(4000), n1=1), copies=fail)
+    assert not process.calls.prefilter(slow_request("p")).fit
     await process.run_until(lambda: caplog.records)
     assert len(process.waiting) == 0
     assert process.published == []
+
+
+async def test_a_pod_waits_while_the_system_refuses_a_copy() -> None:
+    refusals = iter((True, True, False))
+
+    async def refuse(decide: Decide) -> Told:
+        if next(refusals):
+            raise ForkRefusedError
+        return await decide_in_copy(decide)
+
+    process = FakeProcess(Cluster(brief=CutAt(4000), n1=1), copies=refuse)
+    assert not process.calls.prefilter(slow_request("p")).fit
+    await process.run_until(lambda: process.published)
+    assert process.published == ["p"]
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "taken", "unreserved", "filtered"])

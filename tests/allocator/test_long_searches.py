@@ -17,6 +17,7 @@ from allocator.scheduler.protocol import (
 )
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
+from drawbridge.solver.brief import Brief
 from drawbridge.solver.reasons import merge_reasons
 from tests.allocator.clusters import (
     DRIVER,
@@ -29,6 +30,7 @@ from tests.allocator.clusters import (
     pod,
 )
 from tests.allocator.contests import HIGH, LOW, Contest
+from tests.allocator.cuts import CutAt, decide_in_a_copy
 from tests.tables import every_row
 
 NODES = ("n1", "n2", "n3")
@@ -36,9 +38,9 @@ NODES = ("n1", "n2", "n3")
 SELECTOR = f'device.attributes["{DRIVER}"].place.startsWith("n3")'
 
 
-def cluster() -> Cluster:
+def cluster(brief: Brief | None = None) -> Cluster:
     """Three nodes with four devices each, of which no two give the same projection."""
-    made = Cluster()
+    made = Cluster(brief=brief)
     for node in NODES:
         slice_ = gpu_slice(node, 4)
         devices = tuple(
@@ -152,15 +154,19 @@ LOOP = "[1,2,3,4,5,6,7,8,9,10]"
 SLOW = (
     f"{LOOP}.all(a, {LOOP}.all(b, {LOOP}.all(c, {LOOP}.all(d, a + b + c + d < 99)))) && {SELECTOR}"
 )
-LONG = " || ".join([SELECTOR] * 12)
+LONG = " || ".join([SELECTOR] * 60)
 FAILING = 'device.attributes["x.io"].missing == 1'
 
 
+# A search with one of them is cut at this call of a function, and no other.
+CALLS = 4000
+
+
 class Aside:
-    """Waiting pods whose searches need evaluations that take long."""
+    """Waiting pods whose searches are cut on each node."""
 
     def __init__(self, **namespaces: str) -> None:
-        self.cluster = cluster()
+        self.cluster = cluster(CutAt(CALLS))
         self.waiting = WaitingPods(self.cluster.decisions)
         for uid, namespace in namespaces.items():
             self.ask(uid, selecting(f"of-{uid}", f"{SLOW} && {len(uid)} > 0"), namespace)
@@ -172,30 +178,30 @@ class Aside:
         self.waiting.note_answer(uid, fitting, 0.0, complete=reply.complete)
         return reply
 
-    def evaluate(self) -> Turn:
-        """Do one evaluation that takes long, and return the turn that needs it."""
+    def decide_one(self) -> str:
+        """Let a copy of the process decide about a pod, and return it."""
         while True:
             turn = self.waiting.wake(1.0)
-            if turn.postponed is not None:
-                turn.postponed.keep(turn.postponed.run())
-                return turn
-            assert turn.unfinished, "no search needs an evaluation"
+            if turn.aside:
+                decide_in_a_copy(self.waiting, self.cluster.state.planner, turn.aside)
+                return turn.aside
+            assert turn.unfinished, "no search was cut"
 
     def finish(self) -> list[str]:
-        """Do all of them, and return the pods that are woken meanwhile."""
+        """Let copies decide about all pods, and return those that are woken meanwhile."""
         woken: list[str] = []
         for _ in range(100):
             turn = self.waiting.wake(1.0)
             woken += turn.woken
-            if turn.postponed is not None:
-                turn.postponed.keep(turn.postponed.run())
+            if turn.aside:
+                decide_in_a_copy(self.waiting, self.cluster.state.planner, turn.aside)
             elif not turn.unfinished:
                 return woken
         raise AssertionError("the searches make no progress")
 
 
 @pytest.mark.parametrize("expression", [SLOW, LONG])
-def test_a_selector_that_takes_long_is_evaluated_beside_the_calls(expression: str) -> None:
+def test_a_selector_that_takes_long_is_evaluated_in_a_copy(expression: str) -> None:
     aside, plain = Aside(), selecting("c", expression)
     assert not aside.ask("p", plain).complete
     assert aside.finish() == ["p"]
@@ -203,7 +209,7 @@ def test_a_selector_that_takes_long_is_evaluated_beside_the_calls(expression: st
 
 
 @pytest.mark.parametrize("expression", [SLOW, LONG])
-def test_a_search_that_finds_nothing_beside_the_calls_gives_the_usual_reasons(
+def test_a_search_that_finds_nothing_in_a_copy_gives_the_usual_reasons(
     expression: str,
 ) -> None:
     aside, plain = Aside(), selecting("c", expression, count=5)
@@ -220,10 +226,9 @@ def test_a_search_that_finds_nothing_beside_the_calls_gives_the_usual_reasons(
     ]
 
 
-def test_evaluations_that_take_long_go_in_turns_by_namespace() -> None:
+def test_copies_decide_in_turns_by_namespace() -> None:
     aside = Aside(a="one", bb="one", ccc="one", dddd="two")
-    turns = [aside.evaluate().postponed_for for _ in range(8)]
-    assert turns == ["a", "dddd", "bb", "dddd", "ccc", "dddd", "a", "dddd"]
+    assert [aside.decide_one() for _ in range(4)] == ["a", "dddd", "bb", "ccc"]
 
 
 def hold_all(expression: str) -> Contest:
@@ -241,8 +246,8 @@ def hold_all(expression: str) -> Contest:
     equal = claim("of-equal", requests=plain["spec"]["devices"]["requests"])
     reply = contest.cluster.prefilter("equal", equal, priority=HIGH)
     contest.waiting.note_answer("equal", (), 0.0, complete=reply.complete)
-    while (turn := contest.waiting.wake(1.0)).postponed is not None:
-        turn.postponed.keep(turn.postponed.run())
+    while uid := contest.waiting.wake(1.0).aside:
+        decide_in_a_copy(contest.waiting, contest.cluster.state.planner, uid)
     contest.waiting.forget("equal")
     for number in range(6):
         important = number < 3
@@ -298,22 +303,22 @@ def test_many_searches_that_have_not_ended_hide_none_that_has(
     aside.ask("p", claim("of-p", 9))
     assert aside.cluster.decisions.is_refused(aside.cluster.decisions.request_key("p") or b"")
     aside.waiting.note_answer("p", (), 0.0, complete=False)
-    woken = [uid for _ in range(4) for uid in aside.waiting.wake(1.0, may_postpone=False).woken]
+    woken = [uid for _ in range(4) for uid in aside.waiting.wake(1.0, may_copy=False).woken]
     assert woken == ["p"]
 
 
-def test_pods_are_woken_while_an_evaluation_takes_long() -> None:
+def test_pods_are_woken_while_a_copy_decides() -> None:
     aside = Aside(slow="other")
     aside.ask("p", claim("of-p", 9))
-    assert aside.waiting.wake(1.0).postponed is not None
+    assert aside.waiting.wake(1.0).aside
     aside.cluster.add(gpu_slice("n4", 9), Node("n4", {"name": "n4"}))
-    turn = aside.waiting.wake(1.0, may_postpone=False)
+    turn = aside.waiting.wake(1.0, may_copy=False)
     assert turn == Turn(("p",), unfinished=False)
 
 
-def test_a_pod_that_is_deleted_needs_no_evaluation_any_more() -> None:
+def test_no_copy_decides_about_a_pod_that_is_deleted() -> None:
     aside = Aside(slow="other")
-    aside.evaluate()
+    aside.decide_one()
     aside.waiting.forget("slow")
     assert aside.waiting.wake(1.0) == Turn((), unfinished=False)
 
@@ -332,14 +337,15 @@ MATCHING = [
 ]  # fmt: skip
 
 
-def test_a_node_that_needs_millions_of_steps_is_given_up() -> None:
-    made = Cluster()
-    slice_ = gpu_slice("n1", 16)
+def test_a_node_that_needs_millions_of_steps_is_decided_in_a_copy() -> None:
+    aside = Aside()
+    made = aside.cluster
+    slice_ = gpu_slice("n4", 16)
     devices = tuple(
         replace(device, attributes=dict(zip("abcd", map(_text, values), strict=True)))
         for device, values in zip(slice_.devices, DEVICES, strict=True)
     )
-    made.add(Node("n1", {"name": "n1"}), replace(slice_, devices=devices))
+    made.add(Node("n4", {"name": "n4"}), replace(slice_, devices=devices))
     plain = claim(
         "c",
         requests=[
@@ -352,9 +358,11 @@ def test_a_node_that_needs_millions_of_steps_is_given_up() -> None:
         for kind, listed in (("distinctAttribute", DISTINCT), ("matchAttribute", MATCHING))
         for name, *some in listed
     ]
-    reply = made.prefilter("p", plain)
-    assert not reply.fit
-    assert [each.code for each in reply.reasons] == ["SearchGaveUp"]
+    assert not aside.ask("p", plain).complete
+    assert aside.finish() == ["p"]
+    reply = aside.ask("p", plain)
+    assert reply.complete
+    assert "SearchGaveUp" in {each.code for each in reply.reasons}
 
 
 def _text(value: str) -> Attribute:
@@ -477,13 +485,13 @@ def test_searches_for_gangs_go_in_turns_by_namespace() -> None:
 
 
 @pytest.mark.parametrize("expression", [SLOW, LONG])
-def test_a_selector_of_a_gang_that_takes_long_is_evaluated_beside_the_calls(
+def test_a_selector_of_a_gang_that_takes_long_is_evaluated_in_a_copy(
     expression: str,
 ) -> None:
     gangs = Gangs(nodes=0)
-    gangs.cluster = cluster()
+    gangs.cluster = cluster(CutAt(CALLS))
     gangs.waiting = WaitingPods(gangs.cluster.decisions)
     gangs.ask_gang("default", "g", 2, expression)
     assert gangs.cluster.held() == []
-    assert gangs.evaluate().postponed_for in {"g-0", "g-1"}
+    assert gangs.decide_one() in {"g-0", "g-1"}
     assert set(gangs.finish()) == {"g-0", "g-1"}

@@ -1,16 +1,19 @@
 """The evaluator of expressions keeps a bounded number of results, expressions and devices."""
 
+import pickle
+
 import pytest
 
-from drawbridge.cel import programs
 from drawbridge.cel.dra import device_variables
+from drawbridge.cel.programs import Programs
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import expressions
 from drawbridge.solver.expressions import (
+    Compiled,
     EvaluationFailure,
     ExpressionEvaluator,
-    PostponedEvaluation,
+    Outcome,
 )
 
 DEVICES = [Device("d", attributes={"uuid": Attribute(string=f"u-{n}")}) for n in range(6)]
@@ -80,47 +83,28 @@ LOOP = "[1,2,3,4,5,6,7,8,9,10]"
 SLOW = f"{LOOP}.all(a, {LOOP}.all(b, {LOOP}.all(c, {LOOP}.all(d, a + b + c + d < 99))))"
 
 
-class PostponedError(Exception):
-    """Ends a call whose evaluation is postponed."""
-
-
 @pytest.mark.parametrize(
-    ("source", "postponed"),
+    "source",
     [
-        (TEXT.format(0), 0),
-        (f"{SLOW} && {TEXT.format(0)}", 1),
-        (" || ".join(TEXT.format(n) for n in (0, *range(100, 120))), 1),
-        (" && ".join([f"({SLOW})"] * 9), 2),
-        (f'"{"ab" * 400}".matches("(a|b){{1000}}")', 2),
+        TEXT.format(0),
+        f"{SLOW} && {TEXT.format(0)}",
+        " || ".join(TEXT.format(n) for n in (0, *range(100, 120))),
+        'device.attributes["d.io"].missing == 1',
+        "device.attributes[",
     ],
-    ids=["short", "slow evaluation", "long source", "both", "pattern"],
+    ids=["short", "slow", "long", "an error", "not compiled"],
 )
-def test_what_takes_long_is_postponed_and_has_the_same_result(source: str, postponed: int) -> None:
-    kept: list[object] = []
-
-    def postpone(evaluation: PostponedEvaluation) -> None:
-        outcome = evaluation.run()
-        evaluation.keep(outcome)
-        kept.append(outcome)
-        raise PostponedError
-
-    def select() -> object:
-        while True:
-            try:
-                return evaluator.selects(source, "d.io", DEVICES[0], of_request=True)
-            except PostponedError:
-                assert len(kept) <= postponed
-
-    evaluator = ExpressionEvaluator(DEFAULTS)
-    evaluator.postpone = postpone
-    assert select() == ExpressionEvaluator(DEFAULTS).selects(source, "d.io", DEVICES[0])
-    assert len(kept) == postponed
-
-
-def test_only_expressions_of_requests_are_postponed() -> None:
-    evaluator = ExpressionEvaluator(DEFAULTS)
-    evaluator.postpone = pytest.fail  # type: ignore[assignment]  # never called
-    assert evaluator.selects(SLOW, "d.io", DEVICES[0]) is True
+def test_an_evaluator_learns_what_another_one_computed(
+    source: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Compiled | Outcome] = []
+    evaluator, other = ExpressionEvaluator(DEFAULTS), ExpressionEvaluator(DEFAULTS)
+    other.tell = told.append
+    expected = [other.selects(source, "d.io", each, of_request=True) for each in DEVICES]
+    for each in told:
+        evaluator.learn(pickle.loads(pickle.dumps(each)))  # noqa: S301  # as a copy tells it
+    monkeypatch.setattr(Programs, "compile", pytest.fail)
+    assert [evaluator.selects(source, "d.io", each) for each in DEVICES] == expected
 
 
 def test_the_texts_of_all_kept_expressions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,32 +114,3 @@ def test_the_texts_of_all_kept_expressions_are_bounded(monkeypatch: pytest.Monke
         long = " || ".join(TEXT.format(number * 50 + n) for n in range(50))
         evaluator.selects(long, "d.io", DEVICES[0])
         assert 0 < evaluator._selectors.cost <= expressions.MAX_SOURCE  # noqa: SLF001  # its bound is tested
-
-
-def test_a_call_ends_that_needs_more_programs_than_are_kept(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(programs, "MOST_SOURCE", 8 << 10)
-    sources = [" || ".join([TEXT.format(n)] * 15 + ["true"]) for n in range(20)]
-    assert sum(map(len, sources)) > programs.MOST_SOURCE
-    assert min(map(len, sources)) > expressions.SHORT_SOURCE
-    evaluator, postponed = ExpressionEvaluator(DEFAULTS), 0
-
-    def postpone(evaluation: PostponedEvaluation) -> None:
-        evaluation.keep(evaluation.run())
-        raise PostponedError
-
-    evaluator.postpone = postpone
-    while True:
-        try:
-            outcomes = [
-                evaluator.selects(source, "d.io", device, of_request=True)
-                for device in DEVICES
-                for source in sources
-            ]
-        except PostponedError:
-            postponed += 1
-            assert postponed <= len(sources) * (1 + len(DEVICES))
-        else:
-            break
-    assert set(outcomes) == {True}

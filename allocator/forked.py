@@ -12,14 +12,17 @@ import gc
 import os
 import resource
 import signal
+import struct
 import traceback
 import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
-_DONE: Final = b"\0"
-_FAILED: Final = b"\1"
+# Each message has its kind and its length before it. The last one is an exception, or empty.
+_HEADER: Final = struct.Struct(">BI")
+_MESSAGE: Final = 0
+_END: Final = 1
 _READ_BYTES: Final = 1 << 16
 _OOM_FIRST: Final = "1000"
 
@@ -49,23 +52,65 @@ class ForkFailedError(Exception):
     """The function raised an exception; the text is its traceback."""
 
 
+class Written(NamedTuple):
+    """What a copy wrote, and why it did not come to its end: a limit, or an exception."""
+
+    messages: list[bytes]
+    limit: str = ""
+    traceback: str = ""
+
+
 async def run_forked(
     function: Callable[[], bytes], limits: ForkLimits = DEFAULT_FORK_LIMITS
 ) -> bytes:
     """Return what a function returns in a copy of this process."""
-    copy = _fork(function, limits)
+
+    def run(write: Callable[[bytes], None]) -> None:
+        write(function())
+
+    written = await run_partly(run, limits)
+    if written.traceback:
+        raise ForkFailedError(written.traceback)
+    if written.limit:
+        raise ForkEndedError(written.limit)
+    return b"".join(written.messages)
+
+
+async def run_partly(
+    function: Callable[[Callable[[bytes], None]], None], limits: ForkLimits = DEFAULT_FORK_LIMITS
+) -> Written:
+    """Return the messages that a function writes in a copy of this process, up to its end."""
+    copy, data = _fork(function, limits), bytearray()
     async with _reaped(copy):
         try:
             async with asyncio.timeout(limits.seconds):
-                data = await _read_all(copy.result, limits.result_bytes)
+                await _read_all(copy.result, limits.result_bytes, data)
         except TimeoutError:
-            raise ForkEndedError(f"no result within {limits.seconds:g} s") from None
-    if data[:1] == _DONE:
-        return data[1:]
-    if data[:1] == _FAILED:
-        raise ForkFailedError(data[1:].decode(errors="replace"))
+            return Written(_split(data)[0], f"no result within {limits.seconds:g} s")
+    messages, end = _split(data)
+    if end is not None:
+        return Written(messages, traceback=end)
+    if len(data) > limits.result_bytes:
+        return Written(messages, f"the result has more than {limits.result_bytes} bytes")
     allowed = f"{limits.cpu_seconds} s of CPU time and {limits.more_bytes >> 20} MiB of memory"
-    raise ForkEndedError(f"no result with {allowed}")
+    return Written(messages, f"no result with {allowed}")
+
+
+def _split(data: bytearray) -> tuple[list[bytes], str | None]:
+    """Return the messages that are complete, and the exception at the end, if it was reached."""
+    messages: list[bytes] = []
+    start = 0
+    while start + _HEADER.size <= len(data):
+        kind, length = _HEADER.unpack_from(data, start)
+        start += _HEADER.size
+        if start + length > len(data):
+            break
+        message = bytes(data[start : start + length])
+        if kind == _END:
+            return messages, message.decode(errors="replace")
+        messages.append(message)
+        start += length
+    return messages, None
 
 
 class _Copy(NamedTuple):
@@ -76,7 +121,7 @@ class _Copy(NamedTuple):
     result: int
 
 
-def _fork(function: Callable[[], bytes], limits: ForkLimits) -> _Copy:
+def _fork(function: Callable[[Callable[[bytes], None]], None], limits: ForkLimits) -> _Copy:
     """Start a copy; raises ForkRefusedError, and leaves nothing open then."""
     with contextlib.ExitStack() as opened:
         try:
@@ -128,35 +173,39 @@ def _remove_entry(pid: int) -> None:
     os.waitpid(pid, os.WNOHANG)
 
 
-async def _read_all(descriptor: int, most: int) -> bytes:
-    """Read until the end of the copy; raises ForkEndedError above the limit."""
+async def _read_all(descriptor: int, most: int, data: bytearray) -> None:
+    """Read until the end of the copy, or until there is more than the limit."""
     reader = asyncio.StreamReader()
     protocol = asyncio.StreamReaderProtocol(reader)
     pipe = os.fdopen(descriptor, "rb")
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, pipe)
     try:
-        data = bytearray()
-        while chunk := await reader.read(_READ_BYTES):
+        while len(data) <= most and (chunk := await reader.read(_READ_BYTES)):
             data += chunk
-            if len(data) > most + 1:
-                raise ForkEndedError(f"the result has more than {most} bytes")
-        return bytes(data)
     finally:
         transport.close()
 
 
-def _run_copy(function: Callable[[], bytes], target: int, limits: ForkLimits) -> NoReturn:
+def _run_copy(
+    function: Callable[[Callable[[bytes], None]], None], target: int, limits: ForkLimits
+) -> NoReturn:
     """Run a function in the copy, which ends here."""
     try:
         _isolate(target, limits)
-        try:
-            data = _DONE + function()
-        except MemoryError:
-            data = b""
-        except BaseException:  # noqa: BLE001  # the process that waits reports it
-            data = _FAILED + traceback.format_exc().encode()
-        with open(target, "wb") as file:  # a descriptor
-            file.write(data)
+        with open(target, "wb", buffering=0) as file:  # a descriptor
+
+            def write(message: bytes, kind: int = _MESSAGE) -> None:
+                left = memoryview(_HEADER.pack(kind, len(message)) + message)
+                while left:
+                    left = left[file.write(left) or 0 :]
+
+            try:
+                function(write)
+                write(b"", _END)
+            except MemoryError:
+                pass  # a copy that does not come to its end has reached a limit
+            except BaseException:  # noqa: BLE001  # the process that waits reports it
+                write(traceback.format_exc().encode(), _END)
     finally:
         # Nothing else of the copied process may run, such as its event loop or exit handlers.
         os._exit(0)

@@ -1,0 +1,51 @@
+"""Lets a copy of the process decide about a pod whose search was cut, and learns what it told."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from typing import NamedTuple, TypeAlias
+
+from allocator.decisions.waiting import WaitingPods
+from drawbridge.ledger.planner import Planner
+from drawbridge.solver.ahead import Answer, Learnt, Question, Tell
+
+# Decides, tells what is computed, and reads a clock of the processor.
+Decide: TypeAlias = Callable[[Tell, Callable[[], float]], None]
+
+
+class Told(NamedTuple):
+    """What a copy told, and whether it reached a limit before its end."""
+
+    learnt: AsyncIterator[Learnt]
+    reached_limit: bool
+
+
+DecideInCopy: TypeAlias = Callable[[Decide], Awaitable[Told]]
+
+
+async def decide_ahead(
+    waiting: WaitingPods,
+    planner: Planner,
+    uid: str,
+    now: float,
+    decide_in_copy: DecideInCopy,
+) -> None:
+    """Let a copy decide about a pod, and go on with what it told.
+
+    What it was asked about a node when it reached a limit has no answer. If there is nothing of
+    that kind, the pod itself is given up, until the scheduler asks about it again.
+    """
+    lent = planner.lend()
+    told = await decide_in_copy(partial(waiting.decide_ahead, uid, now))
+    unanswered: Question | None = None
+    has_answers = False
+    async for each in told.learnt:
+        if isinstance(each, Question):
+            unanswered = each
+        elif isinstance(each, Answer):
+            unanswered, has_answers = None, True
+        planner.learn(each, lent)
+    if told.reached_limit and unanswered is not None:
+        planner.give_up(unanswered, lent)
+    elif told.reached_limit and not has_answers:
+        waiting.give_up(uid)
+    waiting.note_ahead(uid)

@@ -1,0 +1,318 @@
+"""A decision that is cut anywhere is the decision that is not cut, or a named refusal."""
+
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from msgspec import Raw
+from msgspec.structs import replace
+
+from allocator.alarm import Alarm
+from allocator.copies import decide_in_copy
+from allocator.decisions.briefs import (
+    FORGIVEN_SECONDS,
+    LEAST_SECONDS,
+    USUAL_SECONDS,
+    NamespaceBriefs,
+)
+from allocator.decisions.waiting import WaitingPods
+from allocator.forked import ForkLimits
+from allocator.scheduler.protocol import GroupMember, GroupReference, PreFilterGroupRequest
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.dra.device import Attribute
+from drawbridge.dra.nodes import Node
+from drawbridge.solver.brief import Brief, CutShort
+from drawbridge.solver.search import Search
+from tests.allocator.clusters import Cluster, Plain, claim, gpu_slice, rules
+from tests.allocator.contests import HIGH, Contest
+from tests.allocator.cuts import CutAt, decide_in_a_copy
+
+NODES = ("n1", "n2", "n3")
+
+
+def cluster(brief: Brief) -> Cluster:
+    """Three nodes; the devices of the first two are alike, and a claim has some of the third."""
+    made = Cluster(brief=brief)
+    for node in NODES:
+        slice_ = gpu_slice(node, 4)
+        devices = tuple(
+            replace(each, attributes={"place": Attribute(string=f"{node[:2]}-{number % 2}")})
+            for number, each in enumerate(slice_.devices)
+        )
+        made.add(Node(node, {"name": node}), replace(slice_, devices=devices))
+    return made
+
+
+def request(name: str, count: int, *selectors: str) -> Plain:
+    """A request of some devices."""
+    exactly: Plain = {"deviceClassName": "gpu", "count": count}
+    exactly["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+    return {"name": name, "exactly": exactly}
+
+
+def claim_with(**fields: object) -> Plain:
+    """A claim with these fields of its devices."""
+    made = claim("c")
+    made["spec"]["devices"] = fields
+    return made
+
+
+PLACE = 'device.attributes["gpu.example.com"].place'
+MATCH = [{"requests": ["a", "b"], "matchAttribute": "gpu.example.com/place"}]
+NEAR = {"requests": ["a", "b"], "attributes": ["gpu.example.com/place"], "required": False}
+
+
+def claims() -> Iterator[tuple[str, Plain]]:
+    """Claims whose search takes different ways through the solver."""
+    yield "a selector", claim_with(requests=[request("a", 1, f'{PLACE}.startsWith("n3")')])
+    yield "no node", claim_with(requests=[request("a", 3, f'{PLACE}.endsWith("1")')])
+    yield "an error", claim_with(requests=[request("a", 1, "device.attributes['x.io'].no == 1")])
+    two = [request("a", 1), request("b", 1, f'{PLACE}.endsWith("1")')]
+    yield "a constraint", claim_with(requests=two, constraints=MATCH)
+    first = {
+        "name": "a",
+        "firstAvailable": [
+            {"name": "x", "deviceClassName": "gpu", "count": 5},
+            {"name": "y", "deviceClassName": "gpu", "count": 2},
+        ],
+    }
+    yield "alternatives", claim_with(requests=[first])
+    ruled = claim_with(requests=two)
+    ruled["metadata"]["annotations"] = rules(near=[NEAR])
+    yield "a rule", ruled
+
+
+class Asked:
+    """A pod that waits until copies have answered what was cut."""
+
+    def __init__(self, brief: Brief, plain: Plain) -> None:
+        self.cluster = cluster(brief)
+        self.plain = plain
+        self.waiting = WaitingPods(self.cluster.decisions)
+
+    def ask(self) -> tuple[object, ...]:
+        """Ask as the scheduler does."""
+        reply = self.cluster.prefilter("p", self.plain)
+        fitting = [each.node for each in reply.fit]
+        self.waiting.note_answer("p", fitting, 0.0, complete=reply.complete)
+        reasons = tuple((each.code, each.nodes, each.message) for each in reply.reasons)
+        return sorted(fitting), reply.complete, reasons
+
+    def decide(self) -> tuple[object, ...]:
+        """Return the answer in the end, and the devices that are reserved."""
+        answer = self.ask()
+        for _ in range(20):
+            for _ in range(20):
+                turn = self.waiting.wake(1.0)
+                if turn.aside:
+                    decide_in_a_copy(self.waiting, self.cluster.state.planner, turn.aside)
+                elif not turn.unfinished:
+                    break
+            answer = self.ask()
+            if answer[1]:
+                break
+        fit = answer[0]
+        if isinstance(fit, list) and fit:
+            assert self.cluster.decisions.reserve("p", fit[0], 1.0).reserved
+        return (*answer, sorted(map(str, self.cluster.held())))
+
+
+@pytest.mark.parametrize(("name", "plain"), [pytest.param(*each, id=each[0]) for each in claims()])
+def test_a_search_that_is_cut_at_any_call_has_the_same_result(name: str, plain: Plain) -> None:
+    expected = Asked(Brief(), plain).decide()
+    brief, cuts = CutAt(0), 0
+    for calls in (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377, 610, 987, 1597, 2584):
+        brief = CutAt(calls)
+        assert Asked(brief, plain).decide() == expected, f"{name}, cut at call {calls}"
+        cuts += brief.cuts
+    assert cuts > 10
+
+
+@pytest.mark.parametrize("calls", [0, 7, 50, 150, 400, 1000])
+def test_a_search_for_victims_that_is_cut_evicts_the_same_pods(calls: int) -> None:
+    answers = []
+    for brief in (Brief(), CutAt(calls)):
+        contest = Contest(brief=brief, n1=4, n2=4)
+        for node in contest.running:
+            for number in range(4):
+                contest.run(f"{node}-{number}", node, number, priority=number)
+        waiting, planner = contest.waiting, contest.cluster.state.planner
+        plain = claim("of-high", 2)
+        for _ in range(40):
+            reply = contest.cluster.prefilter("high", plain, priority=HIGH)
+            fitting = [each.node for each in reply.fit]
+            waiting.note_answer("high", fitting, 0.0, complete=reply.complete)
+            if reply.complete:
+                asked = contest.preemption("high")
+                victims = contest.cluster.decisions.preempt(asked, 0.0)
+                cut = asked if planner.was_cut else None
+                waiting.note_preemption("high", refused=not victims.node, again=True, cut=cut)
+                if victims.node:
+                    break
+            if aside := waiting.wake(1.0).aside:
+                decide_in_a_copy(waiting, planner, aside)
+        answers.append((victims.node, victims.victims))
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("calls", [0, 7, 50, 150, 400, 1000])
+def test_a_gang_whose_search_is_cut_gets_the_same_devices(calls: int) -> None:
+    held = []
+    for brief in (Brief(), CutAt(calls)):
+        made = cluster(brief)
+        waiting = WaitingPods(made.decisions)
+        asking = tuple(
+            GroupMember(
+                pod=made.pod(f"g-{number}"),
+                claims=(Raw(msgspec.json.encode(claim(f"c{number}", 3))),),
+            )
+            for number in range(3)
+        )
+        group = GroupReference(key="default/g", min_count=3)
+        for number in range(3):
+            reply = made.decisions.prefilter_group(
+                PreFilterGroupRequest(pod_uid=f"g-{number}", group=group, members=asking), 0.0
+            )
+            fitting = [each.node for each in reply.fit]
+            waiting.note_answer(f"g-{number}", fitting, 0.0, complete=reply.complete)
+        for _ in range(60):
+            if aside := waiting.wake(1.0).aside:
+                decide_in_a_copy(waiting, made.state.planner, aside)
+        held.append(sorted(map(str, made.held())))
+    assert len(held[0]) == 9
+    assert held[0] == held[1]
+
+
+def test_answers_for_a_node_that_changed_meanwhile_do_not_count() -> None:
+    asked = Asked(CutAt(0), claim("c", 4))
+    planner = asked.cluster.state.planner
+    assert asked.ask()[:2] == ([], False)
+    while not (uid := asked.waiting.wake(1.0).aside):
+        pass
+    lent = planner.lend()
+    asked.cluster.add(gpu_slice("n1", 2, generation=2))
+    asked.cluster.add(Node("n2", {"name": "n2", "changed": "yes"}))
+    planner_lend, planner.lend = planner.lend, lambda: lent  # type: ignore[method-assign]
+    decide_in_a_copy(asked.waiting, planner, uid)
+    planner.lend = planner_lend  # type: ignore[method-assign]
+    # The copy knew the changed nodes; what it told was taken for an earlier state.
+    assert {each.node for each in planner.answers_ahead()} <= {"n3"}
+
+
+def test_a_node_about_which_no_copy_can_decide_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = Search.run
+
+    def is_first(node: str) -> bool:
+        return node == "n1"
+
+    def never_end(self: Search) -> object:
+        while is_first(self.state.node_view.node.name):
+            pass
+        return run(self)
+
+    monkeypatch.setattr(Search, "run", never_end)
+    monkeypatch.setattr(
+        "tests.allocator.cuts.decide_in_copy",
+        lambda decide: decide_in_copy(decide, ForkLimits(seconds=0.3)),
+    )
+    asked = Asked(CutAt(2000), claim("c", 3))
+    answer = asked.decide()
+    assert answer[0] == ["n2", "n3"]
+    asked = Asked(CutAt(2000), claim("c", 5))
+    assert "SearchGaveUp" in {code for code, *_ in asked.decide()[2]}  # type: ignore[misc]
+
+
+# --- the alarm ---
+
+
+@pytest.fixture
+def alarm() -> Iterator[Alarm]:
+    """An alarm after 5 ms; the handler of the process stays as it was."""
+    before = signal.getsignal(signal.SIGALRM)
+    made = Alarm()
+    made.seconds = 0.005
+    yield made
+    signal.signal(signal.SIGALRM, before)
+
+
+def endless() -> None:
+    """Compute without an end, and handle each Exception."""
+    while True:
+        with contextlib.suppress(Exception):  # as pure code may do
+            sum(range(100))
+
+
+def test_an_alarm_cuts_what_has_no_end(alarm: Alarm) -> None:
+    before = time.thread_time()
+    with pytest.raises(CutShort):
+        alarm.run(endless)
+    assert time.thread_time() - before >= alarm.seconds
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_an_alarm_that_is_lost_in_a_callback_rings_again(
+    alarm: Alarm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: lost.append(raised.exc_type))
+
+    class Collected:
+        def __del__(self) -> None:
+            end = time.thread_time() + 0.01
+            while time.thread_time() < end:
+                pass
+
+    def compute() -> None:
+        Collected()
+        endless()
+
+    with pytest.raises(CutShort):
+        alarm.run(compute)
+    assert lost == [CutShort]
+
+
+def test_time_without_the_processor_does_not_count(alarm: Alarm) -> None:
+    alarm.run(lambda: time.sleep(0.02))
+
+
+def test_a_cache_is_never_interrupted(alarm: Alarm) -> None:
+    alarm.seconds = 0.0001
+    cache: BoundedCache[int, int] = BoundedCache(50, 1000)
+
+    def fill() -> None:
+        for number in range(1 << 30):
+            cache.put(number % 97, number, cost=number % 60)
+
+    for _ in range(200):
+        with pytest.raises(CutShort):
+            alarm.run(fill)
+        assert cache.cost == sum(cost for _, cost, _ in cache._entries.values())  # noqa: SLF001  # its books
+
+
+def test_a_result_is_returned_and_an_exception_is_raised(alarm: Alarm) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    alarm.seconds = 5.0
+    assert alarm.run(lambda: 3) == 3
+    with pytest.raises(ZeroDivisionError):
+        alarm.run(fail)
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_namespace_whose_searches_are_cut_has_less_time_for_the_next_ones() -> None:
+    briefs = NamespaceBriefs()
+    seconds = []
+    for _ in range(5):
+        briefs.note_cut("greedy", 1.0)
+        seconds.append(briefs.seconds("greedy", 1.0))
+    assert seconds == sorted(seconds, reverse=True)
+    assert seconds[-1] == LEAST_SECONDS
+    assert briefs.seconds("other", 1.0) == USUAL_SECONDS
+    assert briefs.seconds("greedy", 1.0 + FORGIVEN_SECONDS) == USUAL_SECONDS
