@@ -11,7 +11,7 @@ from allocator.forked import ForkLimits, run_partly
 from drawbridge.solver.ahead import Learnt
 
 # What a copy tells counts whatever its end, and the next one goes on behind it.
-COPY_LIMITS: Final = ForkLimits(seconds=20.0, cpu_seconds=2, more_bytes=256 << 20)
+COPY_LIMITS: Final = ForkLimits(seconds=20.0, cpu_seconds=2, more_bytes=256 << 20, nice=19)
 
 
 # Some milliseconds of learning.
