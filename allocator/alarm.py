@@ -8,19 +8,19 @@ so what reads bytes bounds them before.
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, TypeVar
 
 from drawbridge import bounded_cache
 from drawbridge.cel import programs
+from drawbridge.process import collection
 from drawbridge.solver.brief import Brief, CutShort
 
 T = TypeVar("T")
 # An exception in a callback of the collector is lost, and then the next one counts.
 _AGAIN_SECONDS: Final = 0.002
-_WHOLE: Final = frozenset({bounded_cache.__file__, programs.__file__})
-_FRAMES: Final = 3
+_WHOLE: Final = frozenset({bounded_cache.__file__, collection.__file__, programs.__file__})
 
 
 class Alarm(Brief):
@@ -28,39 +28,40 @@ class Alarm(Brief):
 
     def __init__(self) -> None:
         super().__init__()
-        self._end: float | None = None
+        self._end = 0.0
         signal.signal(signal.SIGALRM, self._on_alarm)
 
     def run(self, compute: Callable[[], T]) -> T:
         """Return what a function returns; raises CutShort."""
+        self._end = time.thread_time() + self.seconds
+        signal.setitimer(signal.ITIMER_REAL, self.seconds, _AGAIN_SECONDS)
         try:
-            self._end = time.thread_time() + self.seconds
-            signal.setitimer(signal.ITIMER_REAL, self.seconds, _AGAIN_SECONDS)
-            try:
-                return compute()
-            finally:
-                self._stop()
-        except CutShort:
-            self._stop()
-            raise
-
-    def _stop(self) -> None:
-        self._end = None
-        signal.setitimer(signal.ITIMER_REAL, 0)
+            return interruptible(compute)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _on_alarm(self, _: int, frame: FrameType | None) -> None:
-        """Cut the computation, unless the processor was somewhere else, or a cache is written."""
-        if self._end is None or time.thread_time() < self._end or is_whole(frame):
-            return
-        raise CutShort
+        """Cut the computation, unless the processor was somewhere else."""
+        if time.thread_time() >= self._end and is_interruptible(frame):
+            raise CutShort
 
 
-def is_whole(frame: FrameType | None) -> bool:
-    """Whether code is running that is not interrupted."""
-    for _ in range(_FRAMES):
-        if frame is None:
-            return False
-        if frame.f_code.co_filename in _WHOLE:
-            return True
+def interruptible(compute: Callable[[], T]) -> T:
+    """Compute. An alarm interrupts only what is called here, whenever it rings."""
+    return compute()
+
+
+def is_interruptible(frame: FrameType | None) -> bool:
+    """Whether a frame belongs to a computation, and keeps no two fields in step."""
+    codes = [each.f_code for each in _with_callers(frame)]
+    within = codes[: codes.index(_CODE)] if _CODE in codes else ()
+    return bool(within) and all(code.co_filename not in _WHOLE for code in within)
+
+
+def _with_callers(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
         frame = frame.f_back
-    return False
+
+
+_CODE: Final = interruptible.__code__

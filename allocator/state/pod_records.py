@@ -313,7 +313,8 @@ def _read_record(pod: Pod) -> PodRecord:
         terminating=pod.metadata.deletion_timestamp is not None,
         grace_seconds=pod.metadata.deletion_grace_period_seconds or 0,
         nominated_node=pod.status.nominated_node_name,
-        claim_names=tuple(f"{pod.namespace}/{name}" for name in names if name),
+        # A pod may name one claim twice.
+        claim_names=tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in names if name)),
         group=pod.group if pod.group and pod.group.is_gang else None,
         gated=bool(pod.spec.scheduling_gates),
         foreign=not pod.is_of_our_scheduler,

@@ -7,6 +7,7 @@ others.
 
 import contextlib
 import json
+import re
 import resource
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +20,17 @@ from e2e.controlplane.memory_groups import MemoryGroup, limited
 from e2e.nodes import slices
 from e2e.runner import print_line
 from e2e.scenarios.bridge_attacks import GPU, NODES, Teams, check_not_slower
+from e2e.scenarios.bridge_gangs import RIG, all_bound, create_group, create_member
+from e2e.scenarios.bridge_preemption import create_priority
 from e2e.scenarios.objects import JSON, RESOURCE, claim_spec, request
 from e2e.scenarios.tenant import another_namespace
 
 # A driver with pools that Drawbridge owns, and without a process on these nodes.
 WIDE = "dra.net"
 DEVICES, REQUESTS, CLAIMS, RULES = 128, 32, 64, 32
+MEMBERS, MEMBER_CLAIMS = 32, 1
+# The cycles of a gang whose claims are being created pause longer and longer.
+GANG_SECONDS = 120.0
 ATTRIBUTES: Final = [f"{WIDE}/a{each}" for each in range(8)]
 RULES_ANNOTATION = "drawbridge.dev/rules"
 COMPATIBILITY = "drawbridge.dev/compatibility"
@@ -161,6 +167,52 @@ def many_constraints_delay_nobody(stage: BridgeStage) -> None:
         teams,
         lambda: waiting_pods(stage, "cheap", wide_spec(stage), pods),
         lambda number: waiting_pods(stage, f"costly{number}", costly, pods),
+    )
+
+
+@contextlib.contextmanager
+def waiting_gang(
+    stage: BridgeStage, name: str, spec: JSON, priority: str, rules: str | None
+) -> Iterator[None]:
+    """Let a gang and two pods wait that are more important than what runs, and need too much."""
+    body: JSON = {"metadata": {"name": name}, "spec": {"spec": spec}}
+    if rules is not None:
+        body["spec"]["metadata"] = {"annotations": {RULES_ANNOTATION: rules}}
+    stage.client.create(stage.path("resourceclaimtemplates", "", RESOURCE), body)
+    member = create_group(stage, name, MEMBERS, priority)
+    templates = {f"c{each}": name for each in range(MEMBER_CLAIMS)}
+    pods = [f"{name}-{number}" for number in range(MEMBERS + 2)]
+    for number, each in enumerate(pods):
+        pod = stage.pod_object(each, templates=templates, priorityClassName=priority)
+        create_member(stage, pod, member if number < MEMBERS else {})
+
+    def is_tried() -> bool:
+        told = [_told(stage, stage.namespace, each) for each in pods[:MEMBERS]]
+        return any(re.search("the search for 32 members|32 members .* fit", each) for each in told)
+
+    stage.wait("the gang was tried", is_tried, GANG_SECONDS)
+    try:
+        yield
+    finally:
+        for each in pods:
+            stage.client.delete(f"{stage.pod_path()}/{each}", grace=None)
+
+
+@bridge_scenario("full", rig=RIG)
+def gangs_and_victims_of_costly_claims_delay_nobody(stage: BridgeStage) -> None:
+    """A gang of 32 members, and two pods, search for victims, each with 128 devices by 32 rules."""
+    teams, spec = prepare(stage), wide_spec(stage)
+    high = create_priority(stage, "high", 1000)
+    stage.template("runs", spec)
+    names = [f"runs-{number}" for number in range(2 * NODES)]
+    for each in names:
+        stage.pod(each, templates={"c": "runs"})
+    stage.wait("pods to evict have devices", all_bound(stage, names))
+    check_waits(
+        stage,
+        teams,
+        lambda: waiting_gang(stage, "cheap", spec, high, None),
+        lambda number: waiting_gang(stage, f"costly{number}", spec, high, near_rules(RULES)),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
-from allocator.alarm import is_whole
+from allocator.alarm import interruptible, is_interruptible
 from allocator.copies import decide_in_copy
 from allocator.decisions.deciding_ahead import decide_ahead
 from allocator.decisions.waiting import WaitingPods
@@ -31,13 +31,13 @@ class CutAt(Brief):
         def trace(frame: FrameType, _event: str, _argument: object) -> None:
             nonlocal left
             left -= 1
-            if left < 0 and not is_whole(frame):
+            if left < 0 and is_interruptible(frame):
                 raise CutShort
 
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            return compute()
+            return interruptible(compute)
         except CutShort:
             self.cuts += 1
             raise

@@ -277,6 +277,17 @@ def test_an_alarm_that_is_lost_in_a_callback_rings_again(
     assert lost == [CutShort]
 
 
+def test_an_alarm_that_rings_late_interrupts_nobody(alarm: Alarm) -> None:
+    late = []
+    with pytest.raises(CutShort):
+        alarm.run(endless)
+    for _ in range(100):
+        # As at the end of a computation, when the timer is not stopped yet.
+        signal.raise_signal(signal.SIGALRM)
+        late.append(time.thread_time())
+    assert len(late) == 100
+
+
 def test_time_without_the_processor_does_not_count(alarm: Alarm) -> None:
     alarm.run(lambda: time.sleep(0.02))
 

@@ -295,3 +295,11 @@ def test_the_cache_of_pods_keeps_the_group_of_a_pod(fields: dict[str, Any]) -> N
     kept = without_unused_parts(read)
     assert kept.group == read.group is not None
     assert kept.spec.scheduling_gates == read.spec.scheduling_gates
+
+
+def test_a_pod_that_names_a_claim_twice_is_forgotten_whole() -> None:
+    state, named_twice = labelled(), pod("p", "c", "c")
+    state.apply(None, named_twice)
+    state.apply(named_twice, None)
+    assert state.pods.users_of("default/c") == ()
+    assert state.pods.is_gone("p")
