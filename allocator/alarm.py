@@ -23,7 +23,7 @@ _AGAIN_SECONDS: Final = 0.002
 _WHOLE: Final = frozenset({bounded_cache.__file__, collection.__file__, programs.__file__})
 
 
-class Alarm(Brief):
+class CutAlarm(Brief):
     """Cuts computations that take too much time of the processor. There is one in a process."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
-from allocator.decisions.deciding_ahead import Decide, Told
+from allocator.decisions.deciding_ahead import CopyReport, Decide
 from allocator.forked import ForkLimits, run_partly
 from drawbridge.solver.ahead import Learnt
 
@@ -22,7 +22,7 @@ class CopyFailedError(Exception):
     """A copy ended with an exception; the text is its traceback."""
 
 
-async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> Told:
+async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> CopyReport:
     """Return what a copy of this process tells that decides, by a clock of the processor."""
 
     def run(write: Callable[[bytes], None]) -> None:
@@ -31,7 +31,7 @@ async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> To
     written = await run_partly(run, limits)
     if written.traceback:
         raise CopyFailedError(written.traceback)
-    return Told(_load(written.messages), bool(written.limit))
+    return CopyReport(_load(written.messages), bool(written.limit))
 
 
 async def _load(messages: Iterable[bytes]) -> AsyncIterator[Learnt]:

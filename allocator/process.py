@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.alarm import Alarm
+from allocator.alarm import CutAlarm
 from allocator.api.opening import ApiOptions, open_api
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.lease import LeaseName, SchedulerLease
@@ -126,7 +126,7 @@ class _Parts:
             server_time=server_time,
             pause_collection=RebuildPause(pause_garbage_collection),
             limits=limits,
-            brief=Alarm(),
+            brief=CutAlarm(),
         )
 
     def _make_binder(

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from allocator.alarm import Alarm
+from allocator.alarm import CutAlarm
 from allocator.decisions.briefs import USUAL_SECONDS
 from bench._scale import scaled
 from drawbridge.dra.claim import Claim, read_claim
@@ -270,7 +270,7 @@ def time_calls(shape: Shape) -> float:
     """Return the seconds of the processor that the slowest of some calls takes."""
     random_ = random.Random(1)
     claims = [_read(read_claim(claim(shape, i, random_)), Claim) for i in range(shape.claims)]
-    brief = Alarm()
+    brief = CutAlarm()
     brief.seconds = USUAL_SECONDS
     made = planner(shape, brief)
     held = frozenset(f"gpu-{each}" for each in range(shape.in_use))

@@ -12,14 +12,14 @@ from drawbridge.solver.ahead import Answer, Learnt, Question, Tell
 Decide: TypeAlias = Callable[[Tell, Callable[[], float]], None]
 
 
-class Told(NamedTuple):
+class CopyReport(NamedTuple):
     """What a copy told, and whether it reached a limit before its end."""
 
     learnt: AsyncIterator[Learnt]
     reached_limit: bool
 
 
-DecideInCopy: TypeAlias = Callable[[Decide], Awaitable[Told]]
+DecideInCopy: TypeAlias = Callable[[Decide], Awaitable[CopyReport]]
 
 
 async def decide_ahead(
@@ -38,12 +38,12 @@ async def decide_ahead(
     told = await decide_in_copy(partial(waiting.decide_ahead, uid, now))
     unanswered: Question | None = None
     has_answers = False
-    async for each in told.learnt:
-        if isinstance(each, Question):
-            unanswered = each
-        elif isinstance(each, Answer):
+    async for message in told.learnt:
+        if isinstance(message, Question):
+            unanswered = message
+        elif isinstance(message, Answer):
             unanswered, has_answers = None, True
-        planner.learn(each, lent)
+        planner.learn(message, lent)
     if told.reached_limit and unanswered is not None:
         planner.give_up(unanswered, lent)
     elif told.reached_limit and not has_answers:

@@ -34,7 +34,7 @@ from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.brief import Brief
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
-from drawbridge.solver.expressions import Compiled, Outcome
+from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.reasons import time_limit_reason
@@ -210,7 +210,7 @@ class Planner:
         """Keep what a copy told, unless what it depends on has changed since."""
         world, memo = self.world(), self._memo
         memo.bind(world)
-        if isinstance(learnt, Compiled | Outcome):
+        if isinstance(learnt, CompiledText | ProjectionOutcome):
             memo.expressions.learn(learnt)
         elif isinstance(learnt, Answer):
             self._keep(learnt, lent)
@@ -234,8 +234,8 @@ class Planner:
         except NodeSelectorError:
             return
         if is_same:
-            known = KnownAnswer(node, pools, answer.result, answer.has_shares)
-            keep_answer(self._memo, answer.question, known)
+            kept = KnownAnswer(node, pools, answer.result, answer.has_shares)
+            keep_answer(self._memo, answer.question, kept)
 
     def count_stages(
         self, view: View, claims: Sequence[Claim], nodes: Iterable[str]

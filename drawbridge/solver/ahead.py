@@ -16,7 +16,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.answers import SolverResult
-from drawbridge.solver.expressions import Compiled, Outcome
+from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import PoolUse
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
 
 
 # A question is told before its answer, so that one without an answer is known.
-Learnt: TypeAlias = Question | Answer | Compiled | Outcome
+Learnt: TypeAlias = Question | Answer | CompiledText | ProjectionOutcome
 Tell: TypeAlias = Callable[[Learnt], None]
 
 
@@ -56,13 +56,13 @@ class KnownAnswer(NamedTuple):
     has_shares: bool
 
 
-def keep_answer(memo: Memo, question: Question, known: KnownAnswer) -> None:
+def keep_answer(memo: Memo, question: Question, answer: KnownAnswer) -> None:
     """Keep an answer for the next calls."""
     answers = memo.ahead.get(question.demand)
     if answers is None:
         answers = BoundedCache[Question, KnownAnswer](MAX_ANSWERS)
         memo.ahead.put(question.demand, answers)
-    answers.put(question, known)
+    answers.put(question, answer)
 
 
 def digest_uses(uses: Sequence[PoolUse], first: Collection[PooledDevice] = ()) -> bytes:

@@ -77,7 +77,7 @@ class EvaluationLimitExceededError(Exception):
     """The evaluations for one value take more steps than they may."""
 
 
-class Compiled(NamedTuple):
+class CompiledText(NamedTuple):
     """What an expression reads, or why it cannot be compiled. Some derive attributes."""
 
     derived: bool
@@ -86,7 +86,7 @@ class Compiled(NamedTuple):
     error: EvaluationFailure | None = None
 
 
-class Outcome(NamedTuple):
+class ProjectionOutcome(NamedTuple):
     """The result of an expression on what it reads of a device, and its work."""
 
     derived: bool
@@ -110,7 +110,7 @@ class _Expression:
     that needs more programs than are kept.
     """
 
-    def __init__(self, compiled: Compiled, programs: Programs) -> None:
+    def __init__(self, compiled: CompiledText, programs: Programs) -> None:
         self.source = compiled.source
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
         self.expensive: dict[Hashable, ExpensiveEvaluation] = {}
@@ -185,7 +185,7 @@ class ExpressionEvaluator:
     def __init__(self, gates: Gates, selectors: Selectors | None = None) -> None:
         self.interrupt = do_nothing
         self.count: EvaluationCounter = ignore_evaluation
-        self.tell: Callable[[Compiled | Outcome], None] | None = None
+        self.tell: Callable[[CompiledText | ProjectionOutcome], None] | None = None
         shared = selectors is not None and selectors.are_of(gates)
         self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
         self._selectors = _make_cache()
@@ -273,10 +273,10 @@ class ExpressionEvaluator:
             self.count(evaluation)
         return evaluated.value
 
-    def learn(self, learnt: "Compiled | Outcome") -> None:
+    def learn(self, learnt: "CompiledText | ProjectionOutcome") -> None:
         """Keep what another evaluator computed."""
         expressions = self._derived if learnt.derived else self._selectors
-        if isinstance(learnt, Compiled):
+        if isinstance(learnt, CompiledText):
             self._add(expressions, learnt)
         elif (expression := expressions.get(learnt.source)) is not None:
             self._keep(expression, learnt.projection, _Metered(learnt.outcome, learnt.work))
@@ -294,7 +294,9 @@ class ExpressionEvaluator:
     def _programs_of(self, expressions: BoundedCache[str, _Expression]) -> Programs:
         return self._programs.derived if expressions is self._derived else self._programs.stored
 
-    def _add(self, expressions: BoundedCache[str, _Expression], compiled: Compiled) -> _Expression:
+    def _add(
+        self, expressions: BoundedCache[str, _Expression], compiled: CompiledText
+    ) -> _Expression:
         expression = _Expression(compiled, self._programs_of(expressions))
         expressions.put(compiled.source, expression, cost=len(compiled.source))
         return expression
@@ -319,7 +321,9 @@ class ExpressionEvaluator:
             result = expression.run(seen.view(), derived=derived)
             if self.tell is not None:
                 source = expression.source
-                self.tell(Outcome(derived, source, projection, result.outcome, result.work))
+                self.tell(
+                    ProjectionOutcome(derived, source, projection, result.outcome, result.work)
+                )
             self._keep(expression, projection, result)
             outcome = result.outcome
         if of_request and expression.expensive and projection in expression.expensive:
@@ -352,12 +356,12 @@ class ExpressionEvaluator:
         return seen
 
 
-def _compile(source: str, programs: Programs, derived: bool) -> Compiled:  # noqa: FBT001  # a field
+def _compile(source: str, programs: Programs, derived: bool) -> CompiledText:  # noqa: FBT001  # a field
     """Return what an expression reads, or its error."""
     try:
-        return Compiled(derived, source, find_reads(programs.compile(source)))
+        return CompiledText(derived, source, find_reads(programs.compile(source)))
     except CompileError as error:
-        return Compiled(derived, source, Reads(()), _describe_compile_error(error))
+        return CompiledText(derived, source, Reads(()), _describe_compile_error(error))
 
 
 def _describe_compile_error(error: CompileError) -> EvaluationFailure:

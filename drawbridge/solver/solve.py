@@ -179,13 +179,13 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         answers = self.memo.ahead.get(self.demand_results.key)
         if answers is None:
             return None
-        known: KnownAnswer | None = answers.get(self._question(node, uses))
-        if known is None or not are_same(known.node, known.pools, node, pools):
+        answer: KnownAnswer | None = answers.get(self._question(node, uses))
+        if answer is None or not are_same(answer.node, answer.pools, node, pools):
             return None
-        result = known.result
-        if self.ids is not None and known.has_shares and isinstance(result, Solution):
+        result = answer.result
+        if self.ids is not None and answer.has_shares and isinstance(result, Solution):
             result = result.with_new_share_ids(self.ids)
-        return _Solved(result, known.has_shares)
+        return _Solved(result, answer.has_shares)
 
     def _question(self, node: Node, uses: tuple[PoolUse, ...]) -> Question:
         return Question(self.demand_results.key, node.name, digest_uses(uses, self.first))

@@ -182,20 +182,20 @@ def waiting_gang(
     member = create_group(stage, name, MEMBERS, priority)
     templates = {f"c{each}": name for each in range(MEMBER_CLAIMS)}
     pods = [f"{name}-{number}" for number in range(MEMBERS + 2)]
-    for number, each in enumerate(pods):
-        pod = stage.pod_object(each, templates=templates, priorityClassName=priority)
-        create_member(stage, pod, member if number < MEMBERS else {})
+    for pod in pods:
+        body = stage.pod_object(pod, templates=templates, priorityClassName=priority)
+        create_member(stage, body, member if pod in pods[:MEMBERS] else {})
 
     def is_tried() -> bool:
-        told = [_told(stage, stage.namespace, each) for each in pods[:MEMBERS]]
-        return any(re.search("the search for 32 members|32 members .* fit", each) for each in told)
+        texts = (_told(stage, stage.namespace, each) for each in pods[:MEMBERS])
+        return any(re.search("the search for 32 members|32 members .* fit", each) for each in texts)
 
     stage.wait("the gang was tried", is_tried, GANG_SECONDS)
     try:
         yield
     finally:
-        for each in pods:
-            stage.client.delete(f"{stage.pod_path()}/{each}", grace=None)
+        for pod in pods:
+            stage.client.delete(f"{stage.pod_path()}/{pod}", grace=None)
 
 
 @bridge_scenario("full", rig=RIG)

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from allocator.copies import CopyFailedError, decide_in_copy
-from allocator.decisions.deciding_ahead import Decide, DecideInCopy, Told
+from allocator.decisions.deciding_ahead import CopyReport, Decide, DecideInCopy
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import Turn, WaitingPods
 from allocator.forked import ForkRefusedError
@@ -156,7 +156,7 @@ async def test_a_search_that_is_cut_goes_on_in_a_copy_of_the_process() -> None:
 async def test_a_copy_that_fails_is_logged_once(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def fail(_: object) -> Told:
+    async def fail(_: object) -> CopyReport:
         raise error
 
     process = FakeProcess(Cluster(brief=CutAt(4000), n1=1), copies=fail)
@@ -169,7 +169,7 @@ async def test_a_copy_that_fails_is_logged_once(
 async def test_a_pod_waits_while_the_system_refuses_a_copy() -> None:
     refusals = iter((True, True, False))
 
-    async def refuse(decide: Decide) -> Told:
+    async def refuse(decide: Decide) -> CopyReport:
         if next(refusals):
             raise ForkRefusedError
         return await decide_in_copy(decide)

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.alarm import Alarm
+from allocator.alarm import CutAlarm
 from allocator.copies import decide_in_copy
 from allocator.decisions.briefs import (
     FORGIVEN_SECONDS,
@@ -232,10 +232,10 @@ def test_a_node_about_which_no_copy_can_decide_is_given_up(
 
 
 @pytest.fixture
-def alarm() -> Iterator[Alarm]:
+def alarm() -> Iterator[CutAlarm]:
     """An alarm after 5 ms; the handler of the process stays as it was."""
     before = signal.getsignal(signal.SIGALRM)
-    made = Alarm()
+    made = CutAlarm()
     made.seconds = 0.005
     yield made
     signal.signal(signal.SIGALRM, before)
@@ -249,7 +249,7 @@ def endless() -> None:
             sum(range(100))
 
 
-def test_an_alarm_cuts_what_has_no_end(alarm: Alarm) -> None:
+def test_an_alarm_cuts_what_has_no_end(alarm: CutAlarm) -> None:
     before = time.thread_time()
     with pytest.raises(CutShort):
         alarm.run(endless)
@@ -258,7 +258,7 @@ def test_an_alarm_cuts_what_has_no_end(alarm: Alarm) -> None:
 
 
 def test_an_alarm_that_is_lost_in_a_callback_rings_again(
-    alarm: Alarm, monkeypatch: pytest.MonkeyPatch
+    alarm: CutAlarm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lost: list[object] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: lost.append(raised.exc_type))
@@ -278,7 +278,7 @@ def test_an_alarm_that_is_lost_in_a_callback_rings_again(
     assert lost == [CutShort]
 
 
-def test_an_alarm_that_rings_late_interrupts_nobody(alarm: Alarm) -> None:
+def test_an_alarm_that_rings_late_interrupts_nobody(alarm: CutAlarm) -> None:
     late = []
     with pytest.raises(CutShort):
         alarm.run(endless)
@@ -289,11 +289,11 @@ def test_an_alarm_that_rings_late_interrupts_nobody(alarm: Alarm) -> None:
     assert len(late) == 100
 
 
-def test_time_without_the_processor_does_not_count(alarm: Alarm) -> None:
+def test_time_without_the_processor_does_not_count(alarm: CutAlarm) -> None:
     alarm.run(lambda: time.sleep(0.02))
 
 
-def test_a_cache_is_never_interrupted(alarm: Alarm) -> None:
+def test_a_cache_is_never_interrupted(alarm: CutAlarm) -> None:
     alarm.seconds = 0.0001
     cache: BoundedCache[int, int] = BoundedCache(50, 1000)
 
@@ -307,7 +307,7 @@ def test_a_cache_is_never_interrupted(alarm: Alarm) -> None:
         assert cache.cost == sum(cost for _, cost, _ in cache._entries.values())  # noqa: SLF001  # its books
 
 
-def test_a_result_is_returned_and_an_exception_is_raised(alarm: Alarm) -> None:
+def test_a_result_is_returned_and_an_exception_is_raised(alarm: CutAlarm) -> None:
     def fail() -> None:
         raise ZeroDivisionError
 

@@ -10,10 +10,10 @@ from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import expressions
 from drawbridge.solver.expressions import (
-    Compiled,
+    CompiledText,
     EvaluationFailure,
     ExpressionEvaluator,
-    Outcome,
+    ProjectionOutcome,
 )
 
 DEVICES = [Device("d", attributes={"uuid": Attribute(string=f"u-{n}")}) for n in range(6)]
@@ -97,7 +97,7 @@ SLOW = f"{LOOP}.all(a, {LOOP}.all(b, {LOOP}.all(c, {LOOP}.all(d, a + b + c + d <
 def test_an_evaluator_learns_what_another_one_computed(
     source: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[Compiled | Outcome] = []
+    told: list[CompiledText | ProjectionOutcome] = []
     evaluator, other = ExpressionEvaluator(DEFAULTS), ExpressionEvaluator(DEFAULTS)
     other.tell = told.append
     expected = [other.selects(source, "d.io", each, of_request=True) for each in DEVICES]
