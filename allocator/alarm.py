@@ -18,9 +18,11 @@ from drawbridge.process import collection
 from drawbridge.solver.brief import Brief, CutShort
 
 T = TypeVar("T")
-# An exception in a callback of the collector is lost, and then the next one counts.
-_AGAIN_SECONDS: Final = 0.002
 _WHOLE: Final = frozenset({bounded_cache.__file__, collection.__file__, programs.__file__})
+# A timer rings this often while one computation follows the other, because to set it takes longer
+# than most of them; and not while the handler of the previous ring still runs.
+_RINGS: Final = 4
+_LEAST_SECONDS: Final = 0.001
 
 
 class CutAlarm(Brief):
@@ -29,19 +31,29 @@ class CutAlarm(Brief):
     def __init__(self) -> None:
         super().__init__()
         self._end = 0.0
+        self._rings = False
         signal.signal(signal.SIGALRM, self._on_alarm)
 
     def run(self, compute: Callable[[], T]) -> T:
         """Return what a function returns; raises CutShort."""
         self._end = time.thread_time() + self.seconds
-        signal.setitimer(signal.ITIMER_REAL, self.seconds, _AGAIN_SECONDS)
-        try:
-            return interruptible(compute)
-        finally:
+        if not self._rings:
+            self._rings = True
+            again = max(self.seconds / _RINGS, _LEAST_SECONDS)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds, again)
+        return interruptible(compute)
+
+    def stop(self) -> None:
+        """Ring no more, until the next computation."""
+        if self._rings:
+            self._rings = False
             signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _on_alarm(self, _: int, frame: FrameType | None) -> None:
-        """Cut the computation, unless the processor was somewhere else."""
+        """Cut the computation, unless the processor was somewhere else.
+
+        An exception in a callback of the collector is lost, and then the next ring counts.
+        """
         if time.thread_time() >= self._end and is_interruptible(frame):
             raise CutShort
 

@@ -20,3 +20,6 @@ class Brief:
     def run(self, compute: Callable[[], T]) -> T:
         """Return what a function returns; raises CutShort."""
         return compute()
+
+    def stop(self) -> None:
+        """Cut nothing until the next computation, because somebody else has the processor."""

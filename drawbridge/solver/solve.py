@@ -91,7 +91,10 @@ def solve(  # noqa: PLR0913  # the contract's arguments
         return {node.name: _failure(node.name, abort) for node in nodes}
     limits = _Limits(steps, max_work)
     call = _SolveCall(world, view, demand_results, memo, ids, limits, count_work, first)
-    return {node.name: call.solve_node(node) for node in nodes}
+    try:
+        return {node.name: call.solve_node(node) for node in nodes}
+    finally:
+        memo.brief.stop()
 
 
 def _demand_results(

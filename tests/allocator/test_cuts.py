@@ -225,7 +225,7 @@ def test_a_node_about_which_no_copy_can_decide_is_given_up(
     answer = asked.decide()
     assert answer[0] == ["n2", "n3"]
     asked = Asked(CutAt(2000), claim("c", 5))
-    assert "SearchGaveUp" in {code for code, *_ in asked.decide()[2]}  # type: ignore[misc]
+    assert "SearchGaveUp" in {code for code, *_ in asked.decide()[2]}  # type: ignore[attr-defined]
 
 
 # --- the alarm ---
@@ -238,6 +238,7 @@ def alarm() -> Iterator[CutAlarm]:
     made = CutAlarm()
     made.seconds = 0.005
     yield made
+    made.stop()
     signal.signal(signal.SIGALRM, before)
 
 
@@ -254,7 +255,20 @@ def test_an_alarm_cuts_what_has_no_end(alarm: CutAlarm) -> None:
     with pytest.raises(CutShort):
         alarm.run(endless)
     assert time.thread_time() - before >= alarm.seconds
+    alarm.stop()
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_computations_one_after_the_other_have_their_time_each(alarm: CutAlarm) -> None:
+    def compute() -> None:
+        end = time.thread_time() + alarm.seconds / 2
+        while time.thread_time() < end:
+            pass
+
+    for _ in range(20):
+        alarm.run(compute)
+    with pytest.raises(CutShort):
+        alarm.run(endless)
 
 
 def test_an_alarm_that_is_lost_in_a_callback_rings_again(
@@ -275,7 +289,7 @@ def test_an_alarm_that_is_lost_in_a_callback_rings_again(
 
     with pytest.raises(CutShort):
         alarm.run(compute)
-    assert lost == [CutShort]
+    assert set(lost) == {CutShort}
 
 
 def test_an_alarm_that_rings_late_interrupts_nobody(alarm: CutAlarm) -> None:
@@ -315,7 +329,6 @@ def test_a_result_is_returned_and_an_exception_is_raised(alarm: CutAlarm) -> Non
     assert alarm.run(lambda: 3) == 3
     with pytest.raises(ZeroDivisionError):
         alarm.run(fail)
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
 
 
 def test_a_namespace_whose_searches_are_cut_has_less_time_for_the_next_ones() -> None:
