@@ -88,10 +88,10 @@ async def run_partly(
         except TimeoutError:
             return Written(_split(data)[0], f"no result within {limits.seconds:g} s")
     messages, end = _split(data)
-    if end is not None:
-        return Written(messages, traceback=end)
     if len(data) > limits.result_bytes:
         return Written(messages, f"the result has more than {limits.result_bytes} bytes")
+    if end is not None:
+        return Written(messages, traceback=end)
     allowed = f"{limits.cpu_seconds} s of CPU time and {limits.more_bytes >> 20} MiB of memory"
     return Written(messages, f"no result with {allowed}")
 
