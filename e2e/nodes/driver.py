@@ -35,9 +35,12 @@ class Station:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
+_POLL_SECONDS = 0.05
+
+
 @dataclass
 class Mood:
-    """How the driver misbehaves."""
+    """How the driver misbehaves. Calls that are slow end when the driver is no longer slow."""
 
     slow_seconds: float = 0
     failures: int = 0
@@ -119,8 +122,9 @@ class Driver:
             self.calls[call] += 1
             failing = self.mood.failures > 0
             self.mood.failures -= failing
-        if self.mood.slow_seconds:
-            time.sleep(self.mood.slow_seconds)
+        end = time.monotonic() + self.mood.slow_seconds
+        while self.mood.slow_seconds and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
         if failing:
             raise protocol.FailedError("the driver fails on request")
 

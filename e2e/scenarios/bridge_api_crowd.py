@@ -18,6 +18,8 @@ CROWD = 20
 SEARCHES = 16
 # Seconds. The clients share the processors with what they ask.
 PAUSE = 0.1
+# As many searches as a tenant may send.
+PACE = 0.25
 # A search of the crowd may run when one of the portal arrives, and another one have its turn.
 MOST_TIMES = 10
 JSON = dict[str, Any]
@@ -50,6 +52,7 @@ def search(asked: Asked, token: str, body: JSON) -> Searches:
         started = time.monotonic()
         statuses[asked(SIMULATE, token, body).status] += 1
         seconds.append(time.monotonic() - started)
+        time.sleep(PACE)
     return Searches(statuses, statistics.median(seconds))
 
 

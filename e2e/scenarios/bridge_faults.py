@@ -10,7 +10,6 @@ from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.controlplane.client import ApiError
 from e2e.runner import print_line
 from e2e.scenarios.bridge_preemption import (
-    FINALIZER,
     GPU,
     create_pods,
     create_priority,
@@ -33,6 +32,8 @@ NOT_FENCED = (
     "!has(object.spec.taints) || !object.spec.taints.exists(t, t.key == 'drawbridge.dev/owned')"
 )
 PATIENCE_SECONDS = 120.0
+# A node that never unprepares.
+SLOW_SECONDS = 3600.0
 # While pods end, a refused preemptor asks again after 1, 2, 4 and 8 seconds, and then after 16.
 ENDING_SECONDS = 20.0
 MARKS, WRITERS, HOT = 3000, 16, 4
@@ -250,24 +251,20 @@ def _mark_again(stage: BridgeStage, path: str, ended: threading.Event) -> float:
 
 
 @bridge_scenario("full")
-def a_victim_that_a_finalizer_keeps_is_replaced(stage: BridgeStage) -> None:
+def a_victim_whose_node_keeps_its_devices_is_replaced(stage: BridgeStage) -> None:
     """Another pod is evicted half a minute after the grace period of the first victim."""
     stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU)))
     high = create_priority(stage, "high", 1000)
     create_pods(stage, "low", 2, terminationGracePeriodSeconds=1)
     stage.wait("the node is full", run_all(stage, "low", 2))
-    kept = {"metadata": {"finalizers": [FINALIZER]}}
-    stage.client.patch(stage.pod_path("low-0"), kept)
-    stage.client.patch(stage.pod_path("low-1"), kept)
+    stage.fleet.driver(GPU).mood.slow_seconds = SLOW_SECONDS
     create_pods(stage, "high", 1, priorityClassName=high)
     stage.wait("a victim terminates", lambda: len(phases(stage, "low")) == 1)
-    (left,) = phases(stage, "low")
-    stage.client.patch(stage.pod_path(left), {"metadata": {"finalizers": None}})
+    stage.wait("so does the other pod", lambda: phases(stage, "low") == {}, PATIENCE_SECONDS)
+    assert phases(stage, "high") == {"high-0": "Pending"}
+    stage.fleet.driver(GPU).mood.slow_seconds = 0
     stage.wait("the preemptor runs", run_all(stage, "high", 1), PATIENCE_SECONDS)
-    assert phases(stage, "low") == {}
-    (other,) = {"low-0", "low-1"} - {left}
-    stage.client.patch(stage.pod_path(other), {"metadata": {"finalizers": None}})
 
 
 @bridge_scenario("full")
@@ -278,10 +275,7 @@ def a_preemptor_whose_node_is_cordoned_preempts_on_another_one(stage: BridgeStag
     high = create_priority(stage, "high", 1000)
     create_pods(stage, "low", 4, terminationGracePeriodSeconds=300)
     stage.wait("the nodes are full", run_all(stage, "low", 4))
-    for number in range(4):
-        stage.client.patch(
-            stage.pod_path(f"low-{number}"), {"metadata": {"finalizers": [FINALIZER]}}
-        )
+    stage.fleet.driver(GPU).mood.slow_seconds = SLOW_SECONDS
     create_pods(stage, "high", 1, priorityClassName=high)
     stage.wait("it is nominated", lambda: _nominated(stage) in names)
     first = _nominated(stage)
@@ -289,8 +283,7 @@ def a_preemptor_whose_node_is_cordoned_preempts_on_another_one(stage: BridgeStag
     (second,) = {*names} - {first}
     stage.wait("it is nominated to the other node", lambda: _nominated(stage) == second, 20)
     assert len(phases(stage, "low")) == 2
-    for number in range(4):
-        stage.client.patch(stage.pod_path(f"low-{number}"), {"metadata": {"finalizers": None}})
+    stage.fleet.driver(GPU).mood.slow_seconds = 0
     stage.wait_running("high-0")
     assert stage.get_pod("high-0")["spec"]["nodeName"] == second
 

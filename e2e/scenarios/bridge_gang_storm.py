@@ -100,7 +100,7 @@ class Storm:
         if members and all(each["status"].get("phase") == "Running" for each in members):
             self.ran = now
             for each in self.active.pop(name):
-                self.stage.client.delete(self.stage.pod_path(each), grace=0)
+                self.stage.client.delete(self.stage.pod_path(each), grace=None)
 
     def _follow_single(self, pods: dict[str, JSON]) -> None:
         """Follow one pod after the other that is no member and requests a device."""
@@ -113,7 +113,7 @@ class Storm:
         name, since = self.single
         if name in pods and pods[name]["spec"].get("nodeName"):
             self.waits.append(now - since)
-            self.stage.client.delete(self.stage.pod_path(name), grace=0)
+            self.stage.client.delete(self.stage.pod_path(name), grace=None)
             self.single = None
 
     def _fill(self, pods: dict[str, JSON]) -> None:

@@ -165,9 +165,9 @@ def told(stage: Stage, name: str) -> str:
 
 
 def delete_pods(stage: Stage, names: Collection[str]) -> None:
-    """Delete pods at once, and wait until they are gone."""
+    """Delete pods, and wait until their node has confirmed it."""
     for name in names:
-        stage.client.delete(stage.pod_path(name), grace=0)
+        stage.client.delete(stage.pod_path(name), grace=None)
     for name in names:
         stage.wait_gone(stage.pod_path(name))
 

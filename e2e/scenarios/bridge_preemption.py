@@ -19,7 +19,8 @@ from e2e.scenarios.stage import LABEL, Stage
 
 GPU = "gpu.nvidia.com"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
-FINALIZER = "rig.drawbridge.dev/terminates-slowly"
+# The node unprepares devices that long.
+TERMINATES_SECONDS = 10.0
 VIOLATIONS = "drawbridge_allocator_budget_violations_total"
 RUNS, PREEMPTORS = 10, 10
 STORM_NODES, STORM_PODS, STORM_PREEMPTORS = 63, 500, 100
@@ -217,10 +218,7 @@ def the_device_of_a_victim_that_terminates_is_kept_for_the_preemptor(stage: Brid
     high = create_priority(stage, "high", 1000)
     create_pods(stage, "low", 2)
     stage.wait("the node is full", run_all(stage, "low", 2))
-    for number in range(2):
-        stage.client.patch(
-            stage.pod_path(f"low-{number}"), {"metadata": {"finalizers": [FINALIZER]}}
-        )
+    stage.fleet.driver(GPU).mood.slow_seconds = TERMINATES_SECONDS
     create_pods(stage, "high", 1, priorityClassName=high)
     stage.wait("a victim terminates", lambda: len(phases(stage, "low")) == 1)
     create_pods(stage, "contender", 6)
@@ -228,8 +226,7 @@ def the_device_of_a_victim_that_terminates_is_kept_for_the_preemptor(stage: Brid
     nominated = stage.get_pod("high-0")["status"].get("nominatedNodeName")
     assert nominated == stage.node_name("a")
     assert len(phases(stage, "low")) == 1
-    for number in range(2):
-        stage.client.patch(stage.pod_path(f"low-{number}"), {"metadata": {"finalizers": None}})
+    stage.fleet.driver(GPU).mood.slow_seconds = 0
     stage.wait_running("high-0")
     assert list(phases(stage, "contender").values()) == ["Pending"] * 6
     assert len(phases(stage, "low")) == 1
