@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Final
 
 from allocator.decisions.deciding_ahead import CopyReport, Decide
-from allocator.forked import ForkLimits, run_partly
+from drawbridge.process.forked import ForkLimits, run_partly
 from drawbridge.solver.ahead import Learnt
 
 # What a copy tells counts whatever its end, and the next one goes on behind it.

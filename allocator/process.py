@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.alarm import CutAlarm
 from allocator.api.opening import ApiOptions, open_api
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.lease import LeaseName, SchedulerLease
@@ -36,6 +35,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.process import metrics
+from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import RebuildPause
 from drawbridge.process.conflict_metrics import ConflictCollector
 from drawbridge.process.memory_limit import read_memory_limit

@@ -16,8 +16,6 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from allocator.alarm import CutAlarm
-from allocator.decisions.briefs import USUAL_SECONDS
 from bench._scale import scaled
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
@@ -27,7 +25,8 @@ from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.planner import Planner
 from drawbridge.names import COMPATIBILITY_ANNOTATION, RULES_ANNOTATION
-from drawbridge.solver.brief import Brief
+from drawbridge.process.alarm import CutAlarm
+from drawbridge.solver.brief import USUAL_SECONDS, Brief
 from drawbridge.solver.memo import OutOfTimeError
 from drawbridge.solver.world import PoolUse, View
 

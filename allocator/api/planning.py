@@ -27,7 +27,6 @@ from allocator.api.searching import (
     describe_reasons,
     with_reservation,
 )
-from allocator.forked import ForkLimits
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import key_of
 from drawbridge.dra.allocation import Allocation
@@ -57,6 +56,7 @@ from drawbridge.ledger.preemption import running_pod
 from drawbridge.ledger.priorities import Priorities
 from drawbridge.ledger.removals import Tries, find_holds
 from drawbridge.ledger.victims import RunningPod
+from drawbridge.process.forked import ForkLimits
 from drawbridge.report.moves import hold_for, list_commands
 
 # Of processor time, from the first try on.

@@ -13,7 +13,8 @@ import msgspec
 from allocator.api.messages import ApiFailureError, FailureCode
 from allocator.api.reviews import Caller
 from allocator.api.tenants import Share, too_many
-from allocator.forked import (
+from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
+from drawbridge.process.forked import (
     DEFAULT_FORK_LIMITS,
     ForkEndedError,
     ForkFailedError,
@@ -21,7 +22,6 @@ from allocator.forked import (
     ForkRefusedError,
     run_forked,
 )
-from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
 
 _LOG: Final = logging.getLogger("allocator.api")
 # Of a share. If it is full, the tenant with most of them loses one to a tenant with fewer.

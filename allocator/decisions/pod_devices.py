@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.decisions.briefs import NamespaceBriefs
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, answer_key
@@ -49,6 +48,7 @@ from allocator.state.group_holds import EndedHold, GroupHold
 from allocator.state.preemptors import Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
+from drawbridge.solver.brief import NamespaceBriefs
 from drawbridge.solver.reasons import Reason
 
 # No other key of a request begins so.

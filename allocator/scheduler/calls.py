@@ -11,7 +11,6 @@ from allocator.copies import decide_in_copy
 from allocator.decisions.deciding_ahead import DecideInCopy, decide_ahead
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
-from allocator.forked import ForkRefusedError
 from allocator.scheduler.protocol import (
     BindReply,
     ErrorCode,
@@ -36,6 +35,7 @@ from allocator.state.group_holds import EndedHold
 from drawbridge.ledger.pods import Pod
 from drawbridge.process import metrics
 from drawbridge.process.build_info import read_build_info
+from drawbridge.process.forked import ForkRefusedError
 
 _LOG: Final = logging.getLogger("allocator.scheduler.calls")
 # Changes that arrive together are one reason to wake pods.

@@ -4,6 +4,8 @@ A context is immutable but for the caches in it, which are bounded and never cha
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -26,10 +28,10 @@ from drawbridge.facts.fleet import (
 )
 from drawbridge.judge.devices.device_index import DeviceIndex, SliceNumbers
 from drawbridge.judge.devices.published_classes import find_published_classes
-from drawbridge.judge.progress import Progress
 from drawbridge.judge.slices.expressions import declares_compatibility
 from drawbridge.judge.work import Work
 from drawbridge.ledger.quota_use import QuotaUse
+from drawbridge.solver.ahead import Learnt, LentState, learn
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.world import View, World
@@ -80,6 +82,13 @@ class _IndexedWorld(msgspec.Struct, frozen=True, eq=False):
     has_rules: bool
 
 
+class ToldByCopy(NamedTuple):
+    """What a copy of the process told, and the number of the memo that it is for."""
+
+    memo: int
+    learnt: Learnt
+
+
 class JudgeCaches:
     """The caches of the judgements of one process, for one world after the other."""
 
@@ -89,17 +98,22 @@ class JudgeCaches:
         self.proofs = Memo(selectors)
         self.with_taints = Memo(selectors)
         self.current = Memo(selectors)
+        self.memos = self.proofs, self.with_taints, self.current
         self.numbers = SliceNumbers()
-
-    def limit_time(self, out_of_time: Callable[[], bool] | None) -> None:
-        """Let judgements raise OutOfTimeError when they are `out_of_time`; None sets no limit."""
-        for memo in (self.proofs, self.with_taints, self.current):
-            memo.limit_time(out_of_time)
 
     def count_evaluations(self, work: Work) -> None:
         """Let judgements count their expensive evaluations as work."""
-        for memo in (self.proofs, self.with_taints, self.current):
+        for memo in self.memos:
             memo.count_evaluations(work.spend_evaluation)
+
+    def become_copy(self, tell: Callable[[ToldByCopy], None]) -> None:
+        """Tell what is computed from now on in a copy of the process."""
+
+        def tell_of(number: int, learnt: Learnt) -> None:
+            tell(ToldByCopy(number, learnt))
+
+        for number, memo in enumerate(self.memos):
+            memo.become_copy(partial(tell_of, number))
 
 
 class JudgeContext(msgspec.Struct, frozen=True, eq=False):
@@ -129,13 +143,22 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     has_rules: bool = False
     # What is left of the work of a question; without a limit outside of a judgement.
     work: Work = msgspec.field(default_factory=Work)
-    # Of a judgement that is made in parts.
-    progress: Progress | None = None
 
     @property
     def selectors(self) -> Selectors:
         """The compiled selectors of the cluster."""
         return self.caches.selectors
+
+    def lend(self) -> LentState:
+        """Return what a copy of the process knows that begins now, for what it tells later."""
+        return LentState(self.world, self.nodes)
+
+    def learn(self, told: Iterable[ToldByCopy], lent: LentState) -> None:
+        """Keep what a copy told, unless what it depends on has changed since."""
+        nodes = {each.name: each for each in self.nodes}
+        worlds = self.relaxed, self.with_taints, self.world
+        for number, learnt in told:
+            learn(self.caches.memos[number], worlds[number], nodes, learnt, lent)
 
     @property
     def gates(self) -> Gates:

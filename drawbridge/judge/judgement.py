@@ -69,25 +69,9 @@ def judge_subject(
     """
     limits = limits or limit_work()
     findings: list[Finding | DeviceFinding] = []
-    for question, work in list(limits.items()):
-        answer, limits[question] = _answer(question, subject, context, work)
-        findings += answer
+    for question, work in limits.items():
+        findings += _ask(question, subject, replace(context, work=work))
     return tuple(dict.fromkeys(settle_all(findings, subject, context)))
-
-
-def _answer(
-    question: Question, subject: Subject, context: JudgeContext, work: Work
-) -> tuple[tuple[Finding | DeviceFinding, ...], Work]:
-    """Return the answer to a question, from a part of the judgement that ended before."""
-    progress = context.progress
-    if progress is None:
-        return tuple(_ask(question, subject, replace(context, work=work))), work
-
-    def ask() -> tuple[tuple[Finding | DeviceFinding, ...], Work]:
-        own = work.copy(progress)  # a question that does not end is asked again
-        return tuple(_ask(question, subject, replace(context, work=own))), own
-
-    return progress.answer(ask)
 
 
 def _ask(

@@ -5,13 +5,10 @@ after it, by the work that it took. What is counted depends on the object and th
 only, never on time or on what the caches hold, so that an object has the same findings everywhere.
 """
 
-from collections.abc import Callable, Hashable
-from typing import Final, TypeVar
+from collections.abc import Hashable
+from typing import Final
 
-from drawbridge.judge.progress import Progress
 from drawbridge.solver.expressions import ExpensiveEvaluation
-
-T = TypeVar("T")
 
 # To solve, narrow and explain: enough to compare one attribute of all devices of 10,000 nodes.
 DEVICE_UNITS: Final = 100_000
@@ -33,16 +30,9 @@ class WorkExhaustedError(Exception):
 class Work:
     """The work that is left for a question. Without a limit, nothing is counted."""
 
-    def __init__(self, units: int | None = None, progress: Progress | None = None) -> None:
+    def __init__(self, units: int | None = None) -> None:
         self.left = units
-        self._progress = progress
         self._paid: set[Hashable] = set()
-
-    def copy(self, progress: Progress) -> "Work":
-        """Return the same work left, which is spent apart, in a judgement with this progress."""
-        other = Work(self.left, progress)
-        other._paid = set(self._paid)
-        return other
 
     @property
     def search_limit(self) -> int | None:
@@ -75,23 +65,3 @@ class Work:
     def spend_reading(self, text: str) -> None:
         """Count the compilation of an expression."""
         self.spend_once(text, 1 + len(text) // CHARACTERS)
-
-    def remember(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return a value, which is computed once in a judgement that is made in parts."""
-        return compute() if self._progress is None else self._progress.remember(key, compute)
-
-    def step(self, key: Hashable, take: Callable[[], T]) -> T:
-        """Return a step, which is taken once in a judgement that is made in parts.
-
-        Its work counts in each part, because the steps after it may do only what is left. A step
-        that is taken again after other work is another one: it may find part of its work paid.
-        """
-        if self._progress is None:
-            return take()
-
-        def take_and_count() -> tuple[T, int | None, set[Hashable]]:
-            return take(), self.left, set(self._paid)
-
-        value, self.left, paid = self._progress.step((key, self.left), take_and_count)
-        self._paid = set(paid)
-        return value

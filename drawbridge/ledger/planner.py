@@ -17,7 +17,6 @@ from drawbridge.dra.gates import DEFAULTS, Gates
 from drawbridge.dra.inventory import (
     Inventory,
     Pool,
-    PoolCache,
     PoolID,
     PublishedPool,
     build_inventory,
@@ -28,13 +27,18 @@ from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.dra.partitions import PartitionTable
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
-from drawbridge.solver.ahead import Answer, KnownAnswer, Learnt, Question, Tell, keep_answer
-from drawbridge.solver.answer_cache import are_same
+from drawbridge.solver.ahead import (
+    Answer,
+    Learnt,
+    LentState,
+    Question,
+    Tell,
+    learn,
+)
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.brief import Brief
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
-from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.reasons import time_limit_reason
@@ -45,23 +49,6 @@ from drawbridge.solver.world import View, World
 PlannerObject: TypeAlias = Slice | DeviceTaintRule | DeviceClass | Node
 T = TypeVar("T")
 _NO_CLASS = DeviceClass(metadata=ClaimMetadata())
-
-
-class LentState:
-    """What a copy of this process knows."""
-
-    def __init__(self, world: World, nodes: Mapping[str, Node]) -> None:
-        self.classes = world.classes
-        self._inventory = world.inventory
-        self._nodes = nodes
-        self._pools = PoolCache()
-
-    def is_same(self, node: Node, pools: tuple[Pool, ...]) -> bool:
-        """Whether the copy knows a node and its pools as they are now."""
-        before = self._nodes.get(node.name)
-        if before is None:
-            return False
-        return are_same(before, self._inventory.pools_for(before, self._pools), node, pools)
 
 
 class Planner:
@@ -188,7 +175,8 @@ class Planner:
     def begin_decision(self, seconds: float) -> None:
         """Begin a decision, in which the search on a node may take some seconds."""
         self.forget_cut()
-        self._memo.brief.seconds = seconds
+        if self._memo.brief is not None:
+            self._memo.brief.seconds = seconds
 
     def forget_cut(self) -> None:
         """Forget that a search was cut, because its result does not matter to the decision."""
@@ -204,38 +192,16 @@ class Planner:
 
     def lend(self) -> LentState:
         """Return what a copy knows that begins now, for what it tells later."""
-        return LentState(self.world(), dict(self._nodes))
+        return LentState(self.world(), self._nodes.values())
 
     def learn(self, learnt: Learnt, lent: LentState) -> None:
         """Keep what a copy told, unless what it depends on has changed since."""
-        world, memo = self.world(), self._memo
-        memo.bind(world)
-        if isinstance(learnt, CompiledText | ProjectionOutcome):
-            memo.expressions.learn(learnt)
-        elif isinstance(learnt, Answer):
-            self._keep(learnt, lent)
-            demand = memo.demands.get(learnt.question.demand)
-            if demand is not None and _has_given_up(learnt.result):
-                demand.given_up += 1
+        learn(self._memo, self.world(), self._nodes, learnt, lent)
 
     def give_up(self, question: Question, lent: LentState) -> None:
         """Keep that no copy can answer a question within its limits."""
         reasons = (time_limit_reason(question.node),)
-        failure = Failure(question.node, FailureKind.GAVE_UP, reasons)
-        self.learn(Answer(question, failure, has_shares=False), lent)
-
-    def _keep(self, answer: Answer, lent: LentState) -> None:
-        node = self._nodes.get(answer.question.node)
-        if node is None or lent.classes is not self._classes:
-            return
-        try:
-            pools = self._memo.pools_for(node)
-            is_same = lent.is_same(node, pools)
-        except NodeSelectorError:
-            return
-        if is_same:
-            kept = KnownAnswer(node, pools, answer.result, answer.has_shares)
-            keep_answer(self._memo, answer.question, kept)
+        self.learn(Answer(question, Failure(question.node, FailureKind.GAVE_UP, reasons)), lent)
 
     def count_stages(
         self, view: View, claims: Sequence[Claim], nodes: Iterable[str]
@@ -330,10 +296,6 @@ class Planner:
                     self._memo.drop_node(name)
                 return
         self._world = None
-
-
-def _has_given_up(result: SolverResult) -> bool:
-    return isinstance(result, Failure) and result.outcome is FailureKind.GAVE_UP
 
 
 def _put(objects: dict[str, T], kind: type[T], name: str, after: PlannerObject | None) -> None:

@@ -1,14 +1,14 @@
 """Turns that callers take one at a time, so that no key delays the callers of the others.
 
-Groups take turns, within a group its keys do, and within a key the first caller is first. Keys that
-come last have a turn when no other key of their group waits. The number of callers that wait is
-bounded: the key with the highest product of its calls and of its group's loses one to others.
+Groups take turns, within a group its keys do, and within a key the first caller is first. The
+number of callers that wait is bounded: the key with the highest product of its calls and of its
+group's loses one to others.
 """
 
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Final, NamedTuple
 
 _Turn = asyncio.Future[None]
@@ -34,26 +34,14 @@ class NoTurnError(Exception):
 class FairTurns:
     """Grants one turn at a time. Holds nothing of a key without callers."""
 
-    def __init__(
-        self, max_waiting: int, comes_last: Callable[[TurnKey], bool] = lambda _key: False
-    ) -> None:
+    def __init__(self, max_waiting: int) -> None:
         self._max_waiting = max_waiting
-        self._comes_last = comes_last
         # In the order of turns, by group. No key is without callers, no group without keys.
         self._waiting: dict[str, dict[TurnKey, deque[_Turn]]] = {}
         self._is_taken = False
 
     def __len__(self) -> int:
         return sum(map(_count, self._waiting.values()))
-
-    def is_awaited(self, key: TurnKey) -> bool:
-        """Return whether another key should have the turn that this key has. For any thread."""
-        groups = list(self._waiting.values())
-        others = [each for group in groups for each in list(group) if each != key]
-        is_last = self._comes_last(key)
-        return any(
-            is_last or each.group != key.group or not self._comes_last(each) for each in others
-        )
 
     @contextlib.asynccontextmanager
     async def take(self, key: TurnKey) -> AsyncIterator[None]:
@@ -103,7 +91,7 @@ class FairTurns:
     def _pass_on(self) -> None:
         while self._waiting:
             group = self._waiting.pop(next(iter(self._waiting)))
-            key = next((key for key in group if not self._comes_last(key)), next(iter(group)))
+            key = next(iter(group))
             turns = group.pop(key)
             turn = turns.popleft()
             # To the end: the other groups come first, and the other keys of this one.

@@ -9,17 +9,18 @@ decision also asks about uses that exist only while it is made.
 """
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.inventory import Pool
-from drawbridge.dra.nodes import Node
-from drawbridge.solver.answers import SolverResult
-from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
+from drawbridge.dra.inventory import Pool, PoolCache
+from drawbridge.dra.nodes import Node, NodeSelectorError
+from drawbridge.solver.answer_cache import are_same
+from drawbridge.solver.answers import Failure, FailureKind, SolverResult
+from drawbridge.solver.expressions import CompiledText, ExpensiveEvaluation, ProjectionOutcome
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_view import PooledDevice
-from drawbridge.solver.world import PoolUse
+from drawbridge.solver.world import PoolUse, World
 
 # For each demand.
 MAX_ANSWERS: Final = 16_384
@@ -35,11 +36,13 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a question; a solution with shares needs new share IDs."""
+    """The answer to a question, and what it took; a solution with shares needs new share IDs."""
 
     question: Question
     result: SolverResult
-    has_shares: bool
+    has_shares: bool = False
+    work: int = 0
+    evaluations: tuple[ExpensiveEvaluation, ...] = ()
 
 
 # A question is told before its answer, so that one without an answer is known.
@@ -52,17 +55,58 @@ class KnownAnswer(NamedTuple):
 
     node: Node
     pools: tuple[Pool, ...]
-    result: SolverResult
-    has_shares: bool
+    answer: Answer
 
 
-def keep_answer(memo: Memo, question: Question, answer: KnownAnswer) -> None:
-    """Keep an answer for the next calls."""
-    answers = memo.ahead.get(question.demand)
-    if answers is None:
-        answers = BoundedCache[Question, KnownAnswer](MAX_ANSWERS)
-        memo.ahead.put(question.demand, answers)
-    answers.put(question, answer)
+class LentState:
+    """What a copy of this process knows that begins now."""
+
+    def __init__(self, world: World, nodes: Iterable[Node]) -> None:
+        self._classes = world.classes
+        self._inventory = world.inventory
+        self._nodes = {each.name: each for each in nodes}
+        self._pools = PoolCache()
+
+    def is_same(self, world: World, node: Node, pools: tuple[Pool, ...]) -> bool:
+        """Whether the copy knows the classes, a node and its pools as they are now."""
+        before = self._nodes.get(node.name)
+        if before is None or world.classes is not self._classes:
+            return False
+        return are_same(before, self._inventory.pools_for(before, self._pools), node, pools)
+
+
+def learn(
+    memo: Memo, world: World, nodes: Mapping[str, Node], learnt: Learnt, lent: LentState
+) -> None:
+    """Keep what a copy told, unless what it depends on has changed since."""
+    memo.bind(world)
+    if isinstance(learnt, CompiledText | ProjectionOutcome):
+        memo.expressions.learn(learnt)
+    elif isinstance(learnt, Answer):
+        node = nodes.get(learnt.question.node)
+        if node is not None:
+            _keep(memo, world, node, learnt, lent)
+        demand = memo.demands.get(learnt.question.demand)
+        if demand is not None and _has_given_up(learnt.result):
+            demand.given_up += 1
+
+
+def _has_given_up(result: SolverResult) -> bool:
+    return isinstance(result, Failure) and result.outcome is FailureKind.GAVE_UP
+
+
+def _keep(memo: Memo, world: World, node: Node, answer: Answer, lent: LentState) -> None:
+    try:
+        pools = memo.pools_for(node)
+        is_same = lent.is_same(world, node, pools)
+    except NodeSelectorError:
+        return
+    if is_same:
+        answers = memo.ahead.get(answer.question.demand)
+        if answers is None:
+            answers = BoundedCache[Question, KnownAnswer](MAX_ANSWERS)
+            memo.ahead.put(answer.question.demand, answers)
+        answers.put(answer.question, KnownAnswer(node, pools, answer))
 
 
 def digest_uses(uses: Sequence[PoolUse], first: Collection[PooledDevice] = ()) -> bytes:

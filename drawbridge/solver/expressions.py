@@ -24,6 +24,7 @@ from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import Gates
+from drawbridge.solver.brief import whole
 
 # Of all expressions together: a tenant can write expressions whose result differs by device.
 MAX_OUTCOMES = 300_000
@@ -330,6 +331,7 @@ class ExpressionEvaluator:
             self.count(expression.expensive[projection])
         return outcome
 
+    @whole
     def _keep(self, expression: _Expression, projection: Hashable, result: _Metered) -> None:
         """Keep a result, and drop all others beyond the limit."""
         self._outcomes += 1

@@ -15,7 +15,7 @@ from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, 
 from drawbridge.dra.counters import Counters, available_counters
 from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
-from drawbridge.solver.brief import Brief
+from drawbridge.solver.brief import Brief, whole
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.expressions import (
@@ -49,9 +49,9 @@ class Memo:
     """Caches filter results of devices, the pools of nodes and the free counters of pools.
 
     `before_node` is called before a node is searched whose result is not known, and may raise.
-    `brief` runs the search on a node. If it was cut, `was_cut` says so; `ahead` has what a copy of
-    the process answered since, and `tell` is what a copy tells its answers. `clock` returns the
-    processor's time of this thread, and limits that of the search on a node.
+    `brief`, if there is one, runs the search on a node. If that was cut, `was_cut` says so; `ahead`
+    has what a copy of the process answered since, and `tell` is what a copy tells its answers.
+    `clock` returns the processor's time of this thread, and limits that of the search on a node.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Memo:
         clock: Callable[[], float] | None = None,
     ) -> None:
         self._selectors = selectors
-        self.brief = brief or Brief()
+        self.brief = brief
         self.clock = clock
         self.was_cut = False
         self.ahead: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS_AHEAD)
@@ -73,6 +73,7 @@ class Memo:
         self._world: World | None = None
         self.demands: dict[bytes, Any] = {}
 
+    @whole
     def bind(self, world: World) -> None:
         """Drop what is not valid for this world. The cost depends only on the changed pools."""
         before, self._world = self._world, world
@@ -111,9 +112,11 @@ class Memo:
         """What is told each answer; None in a process that is no copy."""
         return self._tell
 
-    def become_copy(self, tell: Callable[[Any], None], clock: Callable[[], float]) -> None:
-        """Compute what this copy of a process tells; nothing is cut, but limited by a clock."""
-        self.brief, self.clock, self._tell = Brief(), clock, tell
+    def become_copy(
+        self, tell: Callable[[Any], None], clock: Callable[[], float] | None = None
+    ) -> None:
+        """Compute what this copy of a process tells; nothing is cut, but a clock limits it."""
+        self.brief, self.clock, self._tell = None, clock, tell
         if self._world is not None:
             self._set_limits()
 
@@ -187,11 +190,7 @@ class Memo:
         cached = self._filters.get(key)
         if cached is None:
             if len(self._filters) >= MAX_FILTERS:
-                # Candidates hold the results of filters, so both are dropped together.
-                self._filters.clear()
-                self.demands.clear()
-                self.candidates.clear()
-                self._candidates_by_pool.clear()
+                self._drop_filters()
             gates = self._gates
             cached = self._filters[key] = RequestFilter(
                 self.expressions,
@@ -201,6 +200,14 @@ class Memo:
                 fractional=gates.fractional_capacity_range,
             )
         return cached
+
+    @whole
+    def _drop_filters(self) -> None:
+        """Drop the filters, and the candidates together with them, which hold their results."""
+        self._filters.clear()
+        self.demands.clear()
+        self.candidates.clear()
+        self._candidates_by_pool.clear()
 
     def baseline(self, pool: Pool, use: PoolUse) -> Baseline:
         """Return what the allocated devices of a pool leave; caches the last result."""

@@ -94,7 +94,8 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     try:
         return {node.name: call.solve_node(node) for node in nodes}
     finally:
-        memo.brief.stop()
+        if memo.brief is not None:
+            memo.brief.stop()
 
 
 def _demand_results(
@@ -162,12 +163,9 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
                 return cached.result
             return cached.result.with_new_share_ids(self.ids)
         self.memo.before_node()
-        solved = self._find_ahead(node, pools, uses)
+        solved = self._find_ahead(node, pools, uses) or self._solve_briefly(node, pools, uses)
         if solved is None:
-            try:
-                solved = self.memo.brief.run(lambda: self._solve_anew(node, pools, uses))
-            except CutShort:
-                return self._cut(node)
+            return self._cut(node)
         if solved.is_kept and not self.first:
             self.demand_results.results[node.name] = CachedResult(
                 node, pools, uses, solved.result, solved.has_shares, solved.work, solved.evaluations
@@ -182,16 +180,30 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         answers = self.memo.ahead.get(self.demand_results.key)
         if answers is None:
             return None
-        answer: KnownAnswer | None = answers.get(self._question(node, uses))
-        if answer is None or not are_same(answer.node, answer.pools, node, pools):
+        kept: KnownAnswer | None = answers.get(self._question(node, uses))
+        if kept is None or not are_same(kept.node, kept.pools, node, pools):
             return None
-        result = answer.result
-        if self.ids is not None and answer.has_shares and isinstance(result, Solution):
+        _, result, has_shares, work, evaluations = kept.answer
+        for evaluation in evaluations:
+            self.memo.expressions.count(evaluation)
+        if self.ids is not None and has_shares and isinstance(result, Solution):
             result = result.with_new_share_ids(self.ids)
-        return _Solved(result, answer.has_shares)
+        return _Solved(result, has_shares, work, evaluations)
 
     def _question(self, node: Node, uses: tuple[PoolUse, ...]) -> Question:
         return Question(self.demand_results.key, node.name, digest_uses(uses, self.first))
+
+    def _solve_briefly(
+        self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]
+    ) -> "_Solved | None":
+        """Solve for a node; return None if that was cut."""
+        brief = self.memo.brief
+        if brief is None:
+            return self._solve_anew(node, pools, uses)
+        try:
+            return brief.run(lambda: self._solve_anew(node, pools, uses))
+        except CutShort:
+            return None
 
     def _cut(self, node: Node) -> SolverResult:
         """End the call, because a copy of the process has to answer; give up if none can."""
@@ -211,7 +223,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         question = self._question(node, uses)
         tell(question)
         solved = self._measure(node, pools, uses)
-        tell(Answer(question, solved.result, solved.has_shares))
+        tell(Answer(question, *solved[:-1]))
         return solved
 
     def _measure(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> "_Solved":

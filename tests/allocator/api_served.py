@@ -16,12 +16,12 @@ from allocator.api.http_handler import ApiHandler, serve_api
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
 from allocator.decisions.pod_devices import PodDecisions
-from allocator.forked import DEFAULT_FORK_LIMITS, ForkLimits
 from drawbridge.api_error import ApiError
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.priorities import PriorityClass
 from drawbridge.process.addresses import Address
+from drawbridge.process.forked import DEFAULT_FORK_LIMITS, ForkLimits
 from tests.allocator.clusters import Cluster
 
 Plain = dict[str, Any]

@@ -9,7 +9,6 @@ import pytest
 
 from allocator.api.plan_messages import DefragRequest
 from allocator.api.planning import ending_in, plan_for_pod
-from allocator.forked import ForkLimits
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import from_json
 from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
@@ -17,6 +16,7 @@ from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.ledger.removals import OutOfTriesError, Tries
 from drawbridge.names import HOLD_ANNOTATION
 from drawbridge.pod_groups import COSCHEDULING_LABEL
+from drawbridge.process.forked import ForkLimits
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import (
     Cluster,

@@ -7,12 +7,12 @@ import pytest
 from allocator.api import calls
 from allocator.api.reviews import Caller
 from allocator.api.searches import ApiSearches
-from allocator.forked import ForkLimits
 from allocator.state.preemptors import key_of
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import Taint
 from drawbridge.ledger.holdings import Hold
+from drawbridge.process.forked import ForkLimits
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import (
     DRIVER,

@@ -12,7 +12,7 @@ from allocator.api.messages import ApiFailureError
 from allocator.api.reviews import DENIED_SECONDS, Caller
 from allocator.api.searches import MAX_WAITING, ApiSearches
 from allocator.api.tenants import Places, Rate, Share, SharedRates, Tenant, find_tenant
-from allocator.forked import ForkLimits
+from drawbridge.process.forked import ForkLimits
 from tests.allocator.api_served import ReviewServer, serving_api
 from tests.allocator.clusters import Cluster
 from tests.tables import every_row

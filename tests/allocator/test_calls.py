@@ -13,7 +13,6 @@ from allocator.copies import CopyFailedError, decide_in_copy
 from allocator.decisions.deciding_ahead import CopyReport, Decide, DecideInCopy
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import Turn, WaitingPods
-from allocator.forked import ForkRefusedError
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
     BindReply,
@@ -31,9 +30,10 @@ from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process import metrics
+from drawbridge.process.forked import ForkRefusedError
 from tests.allocator.clusters import Cluster, claim, gpu_slice, pod, pod_fields
 from tests.allocator.contests import HIGH, LOW, Contest
-from tests.allocator.cuts import CutAt
+from tests.cuts import CutAt
 from tests.leftovers import children
 
 pytestmark = pytest.mark.asyncio

@@ -1,6 +1,8 @@
 """A decision that is cut anywhere is the decision that is not cut, or a named refusal."""
 
+import asyncio
 import contextlib
+import math
 import signal
 import sys
 import time
@@ -11,25 +13,27 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.alarm import CutAlarm
 from allocator.copies import decide_in_copy
-from allocator.decisions.briefs import (
-    FORGIVEN_SECONDS,
-    LEAST_SECONDS,
-    USUAL_SECONDS,
-    NamespaceBriefs,
-)
 from allocator.decisions.waiting import WaitingPods
-from allocator.forked import ForkLimits
 from allocator.scheduler.protocol import GroupMember, GroupReference, PreFilterGroupRequest
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
-from drawbridge.solver.brief import Brief, CutShort
+from drawbridge.process.alarm import CutAlarm
+from drawbridge.process.forked import ForkLimits, run_forked
+from drawbridge.solver.brief import (
+    FORGIVEN_SECONDS,
+    LEAST_SECONDS,
+    USUAL_SECONDS,
+    Brief,
+    CutShort,
+    NamespaceBriefs,
+)
 from drawbridge.solver.search import Search
 from tests.allocator.clusters import Cluster, Plain, claim, gpu_slice, rules
 from tests.allocator.contests import HIGH, Contest
-from tests.allocator.cuts import CutAt, decide_in_a_copy
+from tests.allocator.cuts import decide_in_a_copy
+from tests.cuts import CutAt
 
 NODES = ("n1", "n2", "n3")
 
@@ -242,9 +246,9 @@ def alarm() -> Iterator[CutAlarm]:
     signal.signal(signal.SIGALRM, before)
 
 
-def endless() -> None:
+def endless(seconds: float = 2) -> None:
     """Compute for a long time, and handle each Exception."""
-    end = time.thread_time() + 2
+    end = time.thread_time() + seconds
     while time.thread_time() < end:
         with contextlib.suppress(Exception):  # as pure code may do
             sum(range(100))
@@ -257,6 +261,20 @@ def test_an_alarm_cuts_what_has_no_end(alarm: CutAlarm) -> None:
     assert time.thread_time() - before >= alarm.seconds
     alarm.stop()
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_computation_without_a_limit_is_not_cut(alarm: CutAlarm) -> None:
+    alarm.seconds = math.inf
+    assert alarm.run(lambda: 1) == 1
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_a_copy_of_the_process_is_not_cut(alarm: CutAlarm) -> None:
+    def compute() -> bytes:
+        alarm.run(lambda: endless(0.1))
+        return b"done"
+
+    assert asyncio.run(run_forked(compute)) == b"done"
 
 
 def test_computations_one_after_the_other_have_their_time_each(alarm: CutAlarm) -> None:

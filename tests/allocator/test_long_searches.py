@@ -30,7 +30,8 @@ from tests.allocator.clusters import (
     pod,
 )
 from tests.allocator.contests import HIGH, LOW, Contest
-from tests.allocator.cuts import CutAt, decide_in_a_copy
+from tests.allocator.cuts import decide_in_a_copy
+from tests.cuts import CutAt
 from tests.tables import every_row
 
 NODES = ("n1", "n2", "n3")

@@ -92,46 +92,6 @@ async def test_a_full_queue_makes_room_for_a_key_and_group_with_fewer_calls(
     assert await hold(callers, *names) == {refused: "NoTurnError"}
 
 
-async def test_a_key_that_comes_last_waits_for_all_others() -> None:
-    callers = Callers()
-    callers.turns = FairTurns(16, lambda key: key.name in {"a", "b"})
-    assert await hold(callers, "a1", "b1", "b2", "c1", "c2", "d1") == {}
-    assert callers.order == ["c1", "d1", "c2", "a1", "b1", "b2"]
-
-
-async def test_a_key_that_comes_last_waits_for_one_call_of_each_other_group() -> None:
-    callers = Callers()
-    callers.turns = FairTurns(16, lambda key: key.name == "a")
-    assert await hold(callers, "Pb1", "Pc1", "Pd1", "Qa1", "Qb1", "Qa2") == {}
-    assert callers.order == ["Pb1", "Qb1", "Pc1", "Qa1", "Pd1", "Qa2"]
-
-
-@pytest.mark.parametrize(
-    ("key", "waiting", "is_awaited"),
-    [
-        ("c", (), False),
-        ("c", ("c1",), False),
-        ("c", ("d1",), True),
-        ("c", ("a1",), False),  # it comes last
-        ("a", ("b1",), True),
-        ("a", ("c1",), True),
-        ("Pc", ("Pa1",), False),
-        ("Pc", ("Qa1",), True),  # the last one of another group
-    ],
-)
-async def test_a_turn_is_awaited_by_keys_that_come_before_it(
-    key: str,
-    waiting: tuple[str, ...],
-    is_awaited: bool,  # noqa: FBT001  # a column
-) -> None:
-    callers = Callers()
-    callers.turns = FairTurns(16, lambda key: key.name in {"a", "b"})
-    async with callers.turns.take(make_key(key)):
-        await callers.call(*waiting)
-        assert callers.turns.is_awaited(make_key(key)) is is_awaited
-    await callers.finish()
-
-
 async def test_a_full_queue_makes_room_for_a_key_with_fewer_calls() -> None:
     callers = Callers(max_waiting=3)
     assert await hold(callers, "a1", "a2", "a3", "b1") == {"a3": "NoTurnError"}

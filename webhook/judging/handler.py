@@ -26,6 +26,7 @@ _TIMEOUT: Final = 2.0
 _FILE_COMMAND: Final = "details: drawbridge check -f FILE --context"
 _BUSY: Final = "drawbridge: too many objects are being judged; this one was not"
 _LATE: Final = "drawbridge: this object was not judged in time"
+_UNJUDGED: Final = "drawbridge: this object was not judged"
 _WRITES: Final = frozenset({"CREATE", "UPDATE"})
 _DRA: Final = "resource.k8s.io"
 _CLAIMS: Final = b'"resourceClaims"'
@@ -35,15 +36,19 @@ class JudgeBusyError(Exception):
     """Too many judgements wait, so that this one is not made."""
 
 
+class JudgeLimitError(Exception):
+    """A judgement reached a limit of time or memory, which the message gives."""
+
+
 class Judge(Protocol):
-    """Judges the objects of reviews, beside the event loop."""
+    """Judges the objects of reviews."""
 
     async def judge(
         self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float, peer: str
     ) -> tuple[Finding, ...]:
         """Return the findings about an object that a peer sent, in a namespace with these labels.
 
-        Raise TimeoutError after the given time, or JudgeBusyError.
+        Raise TimeoutError after the given time, JudgeBusyError or JudgeLimitError.
         """
 
 
@@ -98,6 +103,8 @@ class JudgeHandler:
             return reply_unreviewed(request, _LATE)
         except JudgeBusyError:
             return reply_unreviewed(request, _BUSY)
+        except JudgeLimitError as error:
+            return reply_unreviewed(request, f"{_UNJUDGED}: {error}")
         options = ResponseOptions(mode, _build_command(request), _FILE_COMMAND)
         return compose_reply(request, respond(Decided(findings=findings), options))
 

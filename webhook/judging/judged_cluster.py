@@ -1,12 +1,11 @@
-"""The cluster as the judge knows it. One thread owns it, so that no judgement delays the watches.
+"""The cluster as the judge knows it.
 
-The watches collect changes, and the thread applies them before a judgement. The world and the
-ledger follow the changes.
+The watches collect changes, which are applied before a judgement. The world and the ledger follow
+the changes.
 """
 
 import functools
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias, TypeVar
 
@@ -59,36 +58,26 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
 
 class PendingChanges:
-    """The changes that are not applied yet: at most one for each object and batch.
-
-    The event loop puts changes and seals them, so that a list of objects is never divided. Another
-    thread takes the sealed batches.
-    """
+    """The changes that are not applied yet: at most one for each object."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str], ObjectChange] = {}
-        self._sealed: deque[tuple[ObjectChange, ...]] = deque()
+        self._changes: dict[tuple[str, str], ObjectChange] = {}
 
     def __len__(self) -> int:
-        return len(self._open) + sum(map(len, self._sealed))
+        return len(self._changes)
 
     def put(self, kind: str, change: ObjectChange) -> None:
         """Add a change, in order. It is merged with an earlier one of the same object."""
         key = (kind, change.uid)
-        earlier = self._open.pop(key, None)
+        earlier = self._changes.pop(key, None)
         if earlier is not None:
             change = msgspec.structs.replace(change, before=earlier.before)
-        self._open[key] = change
+        self._changes[key] = change
 
-    def seal(self) -> None:
-        """Offer the changes so far as one batch."""
-        if self._open:
-            self._sealed.append(tuple(self._open.values()))
-            self._open = {}
-
-    def take(self) -> tuple[ObjectChange, ...] | None:
-        """Return the oldest sealed batch, or None."""
-        return self._sealed.popleft() if self._sealed else None
+    def take(self) -> tuple[ObjectChange, ...]:
+        """Return the changes so far as one batch."""
+        taken, self._changes = tuple(self._changes.values()), {}
+        return taken
 
 
 class JudgeSettings(msgspec.Struct, frozen=True):

@@ -7,14 +7,15 @@ from certs.serving import make_certificate
 from drawbridge.cluster.session import Session
 from drawbridge.names import JUDGE_SERVICE
 from drawbridge.process import metrics
+from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.memory_limit import read_memory_limit
 from drawbridge.process.run import StartedProcess, run_configured
 from drawbridge.process.settings import Settings
 from webhook.judging.handler import Judge, JudgeHandler
 from webhook.judging.judged_cluster import JudgedCluster
 from webhook.server.http_handler import MIB, Endpoint, RequestLimits
-from webhook.server.judge_thread import JudgedView, JudgeThread
 from webhook.server.judge_view import WatchedJudgeView
+from webhook.server.judgements import JudgedView, Judgements
 from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 
 _LOG: Final = logging.getLogger("drawbridge.process")
@@ -42,19 +43,16 @@ def _make_service(options: ReviewOptions, settings: Settings, session: Session) 
         options.settle,
         read_memory_limit(),
     )
-    thread = JudgeThread(JudgedCluster(view.settings(), options.settle), view)
-    handler = JudgeHandler(view, thread)
-
-    def find_missing() -> list[str]:
-        return [*view.find_missing(), *filter(None, (thread.find_problem(),))]
-
+    cluster = JudgedCluster(view.settings(), options.settle)
+    judgements = Judgements(cluster, view, CutAlarm())
+    handler = JudgeHandler(view, judgements)
     return ReviewService(
         {f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object) for kind in KINDS},
-        find_missing,
-        lambda: (thread.run(), *view.caches.run()),
+        view.find_missing,
+        lambda: (judgements.run(), *view.caches.run()),
         (metrics.CacheCollector(view.caches.by_resource, settings.caches),),
         _LIMITS,
     )
 
 
-_: tuple[type[Judge], type[JudgedView]] = (JudgeThread, WatchedJudgeView)
+_: tuple[type[Judge], type[JudgedView]] = (Judgements, WatchedJudgeView)

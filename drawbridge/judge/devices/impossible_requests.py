@@ -1,6 +1,5 @@
 """Says why a request alone is impossible on every node: the first stage that no node passes."""
 
-import functools
 from collections.abc import Iterator, Sequence
 
 from drawbridge.dra.claim import Claim
@@ -39,8 +38,7 @@ def explain_request(
     for index, option in enumerate(options):
         path = judged.request_path(number, index if prioritized else None)
         place = RequestPlace(judged.object, path if prioritized else f"{path}.exactly", option.name)
-        take = functools.partial(_explain, option, nodes, place, alone, proof, context)
-        finding = context.work.step(place, take)
+        finding = _explain(option, nodes, place, alone, proof, context)
         yield DeviceFinding(finding, classes, unproved, demand=(alone,))
 
 

@@ -193,9 +193,7 @@ def read_expression(expression: str, context: JudgeContext) -> Reads:
     context.work.spend_reading(expression)
     programs = context.selectors.stored
     try:
-        return context.work.remember(
-            (find_reads, expression), lambda: find_reads(programs.compile(expression))
-        )
+        return find_reads(programs.compile(expression))
     except CompileError as error:
         raise UnreadableClaimError(str(error)) from None
 

@@ -6,6 +6,8 @@ What keeps two fields in step is never interrupted. A long call into C is not in
 so what reads bytes bounds them before.
 """
 
+import math
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +17,7 @@ from typing import Final, TypeVar
 from drawbridge import bounded_cache
 from drawbridge.cel import programs
 from drawbridge.process import collection
-from drawbridge.solver.brief import Brief, CutShort
+from drawbridge.solver.brief import Brief, CutShort, is_whole
 
 T = TypeVar("T")
 _WHOLE: Final = frozenset({bounded_cache.__file__, collection.__file__, programs.__file__})
@@ -26,16 +28,23 @@ _LEAST_SECONDS: Final = 0.001
 
 
 class CutAlarm(Brief):
-    """Cuts computations that take too much time of the processor. There is one in a process."""
+    """Cuts computations that take too much time of the processor. There is one in a process.
+
+    It never rings in a copy of the process, which the kernel limits.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._end = 0.0
         self._rings = False
+        self._is_copy = False
         signal.signal(signal.SIGALRM, self._on_alarm)
+        os.register_at_fork(after_in_child=self._become_copy)
 
     def run(self, compute: Callable[[], T]) -> T:
-        """Return what a function returns; raises CutShort."""
+        """Return what a function returns; raises CutShort. Without a limit, it is not cut."""
+        if self._is_copy or self.seconds == math.inf:
+            return compute()
         self._end = time.thread_time() + self.seconds
         if not self._rings:
             self._rings = True
@@ -48,6 +57,10 @@ class CutAlarm(Brief):
         if self._rings:
             self._rings = False
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _become_copy(self) -> None:
+        """Cut nothing from now on. The system gives no timer to a copy."""
+        self._is_copy = True
 
     def _on_alarm(self, _: int, frame: FrameType | None) -> None:
         """Cut the computation, unless the processor was somewhere else.
@@ -67,7 +80,7 @@ def is_interruptible(frame: FrameType | None) -> bool:
     """Whether a frame belongs to a computation, and keeps no two fields in step."""
     codes = [each.f_code for each in _with_callers(frame)]
     within = codes[: codes.index(_CODE)] if _CODE in codes else ()
-    return bool(within) and all(code.co_filename not in _WHOLE for code in within)
+    return bool(within) and not any(code.co_filename in _WHOLE or is_whole(code) for code in within)
 
 
 def _with_callers(frame: FrameType | None) -> Iterator[FrameType]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from allocator.forked import (
+from drawbridge.process.forked import (
     ForkEndedError,
     ForkFailedError,
     ForkLimits,

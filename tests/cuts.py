@@ -1,0 +1,47 @@
+"""Cuts computations at a given function call, or line."""
+
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, TypeAlias, TypeVar
+
+from drawbridge.process.alarm import interruptible, is_interruptible
+from drawbridge.solver.brief import Brief, CutShort
+
+T = TypeVar("T")
+TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
+
+
+class CutAt(Brief):
+    """Cuts each computation at the same call of a function; what is not cut shorter is not cut.
+
+    With `lines`, each line and each return counts as well.
+    """
+
+    def __init__(self, calls: int, *, lines: bool = False) -> None:
+        super().__init__()
+        self.calls = calls
+        self._lines = lines
+        self.cuts = 0
+        # The calls and lines of the last computation.
+        self.seen = 0
+
+    def run(self, compute: Callable[[], T]) -> T:
+        """Return what a function returns; raises CutShort."""
+        self.seen = 0
+
+        def trace(frame: FrameType, _event: str, _argument: object) -> TraceFunction | None:
+            self.seen += 1
+            if self.seen > self.calls and is_interruptible(frame):
+                raise CutShort
+            return trace if self._lines else None
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            return interruptible(compute)
+        except CutShort:
+            self.cuts += 1
+            raise
+        finally:
+            sys.settrace(before)
