@@ -134,7 +134,9 @@ def _find_misused(options: argparse.Namespace, asked: str) -> str:
 
 def _are_ours(inputs: SimulationInput) -> bool:
     """Whether the allocator of Drawbridge places all pods."""
-    pools = find_pod_allocators(inputs.objects, inputs.gates, inputs.configuration)
+    pools = find_pod_allocators(
+        inputs.objects, inputs.gates, inputs.configuration, running=inputs.running or ()
+    )
     return all(pools.choose(each.pod) is Allocator.DRAWBRIDGE for each in inputs.pods)
 
 

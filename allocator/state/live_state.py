@@ -20,6 +20,7 @@ from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
 from allocator.state.conflicts import ContestedClaim
 from allocator.state.guarded_pools import GuardedPools
+from allocator.state.plugin_holders import PluginHolders
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
@@ -74,11 +75,13 @@ def make_pool_filter(
     facts: Facts,
     is_settled: Callable[[Node], bool],
     is_guarded: Callable[[PoolID], bool],
+    held_on: Callable[[str], Collection[str]] = lambda _: (),
 ) -> OwnsPool:
     """Return the function that decides whether the allocator uses a pool.
 
     It uses the owned pools, except those whose fence is missing or has not settled, on the node and
-    around the devices, and those whose device plugin has the same devices.
+    around the devices, and those whose device plugin has the same devices, or gave them to pods
+    that run: `held_on` returns the names that these hold on a node.
     """
     owned, families = owned_pools(configuration), known_families(configuration)
     extended = drivers_by_resource(facts.classes)
@@ -91,7 +94,10 @@ def make_pool_filter(
         owner = decide_pool(owned, pool, slices, find_node)
         by_node = owner is PoolOwner.DRAWBRIDGE and is_settled(node)
         is_fenced = by_node or (owner in OWNED and is_guarded(pool))
-        return is_fenced and pool.driver not in find_withheld_drivers(node, families, extended)
+        held = held_on(node.name)
+        return is_fenced and pool.driver not in find_withheld_drivers(
+            node, families, extended, held
+        )
 
     return owns_pool
 
@@ -174,6 +180,7 @@ class LiveState:
         self._undecided: dict[PoolID, None] = {}
         # No allocation is decided before the recovery, which looks at all claims.
         self._settling = SettlingNodes()
+        self._holders = PluginHolders()
         self._guarded = GuardedPools(caches.namespace, elapsed())
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
@@ -273,15 +280,19 @@ class LiveState:
 
     def _make_filter(self, inputs: Inputs) -> OwnsPool:
         is_settled, is_guarded = self._settling.is_settled, self._guarded.is_settled
-        return make_pool_filter(inputs.configuration, inputs.facts, is_settled, is_guarded)
+        held = self._holders.names_on
+        return make_pool_filter(inputs.configuration, inputs.facts, is_settled, is_guarded, held)
 
     def _build(self, inputs: Inputs) -> PodDecisions:
         caches = self._caches
         serves_rules = caches.taint_rules is not None
-        owns = self._make_filter(inputs)
-        state = make_state(inputs, owns, serves_taint_rules=serves_rules, brief=self._brief)
         for node in caches.nodes.all():
             self._follow_node(None, node)
+        self._holders = PluginHolders()
+        for pod in caches.pods.all():
+            self._holders.follow(None, pod.value)
+        owns = self._make_filter(inputs)
+        state = make_state(inputs, owns, serves_taint_rules=serves_rules, brief=self._brief)
         ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
         for cache in (*filter(None, ordered), caches.claims, caches.pods):
             for stored in cache.all():
@@ -313,7 +324,11 @@ class LiveState:
         changed = after or before
         if changed is not None and isinstance(changed.value, Node):
             self._follow_node(before, after)
-        state.apply(before.value if before else None, after.value if after else None)
+        values = (before.value if before else None, after.value if after else None)
+        state.apply(*values)
+        if changed is not None and isinstance(changed.value, Pod):
+            for name in self._holders.follow(*values):
+                state.decide_owners_on(name)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
             self._report_vanished(changed.value)

@@ -18,6 +18,7 @@ from drawbridge.ledger.node_resources import (
     held_amounts,
     requested_amounts,
 )
+from drawbridge.ledger.plugin_holders import find_held_names
 from drawbridge.ledger.pods import ContainerResources, Pod
 
 # Pods with the same requests share one object.
@@ -26,14 +27,19 @@ _Requests: TypeAlias = tuple[int, int]
 
 
 def summarized_requests(pod: Pod) -> ContainerResources:
-    """Return CPU and memory that a pod requests, and holds if it has a node."""
+    """Return CPU and memory that a pod requests, and holds if it has a node.
+
+    Of resources of device plugins that it holds, only the names are kept, each with the amount 1.
+    """
     amounts = held_amounts(pod) if pod.spec.node_name else requested_amounts(pod)
-    return _as_resources(amounts.get(CPU, 0), amounts.get(MEMORY, 0))
+    held = tuple(sorted(find_held_names(pod)))
+    return _as_resources(amounts.get(CPU, 0), amounts.get(MEMORY, 0), held)
 
 
 @lru_cache(_MAX_KINDS)
-def _as_resources(cpu: int, memory: int) -> ContainerResources:
+def _as_resources(cpu: int, memory: int, held: tuple[str, ...]) -> ContainerResources:
     requests = {
+        **dict.fromkeys(held, Quantity.of(1)),
         CPU: Quantity(cpu, -3, Format.DECIMAL_SI, decimal=False),
         MEMORY: Quantity.of(memory, Format.BINARY_SI),
     }

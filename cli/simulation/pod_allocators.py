@@ -29,6 +29,7 @@ from drawbridge.facts.offers import served_resources
 from drawbridge.ledger.extended_resources import class_by_resource_name
 from drawbridge.ledger.node_fit import ClusterNodes
 from drawbridge.ledger.planner import Planner, PlannerObject
+from drawbridge.ledger.plugin_holders import find_held_on_nodes
 from drawbridge.ledger.pods import Pod
 from drawbridge.solver.deviations import Allocator
 from drawbridge.translate.changes.own_claims import owns_all_drivers
@@ -107,8 +108,13 @@ def find_pod_allocators(
     enabled: Gates,
     configuration: Configuration,
     facts: Facts | None = None,
+    *,
+    running: Iterable[Pod] = (),
 ) -> PodAllocators:
-    """Find out who uses which pools; computes the facts from the objects if they are needed."""
+    """Find out who uses which pools; computes the facts from the objects if they are needed.
+
+    The `running` pods keep what they have from device plugins.
+    """
     entries = owned_pools(configuration)
     if not entries:
         return PodAllocators(objects, enabled, configuration, owned=tuple(objects.slices))
@@ -119,7 +125,13 @@ def find_pod_allocators(
         objects,
         enabled,
         configuration,
-        owned=select_owned_slices(configuration, objects.slices, objects.nodes, facts.classes),
+        owned=select_owned_slices(
+            configuration,
+            objects.slices,
+            objects.nodes,
+            facts.classes,
+            find_held_on_nodes(running),
+        ),
         fenced=frozenset(
             node.name
             for node in objects.nodes

@@ -159,10 +159,12 @@ def select_owned_slices(
     slices: Sequence[Slice],
     nodes: Iterable[Node],
     classes: Iterable[ClassFacts],
+    held: Mapping[str, Iterable[str]],
 ) -> tuple[Slice, ...]:
     """Return the slices of the pools that the allocator uses; all without bridge placement.
 
-    Nodes without the taint count as if the controller had added it.
+    Nodes without the taint count as if the controller had added it. `held` has the names that pods
+    hold from device plugins, by node.
     """
     owned = owned_pools(configuration)
     if not owned:
@@ -170,7 +172,8 @@ def select_owned_slices(
     families, extended = known_families(configuration), drivers_by_resource(classes)
     by_name = {each.name: each for each in nodes}
     withheld = {
-        name: find_withheld_drivers(node, families, extended) for name, node in by_name.items()
+        name: find_withheld_drivers(node, families, extended, held.get(name, ()))
+        for name, node in by_name.items()
     }
     pools: dict[PoolID, list[Slice]] = {}
     for slice_ in slices:
@@ -351,19 +354,22 @@ def drivers_by_resource(classes: Iterable[ClassFacts]) -> dict[str, frozenset[st
 
 
 def find_withheld_drivers(
-    node: Node, families: Mapping[str, Family], extended: Mapping[str, frozenset[str]]
+    node: Node,
+    families: Mapping[str, Family],
+    extended: Mapping[str, frozenset[str]],
+    held: Iterable[str] = (),
 ) -> frozenset[str]:
     """Return the drivers whose devices on a node a device plugin allocates, or may have allocated.
 
-    The allocator does not use their devices. `extended` is a result of `drivers_by_resource`. The
-    controller keeps the label of a dual
-    node until the last pod with a device of the plugin has ended.
+    The allocator does not use their devices. `extended` is a result of `drivers_by_resource`, and
+    `held` has the names that pods of the node hold from plugins. The controller keeps the label of
+    a dual node until the last pod with a device of the plugin has ended.
     """
     if DUAL_LABEL in node.labels:
         named = (driver for driver, family in families.items() if family.legacy_names)
         return frozenset(named).union(*extended.values())
     drivers: set[str] = set()
-    for name in advertised_resources(node):
+    for name in {*advertised_resources(node), *held}:
         drivers.update(driver for driver, family in families.items() if serves_name(family, name))
         drivers.update(extended.get(name, ()))
     return frozenset(drivers)

@@ -119,6 +119,18 @@ class GeneratedClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
     resource_claim_name: str | None = None
 
 
+class ClassClaimMapping(msgspec.Struct, frozen=True, rename="camel"):
+    """An extended resource for which the scheduler created a claim."""
+
+    resource_name: str = ""
+
+
+class ClassClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+    """What the scheduler says of the claim that it created for extended resources of classes."""
+
+    request_mappings: tuple[ClassClaimMapping, ...] = ()
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     """The status of a pod."""
 
@@ -126,6 +138,9 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
     start_time: str | None = None
     nominated_node_name: str = ""
     resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
+    class_claim: ClassClaimStatus = msgspec.field(
+        default=ClassClaimStatus(), name="extendedResourceClaimStatus"
+    )
     conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()

@@ -1,0 +1,159 @@
+"""Devices that pods hold from a device plugin which is gone are given to nobody else."""
+
+from itertools import permutations
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from msgspec.structs import replace
+
+from allocator.state.caches import AllocatorCaches, without_conditions, without_unused_parts
+from allocator.state.live_state import LiveState
+from allocator.state.plugin_holders import PluginHolders
+from drawbridge.cluster.store import CachedObject
+from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
+from drawbridge.config.string_formats import DriverName
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import parse
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.model import ClassFacts, Facts
+from drawbridge.ledger.node_resources import held_amounts
+from drawbridge.ledger.pods import Pod
+from tests.agreement.fence_parts import NAMESPACE, installed
+from tests.ledger.test_plugin_holders import GPU, MAPPED, pod
+
+DRIVER = "gpu.nvidia.com"
+SLICE = Slice("s", DRIVER, "n", 1, 1, node_name="n")
+WITH_PLUGIN = Node("n", allocatable={GPU: parse("8")})
+ENTRY = OwnedPool(DriverName(DRIVER), LabelSelector(), unfenced=True)  # type: ignore[arg-type]
+CONFIGURATION = Configuration(placement=Placement.BRIDGE, owned_pools=(ENTRY,))
+FACTS = Facts(classes=(ClassFacts("gpu", extended="example.com/gpu", drivers=(DRIVER,)),))
+
+
+class Caches:
+    """Caches that a test fills, and the state that follows them."""
+
+    def __init__(self, *values: Node | Slice | Pod) -> None:
+        self._followers: list[Any] = []
+        self._stored = {(type(each), _name(each)): _stored(each) for each in values}
+        none = self._cache(type(None))
+        caches = SimpleNamespace(
+            namespace=NAMESPACE,
+            nodes=self._cache(Node),
+            slices=self._cache(Slice),
+            pods=self._cache(Pod, self._followers.append),
+            classes=none,
+            claims=none,
+            namespaces=none,
+            taint_rules=None,
+            devices=(),
+            facts=SimpleNamespace(facts=FACTS, subscribe=lambda _: None),
+            fence_parts=lambda: installed([]),
+            subscribe_fence=lambda _: None,
+            synced=True,
+            min_member=lambda *_: 0,
+        )
+        self.live = LiveState(
+            cast("AllocatorCaches", caches),
+            lambda: CONFIGURATION,
+            on_rebuild=lambda: None,
+            on_change=lambda: None,
+            report=lambda *_: None,
+            server_time=lambda: 0.0,
+            elapsed=lambda: 0.0,
+        )
+        self.live.update()
+        self.live.note_look(0.0)
+
+    def change(self, kind: type, name: str, value: Node | Slice | Pod | None) -> None:
+        """Change one object; None deletes it."""
+        before = self._stored.pop((kind, name), None)
+        if value is not None:
+            self._stored[kind, name] = _stored(value)
+        for each in self._followers:
+            each(before, None if value is None else self._stored[kind, name])
+
+    @property
+    def offers(self) -> bool:
+        """Whether devices of the node are given to claims."""
+        return list(self.live.decisions.state.nodes_with_pools) == ["n"]
+
+    def _cache(self, kind: type, subscribe: Any = lambda _: None) -> SimpleNamespace:  # noqa: ANN401
+        def list_stored() -> list[CachedObject[Any]]:
+            return [each for (of, _), each in self._stored.items() if of is kind]
+
+        return SimpleNamespace(all=list_stored, subscribe=subscribe, revision=0)
+
+
+def _name(value: Node | Slice | Pod) -> str:
+    return value.metadata.name if isinstance(value, Pod) else value.name
+
+
+def _stored(value: Node | Slice | Pod) -> CachedObject[Any]:
+    kept = without_unused_parts(value) if isinstance(value, Pod) else value
+    return CachedObject("default", _name(value), _name(value), "1", b"", kept)
+
+
+OLD, OTHER = pod("old"), pod("other", limits={"example.com/gpu": 1})
+GONE = replace(WITH_PLUGIN, allocatable={GPU: parse("0")})
+# Each change, and what it makes true of the plugin, the slices and the two pods.
+CHANGES: dict[str, tuple[type, str, Node | Slice | Pod | None]] = {
+    "the plugin goes": (Node, "n", GONE),
+    "the slices come": (Slice, "s", SLICE),
+    "a pod fails": (Pod, "old", pod("old", phase="Failed")),
+    "the other pod is deleted": (Pod, "other", None),
+}
+
+
+@pytest.mark.asyncio
+async def test_no_order_of_events_offers_a_device_that_a_pod_holds() -> None:
+    for order in permutations(CHANGES):
+        caches = Caches(WITH_PLUGIN, OLD, OTHER)
+        for count, each in enumerate(order, 1):
+            assert not caches.offers, order[:count]
+            caches.change(*CHANGES[each])
+        assert caches.offers, order
+
+
+@pytest.mark.asyncio
+async def test_an_allocator_that_starts_late_offers_no_held_device() -> None:
+    caches = Caches(GONE, SLICE, OLD)
+    assert not caches.offers
+    caches.change(Pod, "old", None)
+    assert caches.offers
+
+
+FREE = {
+    "a name of another driver": pod("old", limits={"amd.com/gpu": 1}),
+    "a claim of the scheduler": pod("old", extendedResourceClaimStatus=MAPPED),
+    "another node": pod("old", "m"),
+    "no node": pod("old", ""),
+}
+
+
+@pytest.mark.asyncio
+async def test_a_pod_that_holds_no_device_of_the_pool_keeps_nothing() -> None:
+    for case, given in FREE.items():
+        assert Caches(Node("n"), SLICE, given).offers, case
+
+
+@pytest.mark.asyncio
+async def test_a_removed_name_of_a_plugin_does_not_free_its_devices() -> None:
+    caches = Caches(WITH_PLUGIN, SLICE, OLD)
+    caches.change(Node, "n", Node("n"))
+    assert not caches.offers
+
+
+def test_the_last_of_several_pods_frees_the_names_that_it_alone_holds() -> None:
+    holders, both = PluginHolders(), pod("both", limits={GPU: 1, "amd.com/gpu": 1})
+    assert holders.follow(None, OLD) == {"n"}
+    assert holders.follow(None, both) == {"n"}
+    assert holders.follow(both, None) == {"n"}
+    assert holders.names_on("n") == {GPU}
+    assert holders.follow(OLD, pod("old", "m")) == {"n", "m"}
+    assert holders.names_on("n") == frozenset()
+
+
+def test_what_a_cache_keeps_of_a_pod_counts_no_devices_as_other_resources() -> None:
+    kept = without_conditions(without_unused_parts(OLD))
+    assert held_amounts(kept) == {"pods": 1}

@@ -1,0 +1,51 @@
+"""Which resources of device plugins pods hold on their nodes."""
+
+from typing import Any
+
+from drawbridge.ledger.plugin_holders import find_held_names, find_held_on_nodes
+from drawbridge.ledger.pods import Pod, pod_reader
+from tests.tables import every_row
+
+GPU = "nvidia.com/gpu"
+MAPPED = {"requestMappings": [{"resourceName": GPU, "containerName": "main"}]}
+
+
+def pod(name: str = "p", node: str = "n", **more: Any) -> Pod:  # noqa: ANN401  # as pods are
+    """Return a pod with a container; `limits` and `init` are requests, the others its status."""
+    limits, init = more.pop("limits", {GPU: "1"}), more.pop("init", {})
+    spec: dict[str, Any] = {"containers": [{"name": "main", "resources": {"limits": limits}}]}
+    spec |= {"nodeName": node, "initContainers": [{"name": "i", "resources": {"limits": init}}]}
+    status = {"phase": "Running", **more}
+    read = pod_reader().read({"metadata": {"name": name}, "spec": spec, "status": status})
+    assert isinstance(read, Pod)
+    return read
+
+
+CASES = {
+    "a running pod": (pod(), {GPU}),
+    "a pod that is about to start": (pod(phase="Pending"), {GPU}),
+    "a pod of a node that is lost": (pod(phase="Unknown"), {GPU}),
+    "an init container": (pod(limits={}, init={"amd.com/gpu": 1}), {"amd.com/gpu"}),
+    "several names": (pod(limits={GPU: "1", "rdma/hca": 1}), {GPU, "rdma/hca"}),
+    "a pod that waits": (pod(node=""), set()),
+    "a pod that has succeeded": (pod(phase="Succeeded"), set()),
+    "a pod that has failed": (pod(phase="Failed"), set()),
+    "an amount of none": (pod(limits={GPU: "0"}), set()),
+    "other resources": (pod(limits={"cpu": "1", "hugepages-2Mi": "2Mi"}), set()),
+    "a claim of the scheduler": (pod(extendedResourceClaimStatus=MAPPED), set()),
+    "a claim for one of two names": (
+        pod(limits={GPU: "1", "rdma/hca": 1}, extendedResourceClaimStatus=MAPPED),
+        {"rdma/hca"},
+    ),
+}
+
+
+@every_row("case", CASES)
+def test_a_pod_holds_what_a_plugin_gave_it_until_it_ends(case: str) -> None:
+    given, held = CASES[case]
+    assert find_held_names(given) == held
+
+
+def test_the_names_of_all_pods_of_a_node_are_held() -> None:
+    pods = (pod(), pod("q", limits={"amd.com/gpu": 2}), pod("r", "m", phase="Failed"))
+    assert find_held_on_nodes(pods) == {"n": {GPU, "amd.com/gpu"}}
