@@ -210,6 +210,7 @@ def _dual(facts: FactsReconciler, reporter: FakeReporter) -> Reconciler:
         nodes,
         DualNodeStores(nodes, MemoryStore(WatchedPod)),
         dual_nodes=read,
+        publishing=lambda: facts.publishing,
         context=lambda: facts.context,
         reporter=reporter,
         reference=ObjectReference("ConfigMap", "drawbridge-facts"),

@@ -2,10 +2,12 @@
 
 The label keeps translated pods off these nodes. `facts` finds the nodes. A container keeps a device
 of a plugin after the plugin is removed, so the label stays until the last pod that may hold such a
-device is gone. This reconciler changes only its own label.
+device is gone. A node whose plugin is gone gets the label as well while such pods run, before a
+driver publishes the devices. This reconciler changes only its own label.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import enum
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -28,6 +30,8 @@ from drawbridge.dra.families import serves_name
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
+from drawbridge.ledger.plugin_holders import find_held_names
+from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.names import DUAL_LABEL as LABEL
 from drawbridge.translate.pods import TranslationContext
 
@@ -66,6 +70,7 @@ class DualNodeReconciler:
         stores: DualNodeStores,
         *,
         dual_nodes: Callable[[], tuple[DualNode, ...] | None],
+        publishing: Callable[[], Collection[str]],
         context: Callable[[], TranslationContext | None],
         reporter: Reporter,
         reference: ObjectReference,
@@ -73,6 +78,8 @@ class DualNodeReconciler:
         self._nodes = nodes
         self._stores = stores
         self._dual_nodes = dual_nodes
+        self._publishing = publishing
+        self._without_plugin = NodesWithoutPlugin()
         self._context = context
         self._reporter = reporter
         self._reference = reference
@@ -97,9 +104,21 @@ class DualNodeReconciler:
             else:
                 await self._write_label(name, value)
 
+        async def look(name: str) -> None:
+            # Without its plugin, no further pod gets devices of it.
+            if held := await self._find_holders(name, context):
+                findings.add(held)
+                await self._write_label(name, "true")
+            else:
+                self._without_plugin.note_free(name)
+
         try:
-            changes = label_changes(self._nodes.all(), dual_nodes)
+            nodes = [*self._nodes.all()]
+            changes = label_changes(nodes, dual_nodes)
             await process_each(sorted(changes.items()), change_label)
+            unlabelled = [e for e in nodes if LABEL not in (e.value.metadata.labels or {})]
+            others = [each for each in unlabelled if each.name not in changes]
+            await process_each(self._without_plugin.find(others, self._publishing(), context), look)
         finally:
             self._report(findings)
 
@@ -124,6 +143,68 @@ class DualNodeReconciler:
         pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
         return describe_held_node(node, value, pods, context)
 
+    async def _find_holders(self, node: str, context: TranslationContext) -> Finding | None:
+        pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
+        holders = find_holders(pods, context)
+        return _describe_holders(node, holders, plugin_serves=False) if holders else None
+
+
+class _Plugin(enum.Enum):
+    """What a node says of its device plugin. A kubelet keeps the name of one that is gone."""
+
+    SERVES = "serves"
+    GONE = "gone"
+    UNKNOWN = "unknown"  # it restarts, or there was none
+
+
+class NodesWithoutPlugin:
+    """The nodes whose plugin is gone, which pods may outlive.
+
+    Each is decoded once a change, and its pods are listed until none has devices of the plugin.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[str, tuple[str, _Plugin]] = {}
+        self._free: set[str] = set()
+
+    def find(
+        self,
+        nodes: Iterable[WatchedObject[PartialObject]],
+        publishing: Collection[str],
+        context: TranslationContext,
+    ) -> list[str]:
+        """Return the nodes whose pods are not known; all are known if no driver publishes."""
+        states: dict[str, tuple[str, _Plugin]] = {}
+        for node in nodes if publishing else ():
+            state = self._states.get(node.name)
+            if state is None or state[0] != node.version:
+                state = node.version, _read_plugin(msgspec.json.decode(node.raw), context)
+            states[node.name] = state
+            if state[1] is _Plugin.SERVES:
+                self._free.discard(node.name)
+        self._states = states
+        self._free &= states.keys()
+        return sorted(
+            name
+            for name, (_, plugin) in states.items()
+            if name not in self._free
+            and (plugin is _Plugin.GONE or (plugin is _Plugin.UNKNOWN and name in publishing))
+        )
+
+    def note_free(self, node: str) -> None:
+        """Note that no pod of a node has devices of a plugin."""
+        self._free.add(node)
+
+
+def _read_plugin(node: Unstructured, context: TranslationContext) -> _Plugin:
+    status = _status(node)
+    if _device_names(status.get("allocatable"), context):
+        return _Plugin.SERVES
+    capacity = status.get("capacity") or {}
+    if _device_names(capacity, context) or not any(_is_served(name, context) for name in capacity):
+        return _Plugin.UNKNOWN
+    return _Plugin.GONE
+
 
 def describe_held_node(
     name: str, node: Unstructured, pods: Iterable[Unstructured], context: TranslationContext
@@ -131,8 +212,7 @@ def describe_held_node(
     """Return a finding if pods of a node that is no longer dual may hold devices of a plugin."""
     status = _status(node)
     served = _device_names(status.get("allocatable"), context)
-    holders = [names for pod in pods if (names := _plugin_names(pod, context))]
-    if holders:
+    if holders := find_holders(pods, context):
         return _describe_holders(name, holders, plugin_serves=bool(served))
     if served:
         return None  # without slices, no translated pod can get devices of the node
@@ -146,12 +226,23 @@ def describe_held_node(
     return None
 
 
-def _describe_holders(node: str, holders: list[set[str]], *, plugin_serves: bool) -> Finding:
+def find_holders(pods: Iterable[Unstructured], context: TranslationContext) -> list[frozenset[str]]:
+    """Return the names for which each of these pods may hold devices of a plugin."""
+    reader, holders = pod_reader(), []
+    for value in pods:
+        pod = reader.read(value)
+        held = find_held_names(pod) if isinstance(pod, Pod) else frozenset[str]()
+        if names := frozenset(name for name in held if _is_served(name, context)):
+            holders.append(names)
+    return holders
+
+
+def _describe_holders(node: str, holders: list[frozenset[str]], *, plugin_serves: bool) -> Finding:
     # The slices of a kubelet that restarts come back, and the plugin may be gone by then.
     gone = (
         "the ResourceSlices of node {} are" if plugin_serves else "the device plugin on node {} is"
     )
-    held = ", ".join(sorted(set[str]().union(*holders)))
+    held = ", ".join(sorted(frozenset[str]().union(*holders)))
     pods_hold = "1 pod still holds" if len(holders) == 1 else f"{len(holders)} pods still hold"
     return DUAL_NODES_HELD.at(
         "status.allocatable",
@@ -171,27 +262,6 @@ def _device_names(amounts: Mapping[str, Any] | None, context: TranslationContext
 
 def _status(value: Unstructured) -> Mapping[str, Any]:
     return value.get("status") or {}
-
-
-def _plugin_names(pod: Unstructured, context: TranslationContext) -> set[str]:
-    """Return the names for which a pod may hold devices of a plugin."""
-    status = _status(pod)
-    if status.get("phase") in ("Succeeded", "Failed"):
-        return set()
-    claim_status = status.get("extendedResourceClaimStatus") or {}
-    # For these names the scheduler created a claim, so no plugin allocated a device.
-    claimed = {each.get("resourceName") for each in claim_status.get("requestMappings") or ()}
-    return {
-        name for name in _requested_names(pod) if name not in claimed and _is_served(name, context)
-    }
-
-
-def _requested_names(pod: Unstructured) -> Iterator[str]:
-    spec = pod.get("spec") or {}
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = container.get("resources") or {}
-        yield from resources.get("limits") or {}
-        yield from resources.get("requests") or {}
 
 
 def _is_served(name: str, context: TranslationContext) -> bool:

@@ -175,8 +175,8 @@ def _split(readings: Iterable[Reading[T]]) -> tuple[tuple[T, ...], tuple[Finding
 class FactsReconciler:
     """Gathers and publishes facts, and keeps the published versions.
 
-    `context` and `dual_nodes` are None before the first run. The listeners are called when either
-    changes.
+    `context` and `dual_nodes` are None before the first run, and no node is `publishing`. The
+    listeners are called when one of them changes.
     """
 
     name = NAME
@@ -195,6 +195,7 @@ class FactsReconciler:
     ) -> None:
         self.context: TranslationContext | None = None
         self.dual_nodes: tuple[DualNode, ...] | None = None
+        self.publishing: frozenset[str] = frozenset()
         self.listeners: list[Callable[[], None]] = []
         self._sources = sources
         self._store = store
@@ -238,10 +239,11 @@ class FactsReconciler:
             self.context.facts_digest == context.facts_digest
             and self.context.configuration is context.configuration
         )
-        dual_nodes_before, self.dual_nodes = self.dual_nodes, gathered.dual_nodes
+        before = self.dual_nodes, self.publishing
+        self.dual_nodes, self.publishing = gathered.dual_nodes, gathered.publishing
         if not same:
             self.context = context
-        if not same or dual_nodes_before != gathered.dual_nodes:
+        if not same or before != (self.dual_nodes, self.publishing):
             for listener in self.listeners:
                 listener()
 

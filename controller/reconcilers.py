@@ -255,6 +255,7 @@ class Reconcilers:
             self._caches.nodes,
             DualNodeStores(nodes, self._store(PODS)),
             dual_nodes=lambda: self.facts.dual_nodes,
+            publishing=lambda: self.facts.publishing,
             context=lambda: self.facts.context,
             reporter=self._reporter,
             reference=reference,

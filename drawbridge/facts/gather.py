@@ -105,6 +105,8 @@ class GatheredFacts(NamedTuple):
     findings: tuple[Finding, ...] = ()
     # Not part of the facts: the controller labels these nodes.
     dual_nodes: tuple[DualNode, ...] = ()
+    # The nodes with slices of drivers whose devices plugins can have allocated.
+    publishing: frozenset[str] = frozenset()
 
 
 def gather_facts(
@@ -147,7 +149,12 @@ def gather_facts(
         networks=_fit([(each, (-at,)) for each, at in networks.items()], "networks", omitted),
     )
     facts = replace(facts, omitted=dict(sorted(omitted.items())))
-    return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes)
+    replacing = {driver for driver, family in families.items() if family.legacy_names}
+    replacing.update(driver for row in rows if row.extended for driver in row.drivers)
+    publishing = frozenset(
+        e.node.name for e in cluster.nodes if not replacing.isdisjoint(e.drivers)
+    )
+    return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes, publishing)
 
 
 def _nodes(objects: FactsInput) -> tuple[Node, ...]:

@@ -34,12 +34,14 @@ class Scene:
         for name, of_node in labels.items():
             self.nodes.put({"metadata": {"name": name, "labels": of_node}})
         self.dual_nodes: tuple[DualNode, ...] | None = TWICE
+        self.publishing = frozenset({"a"})
         reference = ObjectReference("ConfigMap", "drawbridge-facts", "own")
         context = make_context(Configuration())
         self.reconciler = DualNodeReconciler(
             self.nodes,
             DualNodeStores(self.nodes, self.pods),
             dual_nodes=lambda: self.dual_nodes,
+            publishing=lambda: self.publishing,
             context=lambda: context,
             reporter=self.reporter,
             reference=reference,
@@ -192,3 +194,68 @@ def test_a_dual_node_is_found_by_the_class_that_maps_the_name() -> None:
 
 def test_an_unrelated_resource_does_not_make_a_node_dual() -> None:
     assert gather_facts(_cluster(gpus="example.com/fpga")).dual_nodes == ()
+
+
+def _node(name: str, allocatable: str, capacity: str | None = None, **more: str) -> Unstructured:
+    capacity = allocatable if capacity is None else capacity
+    status = {"allocatable": {NAME: allocatable, **more}, "capacity": {NAME: capacity, **more}}
+    return {"metadata": {"name": name, "labels": {}}, "status": status}
+
+
+PLUGINS = {
+    "a plugin that is gone": (_node("x", "0"), True),
+    "a plugin that is gone, and a driver publishes": (_node("a", "0"), True),
+    "a removed name, and a driver publishes": ({"metadata": {"name": "a", "labels": {}}}, True),
+    "a plugin that restarts beside a driver": (_node("a", "0", "8"), True),
+    "a plugin that restarts": (_node("x", "0", "8"), False),
+    "a plugin that serves": (_node("x", "8"), False),
+    "no plugin and no driver": ({"metadata": {"name": "x", "labels": {}}}, False),
+}
+
+
+@every_row("case", PLUGINS)
+def test_a_node_gets_the_label_while_pods_outlive_its_plugin(case: str) -> None:
+    node, is_labelled = PLUGINS[case]
+    scene = Scene()
+    name, scene.dual_nodes = node["metadata"]["name"], ()
+    scene.nodes.put(node)
+    scene.pod("old", name, NAME, phase="Running")
+    for _ in range(2):
+        assert scene.reconcile() == {name: {LABEL: "true"} if is_labelled else {}}
+        assert scene.reporter.codes == (["DualNodesHeld"] if is_labelled else [])
+    scene.pods.remove("old", "x")
+    restarts = node.get("status", {}).get("capacity") == {NAME: "8"}
+    assert scene.reconcile() == {name: {LABEL: "true"} if restarts and is_labelled else {}}
+
+
+def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the_plugin() -> None:
+    scene = Scene()
+    scene.dual_nodes = ()
+    for allocatable, holds, lists, is_labelled in (
+        ("0", False, True, False),
+        ("0", True, False, False),  # no plugin gives devices to this pod
+        ("8", True, False, False),
+        ("0", True, True, True),
+    ):
+        scene.nodes.put(_node("x", allocatable))
+        if holds:
+            scene.pod("old", "x", NAME, phase="Running")
+        before = len(scene.pods.requests)
+        assert scene.reconcile() == {"x": {LABEL: "true"} if is_labelled else {}}
+        assert (len(scene.pods.requests) > before) is lists
+
+
+def test_no_node_is_labelled_where_no_driver_publishes_devices() -> None:
+    scene = Scene()
+    scene.dual_nodes, scene.publishing = (), frozenset()
+    scene.nodes.put(_node("x", "0"))
+    scene.pod("old", "x", NAME, phase="Running")
+    assert scene.reconcile() == {"x": {}}
+
+
+def test_nodes_publish_if_a_plugin_can_have_allocated_their_devices() -> None:
+    assert gather_facts(_cluster(gpus="nvidia.com/gpu")).publishing == {"a", "b"}
+    other = _cluster(gpus="example.com/gpu", driver="example.com")
+    assert gather_facts(other).publishing == frozenset()
+    mapped = _cluster(gpus="x", extended="example.com/gpu", driver="example.com")
+    assert gather_facts(mapped).publishing == {"a", "b"}
