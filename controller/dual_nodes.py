@@ -226,6 +226,16 @@ def describe_held_node(
     return None
 
 
+def describe_outlived_plugin(
+    name: str, node: Unstructured, pods: Iterable[Unstructured], context: TranslationContext
+) -> Finding | None:
+    """Return a finding if pods of a node without a plugin hold devices that a plugin gave them."""
+    if _device_names(_status(node).get("allocatable"), context):
+        return None
+    holders = find_holders(pods, context)
+    return _describe_holders(name, holders, plugin_serves=False) if holders else None
+
+
 def find_holders(pods: Iterable[Unstructured], context: TranslationContext) -> list[frozenset[str]]:
     """Return the names for which each of these pods may hold devices of a plugin."""
     reader, holders = pod_reader(), []

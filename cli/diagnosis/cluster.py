@@ -8,7 +8,7 @@ import msgspec
 from cli.diagnosis import codes
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import KUEUE, KUEUE_CONFIG_MAP, Right, Unread
-from controller.dual_nodes import describe_held_node
+from controller.dual_nodes import describe_held_node, describe_outlived_plugin
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import SERVER_VERSION_UNKNOWN
 from drawbridge.agreement.owned_pools import (
@@ -34,6 +34,7 @@ from drawbridge.facts.gather import GATE_OF_FIELD
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes
+from drawbridge.names import DUAL_LABEL
 from drawbridge.pod_groups import Member, find_group
 from drawbridge.report.scheduling import scheduler_of
 from drawbridge.translate.changes.group_members import report_split_gangs
@@ -163,7 +164,7 @@ def check_nodes(checked: CheckedState) -> Iterator[Result]:
 
 
 def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
-    """Yield why nodes keep the label although they are no longer dual."""
+    """Yield which pods outlive the plugin of their node, and why nodes keep the label."""
     dual = {each.node for each in checked.gathered.dual_nodes}
     nodes = checked.state.published["Node"]
     context = make_context(checked.configuration, checked.gathered.facts)
@@ -172,7 +173,12 @@ def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
         pods = checked.state.labelled.get(name, [])
         if name in dual or name not in checked.state.labelled:
             continue
-        held = pods if isinstance(pods, Unread) else describe_held_node(name, node, pods, context)
+        if isinstance(pods, Unread):
+            held: Result | None = pods
+        elif DUAL_LABEL in as_mapping(get_value(node, ("metadata", "labels"))):
+            held = describe_held_node(name, node, pods, context)
+        else:
+            held = describe_outlived_plugin(name, node, pods, context)
         if held is not None:
             yield held
 

@@ -25,7 +25,7 @@ from drawbridge.agreement.switch import is_switched_off
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration, Placement, Scope
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
 from drawbridge.names import (
     CONFIGURATION_CONFIG_MAP,
     CONTROLLER_DEPLOYMENT,
@@ -170,7 +170,9 @@ class ClusterState:
     now: float  # Unix time of the API server
     namespace: str  # of the caller
     published: Mapping[str, list[dict[str, Value]] | Unread]  # by kind
-    labelled: Mapping[str, list[dict[str, Value]] | Unread]  # pods by node with the dual label
+    labelled: Mapping[
+        str, list[dict[str, Value]] | Unread
+    ]  # pods of nodes with the dual label or a plugin that is gone
     stored_fields: tuple[str, ...] | Unread
     namespaces: Mapping[str, Mapping[str, str]] | Unread
     installed: Installed
@@ -198,6 +200,7 @@ async def read_state(
     }
     nodes = published[resources.NODES.kind]
     labelled = [] if isinstance(nodes, Unread) else [*_named_with(nodes, DUAL_LABEL)]
+    outliving = _without_plugin(published)
     namespaces = await _read_namespaces(session, namespace)
     bridge = configuration.placement is Placement.BRIDGE
     installed = await _read_installed(session, bridge=bridge)
@@ -215,7 +218,7 @@ async def read_state(
                 "list",
                 resources.PODS,
             )
-            for name in labelled[:_MOST_NODES]
+            for name in [*dict.fromkeys((*labelled, *outliving))][:_MOST_NODES]
         },
         stored_fields=await _probe_fields(session, namespace),
         namespaces=namespaces,
@@ -313,6 +316,26 @@ def _named_with(nodes: Iterable[Object], label: str) -> Iterator[str]:
     for node in nodes:
         if label in _labels(node):
             yield f"{get_value(dict(node), ('metadata', 'name'))}"
+
+
+def _without_plugin(published: Mapping[str, list[dict[str, Value]] | Unread]) -> list[str]:
+    """Return the nodes with slices whose kubelet knows no plugin any more, or never did.
+
+    Those with the name of one that is gone come first.
+    """
+    nodes, slices = published["Node"], published["ResourceSlice"]
+    if isinstance(nodes, Unread) or isinstance(slices, Unread):
+        return []
+    publishing = {get_value(each, ("spec", "nodeName")) for each in slices}
+    names = {
+        f"{get_value(node, ('metadata', 'name'))}": {
+            f"{amount}"
+            for name, amount in as_mapping(get_value(node, ("status", "allocatable"))).items()
+            if "/" in name
+        }
+        for node in nodes
+    }
+    return sorted((e for e in names if e in publishing), key=lambda each: "0" not in names[each])
 
 
 def _labels(value: Object) -> Mapping[str, str]:

@@ -24,6 +24,7 @@ from drawbridge.audit.model import (
 from drawbridge.audit.node_groups import Group, group_nodes
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, text_at
 from drawbridge.audit.outcomes import Decider
+from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
@@ -137,6 +138,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         node_groups=tuple(_describe(each, every, objects) for each in groups),
         steps=plan.steps,
         notes=(
+            *note_outlived(objects, configuration),
             *_notes(objects, future.prediction, every),
             *plan.notes,
             *_note_queues(objects, decider.mappings),

@@ -249,6 +249,15 @@ def hold(api: FakeApi) -> None:
     api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
+def outlive(api: FakeApi) -> None:
+    """Let a pod hold a device of a plugin on a node that only a driver serves, without a label."""
+    hold(api)
+    node = api.all("Node")[0]
+    del node["metadata"]["labels"]["drawbridge.dev/dual"]
+    node.setdefault("status", {}).setdefault("allocatable", {})["nvidia.com/gpu"] = "0"
+    api.put(node)
+
+
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     "not installed": ("installation", "NotInstalled", 0, uninstall),
     "configuration that is refused": (
@@ -327,6 +336,7 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     ),
     "incomplete pool": ("ResourceSlices", "PoolIncomplete", 1, lose_a_slice),
     "dual node that is still held": ("nodes", "DualNodesHeld", 0, hold),
+    "pod that outlives its plugin": ("nodes", "DualNodesHeld", 0, outlive),
     "class of the configuration that does not exist": (
         "configured classes", "TargetClassMissing", 0,
         configure(f"{CONFIGURATION}fleet: [{{class: missing, closed: true}}]\n"),
