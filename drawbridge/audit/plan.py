@@ -217,8 +217,11 @@ class StepPlanner:
         jobs = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
         plain.type(self._enforce(first))
         plain.type(typed.begin(moving))
+        bare = [*self._delete_bare(nodes)]
+        # A pod that waits, and that drain refuses to delete, must not come to what these free.
+        plain.type([typed.cordon(nodes)] if jobs or bare else ())
         plain.type(typed.suspend(jobs))
-        plain.type(self._delete_bare(nodes))
+        plain.type(bare)
         plain.type([typed.drain(nodes, obeys_budgets=obeys_budgets)])
         paused = max(0, cluster.count_waiting() - self.cluster.count_waiting())
         paused += sum(cluster.suspended.values())

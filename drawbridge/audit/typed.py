@@ -80,6 +80,13 @@ def join(names: Iterable[str]) -> str:
     return " ".join(each if each == NODE else shlex.quote(each) for each in names)
 
 
+def cordon(nodes: Sequence[str]) -> Typed:
+    """Return the command that keeps new pods off nodes before the drain does."""
+    return Typed(
+        f"kubectl cordon {join(nodes)}", lambda cluster: cluster.cordon(nodes, cordoned=True)
+    )
+
+
 def drain(nodes: Sequence[str], *, obeys_budgets: bool = True) -> Typed:
     """Return the command that drains nodes. Without budgets, it deletes their pods."""
     more = "" if obeys_budgets else " --disable-eviction"

@@ -291,6 +291,10 @@ class Typist:
             assert key is not None, ("the drain never ends", words, [self.pods[k] for k in left])
             self._end(key)
 
+    def _type_cordon(self, words: list[str]) -> None:
+        for name in words[2:]:
+            self.machines[name].cordoned = True
+
     def _type_uncordon(self, words: list[str]) -> None:
         for name in words[2:]:
             self.machines[name].cordoned = False
