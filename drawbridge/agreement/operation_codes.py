@@ -215,9 +215,8 @@ DUAL_NODES_HELD = CODES.define(
     "DualNodesHeld",
     Severity.WARNING,
     text=(
-        "A node has no device plugin or no ResourceSlices any more for devices that both had, but "
-        "running pods still use devices that the plugin allocated. Translated pods avoid the node "
-        "until these pods end."
+        "A node has no device plugin or no ResourceSlices any more, but running pods still use "
+        "devices that the plugin allocated. Translated pods avoid the node until these pods end."
     ),
     example=(
         "the device plugin on node gpu-a is gone, but 3 pods still hold devices that the device "
