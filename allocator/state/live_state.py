@@ -17,22 +17,17 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches, Namespace
-from allocator.state.cluster_state import AllocatorState, FindNode, OwnsPool
+from allocator.state.cluster_state import AllocatorState, OwnsPool
 from allocator.state.conflicts import ContestedClaim
 from allocator.state.guarded_pools import GuardedPools
 from allocator.state.plugin_holders import PluginHolders
+from allocator.state.pool_filter import make_pool_filter
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
 from allocator.writes.claims import WrittenState
 from allocator.writes.cluster_writes import PodName
 from drawbridge.agreement.owned_pools import (
-    OWNED,
-    PoolOwner,
-    decide_pool,
-    drivers_by_resource,
-    find_local_pool,
-    find_withheld_drivers,
     report_all_unfenced,
 )
 from drawbridge.cluster.server_clock import boot_time
@@ -48,8 +43,6 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
-from drawbridge.dra.slices import Slice
-from drawbridge.facts.families import known_families
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.ledger.audit import MAX_NAMES, find_excessive_marks
@@ -68,38 +61,6 @@ _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 _CATCH_UP_SECONDS: Final = 0.005
 # About 2 ms.
 _OWNERS_PER_TURN: Final = 50
-
-
-def make_pool_filter(
-    configuration: Configuration,
-    facts: Facts,
-    is_settled: Callable[[Node], bool],
-    is_guarded: Callable[[PoolID], bool],
-    held_on: Callable[[str], Collection[str]] = lambda _: (),
-) -> OwnsPool:
-    """Return the function that decides whether the allocator uses a pool.
-
-    It uses the owned pools, except those whose fence is missing or has not settled, on the node and
-    around the devices, and those whose device plugin has the same devices, or gave them to pods
-    that run: `held_on` returns the names that these hold on a node.
-    """
-    owned, families = owned_pools(configuration), known_families(configuration)
-    extended = drivers_by_resource(facts.classes)
-
-    def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
-        local = find_local_pool(pool, slices)
-        node = find_node(local.node) if local else None
-        if node is None:
-            return False
-        owner = decide_pool(owned, pool, slices, find_node)
-        by_node = owner is PoolOwner.DRAWBRIDGE and is_settled(node)
-        is_fenced = by_node or (owner in OWNED and is_guarded(pool))
-        held = held_on(node.name)
-        return is_fenced and pool.driver not in find_withheld_drivers(
-            node, families, extended, held
-        )
-
-    return owns_pool
 
 
 class Inputs(NamedTuple):

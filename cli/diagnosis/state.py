@@ -198,9 +198,6 @@ async def read_state(
         kind.kind: await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
         for kind in kinds
     }
-    nodes = published[resources.NODES.kind]
-    labelled = [] if isinstance(nodes, Unread) else [*_named_with(nodes, DUAL_LABEL)]
-    outliving = _without_plugin(published)
     namespaces = await _read_namespaces(session, namespace)
     bridge = configuration.placement is Placement.BRIDGE
     installed = await _read_installed(session, bridge=bridge)
@@ -218,7 +215,7 @@ async def read_state(
                 "list",
                 resources.PODS,
             )
-            for name in [*dict.fromkeys((*labelled, *outliving))][:_MOST_NODES]
+            for name in _find_held_nodes(published)[:_MOST_NODES]
         },
         stored_fields=await _probe_fields(session, namespace),
         namespaces=namespaces,
@@ -318,24 +315,30 @@ def _named_with(nodes: Iterable[Object], label: str) -> Iterator[str]:
             yield f"{get_value(dict(node), ('metadata', 'name'))}"
 
 
-def _without_plugin(published: Mapping[str, list[dict[str, Value]] | Unread]) -> list[str]:
-    """Return the nodes with slices whose kubelet knows no plugin any more, or never did.
+def _find_held_nodes(published: Mapping[str, list[dict[str, Value]] | Unread]) -> list[str]:
+    """Return the nodes on which pods can hold devices of a plugin that claims could get.
 
-    Those with the name of one that is gone come first.
+    Those with the label come first, then those whose kubelet knows the name of a plugin that is
+    gone, then all others with slices.
     """
     nodes, slices = published["Node"], published["ResourceSlice"]
-    if isinstance(nodes, Unread) or isinstance(slices, Unread):
+    if isinstance(nodes, Unread):
         return []
-    publishing = {get_value(each, ("spec", "nodeName")) for each in slices}
-    names = {
-        f"{get_value(node, ('metadata', 'name'))}": {
-            f"{amount}"
-            for name, amount in as_mapping(get_value(node, ("status", "allocatable"))).items()
-            if "/" in name
-        }
-        for node in nodes
-    }
-    return sorted((e for e in names if e in publishing), key=lambda each: "0" not in names[each])
+    publishing = [] if isinstance(slices, Unread) else slices
+    names = {get_value(each, ("spec", "nodeName")) for each in publishing}
+    listed = (each for each in nodes if get_value(each, ("metadata", "name")) in names)
+    ordered = (*_named_with(nodes, DUAL_LABEL), *_names_of(sorted(listed, key=_lacks_gone_plugin)))
+    return [*dict.fromkeys(ordered)]
+
+
+def _lacks_gone_plugin(node: Object) -> bool:
+    """Whether no name of a plugin that is gone is left; such nodes come last."""
+    amounts = as_mapping(get_value(dict(node), ("status", "allocatable")))
+    return not any("/" in name and f"{amount}" == "0" for name, amount in amounts.items())
+
+
+def _names_of(nodes: Iterable[Object]) -> Iterator[str]:
+    return (f"{get_value(dict(node), ('metadata', 'name'))}" for node in nodes)
 
 
 def _labels(value: Object) -> Mapping[str, str]:

@@ -220,8 +220,7 @@ class StepPlanner:
         bare = [*self._delete_bare(nodes)]
         # A pod that waits, and that drain refuses to delete, must not come to what these free.
         plain.type([typed.cordon(nodes)] if jobs or bare else ())
-        plain.type(typed.suspend(jobs))
-        plain.type(bare)
+        plain.type((*typed.suspend(jobs), *bare))
         plain.type([typed.drain(nodes, obeys_budgets=obeys_budgets)])
         paused = max(0, cluster.count_waiting() - self.cluster.count_waiting())
         paused += sum(cluster.suspended.values())

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from allocator.state.live_state import make_pool_filter
+from allocator.state.pool_filter import make_pool_filter
 from allocator.state.settling_nodes import SettlingNodes
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName

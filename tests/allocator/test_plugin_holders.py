@@ -109,9 +109,9 @@ CHANGES: dict[str, tuple[type, str, Node | Slice | Pod | None]] = {
 async def test_no_order_of_events_offers_a_device_that_a_pod_holds() -> None:
     for order in permutations(CHANGES):
         caches = Caches(WITH_PLUGIN, OLD, OTHER)
-        for count, each in enumerate(order, 1):
+        for count, change in enumerate(order, 1):
             assert not caches.offers, order[:count]
-            caches.change(*CHANGES[each])
+            caches.change(*CHANGES[change])
         assert caches.offers, order
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from allocator.state import cluster_state
 from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
-from allocator.state.live_state import make_pool_filter
+from allocator.state.pool_filter import make_pool_filter
 from drawbridge.agreement.owned_pools import FENCE
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration

@@ -238,24 +238,15 @@ def advertise(api: FakeApi) -> None:
     api.put(node)
 
 
-def hold(api: FakeApi) -> None:
-    """Let a pod hold a device of a plugin on a labelled node that has no plugin any more."""
+def hold(api: FakeApi, label: str = "drawbridge.dev/dual") -> None:
+    """Let a pod hold a device of a plugin on a node that has no plugin any more."""
     node = api.all("Node")[0]
-    node["metadata"].setdefault("labels", {})["drawbridge.dev/dual"] = "true"
+    node["metadata"].setdefault("labels", {})[label] = "true"
     api.put(node)
     limits = {"limits": {"nvidia.com/gpu": "1"}}
     spec = {"nodeName": node["metadata"]["name"], "containers": [{"resources": limits}]}
     metadata = {"name": "old", "namespace": "team-a"}
     api.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-
-
-def outlive(api: FakeApi) -> None:
-    """Let a pod hold a device of a plugin on a node that only a driver serves, without a label."""
-    hold(api)
-    node = api.all("Node")[0]
-    del node["metadata"]["labels"]["drawbridge.dev/dual"]
-    node.setdefault("status", {}).setdefault("allocatable", {})["nvidia.com/gpu"] = "0"
-    api.put(node)
 
 
 CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
@@ -336,7 +327,7 @@ CASES: dict[str, tuple[str, str, int, Callable[[FakeApi], object]]] = {
     ),
     "incomplete pool": ("ResourceSlices", "PoolIncomplete", 1, lose_a_slice),
     "dual node that is still held": ("nodes", "DualNodesHeld", 0, hold),
-    "pod that outlives its plugin": ("nodes", "DualNodesHeld", 0, outlive),
+    "pod that outlives its plugin": ("nodes", "DualNodesHeld", 0, partial(hold, label="other")),
     "class of the configuration that does not exist": (
         "configured classes", "TargetClassMissing", 0,
         configure(f"{CONFIGURATION}fleet: [{{class: missing, closed: true}}]\n"),

@@ -1,0 +1,52 @@
+"""Decides which of the owned pools the allocator uses now."""
+
+from collections.abc import Callable, Collection
+
+from allocator.state.cluster_state import FindNode, OwnsPool
+from drawbridge.agreement.owned_pools import (
+    OWNED,
+    PoolOwner,
+    decide_pool,
+    drivers_by_resource,
+    find_local_pool,
+    find_withheld_drivers,
+)
+from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.facts.families import known_families
+from drawbridge.facts.model import Facts
+
+
+def make_pool_filter(
+    configuration: Configuration,
+    facts: Facts,
+    is_settled: Callable[[Node], bool],
+    is_guarded: Callable[[PoolID], bool],
+    held_on: Callable[[str], Collection[str]] = lambda _: (),
+) -> OwnsPool:
+    """Return the function that decides whether the allocator uses a pool.
+
+    It uses the owned pools, except those whose fence is missing or has not settled, on the node and
+    around the devices, and those whose device plugin has the same devices, or gave them to pods
+    that run: `held_on` returns the names that these hold on a node.
+    """
+    owned, families = owned_pools(configuration), known_families(configuration)
+    extended = drivers_by_resource(facts.classes)
+
+    def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
+        local = find_local_pool(pool, slices)
+        node = find_node(local.node) if local else None
+        if node is None:
+            return False
+        owner = decide_pool(owned, pool, slices, find_node)
+        by_node = owner is PoolOwner.DRAWBRIDGE and is_settled(node)
+        is_fenced = by_node or (owner in OWNED and is_guarded(pool))
+        held = held_on(node.name)
+        return is_fenced and pool.driver not in find_withheld_drivers(
+            node, families, extended, held
+        )
+
+    return owns_pool
