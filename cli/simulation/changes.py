@@ -199,7 +199,8 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
     if not rules:
         return inputs
     inputs = replace(inputs, gates=inputs.gates.with_taint_rules())
-    tainted = tuple(find_tainted_pods(rules, inputs.objects.claims, inputs.running or ()))
+    pods, version = inputs.running or (), inputs.gates.version
+    tainted = tuple(find_tainted_pods(rules, inputs.objects.claims, pods, version))
     leaving = [each.pod for each in tainted if each.seconds is not None]
     inputs = _without_pods(
         inputs,

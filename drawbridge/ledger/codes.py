@@ -353,7 +353,7 @@ POD_NOT_EVICTED = CODES.define(
     text=(
         "A pod has a device that gets a taint with effect NoExecute, and stays: its claim "
         "tolerates the taint, or it has the device by the name of an extended resource, whose "
-        "claims the controller does not look at."
+        "claims the controller does not look at before 1.37.2."
     ),
     example="Pod/research/train-0: stays with gpu.nvidia.com/gpu-1/gpu-3: its claim tolerates "
     "the taint broken:NoExecute",

@@ -2,8 +2,8 @@
 
 Read in Kubernetes 1.36.3 and 1.37.2. Only the effect NoExecute evicts, and only a toleration with
 that effect spelled out holds a pod back: an empty effect, with which a device can be allocated,
-does not. Admin access makes no difference. A pod is found by the claims that its spec names, so one
-that has its devices by the name of an extended resource stays.
+does not. Admin access makes no difference. Before 1.37.2 a pod is found by the claims that its spec
+names, so one that has its devices by the name of an extended resource stays.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +19,8 @@ from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import Pod
 
 NO_EXECUTE: Final = "NoExecute"
+# The first version, with its newest patch, that finds pods by the claims of their extended names.
+_FINDS_NAMES: Final = "1.37"
 
 
 class TaintedPod(NamedTuple):
@@ -33,15 +35,19 @@ class TaintedPod(NamedTuple):
 
 
 def find_tainted_pods(
-    rules: Sequence[DeviceTaintRule], claims: Iterable[Claim], pods: Iterable[Pod]
+    rules: Sequence[DeviceTaintRule],
+    claims: Iterable[Claim],
+    pods: Iterable[Pod],
+    version: str,
 ) -> Iterator[TaintedPod]:
     """Yield each pod with a node that has a device with the taint of one of the rules.
 
-    Of several devices, the one counts that evicts the pod first.
+    The version is that of Kubernetes. Of several devices, the one counts that evicts the pod first.
     """
     evicting = [each for each in rules if each.taint.effect == NO_EXECUTE]
     by_pod = {pod.metadata.uid or pod.full_name: pod for pod in pods if pod.spec.node_name}
     first: dict[str, TaintedPod] = {}
+    spares_names = version < _FINDS_NAMES
     for claim in claims if evicting else ():
         allocation, namespace = claim.status.allocation, claim.metadata.namespace or "default"
         for consumer in claim.status.reserved_for if allocation else ():
@@ -51,7 +57,8 @@ def find_tainted_pods(
             for result in allocation.devices.results:
                 for rule in evicting:
                     if _selects(rule, result):
-                        tainted = _judge(pod, claim, result, rule.taint)
+                        by_name = spares_names and name_of(claim) not in _named_claims(pod)
+                        tainted = _judge(pod, claim, result, rule.taint, by_name=by_name)
                         before = first.get(pod.full_name)
                         if before is None or _rank(tainted) < _rank(before):
                             first[pod.full_name] = tainted
@@ -64,9 +71,11 @@ def _selects(rule: DeviceTaintRule, result: AllocationResult) -> bool:
     return is_pool and selector.device in (None, result.device)
 
 
-def _judge(pod: Pod, claim: Claim, result: AllocationResult, taint: Taint) -> TaintedPod:
+def _judge(
+    pod: Pod, claim: Claim, result: AllocationResult, taint: Taint, *, by_name: bool
+) -> TaintedPod:
     device = DeviceID(PoolID(result.driver, result.pool), result.device)
-    if name_of(claim) not in _named_claims(pod):
+    if by_name:
         return TaintedPod(pod, name_of(claim), device, taint, None, by_name=True)
     seconds: int | None = 0
     tolerating = [

@@ -93,7 +93,7 @@ def test_who_is_evicted_and_when(  # noqa: PLR0917  # the columns
     expected: list[tuple[str, int | None]],
 ) -> None:
     rule = DeviceTaintRule("r", taint, selector)
-    tainted = find_tainted_pods([rule], claims, pods)
+    tainted = find_tainted_pods([rule], claims, pods, "1.36")
     assert [(each.pod.full_name, each.seconds) for each in tainted] == expected, name
 
 
@@ -103,5 +103,12 @@ def test_the_device_that_evicts_first_counts() -> None:
         DeviceTaintRule("s", Taint("other", "NoExecute"), ALL),
     ]
     claims = [claim(tolerate(tolerationSeconds=60))]
-    (tainted,) = find_tainted_pods(rules, claims, [pod()])
+    (tainted,) = find_tainted_pods(rules, claims, [pod()], "1.36")
     assert (tainted.taint.key, tainted.seconds) == ("other", 0)
+
+
+def test_since_1_37_pods_are_found_by_the_claims_of_their_extended_names() -> None:
+    rule = DeviceTaintRule("r", TAINT, ALL)
+    for version, seconds in (("1.34", NEVER), ("1.36", NEVER), ("1.37", 0)):
+        (tainted,) = find_tainted_pods([rule], [claim()], [pod(claims=())], version)
+        assert (tainted.seconds, tainted.by_name) == (seconds, seconds is NEVER), version
