@@ -17,6 +17,8 @@ from e2e.scenarios.workload_makers import replica_set
 
 GPU = "gpu.nvidia.com"
 HOLD = "drawbridge.dev/held-for"
+# An allocator that starts while the claim of a moved pod is released keeps its devices for a minute.
+PATIENCE_SECONDS = 150.0
 
 
 def create_owned(stage: BridgeStage, name: str, **spec: object) -> None:
@@ -81,7 +83,7 @@ def _play(stage: BridgeStage) -> None:
             leader.wait_healthy()
         if command.endswith(f"{HOLD}-"):
             stage.wait("the pod is told", partial(told, stage, "rival", "0/"))
-        kubectl.shell(command).check()
+        kubectl.shell(command, PATIENCE_SECONDS).check()
         if HOLD in command and not command.endswith("-"):
             nodes = _simulate_two(stage)
             assert plan["node"] not in nodes, nodes
