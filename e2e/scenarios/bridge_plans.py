@@ -17,7 +17,7 @@ from e2e.scenarios.workload_makers import replica_set
 
 GPU = "gpu.nvidia.com"
 HOLD = "drawbridge.dev/held-for"
-# An allocator that starts while the claim of a moved pod is released keeps its devices for a minute.
+# An allocator that starts while a moved pod releases its claim keeps the devices for a minute.
 PATIENCE_SECONDS = 150.0
 
 

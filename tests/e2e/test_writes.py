@@ -1,4 +1,4 @@
-"""Fields that Drawbridge writes are read from managedFields, and compared with what tools ignore."""
+"""What Drawbridge writes is read from objects, and compared with what GitOps tools ignore."""
 
 import json
 from pathlib import Path
