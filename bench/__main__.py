@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench import _scale
+from drawbridge.process.stack import call_with_stack
 
 
 def main(words: list[str]) -> int:
@@ -55,4 +56,4 @@ def _parts_of(name: str) -> Mapping[str, Callable[..., None]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(call_with_stack(lambda: main(sys.argv[1:])))

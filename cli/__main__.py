@@ -14,10 +14,11 @@ def main() -> int:
     if catches:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     from cli.main import main as run  # noqa: PLC0415  # may be interrupted
+    from drawbridge.process.stack import call_with_stack  # noqa: PLC0415
 
     if catches:
         signal.signal(signal.SIGINT, handler)
-    return run()
+    return call_with_stack(run)
 
 
 if __name__ == "__main__":

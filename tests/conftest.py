@@ -8,9 +8,11 @@ import signal
 from collections.abc import Generator, Iterator
 
 import pytest
+from _pytest import runner
 from hypothesis import Phase, settings
 from hypothesis.internal.conjecture import providers
 
+from drawbridge.process.stack import call_with_stack
 from tests.leftovers import LOGGERS, differences, process_state
 from tests.thorough import THOROUGH, drawn
 
@@ -70,6 +72,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     workers = config.workerinput["workercount"]
     for test in items:
         test.add_marker(pytest.mark.xdist_group(str(draw.randrange(workers))))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    """Give tests the stack that our processes have, whatever the depth of the runner's calls."""
+    return call_with_stack(lambda: runner.pytest_runtest_protocol(item, nextitem))
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Final, TypeVar, TypeVarTuple, Unpack
 
 from drawbridge.process.fair_turns import NOBODY, FairTurns, NoTurnError, TurnKey
+from drawbridge.process.stack import call_with_stack
 from webhook.admission.protocols import WorkerError
 
 T = TypeVar("T")
@@ -159,7 +160,7 @@ def main() -> None:
     importlib.import_module(sys.argv[1])  # slow, before the first call
     gc.freeze()
     gc.disable()
-    serve(sys.stdin.buffer, target)
+    call_with_stack(lambda: serve(sys.stdin.buffer, target))
 
 
 if __name__ == "__main__":
