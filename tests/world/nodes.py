@@ -108,11 +108,10 @@ class Kubelet:
 
     async def _work(self, uid: str, pod: JSON) -> None:
         random = self.network.random
-        if await self._prepare(uid, pod):
-            await self._client.ask(
-                "PATCH", path_of(PODS, pod, "status"), {"status": {"phase": "Running"}}
-            )
+        is_told = not await self._prepare(uid, pod)
         while not self._must_end(uid):
+            # A kubelet sends a status until it is acknowledged.
+            is_told = is_told or await self._tell(pod, "Running")
             await asyncio.sleep(random.uniform(0.1, 0.3))
             await self.runs.wait()
         # Containers end within the grace period, and then the driver unprepares.
@@ -122,6 +121,12 @@ class Kubelet:
         self.end(uid)
         await self.runs.wait()
         await self._confirm(uid, pod)
+
+    async def _tell(self, pod: JSON, phase: str) -> bool:
+        """Send the phase of this pod, not of another one with its name."""
+        change = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"phase": phase}}
+        path = path_of(PODS, pod, "status")
+        return await self._client.ask("PATCH", path, change) is not None
 
     def _must_end(self, uid: str) -> bool:
         pod = self._pods.objects.get(uid)
@@ -158,9 +163,7 @@ class Kubelet:
                 return
             phase = (seen.get("status") or {}).get("phase")
             if phase != "Succeeded":
-                await self._client.ask(
-                    "PATCH", path_of(PODS, pod, "status"), {"status": {"phase": "Succeeded"}}
-                )
+                await self._tell(pod, "Succeeded")
             elif "deletionTimestamp" not in seen["metadata"]:
                 return
             else:
