@@ -27,6 +27,7 @@ from tests.cluster.fake.trouble import Seen
 from tests.world import clock
 
 SYSTEM = "drawbridge-system"
+LEASE_SECONDS = 15
 
 
 @dataclass

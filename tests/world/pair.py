@@ -23,11 +23,10 @@ from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.cluster.fake.kinds import JSON
-from tests.world.network import SYSTEM, Follower, Network, WorldSession
+from tests.world.network import LEASE_SECONDS, SYSTEM, Follower, Network, WorldSession
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/drawbridge-scheduler"
-LEASE_SECONDS = 15
 _TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists"}
 
 

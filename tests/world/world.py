@@ -127,6 +127,7 @@ class World:
         }
         self._number = 0
         self._backup: Saved | None = None
+        self._restored_at = float("-inf")
         self._told = 0
         self._is_over = asyncio.Event()
 
@@ -218,6 +219,10 @@ class World:
         return [*self.network.store.among(named(plural), "", "", "")]
 
     devices = NODES
+
+    def since_restore(self) -> float:
+        """Return the seconds since the last restore of a backup."""
+        return asyncio.get_running_loop().time() - self._restored_at
 
     def _start_pair(self, host: str) -> None:
         self._number += 1
@@ -361,6 +366,7 @@ class World:
     def _do_restore(self, _drawn: int) -> str:
         assert self._backup is not None
         self.server.restore(self._backup)
+        self._restored_at = asyncio.get_running_loop().time()
         there = {(each["metadata"]["uid"], devices_of(each)) for each in self.all("resourceclaims")}
         for key, use in self.uses.items():
             if (key[1], use.devices) not in there and not use.lost:
