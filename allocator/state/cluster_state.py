@@ -32,6 +32,7 @@ from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.pool_use import changed_pools, replace_uses, with_devices_held
 from drawbridge.ledger.quota_use import published_capacity
+from drawbridge.resource_version import parse_version
 from drawbridge.solver.world import PoolUse, View
 
 WatchedObject: TypeAlias = Slice | DeviceClass | Node | DeviceTaintRule | Claim | Pod
@@ -174,6 +175,22 @@ class AllocatorState:
                 del self._uids[name_of(before)]
         if after is not None:
             self.observe_claim(after)
+
+    def forget_unlisted(self, version: str, uids: Collection[str]) -> tuple[Claim, ...]:
+        """Remove the claims that a list does not have, and return them.
+
+        The cache tells of the deletion of what it had. A claim that was created and deleted while
+        no watch was open is known from responses only.
+        """
+        listed_to = parse_version(version)
+        gone = tuple(
+            self._claims[uid]
+            for uid, record in self.ledger.claims.items()
+            if uid not in uids and record.version <= listed_to
+        )
+        for claim in gone:
+            self._apply_claim(claim, None)
+        return gone
 
     def _follow_allocation(self, before: Claim | None, after: Claim | None) -> None:
         """Keep the allocated claims in order, and note the new ones."""

@@ -145,6 +145,7 @@ class LiveState:
         self._guarded = GuardedPools(caches.namespace, elapsed())
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
+        caches.claims.subscribe_to_lists(self._follow_list)
         caches.namespaces.subscribe(self._apply_namespace)
         caches.facts.subscribe(self.update)
         caches.subscribe_fence(self._follow_fence)
@@ -401,6 +402,13 @@ class LiveState:
         if not self._observed_version:
             asyncio.get_running_loop().call_soon(self._observe_version)
         self._observed_version = max(self._observed_version, parse_version(version))
+
+    def _follow_list(self, version: str, uids: Collection[str]) -> None:
+        if self._decisions is not None:
+            self._follow_version(version)
+            for claim in self._decisions.state.forget_unlisted(version, uids):
+                self._report_vanished(claim)
+            self._on_change()
 
     def _observe_version(self) -> None:
         version, self._observed_version = self._observed_version, 0

@@ -57,6 +57,7 @@ from drawbridge.cluster.store import (
     Accounting,
     CachedObject,
     ChangeListener,
+    ListListener,
     ObjectHeader,
     ObjectIndex,
     ObjectKey,
@@ -222,6 +223,10 @@ class Cache(Generic[T]):
         """Call `listener` for every change from now on, with the object before and after it."""
         self._index.subscribe(listener)
 
+    def subscribe_to_lists(self, listener: ListListener) -> None:
+        """Call `listener` for every list from now on, after the changes that it shows."""
+        self._index.subscribe_to_lists(listener)
+
     # --- list and watch ------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -326,6 +331,7 @@ class Cache(Generic[T]):
         self._listed_at = self._now()
         self._index.replace(listing.objects.values(), listing.identities)
         self._mark_in_sync(version)
+        self._index.note_list(version, listing.identities.values())
         self._verified.set()
         self._synced.set()
 

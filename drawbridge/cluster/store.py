@@ -43,6 +43,8 @@ class CachedObject(msgspec.Struct, Generic[T], frozen=True):
 
 
 ChangeListener = Callable[[CachedObject[T] | None, CachedObject[T] | None], None]
+# Called with the version of a list and the UIDs of its objects.
+ListListener = Callable[[str, Collection[str]], None]
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -133,6 +135,7 @@ class ObjectIndex(Generic[T]):
         self._keep_raw = keep_raw
         self._decode = decode
         self._listeners: list[ChangeListener[T]] = []
+        self._list_listeners: list[ListListener] = []
         self._undecodable: dict[ObjectKey, tuple[Identity, str]] = {}  # with the error
         self.objects: dict[ObjectKey, CachedObject[T]] = {}
         # The UIDs of the objects that were deleted last.
@@ -169,6 +172,10 @@ class ObjectIndex(Generic[T]):
     def subscribe(self, listener: ChangeListener[T]) -> None:
         """Call `listener` for every change from now on."""
         self._listeners.append(listener)
+
+    def subscribe_to_lists(self, listener: ListListener) -> None:
+        """Call `listener` for every list from now on."""
+        self._list_listeners.append(listener)
 
     def read(
         self, header: ObjectHeader, raw: bytes, *, created: bool = False
@@ -267,9 +274,16 @@ class ObjectIndex(Generic[T]):
 
     def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
         self.revision += 1
-        for listener in self._listeners:
+        self._call(self._listeners, before, after)
+
+    def note_list(self, version: str, listed: Iterable[Identity]) -> None:
+        """Tell of a list after its objects have replaced the others."""
+        self._call(self._list_listeners, version, {each.uid for each in listed})
+
+    def _call(self, listeners: Iterable[Callable[..., None]], *about: object) -> None:
+        for listener in listeners:
             try:
-                listener(before, after)
+                listener(*about)
             except Exception:  # noqa: BLE001  # a bug in a listener must not stop the cache
                 self.listener_failures += 1
                 _LOG.exception("a listener of %s failed", self._resource.plural)

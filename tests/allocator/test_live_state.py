@@ -112,6 +112,7 @@ class StoredObjects:
         self.revision = 0
         self._stored = [_stored(each) for each in values]
         self._followers: list[Callable[..., None]] = []
+        self._list_followers: list[Callable[..., None]] = []
 
     def all(self) -> list[CachedObject[Any]]:
         """Return what is stored."""
@@ -120,6 +121,15 @@ class StoredObjects:
     def subscribe(self, follower: Callable[..., None]) -> None:
         """Have a function called with each change."""
         self._followers.append(follower)
+
+    def subscribe_to_lists(self, follower: Callable[..., None]) -> None:
+        """Have a function called with each list."""
+        self._list_followers.append(follower)
+
+    def list_again(self, version: str) -> None:
+        """List everything, as after a gap of the watch."""
+        for each in self._list_followers:
+            each(version, {stored.uid for stored in self._stored})
 
     def add(self, value: Any) -> None:  # noqa: ANN401  # as above
         """Store a value."""
@@ -260,6 +270,21 @@ async def test_the_claim_of_a_pod_is_compared_with_changes_that_are_not_searched
 async def test_the_contests_are_listed_without_a_search() -> None:
     live, _, _ = live_state(OURS, THEIRS)
     assert live.list_contests() == []
+
+
+@pytest.mark.asyncio
+async def test_a_claim_that_only_responses_told_of_goes_with_a_list_without_it() -> None:
+    """It was created and deleted while no watch was open."""
+    live, claims, _ = live_state(OURS)
+    live.observe_claim(other := written("other", 1))
+    version = int(other.metadata.resource_version)
+    claims.list_again(f"{version - 1}")
+    assert live.decisions.state.ledger.claims.keys() == {"ours", "other"}
+    claims.list_again(f"{version}")
+    await asyncio.sleep(0)
+    assert live.decisions.state.ledger.claims.keys() == {"ours"}
+    live.observe_claim(other)
+    assert live.decisions.state.ledger.claims.keys() == {"ours"}, "the response was late"
 
 
 @pytest.mark.asyncio
