@@ -82,7 +82,9 @@ class Caches:
         def list_stored() -> list[CachedObject[Any]]:
             return [each for (of, _), each in self._stored.items() if of is kind]
 
-        return SimpleNamespace(all=list_stored, subscribe=subscribe, revision=0)
+        return SimpleNamespace(
+            all=list_stored, subscribe=subscribe, subscribe_to_lists=lambda _: None, revision=0
+        )
 
 
 def _name(value: Node | Slice | Pod) -> str:
