@@ -1,5 +1,6 @@
 """Cuts computations at a given function call, or line."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -37,6 +38,8 @@ class CutAt(Brief):
             return trace if self._lines else None
 
         before = sys.gettrace()
+        # An exception in a callback of the collector is lost: the test frameworks have such ones.
+        gc.disable()
         sys.settrace(trace)
         try:
             return interruptible(compute)
@@ -45,3 +48,4 @@ class CutAt(Brief):
             raise
         finally:
             sys.settrace(before)
+            gc.enable()
