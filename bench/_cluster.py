@@ -3,15 +3,18 @@
 Created templates are visible at once.
 """
 
+import time
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
+from drawbridge.brief import BriefRuns
+from drawbridge.process.alarm import CutAlarm
 from drawbridge.translate.pods import TranslationContext
 from tests.cluster.memory_store import MemoryStore
 from tests.webhook.admission.harness import ENFORCE, FakeClusterView
 from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.handler import AdmissionHandler
 from webhook.admission.templates import TemplateCache
+from webhook.server.admissions import Admissions
 from webhook.server.template_store import WatchedTemplate, WatchedTemplateStore
 
 OUT: Final = "outside"
@@ -19,17 +22,18 @@ IN: Final = "inside"
 
 
 class Admission(NamedTuple):
-    """A handler and what it needs."""
+    """What handles reviews, as in the process of the webhook, and what it needs."""
 
     cluster: FakeClusterView
     templates: TemplateCache
-    handler: AdmissionHandler
+    handler: Admissions
 
 
 def make_admission(context: TranslationContext) -> Admission:
-    """Return a handler that translates in a context."""
+    """Return admissions that translate in a context."""
     name = "kubernetes.io/metadata.name"
     cluster = FakeClusterView(context, {OUT: {name: OUT}, IN: {name: IN, **ENFORCE}})
     store = MemoryStore(WatchedTemplate)
     templates = TemplateCache(WatchedTemplateStore(store, store), lambda: datetime.now(UTC))
-    return Admission(cluster, templates, AdmissionHandler(cluster, templates, AnswerCache()))
+    briefs = BriefRuns(CutAlarm(), time.monotonic)
+    return Admission(cluster, templates, Admissions(cluster, templates, AnswerCache(), briefs))

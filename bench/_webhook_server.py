@@ -23,11 +23,9 @@ from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
 from drawbridge.translate.pods import TranslationContext, make_context
-from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.server.configuration_reviews import ConfigurationReviews
 from webhook.server.http_handler import AdmissionHTTPHandler
 from webhook.server.process import list_endpoints
-from webhook.server.worker_process import WorkerProcess
 
 SAMPLES: Final = Path(__file__).parent.parent / "examples" / "inventory"
 ECHO: Final = "/echo?timeout=5s"
@@ -61,8 +59,7 @@ async def serve(certificate: str, key: str) -> None:
     """Serve until killed."""
     pair = ServingCertificate(certificate, key)
     pair.refresh()
-    cluster, templates, handler = make_admission(sampled())
-    reviews = ReviewDispatcher(handler, cluster, templates, WorkerProcess())
+    reviews = make_admission(sampled()).handler
     configured = ConfigurationReviews().review
     endpoints = AdmissionHTTPHandler(list_endpoints(reviews, configured), list)
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bench._scale import scaled
+from drawbridge.brief import USUAL_SECONDS, Brief
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.inventory import PoolID
@@ -26,7 +27,6 @@ from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.planner import Planner
 from drawbridge.names import COMPATIBILITY_ANNOTATION, RULES_ANNOTATION
 from drawbridge.process.alarm import CutAlarm
-from drawbridge.solver.brief import USUAL_SECONDS, Brief
 from drawbridge.solver.memo import OutOfTimeError
 from drawbridge.solver.world import PoolUse, View
 

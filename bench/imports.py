@@ -9,7 +9,7 @@ from typing import Final
 
 MODULES: Final = (
     "drawbridge.translate.pods",
-    "webhook.admission.large_reviews",
+    "webhook.server.admissions",
     "webhook.server.process",
     "webhook.judging.configuration",
     "webhook.server.judge_process",

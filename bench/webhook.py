@@ -6,7 +6,7 @@ requests alternate for several rounds. Each row shows requests per second, laten
 of the server for a request, and the rate relative to the echo handler.
 
 Part `large` reviews small pods one after the other, alone and beside clients that send large bodies
-without a pause, through the dispatcher with a worker process. Prints the median and longest wait.
+without a pause, which copies of the process review. Prints the median and longest wait.
 """
 
 import asyncio
@@ -31,9 +31,8 @@ from bench._review_worker import context
 from bench._scale import scaled
 from bench._webhook_server import ECHO
 from e2e.controlplane.certificates import self_signed
-from webhook.admission.large_reviews import ReviewDispatcher
 from webhook.admission.replies import await_reply
-from webhook.server.worker_process import WorkerProcess
+from webhook.server.admissions import Admissions
 
 HOST = "drawbridge-webhook.drawbridge-system.svc"
 CONNECTIONS, ROUNDS, SECONDS, WARM = 16, scaled(7, 1), scaled(1.5, 0.05), scaled(0.5, 0.05)
@@ -230,19 +229,19 @@ def _large(spec: dict[str, Any]) -> bytes:
     return json.dumps(review, separators=(",", ":")).encode()
 
 
-async def _measure_waits(dispatcher: ReviewDispatcher) -> list[float]:
+async def _measure_waits(admissions: Admissions) -> list[float]:
     waits = []
     for number in range(CALLS):
         started = time.perf_counter()
-        await await_reply(dispatcher.review_pod(build_body(number, "small"), 5))
+        await await_reply(admissions.review_pod(build_body(number, "small"), 5))
         await asyncio.sleep(0.001)
         waits.append(time.perf_counter() - started - 0.001)
     return waits
 
 
-async def _attack(dispatcher: ReviewDispatcher, body: bytes) -> None:
+async def _attack(admissions: Admissions, body: bytes) -> None:
     while True:
-        await await_reply(dispatcher.review_pod(body, 5))
+        await await_reply(admissions.review_pod(body, 5))
         await asyncio.sleep(0)
 
 
@@ -252,19 +251,16 @@ def _print_waits(name: str, waits: list[float]) -> None:
 
 
 async def _print_large() -> None:
-    cluster, templates, handler = make_admission(context())
-    async with contextlib.aclosing(WorkerProcess()) as worker:
-        await worker.start()
-        dispatcher = ReviewDispatcher(handler, cluster, templates, worker)
-        _print_waits("alone", await _measure_waits(dispatcher))
-        for name, spec in _shapes():
-            body = _large(spec)
-            tasks = [asyncio.create_task(_attack(dispatcher, body)) for _ in range(CLIENTS)]
-            await asyncio.sleep(0.5)
-            _print_waits(name, await _measure_waits(dispatcher))
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+    admissions = make_admission(context()).handler
+    _print_waits("alone", await _measure_waits(admissions))
+    for name, spec in _shapes():
+        body = _large(spec)
+        tasks = [asyncio.create_task(_attack(admissions, body)) for _ in range(CLIENTS)]
+        await asyncio.sleep(0.5)
+        _print_waits(name, await _measure_waits(admissions))
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 PARTS: Final[Mapping[str, Callable[[], None]]] = {

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TypeAlias, TypeVar
 
+from drawbridge.brief import Brief, CutShort
 from drawbridge.process.alarm import interruptible, is_interruptible
-from drawbridge.solver.brief import Brief, CutShort
 
 T = TypeVar("T")
 TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]

@@ -47,8 +47,8 @@ from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold, GroupHold
 from allocator.state.preemptors import Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
+from drawbridge.brief import NamespaceTimes
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
-from drawbridge.solver.brief import NamespaceBriefs
 from drawbridge.solver.reasons import Reason
 
 # No other key of a request begins so.
@@ -91,7 +91,7 @@ class PodDecisions:
         self.strategy = ConfiguredStrategy(state, ids, strategy)
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self._quotas = QuotaChecks(state)
-        self._briefs = NamespaceBriefs()
+        self._briefs = NamespaceTimes()
         self.reservations = ReservedPods(state, limits)
         self._preemption = DevicePreemption(state, self.reservations, ids)
         self.requests = ReceivedRequests(

@@ -30,6 +30,7 @@ from allocator.writes.cluster_writes import PodName
 from drawbridge.agreement.owned_pools import (
     report_all_unfenced,
 )
+from drawbridge.brief import Brief
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
@@ -54,7 +55,6 @@ from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
 from drawbridge.process.logs import log_event
 from drawbridge.resource_version import parse_version
-from drawbridge.solver.brief import Brief
 
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 # So long the strategy is prepared in one turn of the loop.

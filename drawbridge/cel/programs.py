@@ -4,6 +4,7 @@ import threading
 from typing import Final
 
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.brief import whole
 from drawbridge.cel.environment import Environment, Program
 from drawbridge.cel.errors import CompileError
 
@@ -11,6 +12,7 @@ from drawbridge.cel.errors import CompileError
 MOST_SOURCE: Final = 128 << 10
 
 
+@whole
 class Programs:
     """An LRU cache of programs and compile errors; thread-safe."""
 

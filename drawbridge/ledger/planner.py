@@ -7,6 +7,7 @@ equal object changes nothing. The caches never change a result. The ledger track
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
+from drawbridge.brief import Brief
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
@@ -36,7 +37,6 @@ from drawbridge.solver.ahead import (
     learn,
 )
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
-from drawbridge.solver.brief import Brief
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.memo import Memo

@@ -14,13 +14,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, TypeVar
 
-from drawbridge import bounded_cache
-from drawbridge.cel import programs
-from drawbridge.process import collection
-from drawbridge.solver.brief import Brief, CutShort, is_whole
+from drawbridge.brief import Brief, CutShort, is_whole
 
 T = TypeVar("T")
-_WHOLE: Final = frozenset({bounded_cache.__file__, collection.__file__, programs.__file__})
 # A timer rings this often while one computation follows the other, because to set it takes longer
 # than most of them; and not while the handler of the previous ring still runs.
 _RINGS: Final = 4
@@ -80,7 +76,7 @@ def is_interruptible(frame: FrameType | None) -> bool:
     """Whether a frame belongs to a computation, and keeps no two fields in step."""
     codes = [each.f_code for each in _with_callers(frame)]
     within = codes[: codes.index(_CODE)] if _CODE in codes else ()
-    return bool(within) and not any(code.co_filename in _WHOLE or is_whole(code) for code in within)
+    return bool(within) and not any(map(is_whole, within))
 
 
 def _with_callers(frame: FrameType | None) -> Iterator[FrameType]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
+from drawbridge.brief import whole
+
 # A full collection comes after so many of the middle generation, instead of ten.
 _FULL_AFTER: Final = 5
 _OLDEST: Final = 2
@@ -80,6 +82,7 @@ def shorten_collections() -> None:
         gc.callbacks.append(_freeze_survivors)
 
 
+@whole
 def _freeze_survivors(phase: str, collection: Mapping[str, Any]) -> None:
     if phase == "stop" and collection["generation"] == _OLDEST:
         gc.freeze()

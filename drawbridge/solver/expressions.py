@@ -13,6 +13,7 @@ from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.brief import whole
 from drawbridge.cel.dra.environment import device_variables
 from drawbridge.cel.dra.projections import is_readable, published_projection
 from drawbridge.cel.dra.reads import Reads, find_reads
@@ -24,7 +25,6 @@ from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import Gates
-from drawbridge.solver.brief import whole
 
 # Of all expressions together: a tenant can write expressions whose result differs by device.
 MAX_OUTCOMES = 300_000

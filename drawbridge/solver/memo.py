@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.brief import Brief, whole
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
 from drawbridge.dra.counters import Counters, available_counters
 from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
-from drawbridge.solver.brief import Brief, whole
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.expressions import (

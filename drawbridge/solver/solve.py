@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from drawbridge.brief import CutShort
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node, NodeSelectorError
@@ -27,7 +28,6 @@ from drawbridge.solver.answers import (
     SolverResult,
     compose_allocations,
 )
-from drawbridge.solver.brief import CutShort
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_size
 from drawbridge.solver.expressions import EvaluationLimitExceededError, ExpensiveEvaluation

@@ -22,6 +22,7 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.cluster_state import AllocatorState, FindNode, WatchedObject
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
+from drawbridge.brief import Brief
 from drawbridge.choice.catalog import FIRST_FIT
 from drawbridge.dra.allocation import to_json
 from drawbridge.dra.claim import Claim, read_claim
@@ -37,7 +38,6 @@ from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.names import API_VERSION, RULES_ANNOTATION
-from drawbridge.solver.brief import Brief
 
 Plain: TypeAlias = dict[str, Any]
 DRIVER = "gpu.example.com"

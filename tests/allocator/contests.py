@@ -9,7 +9,7 @@ from allocator.scheduler.protocol import (
     PreemptReply,
     PreemptRequest,
 )
-from drawbridge.solver.brief import Brief
+from drawbridge.brief import Brief
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 
 HIGH, LOW = 100, 0

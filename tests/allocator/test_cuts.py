@@ -17,18 +17,18 @@ from allocator.copies import decide_in_copy
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import GroupMember, GroupReference, PreFilterGroupRequest
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.device import Attribute
-from drawbridge.dra.nodes import Node
-from drawbridge.process.alarm import CutAlarm
-from drawbridge.process.forked import ForkLimits, run_forked
-from drawbridge.solver.brief import (
+from drawbridge.brief import (
     FORGIVEN_SECONDS,
     LEAST_SECONDS,
     USUAL_SECONDS,
     Brief,
     CutShort,
-    NamespaceBriefs,
+    NamespaceTimes,
 )
+from drawbridge.dra.device import Attribute
+from drawbridge.dra.nodes import Node
+from drawbridge.process.alarm import CutAlarm
+from drawbridge.process.forked import ForkLimits, run_forked
 from drawbridge.solver.search import Search
 from tests.allocator.clusters import Cluster, Plain, claim, gpu_slice, rules
 from tests.allocator.contests import HIGH, Contest
@@ -350,7 +350,7 @@ def test_a_result_is_returned_and_an_exception_is_raised(alarm: CutAlarm) -> Non
 
 
 def test_a_namespace_whose_searches_are_cut_has_less_time_for_the_next_ones() -> None:
-    briefs = NamespaceBriefs()
+    briefs = NamespaceTimes()
     seconds = []
     for _ in range(5):
         briefs.note_cut("greedy", 1.0)

@@ -15,9 +15,9 @@ from allocator.scheduler.protocol import (
     PreFilterGroupRequest,
     PreFilterReply,
 )
+from drawbridge.brief import Brief
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
-from drawbridge.solver.brief import Brief
 from drawbridge.solver.reasons import merge_reasons
 from tests.allocator.clusters import (
     DRIVER,

@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
+from drawbridge.brief import CutShort
 from drawbridge.cel.dra import device_variables
 from drawbridge.cel.programs import Programs
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import expressions
-from drawbridge.solver.brief import CutShort
 from drawbridge.solver.expressions import (
     CompiledText,
     EvaluationFailure,

@@ -83,8 +83,7 @@ class ClaimSummaries:
                 inputs,
                 tuple(make_context(configuration, each, caches_pods=False) for each in others),
             )
-        for older in self._older[1]:
-            yield replace(older, inline_units=context.inline_units)
+        yield from self._older[1]
 
     def _read(self, template: ClaimTemplate) -> ClaimSummary:
         read = read_template(template.object, self._reader)

@@ -50,11 +50,7 @@ def judge_pod(
     errors = (each for each in decision.findings if each.severity is Severity.ERROR)
     reported = apply_policies([_describe(decision)], context.configuration.findings)
     findings = (*reported, *errors)
-    if (
-        recent.is_complete
-        and _is_sent(guarded, recent)
-        and _is_always_handled(guarded, recent, context.inline_units)
-    ):
+    if recent.is_complete and _is_sent(guarded, recent) and _is_always_handled(guarded, recent):
         return findings
     return tuple(msgspec.structs.replace(each, severity=Severity.WARNING) for each in findings)
 
@@ -105,26 +101,20 @@ def _conditions_match(
     )
 
 
-def _is_always_handled(guarded: GuardedPod, recent: RecentInputs, inline_units: int | None) -> bool:
+def _is_always_handled(guarded: GuardedPod, recent: RecentInputs) -> bool:
     """Return whether all recent inputs translate or deny the pod."""
     return bool(recent.configurations and recent.facts) and all(
         _is_included(guarded, context.configuration) and _is_handled(guarded, context)
-        for context in _build_contexts(guarded, recent, inline_units)
+        for context in _build_contexts(guarded, recent)
     )
 
 
-def _build_contexts(
-    guarded: GuardedPod, recent: RecentInputs, inline_units: int | None
-) -> Iterator[TranslationContext]:
-    """Yield a context for each recent configuration and facts. They share the inline work."""
-    if inline_units is not None:
-        inline_units //= len(recent.configurations) * len(recent.facts)
+def _build_contexts(guarded: GuardedPod, recent: RecentInputs) -> Iterator[TranslationContext]:
+    """Yield a context for each recent configuration and facts."""
     for configuration in recent.configurations:
         placement = decide_placement(guarded.namespace_labels, configuration)
         for facts in recent.facts:
-            context = TranslationContext(
-                add_observed_names(configuration, facts), facts, inline_units=inline_units
-            )
+            context = TranslationContext(add_observed_names(configuration, facts), facts)
             yield context.placed(placement)
 
 

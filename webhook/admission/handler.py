@@ -5,14 +5,15 @@ was just created: then the caller awaits the reply. Malformed input gets a respo
 a bug, and the caller handles it.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
 from drawbridge.agreement import scope
 from drawbridge.agreement.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
 from drawbridge.agreement.scope import Mode
+from drawbridge.brief import BriefRuns
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.values import Value
@@ -72,6 +73,7 @@ from webhook.admission.responses import (
     shorten,
 )
 
+T = TypeVar("T")
 # How long to wait for a template if the request has no timeout.
 TEMPLATE_TIMEOUT: Final = 4.0
 _OPT_OUT: Final = TRANSLATE_LABEL.encode()
@@ -106,20 +108,31 @@ class _PodRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class AdmissionHandler:
-    """Handles reviews. All its state is cache."""
+    """Handles reviews. All its state is cache.
+
+    With `briefs`, what takes long is interrupted: a review, or waiting for its reply, raises
+    CutShort, and then it has no effect. `scopes` decides about namespaces.
+    """
 
     def __init__(
-        self, cluster: ClusterView, templates: TemplateEnsurer, cache: AnswerCache
+        self,
+        cluster: ClusterView,
+        templates: TemplateEnsurer,
+        cache: AnswerCache,
+        briefs: BriefRuns | None = None,
+        *,
+        scopes: NamespaceScopes | None = None,
     ) -> None:
         self._cluster = cluster
         self._templates = templates
         self._cache = cache
+        self._briefs = briefs
         self._summaries = {
             each: ClaimSummaries(lambda: cluster.recent_inputs().facts) for each in Placement
         }
         self._interest: tuple[Configuration, Interest] | None = None
         self._quotas = ConfiguredQuotas()
-        self.scopes = NamespaceScopes(cluster)
+        self.scopes = scopes or NamespaceScopes(cluster)
 
     def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod. `seconds` is the time until the API server gives up."""
@@ -218,18 +231,45 @@ class AdmissionHandler:
             self._quotas.selecting(configured, request.namespace, decided.labels),
         )
         try:
-            response = workloads.review_workload(request, workload_context)
+            response = self._run_briefly(
+                request, lambda: workloads.review_workload(request, workload_context)
+            )
         except RecursionError:
             response = Malformed(_TOO_DEEP)
         if isinstance(response, Malformed):
             return reply_error(request, 400, response.why)
         return compose_reply(request, response)
 
+    def _run_briefly(self, request: RequestEnvelope, compute: Callable[[], T]) -> T:
+        """Return what a pure function returns; raises CutShort."""
+        return self._briefs.run(request.namespace, compute) if self._briefs else compute()
+
     def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply | PendingReply:
+        request = pod_request.request
+        composed = self._run_briefly(request, lambda: self._compose(pod, pod_request))
+        if isinstance(composed, Malformed):
+            return reply_error(request, 400, composed.why)
+        reply, decision, _ = composed
+        if pod_request.call.is_guarded or reply.outcome != "translated":
+            return reply
+        seconds = pod_request.call.seconds
+        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
+        states = [
+            self._templates.ensure(
+                request.namespace, template, timeout, dry_run=bool(request.dry_run)
+            )
+            for template in decision.templates
+        ]
+        if EXISTING.issuperset(states):
+            return reply
+        return self._await_templates(composed, states, pod_request)
+
+    def _compose(self, pod: RawPod, pod_request: _PodRequest) -> "_Composed | Malformed":
+        """Compose the reply for a pod whose templates exist."""
         request = pod_request.request
         cached = self._get_or_compose(pod, pod_request)
         if isinstance(cached, Malformed):
-            return reply_error(request, 400, cached.why)
+            return cached
         response = self._apply_namespace_limits(pod, cached, pod_request)
         if pod_request.call.is_guarded:
             response = self._guard(pod, cached, response, pod_request)
@@ -238,19 +278,7 @@ class AdmissionHandler:
             "" if response.verdict is None else _find_owner(pod, request.namespace),
         )
         reply = _compose_audited(pod_request, response, cached.decision, subject)
-        if pod_request.call.is_guarded or response.outcome != "translated":
-            return reply
-        seconds = pod_request.call.seconds
-        timeout = TEMPLATE_TIMEOUT if seconds is None else seconds
-        states = [
-            self._templates.ensure(
-                request.namespace, template, timeout, dry_run=bool(request.dry_run)
-            )
-            for template in cached.decision.templates
-        ]
-        if EXISTING.issuperset(states):
-            return reply
-        return self._await_templates(reply, cached.decision, states, pod_request, subject)
+        return _Composed(reply, cached.decision, subject)
 
     def _get_or_compose(self, pod: RawPod, pod_request: _PodRequest) -> PodResponse | Malformed:
         """Return the response from the cache, or compose it and add it to the cache."""
@@ -364,13 +392,12 @@ class AdmissionHandler:
 
     async def _await_templates(
         self,
-        reply: Reply,
-        decision: PodDecision,
+        composed: "_Composed",
         states: Sequence[TemplateState | PendingState],
         pod_request: _PodRequest,
-        subject: "_Subject",
     ) -> Reply:
         """Wait for the templates. Deny the pod if one has a conflict or cannot be created."""
+        reply, decision, subject = composed
         request, context = pod_request.request, pod_request.context
         namespace = request.namespace
         problems = [
@@ -402,8 +429,8 @@ class AdmissionHandler:
             return compose_reply(request, ALLOWED)
         context = self._cluster.translation_context() or TranslationContext()
         try:
-            edits, reported = updates.preserve_translation(
-                old, new, context.configuration, context.inline_units
+            edits, reported = self._run_briefly(
+                request, lambda: updates.preserve_translation(old, new, context.configuration)
             )
         except RecursionError:
             return reply_error(request, 400, _TOO_DEEP)
@@ -426,6 +453,14 @@ class _Subject(NamedTuple):
 
     name: str
     owner: str
+
+
+class _Composed(NamedTuple):
+    """The reply for a pod whose templates exist, and what it is composed of."""
+
+    reply: Reply
+    decision: PodDecision
+    subject: _Subject
 
 
 def _find_owner(pod: RawPod, namespace: str) -> str:

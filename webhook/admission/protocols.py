@@ -6,8 +6,8 @@ the API server.
 
 import asyncio
 import enum
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypeVar, TypeVarTuple, Unpack
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,13 +16,9 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
-from drawbridge.process.fair_turns import NOBODY, TurnKey
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
 from webhook.admission.limit_ranges import LimitRange
-
-T = TypeVar("T")
-Ts = TypeVarTuple("Ts")
 
 
 class TemplateStatus(enum.StrEnum):
@@ -42,7 +38,7 @@ PendingState: TypeAlias = Coroutine[Any, Any, TemplateState]
 async def await_states(states: Sequence[TemplateState | PendingState]) -> list[TemplateState]:
     """Wait for the states that are not known yet, all at once."""
     pending = [each for each in states if not isinstance(each, TemplateStatus | Finding)]
-    done = iter(await asyncio.gather(*pending))
+    done = iter(await asyncio.gather(*pending) if pending else ())
     return [each if isinstance(each, TemplateStatus | Finding) else next(done) for each in states]
 
 
@@ -100,23 +96,6 @@ class ClusterView(NamespaceView, Protocol):
 
     def recent_inputs(self) -> RecentInputs:
         """Return what any replica may have used for a pod a short time ago."""
-
-
-class WorkerError(Exception):
-    """A worker is busy, or ended during a call."""
-
-
-class Worker(Protocol):
-    """Runs functions outside the event loop."""
-
-    async def run(
-        self, function: Callable[[Unpack[Ts]], T], *args: *Ts, key: TurnKey = NOBODY
-    ) -> T:
-        """Return the result of a function. Raise WorkerError if the worker cannot run it.
-
-        Calls with the same key do not delay those with another key of their group by more than one
-        call, nor those of another group.
-        """
 
 
 class TemplateEnsurer(Protocol):

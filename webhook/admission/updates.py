@@ -19,7 +19,6 @@ from drawbridge.names import ORIGINAL_ANNOTATION, POD_ANNOTATIONS
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.legacy.pod_view import format_value, is_device_resource
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.work_budget import WorkBudget, WorkPostponedError
 
 
 class _Absent:
@@ -29,7 +28,6 @@ class _Absent:
 ABSENT: Final = _Absent()
 OptionalValue = Value | _Absent
 
-_CONTAINER_UNITS: Final = 30  # of work, to compare a container with that of the update
 _CONTAINER_LISTS: Final = ("initContainers", "containers")
 _CONTAINER_FIELDS: Final = ("resources", "env")
 # Node selectors and affinity are separate: other clients may narrow them while a pod is gated.
@@ -44,20 +42,12 @@ def is_translated(pod: Value) -> bool:
 
 
 def preserve_translation(
-    old: Value, new: Value, configuration: Configuration, inline_units: int | None = None
+    old: Value, new: Value, configuration: Configuration
 ) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
-    """Return edits of an update that keep the translation, and findings about other changes.
-
-    Raise WorkPostponedError if it takes more than `inline_units`.
-    """
-    budget = WorkBudget(old, inline_units)
-    restored = restore_original(old, budget)
+    """Return edits of an update that keep the translation, and findings about other changes."""
+    restored = restore_original(old)
     original: Value = old if restored is None else restored
-    names = _find_read_names(original, configuration, budget)
-    containers = [as_list(get_value(new, ("spec", part))) for part in _CONTAINER_LISTS]
-    units = _CONTAINER_UNITS * sum(map(len, containers))
-    if inline_units is not None and units > inline_units:
-        raise WorkPostponedError
+    names = _find_read_names(original, configuration)
     edits = [
         *_edit_metadata(old, original, new, names),
         *_edit_spec(old, original, new, names),
@@ -71,11 +61,11 @@ def preserve_translation(
 
 
 def _find_read_names(
-    original: Value, configuration: Configuration, budget: WorkBudget
+    original: Value, configuration: Configuration
 ) -> Mapping[Path, tuple[str, ...]]:
     """Return the annotations, labels and node labels that dialects read in the original pod."""
     fields: dict[Path, list[str]] = {}
-    for field in read_pod(original, configuration, budget).source_fields:
+    for field in read_pod(original, configuration).source_fields:
         fields.setdefault(field.path, []).append(str(field.name))
     return {path: tuple(names) for path, names in fields.items()}
 

@@ -64,7 +64,6 @@ def review_workload(
     all_places = find_places(new)
     places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
     places = places[:MAX_TEMPLATES]
-    context = _share_inline_work(context, len(places))
     queue = find_queue_of_pods(new, context.default_queue)
     decisions = [(place, _decide(place, request.namespace, context, queue)) for place in places]
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
@@ -78,15 +77,6 @@ def review_workload(
         return respond(Decided(findings=findings), ResponseOptions())
     lines = list(_describe_claims((one for _, one in decisions), mode))
     return tell_later(Decided(findings=findings, lines=lines), _build_command(request))
-
-
-def _share_inline_work(context: WorkloadContext, templates: int) -> WorkloadContext:
-    """Divide the work of one review among its pod templates."""
-    units = context.translation.inline_units
-    if units is None or templates < 2:
-        return context
-    translation = replace(context.translation, inline_units=units // templates)
-    return context._replace(translation=translation)
 
 
 def _decide(place: Place, namespace: str, context: WorkloadContext, queue: str) -> PodDecision:

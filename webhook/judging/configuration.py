@@ -1,6 +1,6 @@
 """Review the ConfigMap with the configuration: deny what no process would use.
 
-It runs in a process of its own (`webhook.server.configuration_reviews`). Only a courtesy at the
+It runs in a copy of the process (`webhook.server.configuration_reviews`). Only a courtesy at the
 terminal: the controller judges the same text again, and the processes keep the last valid
 configuration.
 """

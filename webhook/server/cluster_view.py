@@ -27,7 +27,6 @@ from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.translate.pods import TranslationContext, make_context
-from drawbridge.translate.work_budget import INLINE_UNITS
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import ClusterView, RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
@@ -181,10 +180,7 @@ class WatchedClusterView:
         self._renew_context(self._facts.facts, self._facts.digest)
 
     def _renew_context(self, facts: Facts | None, digest: str) -> None:
-        """Make the context of the event loop. More work per pod is done elsewhere."""
-        self._context = make_context(
-            self._configuration, facts, digest, caches_pods=False, inline_units=INLINE_UNITS
-        )
+        self._context = make_context(self._configuration, facts, digest, caches_pods=False)
 
     def _on_namespace(
         self,

@@ -1,22 +1,24 @@
-"""Review the configuration in a process of its own, which ends with the review.
+"""Review the configuration in a copy of this process, which ends with the review.
 
 To judge a configuration takes CEL and the finding codes of all packages, which the webhook does not
-load: administrators change it a few times a year.
+load: administrators change it a few times a year. The copy imports them.
 """
 
-import contextlib
+import importlib
+import pickle
 from typing import Final
 
 from drawbridge.process import review
 from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
-from webhook.admission.protocols import WorkerError
+from drawbridge.process.forked import ForkEndedError, ForkLimits, ForkRefusedError, run_forked
 from webhook.admission.replies import Reply, reply_unreviewed
-from webhook.server.worker_process import WorkerProcess
 
 _UNREVIEWED: Final = "too many large objects are in review; the configuration was not checked"
 _MODULE: Final = "webhook.judging.configuration"
 # Each has a body of a ConfigMap in memory.
 MAX_WAITING: Final = 16
+# Longer than any API server waits: then the caller ends the copy.
+_LIMITS: Final = ForkLimits(seconds=60.0, cpu_seconds=20)
 
 
 class ConfigurationReviews:
@@ -30,15 +32,16 @@ class ConfigurationReviews:
 
         One that cannot be reviewed now is allowed: a correction must not wait.
         """
-        del seconds  # the caller stops waiting, which ends the process
+        del seconds
         try:
-            async with (
-                self._turns.take(TurnKey("", peer)),
-                contextlib.aclosing(WorkerProcess(preload=_MODULE)) as worker,
-            ):
-                reply = await worker.run_named(f"{_MODULE}:review_configuration", body)
-        except (NoTurnError, WorkerError):
-            reply = None
-        if isinstance(reply, Reply):
-            return reply
-        return reply_unreviewed(review.read_uid(body), _UNREVIEWED)
+            async with self._turns.take(TurnKey("", peer)):
+                reply: Reply = pickle.loads(  # noqa: S301  # our own
+                    await run_forked(lambda: _review_as_copy(body), _LIMITS)
+                )
+        except (NoTurnError, ForkEndedError, ForkRefusedError):
+            return reply_unreviewed(review.read_uid(body), _UNREVIEWED)
+        return reply
+
+
+def _review_as_copy(body: bytes) -> bytes:
+    return pickle.dumps(importlib.import_module(_MODULE).review_configuration(body))

@@ -7,18 +7,19 @@ decides where an object is judged, and whether it is judged at all, never what i
 """
 
 import asyncio
+import contextlib
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
+from drawbridge.brief import Brief, BriefRuns, CutShort
 from drawbridge.finding import Finding
 from drawbridge.judge.context import JudgeContext, ToldByCopy
 from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
 from drawbridge.process.forked import ForkFailedError, ForkLimits, ForkRefusedError, run_partly
 from drawbridge.process.review import AdmissionRequest
-from drawbridge.solver.brief import Brief, CutShort, NamespaceBriefs
 from webhook.judging.handler import JudgeBusyError, JudgeLimitError
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings, PendingChanges
 from webhook.judging.reviews import judge_review
@@ -65,11 +66,10 @@ class Judgements:
     ) -> None:
         self._cluster = cluster
         self._view = view
-        self._brief = brief
         self._limits = limits
         self._now = now
         self._turns = FairTurns(max_waiting)
-        self._briefs = NamespaceBriefs(LEAST_SECONDS)
+        self._briefs = BriefRuns(brief, now, LEAST_SECONDS)
 
     async def judge(
         self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float, peer: str = ""
@@ -79,10 +79,9 @@ class Judgements:
         Raise TimeoutError, JudgeBusyError if too many wait, or JudgeLimitError.
         """
         end = self._now() + seconds
-        try:
-            return self._judge_here(request, labels)
-        except CutShort:
-            self._briefs.note_cut(request.namespace, self._now())
+        context = self._find_context(request, labels)
+        with contextlib.suppress(CutShort):
+            return self._briefs.run(request.namespace, lambda: judge_review(request, context))
         try:
             async with (
                 asyncio.timeout(seconds),
@@ -92,17 +91,6 @@ class Judgements:
                 return await self._judge_in_copy(request, labels, left)
         except (NoTurnError, ForkRefusedError) as error:
             raise JudgeBusyError from error
-
-    def _judge_here(
-        self, request: AdmissionRequest, labels: Mapping[str, str]
-    ) -> tuple[Finding, ...]:
-        """Judge an object on the event loop; raises CutShort."""
-        context = self._find_context(request, labels)
-        self._brief.seconds = self._briefs.seconds(request.namespace, self._now())
-        try:
-            return self._brief.run(lambda: judge_review(request, context))
-        finally:
-            self._brief.stop()
 
     async def _judge_in_copy(
         self, request: AdmissionRequest, labels: Mapping[str, str], seconds: float

@@ -1,31 +1,31 @@
 """Run `drawbridge serve webhook`: connect its parts, serve requests, and shut down gracefully."""
 
-import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from certs.serving import make_certificate
+from drawbridge.brief import BriefRuns
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
 from drawbridge.cluster.session import Session
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
+from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.run import StartedProcess, run_configured
 from drawbridge.process.settings import Settings
 from webhook.admission.answer_cache import AnswerCache
-from webhook.admission.handler import AdmissionHandler
-from webhook.admission.large_reviews import ReviewDispatcher
-from webhook.admission.protocols import TemplateEnsurer, TemplateState, TemplateStatus, Worker
+from webhook.admission.protocols import TemplateEnsurer, TemplateState, TemplateStatus
 from webhook.admission.replies import PendingReply, Reply
 from webhook.admission.templates import TemplateCache
+from webhook.server.admissions import Admissions
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.configuration_reviews import ConfigurationReviews
 from webhook.server.http_handler import Endpoint, Reviewer
 from webhook.server.serving import ReviewOptions, ReviewService, serve_reviews
 from webhook.server.template_store import WatchedTemplateStore
-from webhook.server.worker_process import WorkerProcess
 
 _LOG: Final = logging.getLogger("drawbridge.process")
 
@@ -84,13 +84,12 @@ class _Webhook:
         )
         settings.subscribe(self.cluster.configure)
         self.answers = AnswerCache()
-        self.worker = WorkerProcess()
         store = WatchedTemplateStore(
             self.cluster.templates, ResourceClient(session, TEMPLATES, decode_object)
         )
         templates = TemplateCache(store, lambda: datetime.now(UTC), _count)
-        handler = AdmissionHandler(self.cluster, templates, self.answers)
-        self.reviews = ReviewDispatcher(handler, self.cluster, templates, self.worker)
+        briefs = BriefRuns(CutAlarm(), time.monotonic)
+        self.reviews = Admissions(self.cluster, templates, self.answers, briefs)
 
 
 async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
@@ -103,14 +102,15 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
     service = ReviewService(
         list_endpoints(webhook.reviews, ConfigurationReviews().review),
         webhook.cluster.find_missing,
-        lambda: (webhook.worker.start(), *webhook.cluster.run()),
+        lambda: tuple(webhook.cluster.run()),
         collectors,
     )
     metrics.DECISIONS.first_values = options.metric_namespaces
-    async with contextlib.aclosing(webhook.worker):
-        await serve_reviews(options, certificate, process, service)
+    await serve_reviews(options, certificate, process, service)
 
 
-_: tuple[
-    type[ReviewHandler], type[TemplateEnsurer], type[Worker], type[metrics.AnswerCacheStatistics]
-] = (ReviewDispatcher, TemplateCache, WorkerProcess, AnswerCache)
+_: tuple[type[ReviewHandler], type[TemplateEnsurer], type[metrics.AnswerCacheStatistics]] = (
+    Admissions,
+    TemplateCache,
+    AnswerCache,
+)

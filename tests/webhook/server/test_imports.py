@@ -10,8 +10,6 @@ from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Amount, ClassFacts, Driver, Facts, Product
 from drawbridge.translate.pods import make_context
 from tests.webhook.admission.harness import ENFORCE, pod, review
-from webhook.admission.large_reviews import SharedInputs
-from webhook.admission.protocols import RecentInputs
 
 GPU: Final = "gpu.nvidia.com"
 FORBIDDEN: Final = (
@@ -28,11 +26,26 @@ FACTS: Final = Facts(
 )
 # Runs in a process of its own, as the webhook does.
 ANSWER: Final = """
-import json, pickle, sys
+import json, pickle, sys, time
+from types import SimpleNamespace
 import webhook.server.process
-from webhook.admission.large_reviews import ClusterSnapshot, review_snapshot
-body, fields = pickle.loads(sys.stdin.buffer.read())
-reply = review_snapshot("review_pod", body, ClusterSnapshot(*fields), {}).reply
+from drawbridge.brief import Brief, BriefRuns
+from webhook.admission.answer_cache import AnswerCache
+from webhook.admission.protocols import RecentInputs
+from webhook.server.admissions import Admissions
+body, context, labels = pickle.loads(sys.stdin.buffer.read())
+view = SimpleNamespace(
+    translation_context=lambda: context,
+    namespace_labels=lambda _: labels,
+    limit_ranges=lambda _: (),
+    resource_quotas=lambda _: (),
+    default_queue=lambda _: "",
+    other_webhooks=lambda: (),
+    inactive_conditions=lambda: (),
+    recent_inputs=RecentInputs,
+)
+reviews = Admissions(view, None, AnswerCache(), BriefRuns(Brief(), time.monotonic))
+reply = reviews.review_pod(body)
 print(json.dumps([reply.outcome, reply.codes, sorted(sys.modules)]))
 """
 
@@ -40,11 +53,10 @@ print(json.dumps([reply.outcome, reply.codes, sorted(sys.modules)]))
 def test_a_pod_that_no_product_satisfies_is_denied_without_the_judge() -> None:
     selector = {"nvidia.com/gpu.product": "NVIDIA-H200"}
     body = review(pod({"nvidia.com/gpu": "1"}, nodeSelector=selector))
-    inputs = pickle.dumps(SharedInputs(make_context(Configuration(), FACTS), RecentInputs()))
-    fields = (inputs, ENFORCE, (), (), "", (), ())
+    context = make_context(Configuration(), FACTS, caches_pods=False)
     done = subprocess.run(  # noqa: S603  # ours
         [sys.executable, "-c", ANSWER],
-        input=pickle.dumps((body, fields)),
+        input=pickle.dumps((body, context, ENFORCE)),
         capture_output=True,
         check=True,
     )

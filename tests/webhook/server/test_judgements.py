@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.brief import Brief, CutShort
 from drawbridge.finding import Finding
 from drawbridge.judge.context import JudgeContext
 from drawbridge.process.forked import ForkFailedError, ForkLimits, run_partly
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
-from drawbridge.solver.brief import Brief, CutShort
 from tests.cuts import CutAt
 from tests.tables import YamlValue, every_row, load_cases
 from tests.webhook.judging.harness import change, review

@@ -6,13 +6,14 @@ waited: a namespace with such a computation has less time for the next one.
 
 import math
 from collections.abc import Callable
+from inspect import isfunction
 from types import CodeType
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from drawbridge.bounded_cache import BoundedCache
 
 T = TypeVar("T")
-F = TypeVar("F", bound=Callable[..., object])
+M = TypeVar("M", bound=Callable[..., Any])
 USUAL_SECONDS: Final = 0.02
 LEAST_SECONDS: Final = 0.001
 # So long after its last cut, a namespace has the usual time again.
@@ -23,10 +24,14 @@ MAX_NAMESPACES: Final = 4096
 _WHOLE: Final[set[CodeType]] = set()
 
 
-def whole(function: F) -> F:
-    """Let nothing interrupt a function, because it keeps several fields in step."""
-    _WHOLE.add(function.__code__)
-    return function
+def whole(marked: M) -> M:
+    """Let nothing interrupt a function, or those of a class, which keep several fields in step."""
+    functions = filter(isfunction, (marked, *vars(marked).values()))
+    _WHOLE.update(each.__code__ for each in functions)
+    return marked
+
+
+whole(BoundedCache)
 
 
 def is_whole(code: CodeType) -> bool:
@@ -59,7 +64,7 @@ class _Cuts(NamedTuple):
     at: float
 
 
-class NamespaceBriefs:
+class NamespaceTimes:
     """The time of each namespace, and the least that it has."""
 
     def __init__(self, least_seconds: float = LEAST_SECONDS) -> None:
@@ -76,3 +81,25 @@ class NamespaceBriefs:
         """Note that a computation was cut."""
         less = max(self._least, self.seconds(namespace, now) / 4)
         self._cuts.put(namespace, _Cuts(less, now))
+
+
+class BriefRuns:
+    """Runs computations for namespaces, each in its time."""
+
+    def __init__(
+        self, brief: Brief, now: Callable[[], float], least_seconds: float = LEAST_SECONDS
+    ) -> None:
+        self._brief = brief
+        self._now = now
+        self._times = NamespaceTimes(least_seconds)
+
+    def run(self, namespace: str, compute: Callable[[], T]) -> T:
+        """Return what a function returns; raises CutShort."""
+        self._brief.seconds = self._times.seconds(namespace, self._now())
+        try:
+            return self._brief.run(compute)
+        except CutShort:
+            self._times.note_cut(namespace, self._now())
+            raise
+        finally:
+            self._brief.stop()
