@@ -14,7 +14,7 @@ from tests.cluster.memory_store import MemoryStore
 from tests.webhook.admission.harness import ENFORCE, FakeClusterView
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.templates import TemplateCache
-from webhook.server.admissions import Admissions
+from webhook.server.admissions import LEAST_SECONDS, Admissions
 from webhook.server.template_store import WatchedTemplate, WatchedTemplateStore
 
 OUT: Final = "outside"
@@ -35,5 +35,5 @@ def make_admission(context: TranslationContext) -> Admission:
     cluster = FakeClusterView(context, {OUT: {name: OUT}, IN: {name: IN, **ENFORCE}})
     store = MemoryStore(WatchedTemplate)
     templates = TemplateCache(WatchedTemplateStore(store, store), lambda: datetime.now(UTC))
-    briefs = BriefRuns(CutAlarm(), time.monotonic)
+    briefs = BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS)
     return Admission(cluster, templates, Admissions(cluster, templates, AnswerCache(), briefs))

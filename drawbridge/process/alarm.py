@@ -6,6 +6,7 @@ What keeps two fields in step is never interrupted. A long call into C is not in
 so what reads bytes bounds them before.
 """
 
+import atexit
 import math
 import os
 import signal
@@ -18,7 +19,8 @@ from drawbridge.brief import Brief, CutShort, is_whole
 
 T = TypeVar("T")
 # A timer rings this often while one computation follows the other, because to set it takes longer
-# than most of them; and not while the handler of the previous ring still runs.
+# than most of them; and not while the handler of the previous ring still runs. It ends with its
+# first ring between two computations.
 _RINGS: Final = 4
 _LEAST_SECONDS: Final = 0.001
 
@@ -31,28 +33,32 @@ class CutAlarm(Brief):
 
     def __init__(self) -> None:
         super().__init__()
-        self._end = 0.0
-        self._rings = False
+        self._end = math.inf
+        self._set_to = 0.0  # the seconds of the timer that rings
         self._is_copy = False
         signal.signal(signal.SIGALRM, self._on_alarm)
         os.register_at_fork(after_in_child=self._become_copy)
+        atexit.register(self.end)
 
     def run(self, compute: Callable[[], T]) -> T:
         """Return what a function returns; raises CutShort. Without a limit, it is not cut."""
         if self._is_copy or self.seconds == math.inf:
             return compute()
         self._end = time.thread_time() + self.seconds
-        if not self._rings:
-            self._rings = True
+        if self.seconds != self._set_to:
+            self._set_to = self.seconds
             again = max(self.seconds / _RINGS, _LEAST_SECONDS)
             signal.setitimer(signal.ITIMER_REAL, self.seconds, again)
         return interruptible(compute)
 
     def stop(self) -> None:
-        """Ring no more, until the next computation."""
-        if self._rings:
-            self._rings = False
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        """Cut nothing until the next computation."""
+        self._end = math.inf
+
+    def end(self) -> None:
+        """Ring no more. A process that ends has no handler at last."""
+        self._set_to = 0.0
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _become_copy(self) -> None:
         """Cut nothing from now on. The system gives no timer to a copy."""
@@ -63,7 +69,9 @@ class CutAlarm(Brief):
 
         An exception in a callback of the collector is lost, and then the next ring counts.
         """
-        if time.thread_time() >= self._end and is_interruptible(frame):
+        if self._end == math.inf:
+            self.end()
+        elif time.thread_time() >= self._end and is_interruptible(frame):
             raise CutShort
 
 

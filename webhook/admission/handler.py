@@ -246,7 +246,7 @@ class AdmissionHandler:
 
     def _translate(self, pod: RawPod, pod_request: _PodRequest) -> Reply | PendingReply:
         request = pod_request.request
-        composed = self._run_briefly(request, lambda: self._compose(pod, pod_request))
+        composed = self._compose(pod, pod_request)
         if isinstance(composed, Malformed):
             return reply_error(request, 400, composed.why)
         reply, decision, _ = composed
@@ -272,7 +272,9 @@ class AdmissionHandler:
             return cached
         response = self._apply_namespace_limits(pod, cached, pod_request)
         if pod_request.call.is_guarded:
-            response = self._guard(pod, cached, response, pod_request)
+            response = self._run_briefly(
+                request, lambda: self._guard(pod, cached, response, pod_request)
+            )
         subject = _Subject(
             pod.metadata.name or pod.metadata.generate_name,
             "" if response.verdict is None else _find_owner(pod, request.namespace),
@@ -296,14 +298,21 @@ class AdmissionHandler:
         value = review.decode_review_object(pod_request.call.body)
         if isinstance(value, Malformed):
             return value
-        if not covers(value, self._get_interest(context)):
-            cached = PodResponse(PodDecision(), ALLOWED)
-        else:
-            essence = reduce_to_essence(value)
-            placed = context.placed(pod_request.namespace.placement)
-            cached = self._compose_for_essence(essence, key.with_name(name), placed, others)
+        cached = self._run_briefly(
+            pod_request.request, lambda: self._compose_new(value, key.with_name(name), pod_request)
+        )
         self._add_to_cache(key, name, cached)
         return cached
+
+    def _compose_new(
+        self, pod: dict[str, Value], own: AnswerKey, pod_request: _PodRequest
+    ) -> PodResponse:
+        context = pod_request.context
+        if not covers(pod, self._get_interest(context)):
+            return PodResponse(PodDecision(), ALLOWED)
+        placed = context.placed(pod_request.namespace.placement)
+        others = self._cluster.other_webhooks()
+        return self._compose_for_essence(reduce_to_essence(pod), own, placed, others)
 
     def _add_to_cache(self, key: AnswerKey, name: str, cached: PodResponse) -> None:
         """Cache a response. If it contains the name of the pod, cache it for that name only."""
@@ -357,7 +366,10 @@ class AdmissionHandler:
         exceeded = self._check_device_quotas(decision, pod_request)
         if not ranges and not quotas and not own and not exceeded:
             return cached.response
-        findings, edits = pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
+        findings, edits = self._run_briefly(
+            pod_request.request,
+            lambda: pods.check_namespace_limits(decision, ranges, quotas, exceeded, context),
+        )
         if not findings and not edits and not own:
             return cached.response
         options = _make_options("", namespace, pod_request.mode)

@@ -43,6 +43,8 @@ from webhook.admission.responses import ALLOWED, Decided, ResponseOptions, respo
 
 # A body of this size takes at most about two milliseconds before its translation.
 MAX_INLINE_BYTES: Final = 32 * 1024
+# The time of a review in a namespace whose reviews take long. An ordinary one takes less.
+LEAST_SECONDS: Final = 0.005
 # The reviews that wait keep their bodies in memory.
 MAX_WAITING: Final = 64
 # Longer than any API server waits: then the caller ends the copy.

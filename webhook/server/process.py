@@ -20,7 +20,7 @@ from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.protocols import TemplateEnsurer, TemplateState, TemplateStatus
 from webhook.admission.replies import PendingReply, Reply
 from webhook.admission.templates import TemplateCache
-from webhook.server.admissions import Admissions
+from webhook.server.admissions import LEAST_SECONDS, Admissions
 from webhook.server.cluster_view import WatchedClusterView
 from webhook.server.configuration_reviews import ConfigurationReviews
 from webhook.server.http_handler import Endpoint, Reviewer
@@ -88,7 +88,7 @@ class _Webhook:
             self.cluster.templates, ResourceClient(session, TEMPLATES, decode_object)
         )
         templates = TemplateCache(store, lambda: datetime.now(UTC), _count)
-        briefs = BriefRuns(CutAlarm(), time.monotonic)
+        briefs = BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS)
         self.reviews = Admissions(self.cluster, templates, self.answers, briefs)
 
 
