@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.agreement.scope import PodMetadata, PodOwner
+from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
 from drawbridge.process import review
 from drawbridge.process.review import UNDECODABLE, Malformed, RequestEnvelope
 from drawbridge.translate.essence import METADATA_FIELDS
@@ -91,3 +91,11 @@ def decode_metadata(pod: RawPod) -> PodMetadata | Malformed:
     except UNDECODABLE as error:
         return Malformed(f"metadata.labels cannot be decoded: {error}")
     return PodMetadata(metadata.name, metadata.generate_name, labels, metadata.owner_references)
+
+
+def find_owner(pod: RawPod, namespace: str) -> str:
+    """Return the root owner of a pod; empty if its metadata cannot be read."""
+    metadata = decode_metadata(pod)
+    if isinstance(metadata, Malformed):
+        return ""
+    return find_root_owner(namespace, metadata).partition("/")[2]

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from drawbridge.agreement import scope
-from drawbridge.agreement.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
 from drawbridge.agreement.scope import Mode
 from drawbridge.brief import BriefRuns
 from drawbridge.config.model import Configuration, Placement
@@ -22,7 +21,6 @@ from drawbridge.names import ORIGINAL_ANNOTATION, TRANSLATE_LABEL
 from drawbridge.process import review
 from drawbridge.process.review import AdmissionRequest, Malformed, RequestEnvelope
 from drawbridge.translate.changes.patch import MAX_ANNOTATION_BYTES, to_operations
-from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.interest import Interest, covers, derive_interest
 from drawbridge.translate.pods import TranslationContext
@@ -39,12 +37,17 @@ from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.created_pod import RawPod
 from webhook.admission.device_quotas import ConfiguredQuotas, check_device_quotas
 from webhook.admission.guard import GuardedPod
-from webhook.admission.namespace_scopes import NamespaceDecision, NamespaceScopes
+from webhook.admission.namespace_scopes import (
+    NamespaceDecision,
+    NamespaceScopes,
+    allow_out_of_scope,
+)
 from webhook.admission.pod_responses import (
+    AuditedPod,
     PodResponse,
-    build_command,
     compose_audit,
     compose_response,
+    make_options,
 )
 from webhook.admission.pods import PodDecision
 from webhook.admission.protocols import (
@@ -67,11 +70,9 @@ from webhook.admission.responses import (
     ALLOWED,
     Decided,
     PartialResponse,
-    ResponseOptions,
-    format_finding,
     respond,
-    shorten,
 )
+from webhook.admission.templates import report_template
 
 T = TypeVar("T")
 # How long to wait for a template if the request has no timeout.
@@ -196,7 +197,7 @@ class AdmissionHandler:
         namespace: NamespaceDecision,
     ) -> Reply | PendingReply:
         if namespace.mode is Mode.OFF:
-            return compose_reply(request, _allow_out_of_scope(namespace))
+            return compose_reply(request, allow_out_of_scope(namespace))
         if isinstance(pod, Malformed):
             return reply_error(request, 400, pod.why)
         metadata = created_pod.join_metadata(pod)
@@ -220,7 +221,7 @@ class AdmissionHandler:
         configured = context.configuration
         decided = await self.scopes.read(request.namespace, configured, seconds)
         if decided is None or decided.mode is Mode.OFF:
-            return compose_reply(request, _allow_out_of_scope(decided))
+            return compose_reply(request, allow_out_of_scope(decided))
         workload_context = workloads.WorkloadContext(
             decided,
             context.placed(decided.placement),
@@ -275,9 +276,9 @@ class AdmissionHandler:
             response = self._run_briefly(
                 request, lambda: self._guard(pod, cached, response, pod_request)
             )
-        subject = _Subject(
+        subject = AuditedPod(
             pod.metadata.name or pod.metadata.generate_name,
-            "" if response.verdict is None else _find_owner(pod, request.namespace),
+            "" if response.verdict is None else created_pod.find_owner(pod, request.namespace),
         )
         reply = _compose_audited(pod_request, response, cached.decision, subject)
         return _Composed(reply, cached.decision, subject)
@@ -339,7 +340,7 @@ class AdmissionHandler:
         if decision.edits or decision.is_denied:
             about = (*decision.findings, *apply_policies(others, context.configuration.findings))
             decision = msgspec.structs.replace(decision, findings=about)
-        options = _make_options(own.name, own.namespace, Mode(own.mode))
+        options = make_options(own.name, own.namespace, Mode(own.mode))
         depends_on_namespace = bool(decision.edits) and not decision.is_denied
         response = compose_response(decision, options, context.facts_digest)
         cached = PodResponse(decision, response, depends_on_namespace)
@@ -372,7 +373,7 @@ class AdmissionHandler:
         )
         if not findings and not edits and not own:
             return cached.response
-        options = _make_options("", namespace, pod_request.mode)
+        options = make_options("", namespace, pod_request.mode)
         return compose_response(decision, options, context.facts_digest, (*findings, *own), edits)
 
     def _check_device_quotas(
@@ -399,7 +400,7 @@ class AdmissionHandler:
         name, namespace = pod_request.request.namespace, pod_request.namespace
         guarded = GuardedPod(value, metadata, name, namespace.labels, namespace.admin_access)
         findings = guard.judge_pod(guarded, decision, context, self._cluster.recent_inputs())
-        options = _make_options(pod.metadata.name, name, Mode.ENFORCE)
+        options = make_options(pod.metadata.name, name, Mode.ENFORCE)
         return respond(Decided(findings=findings), options)
 
     async def _await_templates(
@@ -413,7 +414,7 @@ class AdmissionHandler:
         request, context = pod_request.request, pod_request.context
         namespace = request.namespace
         problems = [
-            state if isinstance(state, Finding) else _report_template(namespace, template, state)
+            state if isinstance(state, Finding) else report_template(namespace, template, state)
             for template, state in zip(decision.templates, await await_states(states), strict=True)
             if state not in EXISTING and not (request.dry_run and state is TemplateStatus.PENDING)
         ]
@@ -424,7 +425,7 @@ class AdmissionHandler:
         quotas = self._cluster.resource_quotas(namespace)
         exceeded = self._check_device_quotas(decision, pod_request)
         more, edits = pods.check_namespace_limits(decision, ranges, quotas, exceeded, context)
-        options = _make_options("", namespace, Mode.ENFORCE)
+        options = make_options("", namespace, Mode.ENFORCE)
         response = compose_response(
             decision, options, context.facts_digest, (*findings, *more), edits
         )
@@ -448,42 +449,23 @@ class AdmissionHandler:
             return reply_error(request, 400, _TOO_DEEP)
         findings = tuple(apply_policies(reported, context.configuration.findings))
         decided = Decided(findings=findings, patch=to_operations(edits))
-        options = _make_options(request.name, request.namespace, Mode.ENFORCE)
+        options = make_options(request.name, request.namespace, Mode.ENFORCE)
         response = respond(decided, options)
         if edits and not decided.is_denied:  # counted as what it is: nothing new is translated
             response = msgspec.structs.replace(response, outcome="allowed")
         return compose_reply(request, response)
 
 
-def _make_options(name: str, namespace: str, mode: Mode) -> ResponseOptions:
-    """Return the options of a response about the pod with this name."""
-    return ResponseOptions(mode, build_command(name, namespace, mode))
-
-
-class _Subject(NamedTuple):
-    """The pod of a request, as the audit log names it."""
-
-    name: str
-    owner: str
-
-
 class _Composed(NamedTuple):
-    """The reply for a pod whose templates exist, and what it is composed of."""
+    """The reply for a pod whose templates exist."""
 
     reply: Reply
     decision: PodDecision
-    subject: _Subject
-
-
-def _find_owner(pod: RawPod, namespace: str) -> str:
-    metadata = created_pod.decode_metadata(pod)
-    if isinstance(metadata, Malformed):
-        return ""
-    return scope.find_root_owner(namespace, metadata).partition("/")[2]
+    subject: AuditedPod
 
 
 def _compose_audited(
-    pod_request: _PodRequest, response: PartialResponse, decision: PodDecision, subject: _Subject
+    pod_request: _PodRequest, response: PartialResponse, decision: PodDecision, subject: AuditedPod
 ) -> Reply:
     audit = compose_audit(decision, response.verdict, pod_request.mode, subject.owner)
     return compose_reply(pod_request.request, response, subject.name, audit)
@@ -514,25 +496,3 @@ def _check_metadata(
     if not isinstance(metadata, Malformed):
         findings = (*findings, *scope.find_label_without_effect(metadata, pod_request.mode))
     return tuple(apply_policies(findings, context.configuration.findings))
-
-
-def _report_template(namespace: str, template: ClaimTemplate, status: TemplateStatus) -> Finding:
-    """Report a template that does not exist, or that has different content."""
-    name = f"ResourceClaimTemplate {namespace}/{template.name}"
-    if status is TemplateStatus.CONFLICT:
-        command = f"kubectl delete resourceclaimtemplate -n {namespace} {template.name}"
-        return TEMPLATE_TAKEN.at(
-            "spec.resourceClaims",
-            f"{name} exists with different content",
-            remedy=f"Delete the template, so that it is created again: {command}",
-        )
-    return TEMPLATE_LATER.at("spec.resourceClaims", f"{name} has not been created yet")
-
-
-def _allow_out_of_scope(decided: NamespaceDecision | None) -> PartialResponse:
-    """Compose the response for a namespace whose pods are not translated."""
-    if decided is None or not decided.findings:
-        return ALLOWED
-    lines = [shorten(format_finding(each)) for each in decided.findings]
-    codes = tuple(each.code for each in decided.findings)
-    return PartialResponse(review.compose_allowed((), lines), "allowed", codes)

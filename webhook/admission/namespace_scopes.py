@@ -9,7 +9,9 @@ from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placement
 from drawbridge.finding import Finding
 from drawbridge.names import ADMIN_ACCESS_LABEL
+from drawbridge.process import review
 from webhook.admission.protocols import NamespaceView
+from webhook.admission.responses import ALLOWED, PartialResponse, format_finding, shorten
 
 _MAX_ENTRIES: Final = 10_000
 # How long to wait for an unknown namespace if the request has no timeout.
@@ -82,3 +84,12 @@ class KnownScopes(NamespaceScopes):
         """Return the decision for a namespace, or None if it is not in memory."""
         del seconds
         return self.find(name, configured)
+
+
+def allow_out_of_scope(decided: NamespaceDecision | None) -> PartialResponse:
+    """Compose the response for a namespace whose pods are not translated."""
+    if decided is None or not decided.findings:
+        return ALLOWED
+    lines = [shorten(format_finding(each)) for each in decided.findings]
+    codes = tuple(each.code for each in decided.findings)
+    return PartialResponse(review.compose_allowed((), lines), "allowed", codes)

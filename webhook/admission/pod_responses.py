@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -82,3 +82,15 @@ def compose_audit(
     changes = (verdict is PodVerdict.TRANSLATED and decision.lines) or unchanged
     shown = tuple(shorten(each) for each in islice(changes, _MAX_CHANGES))
     return AuditRecord(verdict, mode, sanitize(owner, _MAX_OWNER), shown)
+
+
+def make_options(name: str, namespace: str, mode: Mode) -> ResponseOptions:
+    """Return the options of a response about the pod with this name."""
+    return ResponseOptions(mode, build_command(name, namespace, mode))
+
+
+class AuditedPod(NamedTuple):
+    """The pod of a request, as the audit log names it."""
+
+    name: str
+    owner: str

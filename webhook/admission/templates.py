@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.agreement.admission_codes import TEMPLATE_LATER, TEMPLATE_TAKEN
 from drawbridge.agreement.template_objects import (
     build_object,
     build_refused_finding,
@@ -24,6 +25,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
+from drawbridge.finding import Finding
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
 from webhook.admission.protocols import (
@@ -243,3 +245,16 @@ async def _ignore_errors(request: Awaitable[None]) -> None:
         await request
     except ApiError:
         return  # the next use tries again in an hour, and garbage collection waits a day
+
+
+def report_template(namespace: str, template: ClaimTemplate, status: TemplateStatus) -> Finding:
+    """Report a template that does not exist, or that has different content."""
+    name = f"ResourceClaimTemplate {namespace}/{template.name}"
+    if status is TemplateStatus.CONFLICT:
+        command = f"kubectl delete resourceclaimtemplate -n {namespace} {template.name}"
+        return TEMPLATE_TAKEN.at(
+            "spec.resourceClaims",
+            f"{name} exists with different content",
+            remedy=f"Delete the template, so that it is created again: {command}",
+        )
+    return TEMPLATE_LATER.at("spec.resourceClaims", f"{name} has not been created yet")
