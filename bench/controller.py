@@ -9,6 +9,7 @@ other processes. The CPU time that all threads of this process used during the d
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -21,13 +22,14 @@ from controller.admission_scope import AdmissionScope
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
 from controller.facts import FactsReconciler, FactsSources
 from controller.field_probe import ServerSupport
-from controller.missing_templates import MissingTemplateReconciler
+from controller.missing_templates import LEAST_SECONDS, MissingTemplateReconciler
 from controller.protocols import ObjectReference, Unstructured
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
 from drawbridge.agreement.template_objects import build_object
+from drawbridge.brief import BriefRuns
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
@@ -35,6 +37,7 @@ from drawbridge.dra.classes import class_reader
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.slices import slice_reader
 from drawbridge.names import ORIGINAL_ANNOTATION
+from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import CollectionPause
 from drawbridge.translate.changes.template import make_template
 from drawbridge.translate.pods import make_context, translate
@@ -182,6 +185,7 @@ def _waiting(scope: AdmissionScope, reporter: FakeReporter) -> dict[str, Reconci
             find_facts=lambda _: None,
             reporter=reporter,
             now=lambda: NOW,
+            briefs=BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS),
         )
 
     return {

@@ -7,6 +7,8 @@ annotations, so nothing else in them is trusted.
 """
 
 import asyncio
+import contextlib
+import pickle
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -17,6 +19,7 @@ from controller.pod_templates import (
     check_content,
     describe_missing,
     describe_pod,
+    describe_unfinished,
     describe_unknown,
     list_contexts,
     rebuild_templates,
@@ -46,9 +49,11 @@ from drawbridge.agreement.template_objects import (
     may_be_dropped,
 )
 from drawbridge.api_error import ApiError
+from drawbridge.brief import BriefRuns, CutShort
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import USED_ANNOTATION
+from drawbridge.process.forked import ForkEndedError, ForkLimits, ForkRefusedError, run_forked
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
 
@@ -62,6 +67,12 @@ _EVENTS: Final = {
     TEMPLATE_OUT_OF_SCOPE.name: "out-of-scope",
     TEMPLATE_NOT_REPRODUCED.name: "unknown",
 }
+
+
+# The time of a pod in a namespace whose pods take long. An ordinary one takes less.
+LEAST_SECONDS: Final = 0.005
+# A tenant determines the size of a pod and what restoring it costs.
+_COPY_LIMITS: Final = ForkLimits(seconds=10.0, cpu_seconds=2, more_bytes=256 << 20)
 
 
 class _Unresolved(NamedTuple):
@@ -94,7 +105,9 @@ class MissingTemplateReconciler:
         find_facts: Callable[[str], Facts | None],
         reporter: Reporter,
         now: WallClock,
+        briefs: BriefRuns,
     ) -> None:
+        self._briefs = briefs
         self._pods = pods
         self._templates = templates
         self._store = store
@@ -230,20 +243,39 @@ class MissingTemplateReconciler:
         current = self._context()
         if current is None:
             return None
-        placement = self._scope.placement(pod.namespace)
-        contexts = list_contexts(pod.value, current, self._find_facts, placement)
-        rebuilt = await asyncio.to_thread(
-            rebuild_templates,
-            pod.raw,
-            pod.namespace,
-            missing,
-            contexts,
-            admin_access=self._scope.allows_admin_access(pod.namespace),
-        )
+        try:
+            rebuilt = await self._rebuild(pod, missing, current)
+        except ForkRefusedError:
+            return None
+        except ForkEndedError as limit:
+            return (describe_unfinished(pod.value, missing, f"{limit}"),)
         if not rebuilt:
             return (describe_unknown(pod.value, missing),)
         problems = [await self._create(one, pod.namespace) for one in rebuilt]
         return tuple(filter(None, problems))
+
+    async def _rebuild(
+        self, pod: WatchedObject[WatchedPod], missing: frozenset[str], current: TranslationContext
+    ) -> tuple[ClaimTemplate, ...]:
+        """Rebuild the templates of a pod, in a copy of this process if that takes long.
+
+        Raise ForkEndedError if it reaches a limit there, and ForkRefusedError.
+        """
+        placement = self._scope.placement(pod.namespace)
+        admin_access = self._scope.allows_admin_access(pod.namespace)
+
+        def rebuild() -> tuple[ClaimTemplate, ...]:
+            contexts = list_contexts(pod.value, current, self._find_facts, placement)
+            return rebuild_templates(
+                pod.raw, pod.namespace, missing, contexts, admin_access=admin_access
+            )
+
+        with contextlib.suppress(CutShort):
+            return self._briefs.run(pod.namespace, rebuild)
+        rebuilt: tuple[ClaimTemplate, ...] = pickle.loads(  # noqa: S301  # our own
+            await run_forked(lambda: pickle.dumps(rebuild()), _COPY_LIMITS)
+        )
+        return rebuilt
 
     def _set_unresolved(
         self,

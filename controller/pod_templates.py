@@ -1,8 +1,4 @@
-"""Rebuilds the templates of a pod from its original request. Pure; runs in a worker thread.
-
-A tenant determines the size of a pod and what restoring it costs, so none of this may run on the
-event loop that renews the Lease.
-"""
+"""Rebuilds the templates of a pod from its original request. Pure."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
@@ -101,6 +97,12 @@ def describe_unknown(pod: WatchedPod, missing: frozenset[str]) -> Finding:
     if ORIGINAL_ANNOTATION not in annotations:
         reason = f"the pod does not have the annotation {ORIGINAL_ANNOTATION}"
     message = f"{describe_missing(missing)}: {reason}"
+    return TEMPLATE_NOT_REPRODUCED.at("spec.resourceClaims", message, object=describe_pod(pod))
+
+
+def describe_unfinished(pod: WatchedPod, missing: frozenset[str], limit: str) -> Finding:
+    """Return the finding for a pod whose translation reaches a limit."""
+    message = f"{describe_missing(missing)}: translating the pod again gives {limit}"
     return TEMPLATE_NOT_REPRODUCED.at("spec.resourceClaims", message, object=describe_pod(pod))
 
 

@@ -1,6 +1,7 @@
 """The reconcilers of the controller: what each gets, when it runs and what wakes it up."""
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
@@ -23,7 +24,7 @@ from controller.fence_rules import NAME as RULES
 from controller.fence_rules import FenceRuleReconciler, FenceSources, make_fence_stores
 from controller.field_probe import FieldProbeReconciler
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
-from controller.missing_templates import MissingTemplateReconciler
+from controller.missing_templates import LEAST_SECONDS, MissingTemplateReconciler
 from controller.other_webhooks import OtherWebhookReconciler
 from controller.owned_nodes import OwnedNodeReconciler
 from controller.protocols import ObjectReference, ObjectStore, Reporter
@@ -37,6 +38,7 @@ from controller.usage_observer import UsageObserver
 from controller.usage_series import UsageSeries
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
+from drawbridge.brief import BriefRuns
 from drawbridge.cluster.client import Fence, ResourceClient, decode_object
 from drawbridge.cluster.resources import (
     CONFIG_MAPS,
@@ -54,6 +56,7 @@ from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.names import FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION, WEBHOOK_DEPLOYMENT
+from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.settings import Settings
 
@@ -193,6 +196,7 @@ class Reconcilers:
             find_facts=self.facts.find_version,
             reporter=self._reporter,
             now=_now,
+            briefs=BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS),
         )
 
     def _make_garbage_collector(self) -> TemplateGarbageCollector:

@@ -12,6 +12,7 @@ from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler
 from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod, WatchedQuota
+from drawbridge.brief import Brief, BriefRuns
 from drawbridge.config.model import Configuration
 from drawbridge.translate.pods import make_context
 from tests.cluster.memory_store import START, MemoryStore
@@ -65,6 +66,7 @@ def make_missing_templates(turns: Turns) -> Reconciler:
         find_facts=lambda _: None,
         reporter=FakeReporter(),
         now=FakeClock(),
+        briefs=BriefRuns(Brief(), lambda: 0.0),
     )
 
 

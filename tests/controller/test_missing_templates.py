@@ -2,16 +2,21 @@
 
 import copy
 import datetime as dt
+from collections.abc import Callable
+from typing import Any
 
 import jsonpatch
 import pytest
 
+from controller import missing_templates
 from controller.protocols import Gauge, Unstructured
 from drawbridge.agreement.owned_templates import name_matches_content
 from drawbridge.api_error import ApiError
+from drawbridge.brief import Brief, CutShort
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
+from drawbridge.process.forked import ForkLimits, run_forked
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import make_context, translate
 from tests.controller.waiting_pods import ASKED, NEW, OLD, OTHER, TEAM, Scene, translated
@@ -308,3 +313,52 @@ def test_a_deleted_pod_is_forgotten() -> None:
     again = scene.put(pod)
     scene.reconcile()
     assert [about.uid for _, about in scene.reporter.reported] == [stored.uid, again.uid]
+
+
+class CutAlways(Brief):
+    """Cuts everything at once."""
+
+    def run(self, compute: Callable[[], Any]) -> Any:  # noqa: ANN401
+        """Raise CutShort."""
+        del compute
+        raise CutShort
+
+
+def test_what_takes_long_is_rebuilt_in_a_copy_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    copies = []
+
+    async def record(function: Callable[[], bytes], limits: ForkLimits) -> bytes:
+        copies.append(limits)
+        return await run_forked(function, limits)
+
+    monkeypatch.setattr(missing_templates, "run_forked", record)
+    scene = Scene(brief=CutAlways())
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.reconcile() == [name]
+    assert len(copies) == 1
+    assert name_matches_content(scene.templates.objects[TEAM, name])
+
+
+def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hostile, other = translated()[0], translated(name="other")[0]
+    rebuild = missing_templates.rebuild_templates
+
+    def never_end(raw: bytes, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        while b'"other"' not in raw:
+            pass
+        return rebuild(raw, *args, **options)
+
+    monkeypatch.setattr(missing_templates, "rebuild_templates", never_end)
+    monkeypatch.setattr(missing_templates, "_COPY_LIMITS", ForkLimits(cpu_seconds=1))
+    scene = Scene(brief=CutAlways())
+    scene.put(hostile)
+    scene.put(other)
+    assert len(scene.reconcile()) == 1
+    (finding,) = scene.reporter.findings
+    assert finding.code == "TemplateNotReproduced"
+    assert "no result with 1 s of CPU time" in finding.message

@@ -18,7 +18,7 @@ import pytest
 
 from certs.rotation import RotationPolicy
 from controller import facts as facts_reconciler
-from controller import owned_nodes, pod_templates, process, quota_mirror
+from controller import owned_nodes, process, quota_mirror
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
@@ -197,7 +197,6 @@ async def _templates(tmp_path: Path) -> None:
 
 # The work of each step that may take long, by the module and function that a worker thread runs.
 LONG_STEPS = {
-    "restoring a pod": (pod_templates, "restore_original"),
     "gathering facts": (facts_reconciler, "gather_facts"),
     "planning quotas": (quota_mirror, "plan_mirror"),
 }

@@ -1,19 +1,16 @@
 """Where templates are created and marked as used, and what their pods cost."""
 
 import copy
-import threading
 from typing import Any
 
 import jsonpatch
 import pytest
 
-from controller import pod_templates
 from controller.fair_queue import FairQueue
 from controller.protocols import Gauge, Unstructured
 from drawbridge.agreement.template_objects import build_object
 from drawbridge.config.model import Configuration, Decisions, LabelSelector, Rollout, Scope
 from drawbridge.config.string_formats import DNSLabel
-from drawbridge.documents.values import Value
 from drawbridge.facts.model import ClassFacts, Cluster, Driver, Facts
 from drawbridge.names import (
     ADMIN_ACCESS_LABEL,
@@ -21,7 +18,7 @@ from drawbridge.names import (
     TRANSLATE_LABEL,
     USED_ANNOTATION,
 )
-from drawbridge.translate.changes.patch import restore_original, to_operations
+from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import make_context, translate
 from tests.controller.waiting_pods import ASKED, NEW, OTHER, TEAM, WEBHOOK, Scene, translated
 from tests.tables import every_row
@@ -198,24 +195,6 @@ def test_a_template_that_was_deleted_meanwhile_is_not_an_error() -> None:
 
 
 # --- work -----------------------------------------------------------------------------------------
-
-
-def test_a_pod_is_restored_and_translated_in_a_worker_thread(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    threads: list[str] = []
-
-    def record(pod: Value) -> Value | None:
-        threads.append(threading.current_thread().name)
-        return restore_original(pod)
-
-    monkeypatch.setattr(pod_templates, "restore_original", record)
-    scene = Scene()
-    pod, name = translated()
-    scene.put(pod)
-    assert scene.reconcile() == [name]
-    assert threads
-    assert threading.main_thread().name not in threads
 
 
 def test_many_pods_of_one_namespace_do_not_delay_the_others() -> None:

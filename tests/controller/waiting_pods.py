@@ -10,6 +10,7 @@ from controller.admission_scope import AdmissionScope
 from controller.missing_templates import MissingTemplateReconciler
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
+from drawbridge.brief import Brief, BriefRuns
 from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
@@ -65,7 +66,12 @@ def translated(by: TranslationContext = NEW, **metadata: Any) -> tuple[Unstructu
 class Scene:
     """A reconciler over the pods and templates of a namespace."""
 
-    def __init__(self, *facts: TranslationContext, now: TranslationContext | None = NEW) -> None:
+    def __init__(
+        self,
+        *facts: TranslationContext,
+        now: TranslationContext | None = NEW,
+        brief: Brief = Brief(),  # noqa: B008  # it has no state of its own
+    ) -> None:
         self.pods, self.templates = MemoryStore(WatchedPod), MemoryStore(PartialObject)
         self.reporter, self.known = (
             FakeReporter(),
@@ -86,6 +92,7 @@ class Scene:
             find_facts=self.known.get,
             reporter=self.reporter,
             now=self.clock,
+            briefs=BriefRuns(brief, lambda: 0.0),
         )
 
     def label(self, namespace: str, mode: str) -> None:
