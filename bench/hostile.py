@@ -17,10 +17,11 @@ import msgspec
 from bench._hostile_shapes import SHAPES, Pod
 from bench._scale import scaled
 from bench.translate import cluster
+from drawbridge.brief import USUAL_SECONDS, CutShort
 from drawbridge.config.model import Configuration, Legacy
+from drawbridge.process.alarm import CutAlarm
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.pods import TranslationContext, translate
-from drawbridge.translate.work_budget import INLINE_UNITS, WorkBudget, WorkPostponedError
 
 SIZES: Final = scaled((30 * 1024, 64 * 1024, 1024 * 1024), (64 * 1024,))
 # Of pods that the event loop of the webhook begins to translate.
@@ -55,7 +56,7 @@ def contexts() -> Mapping[str, TranslationContext]:
 
 def work(value: Pod, context: TranslationContext) -> None:
     """Do what a review or the controller does with a pod."""
-    original = restore_original(value, WorkBudget(value, context.inline_units))
+    original = restore_original(value)
     translate(value if original is None else original, context)
 
 
@@ -71,18 +72,21 @@ def time_shapes(size: int) -> Iterator[tuple[str, float, float]]:
 
 
 def time_inline(size: int) -> Iterator[tuple[str, float]]:
-    """Yield the name and the milliseconds until a translation ends, or is to be done elsewhere."""
+    """Yield the name and the milliseconds until a translation ends, or is cut."""
+    alarm = CutAlarm()
+    alarm.seconds = USUAL_SECONDS
     for name, shape in SHAPES.items():
         value = msgspec.json.decode(make_pod(shape, size))
         for kind, context in contexts().items():
-            inline = msgspec.structs.replace(context, inline_units=INLINE_UNITS)
-            took = _best(lambda value=value, inline=inline: _begin(value, inline))  # type: ignore[misc]
+            took = _best(lambda value=value, context=context: _begin(alarm, value, context))  # type: ignore[misc]
             yield f"{name}, {kind}", took * 1e3
+    alarm.end()
 
 
-def _begin(value: Pod, context: TranslationContext) -> None:
-    with contextlib.suppress(WorkPostponedError):
-        work(value, context)
+def _begin(alarm: CutAlarm, value: Pod, context: TranslationContext) -> None:
+    with contextlib.suppress(CutShort):
+        alarm.run(lambda: work(value, context))
+    alarm.stop()
 
 
 def _best(call: Callable[[], object]) -> float:

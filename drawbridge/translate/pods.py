@@ -90,7 +90,6 @@ class TranslationContext(msgspec.Struct, frozen=True):
     queues: Mapping[str, str] = {}  # the default queue of Kueue, by namespace
     admin_access: Mapping[str, bool] = {}  # of the namespaces whose labels are known
     placements: Mapping[str, Placement] = {}  # of these namespaces; "" for all others
-    inline_units: int | None = None  # more work raises WorkPostponedError
     original: Original = Original.FULL
     readable_names: bool = False  # of the templates of manifests
     # Of pods with native placement, with caches of its own, where the configuration has the other.
@@ -141,7 +140,6 @@ def make_context(
     digest: str = "",
     *,
     caches_pods: bool = True,
-    inline_units: int | None = None,
 ) -> TranslationContext:
     """Build a context with empty caches; computes the hash of the facts once for all pods.
 
@@ -152,7 +150,6 @@ def make_context(
         add_observed_names(configuration, facts),
         facts,
         digest or (serialized.facts_hash(facts) if facts else ""),
-        inline_units=inline_units,
         declared=configuration,
     )
     native = None
@@ -191,7 +188,7 @@ def translate(  # noqa: PLR0913  # all but three by name
     that Kueue charges by the claims of its template; a pod names its own. `default_queue` is that
     of the namespace for pods without a queue, by default as in the context.
     Pods with the same essence share one cached translation. The work is limited by the size of the
-    pod. Raises WorkPostponedError if it exceeds the `inline_units` of the context.
+    pod.
     """
     if admin_access is None:
         admin_access = context.admin_access.get(namespace)
@@ -221,7 +218,7 @@ def translate(  # noqa: PLR0913  # all but three by name
     if cached is not None:
         return cached
     try:
-        budget = WorkBudget(pod, context.inline_units)
+        budget = WorkBudget(pod)
         translation = _translate_rest(
             PodInput(pod, namespace, admin_access, queue), context, budget
         )

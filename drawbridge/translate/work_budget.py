@@ -13,8 +13,6 @@ from drawbridge.documents.patch import EditError
 from drawbridge.documents.values import Value
 
 BASE_UNITS: Final = 20_000  # a hundred containers with a GPU each
-# For work that others wait for: about a millisecond, and far more than an ordinary pod takes.
-INLINE_UNITS: Final = 1_500
 BYTES_PER_UNIT: Final = 5
 # Items of a list, or bytes of a text, that are copied or moved in one unit.
 _MOVED_PER_UNIT: Final = 512
@@ -28,21 +26,12 @@ class WorkLimitError(EditError):
     """Raised before work that exceeds the budget; the message gives the limit and the size."""
 
 
-class WorkPostponedError(Exception):
-    """Raised before work that is too much for where it runs, to be done elsewhere."""
-
-
 class WorkBudget:
-    """The units of work that are left for one object; measures the object only if it must.
+    """The units of work that are left for one object; measures the object only if it must."""
 
-    With `inline_units`, work beyond them raises WorkPostponedError. That decides where the work is
-    done, never its result.
-    """
-
-    def __init__(self, value: Value, inline_units: int | None = None) -> None:
+    def __init__(self, value: Value) -> None:
         self.spent = 0
-        self.limit = BASE_UNITS if inline_units is None else inline_units
-        self._is_inline = inline_units is not None
+        self.limit = BASE_UNITS
         self._value = value
         self._size: int | None = None
 
@@ -58,8 +47,6 @@ class WorkBudget:
 
     def _extend(self) -> None:
         """Add the units for the size of the object, once."""
-        if self._is_inline:
-            raise WorkPostponedError
         if self._size is None:
             self._size = _measure(self._value)
             self.limit += self._size // BYTES_PER_UNIT

@@ -1,13 +1,11 @@
 """The work for one pod is limited by its size, whatever its shape."""
 
-import contextlib
 import json
 import sys
 from types import FrameType
 
 import msgspec
 import pytest
-from msgspec.structs import replace
 
 from bench._hostile_shapes import SHAPES, container, pod, share
 from bench.hostile import contexts, make_pod, work
@@ -25,10 +23,8 @@ from drawbridge.translate.targets.claims import MAX_CLAIMS
 from drawbridge.translate.work_budget import (
     BASE_UNITS,
     BYTES_PER_UNIT,
-    INLINE_UNITS,
     WorkBudget,
     WorkLimitError,
-    WorkPostponedError,
     count_values,
 )
 from tests.tables import YamlValue, every_row
@@ -52,8 +48,7 @@ def count_calls(value: YamlValue, context: TranslationContext) -> int:
 
     sys.setprofile(count)
     try:
-        with contextlib.suppress(WorkPostponedError):
-            work(value, context)
+        work(value, context)
     finally:
         sys.setprofile(None)
     return calls
@@ -67,16 +62,6 @@ def test_no_shape_takes_more_work_than_its_size_allows(name: str) -> None:
         assert count_calls(msgspec.json.decode(text), context) <= limit
 
 
-@every_row("name", SHAPES)
-def test_work_that_is_postponed_ends_early(name: str) -> None:
-    size = 30 * 1024
-    limit = CALLS_PER_UNIT * INLINE_UNITS + size
-    text = make_pod(SHAPES[name], size)
-    for context in CONTEXTS.values():
-        inline = replace(context, inline_units=INLINE_UNITS)
-        assert count_calls(msgspec.json.decode(text), inline) <= limit
-
-
 def test_the_comparison_of_many_init_containers_is_charged_before_it_begins() -> None:
     asks = [
         Ask(name=f"{role.name}-{i}", kind=Kind.GPU, row="x/y", users=(DeviceUser((), "c", role),))
@@ -88,13 +73,6 @@ def test_the_comparison_of_many_init_containers_is_charged_before_it_begins() ->
     assert 0 < budget.spent < BASE_UNITS
     with pytest.raises(WorkLimitError):
         share_devices(asks, WorkBudget(None))
-
-
-def test_postponed_work_has_the_result_of_all_work() -> None:
-    inline = replace(CLUSTER, inline_units=INLINE_UNITS)
-    with pytest.raises(WorkPostponedError):
-        translate(claims_of(32), inline)
-    assert translate(claims_of(4), inline) == translate(claims_of(4), CLUSTER)
 
 
 def test_a_larger_pod_gets_more_units() -> None:
