@@ -26,6 +26,9 @@ class CutAt(Brief):
         self.cuts = 0
         # The calls and lines of the last computation.
         self.seen = 0
+        # The cuts that computations did not end with: an exception at the end of a generator is
+        # lost.
+        self.lost = 0
 
     def run(self, compute: Callable[[], T]) -> T:
         """Return what a function returns; raises CutShort."""
@@ -42,10 +45,12 @@ class CutAt(Brief):
         gc.disable()
         sys.settrace(trace)
         try:
-            return interruptible(compute)
+            result = interruptible(compute)
+            self.lost += sys.gettrace() is not trace
         except CutShort:
             self.cuts += 1
             raise
         finally:
             sys.settrace(before)
             gc.enable()
+        return result

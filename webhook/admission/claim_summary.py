@@ -4,7 +4,7 @@ Summaries are cached by the template name, which is a hash of the content.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -40,35 +40,51 @@ class ClaimSummary(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
+class _Summarizing(NamedTuple):
+    """The summaries by the same facts and configuration, and what both say about all claims."""
+
+    facts: Facts | None
+    configuration: Configuration
+    classes: Mapping[str, str]
+    limited: Mapping[str, Sequence[str]]
+    judging: FactsContext | None
+    summaries: BoundedCache[str, ClaimSummary]
+
+
 class ClaimSummaries:
-    """A bounded cache of summaries. It is cleared when facts or configuration change.
+    """A bounded cache of summaries, a new one when facts or configuration change.
 
     `find_older` returns the facts that were current a short time ago.
     """
 
     def __init__(self, find_older: Callable[[], Sequence[Facts]] = tuple) -> None:
-        self._summaries: BoundedCache[str, ClaimSummary] = BoundedCache(_MAX_ENTRIES)
         self._find_older = find_older
-        self._inputs: tuple[Facts | None, Configuration] | None = None
-        self._judging: FactsContext | None = None
-        self._classes: Mapping[str, str] = {}
-        self._limited: Mapping[str, Sequence[str]] = {}
+        # A review may be interrupted: what belongs together is assigned at once.
+        self._current: _Summarizing | None = None
         self._reader = template_reader()
         self._older: tuple[_Inputs, tuple[TranslationContext, ...]] = ((None, None, None), ())
 
     def summarize(self, template: ClaimTemplate, context: TranslationContext) -> ClaimSummary:
         """Return the summary of a template."""
         facts, configuration = context.facts, context.configuration
-        inputs = self._inputs
-        if inputs is None or inputs[0] is not facts or inputs[1] is not configuration:
-            self._summaries.clear()
-            self._inputs, self._classes = (facts, configuration), _charged_classes(facts)
-            self._limited = limited_amounts(device_quotas(configuration))
-            self._judging = None if facts is None else self._make_context(facts, configuration)
-        summary = self._summaries.get(template.name)
+        current = self._current
+        if (
+            current is None
+            or current.facts is not facts
+            or current.configuration is not configuration
+        ):
+            current = self._current = _Summarizing(
+                facts,
+                configuration,
+                _charged_classes(facts),
+                limited_amounts(device_quotas(configuration)),
+                None if facts is None else self._make_context(facts, configuration),
+                BoundedCache(_MAX_ENTRIES),
+            )
+        summary = current.summaries.get(template.name)
         if summary is None:
-            summary = self._read(template)
-            self._summaries.put(template.name, summary)
+            summary = self._read(template, current)
+            current.summaries.put(template.name, summary)
         return summary
 
     def list_contexts(self, context: TranslationContext) -> Iterator[TranslationContext]:
@@ -85,18 +101,18 @@ class ClaimSummaries:
             )
         yield from self._older[1]
 
-    def _read(self, template: ClaimTemplate) -> ClaimSummary:
+    def _read(self, template: ClaimTemplate, current: _Summarizing) -> ClaimSummary:
         read = read_template(template.object, self._reader)
         if not isinstance(read, Template):
             return ClaimSummary(template.name)
         description = summarize_claim(get_value(template.object, ("spec",)))
         spec = read.spec.spec
-        judging = self._judging
+        judging = current.judging
         if judging is not None:
             judging = replace(judging, expressions=template.expressions)
         findings = () if judging is None else judge_by_facts(spec, judging)
-        least = least_charge(spec, self._limited)
-        return ClaimSummary(description, quota_charges(spec, self._classes), least, findings)
+        least = least_charge(spec, current.limited)
+        return ClaimSummary(description, quota_charges(spec, current.classes), least, findings)
 
     def _make_context(self, facts: Facts, configuration: Configuration) -> FactsContext:
         return FactsContext(

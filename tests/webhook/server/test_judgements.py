@@ -113,7 +113,9 @@ def cut_at_calls(cluster: JudgedCluster, request: AdmissionRequest, most: int) -
         except CutShort:
             calls += 1 + calls // 50
         else:
-            break
+            if not cut.lost:
+                break
+            cut.lost, calls = 0, calls + 1
     return cut.cuts
 
 
