@@ -3,13 +3,16 @@
 import gc
 import sys
 from collections.abc import Callable
+from functools import cached_property
 from types import FrameType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from drawbridge.brief import Brief, CutShort
 from drawbridge.process.alarm import interruptible, is_interruptible
 
 T = TypeVar("T")
+# The line that leaves a `with` is traced before the lock is released. A signal never comes there.
+_LOCKS: Final = cached_property.__get__.__code__
 TraceFunction: TypeAlias = Callable[[FrameType, str, Any], Any]
 
 
@@ -36,7 +39,7 @@ class CutAt(Brief):
 
         def trace(frame: FrameType, _event: str, _argument: object) -> TraceFunction | None:
             self.seen += 1
-            if self.seen > self.calls and is_interruptible(frame):
+            if self.seen > self.calls and frame.f_code is not _LOCKS and is_interruptible(frame):
                 raise CutShort
             return trace if self._lines else None
 
