@@ -91,6 +91,7 @@ def daemon_sets_need_the_toleration_on_an_owned_node(stage: Stage) -> None:
     (early,) = stage.client.get(stage.pod_path(), labelSelector="app=early")["items"]
     stage.wait_running(early["metadata"]["name"])
     taint(stage, node, FENCE)
+    stage.wait("the controller sees the taint", lambda: has_synced(stage, "early", 0))
     daemon_set(stage, "late")
     daemon_set(stage, "tolerant", tolerations=[TOLERATION])
     stage.wait("it has a pod", lambda: has_synced(stage, "tolerant", 1))
