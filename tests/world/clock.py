@@ -9,17 +9,19 @@ import contextlib
 import datetime as dt
 import inspect
 import random
+import secrets
 import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
 from tests.allocator.simulated_api import VirtualLoop
 
 START = 1_767_225_600.0
-_PRODUCT = ("allocator", "drawbridge")
+_PRODUCT = ("allocator", "certs", "controller", "drawbridge", "webhook")
 
 
 class WorldLoop(VirtualLoop):
@@ -61,62 +63,90 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], seed: int) -> None:
         with (
             asyncio.Runner(loop_factory=WorldLoop) as runner,
             _virtual(runner.get_loop().time),
-            mock.patch.object(
-                uuid, "uuid4", side_effect=lambda: uuid.UUID(int=drawn.getrandbits(128), version=4)
-            ),
+            _patched(uuid, "uuid4", lambda: uuid.UUID(int=drawn.getrandbits(128), version=4)),
+            _patched(secrets, "token_hex", lambda size: drawn.randbytes(size).hex()),
         ):
             runner.run(main())
     finally:
         random.setstate(state)
 
 
+def _patched(module: Any, name: str, value: object) -> AbstractContextManager[Any]:  # noqa: ANN401  # a module
+    return mock.patch.object(module, name, value)
+
+
+class _Clocks:
+    """Replaces the clocks of `time`; one for all runs, so that what it finds stays known."""
+
+    def __init__(self) -> None:
+        self.elapsed: Callable[[], float] = float
+        self._replaced: dict[Any, Callable[..., float]] = {
+            time.monotonic: self.monotonic,
+            time.time: lambda: START + self.elapsed(),
+            time.thread_time: self.monotonic,
+        }
+        self._modules = 0
+        self._defaults: list[tuple[Any, str, Any, Any]] = []
+
+    def monotonic(self) -> float:
+        """Return the time of the run."""
+        return self.elapsed()
+
+    def find_defaults(self) -> list[tuple[Any, str, Any, Any]]:
+        """Return the functions whose defaults are clocks, with both values of the defaults."""
+        if self._modules != len(sys.modules):
+            self._modules = len(sys.modules)
+            self._defaults = [
+                (function, name, before, self._replace(before))
+                for function in _product_functions()
+                for name in ("__defaults__", "__kwdefaults__")
+                if self._has_clock(before := getattr(function, name))
+            ]
+        return self._defaults
+
+    def _has_clock(self, before: Any) -> bool:  # noqa: ANN401  # defaults of either kind
+        values = before.values() if isinstance(before, dict) else before or ()
+        return any(inspect.isbuiltin(each) and each in self._replaced for each in values)
+
+    def _replace(self, before: Any) -> Any:  # noqa: ANN401  # defaults of either kind
+        def virtual(value: Any) -> Any:  # noqa: ANN401  # any default
+            return self._replaced.get(value, value) if inspect.isbuiltin(value) else value
+
+        if isinstance(before, dict):
+            return {key: virtual(each) for key, each in before.items()}
+        return tuple(map(virtual, before))
+
+    def patches(self) -> Iterator[AbstractContextManager[Any]]:
+        """Return what replaces the functions of `time` themselves."""
+        for original, virtual in self._replaced.items():
+            yield _patched(time, original.__name__, virtual)
+        yield _patched(time, "clock_gettime", lambda _: self.elapsed())
+
+
+_CLOCKS = _Clocks()
+
+
 @contextlib.contextmanager
 def _virtual(elapsed: Callable[[], float]) -> Iterator[None]:
-    replaced: dict[Any, Callable[..., float]] = {
-        time.monotonic: elapsed,
-        time.time: lambda: START + elapsed(),
-        time.thread_time: elapsed,
-    }
+    defaults = _CLOCKS.find_defaults()
+    _CLOCKS.elapsed = elapsed
     with contextlib.ExitStack() as stack:
-        for function in _product_functions():
-            for name in ("__defaults__", "__kwdefaults__"):
-                _replace_defaults(stack, function, name, replaced)
-        for original, virtual in replaced.items():
-            stack.enter_context(mock.patch.object(time, original.__name__, virtual))
-        stack.enter_context(
-            mock.patch.object(time, "clock_gettime", side_effect=lambda _: elapsed())
-        )
+        for function, name, before, after in defaults:
+            setattr(function, name, after)
+            stack.callback(setattr, function, name, before)
+        for each in _CLOCKS.patches():
+            stack.enter_context(each)
         yield
 
 
-def _replace_defaults(
-    stack: contextlib.ExitStack,
-    function: Any,  # noqa: ANN401  # of any signature
-    name: str,
-    replaced: dict[Any, Any],
-) -> None:
-    before = getattr(function, name)
-    values = before.values() if isinstance(before, dict) else before or ()
-    if not any(inspect.isbuiltin(each) and each in replaced for each in values):
-        return
-
-    def virtual(value: Any) -> Any:  # noqa: ANN401  # any default
-        return replaced.get(value, value) if inspect.isbuiltin(value) else value
-
-    after = (
-        {key: virtual(each) for key, each in before.items()}
-        if isinstance(before, dict)
-        else tuple(map(virtual, before))
-    )
-    setattr(function, name, after)
-    stack.callback(setattr, function, name, before)
-
-
 def _product_functions() -> Iterator[Any]:
+    functions = {}
     modules = [module for name, module in sys.modules.items() if name.partition(".")[0] in _PRODUCT]
     for module in modules:
         for value in vars(module).values():
             if inspect.isfunction(value):
-                yield value
+                functions[id(value)] = value
             elif inspect.isclass(value) and value.__module__.partition(".")[0] in _PRODUCT:
-                yield from filter(inspect.isfunction, vars(value).values())
+                methods = filter(inspect.isfunction, vars(value).values())
+                functions |= {id(method): method for method in methods}
+    yield from functions.values()
