@@ -86,8 +86,10 @@ def _select(objects: NodeObjects, node: str, device: str) -> list[DeviceUse]:
 
 def _format(held: Sequence[DeviceUse], node: str, device: str) -> Iterator[str]:
     where = f"{node}/{device}" if device else node or "the cluster"
-    if not any(each.is_known for each in held):
-        yield f"{where}: no claim or pod is known to hold {'it' if device else 'a device'}"
+    if not held:
+        yield f"{where}: no claim and no pod holds {'it' if device else 'a device'}"
+    elif device and not any(each.is_known for each in held):
+        yield f"{where}: no claim holds it, and a pod of a device plugin may"
     if held:
         yield from format_holders(held, datetime.now(UTC))
     unknown = sum(not each.is_known for each in held)

@@ -27,6 +27,12 @@ ASK_WHY: Final = (
     "translates it, the API server did not call the webhook: check `kubectl get events -n default "
     "--field-selector reason=NameNotActive`, or create the pod again."
 )
+# The remedy for a pod that waits for a node.
+ASK_WHETHER_IT_FITS: Final = (
+    "Run `drawbridge translate -f FILE --context` with its manifest: its last lines say whether "
+    "drivers have such devices. Only then label the namespace with "
+    "drawbridge.dev/translate=enforce, and create the pod again."
+)
 ORIGINAL_UNREADABLE = CODES.define(
     "OriginalUnreadable",
     Severity.WARNING,

@@ -338,7 +338,9 @@ def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterato
         else:
             mode = _MODE_TEXTS.get(pod.mode or "", pod.mode)
             why = f"; its namespace is {mode}" if mode else ""
-            yield codes.NOT_TRANSLATED.at("", f"requests {names}{why}", object=about)
+            remedy = None if pod.node else codes.ASK_WHETHER_IT_FITS
+            message = f"requests {names}{why}"
+            yield codes.NOT_TRANSLATED.at("", message, object=about, remedy=remedy)
     if unreadable:
         path = f"metadata.annotations[{ORIGINAL_ANNOTATION}]"
         yield codes.ORIGINAL_UNREADABLE.at(path, unreadable, object=about)

@@ -96,11 +96,11 @@ OLD = "n9 device unknown - team-b/old - nvidia.com/gpu 2"
         ("n7", [HEADING, TRAIN]),
         ("n8/3", [HEADING, SHARED]),
         ("n8/GPU-a", [HEADING, SHARED]),
-        ("n7/gpu-2", ["n7/gpu-2: no claim or pod is known to hold it"]),
+        ("n7/gpu-2", ["n7/gpu-2: no claim and no pod holds it"]),
         (
             "n9/gpu-0",
             [
-                "n9/gpu-0: no claim or pod is known to hold it",
+                "n9/gpu-0: no claim holds it, and a pod of a device plugin may",
                 HEADING,
                 OLD,
                 "1 pod of device plugins can have any device of the plugin on the node",

@@ -22,6 +22,7 @@ from drawbridge.report.page.model import (
     NodeOnPage,
     PageObjects,
     PageState,
+    PluginOnPage,
     Watched,
 )
 from drawbridge.report.page.written import WrittenPage, describe_problems, write_page
@@ -65,6 +66,8 @@ def read_objects(case: YamlValue) -> PageObjects:
 
 
 def describe(cluster: ClusterOnPage) -> Iterator[str]:
+    for plugin in cluster.plugins:
+        yield f"all {_describe_plugin(plugin)}"
     for group in cluster.groups:
         yield f"group {group.name}"
         for node in group.nodes:
@@ -87,11 +90,14 @@ def _describe_node(node: NodeOnPage) -> Iterator[str]:
         for root in numa.roots:
             for device in root.devices:
                 yield f"{numa.name}/{root.name}/{_describe_device(device)}"
-    for plugin in node.plugins:
-        held = "?" if plugin.held is None else plugin.held
-        yield f"plugin {plugin.name} {held}/{plugin.offered}"
+    yield from (f"plugin {_describe_plugin(each)}" for each in node.plugins)
     for other in node.others:
         yield f"other {other.claim or '-'} {','.join(other.pods)} {other.amounts}"
+
+
+def _describe_plugin(plugin: PluginOnPage) -> str:
+    held = "?" if plugin.held is None else plugin.held
+    return f"{plugin.name} {held}/{plugin.offered}"
 
 
 def _describe_device(device: DeviceOnPage) -> str:

@@ -21,6 +21,7 @@ from drawbridge.report.page.model import (
     NodeGroupOnPage,
     NodeOnPage,
     PageObjects,
+    PluginOnPage,
 )
 from drawbridge.report.page.quotas import describe_quotas
 from drawbridge.report.page.waiting import find_waiting, is_waiting, namespace_of
@@ -60,7 +61,20 @@ def compose(
         more_nodes=max(0, len(nodes) - MAX_NODES),
         quotas=describe_quotas(objects, inventory, quotas),
         states={state: states[state] for state in DeviceState if states[state]},
+        plugins=tuple(_sum_plugins(described.values())),
     )
+
+
+def _sum_plugins(nodes: Iterable[NodeOnPage]) -> Iterator[PluginOnPage]:
+    """Yield what plugins offer on all nodes, and what pods hold."""
+    by_name: dict[str, list[PluginOnPage]] = defaultdict(list)
+    for node in nodes:
+        for plugin in node.plugins:
+            by_name[plugin.name].append(plugin)
+    for name, plugins in sorted(by_name.items()):
+        known = [each.held for each in plugins if each.held is not None]
+        held = sum(known) if len(known) == len(plugins) else None
+        yield PluginOnPage(name, sum(each.offered for each in plugins), held)
 
 
 def _all_nodes(objects: PageObjects, holding: Iterable[str]) -> list[Node]:
@@ -116,9 +130,8 @@ def _follow_migration(objects: PageObjects) -> list[NamespaceProgress]:
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for pod in objects.pods:
         if get_value(pod, ("status", "phase")) not in _FINISHED:
-            counts = counted[namespace_of(pod)]
-            counts[_find_server(pod, served)] += 1
-            counts["waiting"] += is_waiting(pod)
+            column = "waiting" if is_waiting(pod) else _find_server(pod, served)
+            counted[namespace_of(pod)][column] += 1
     names = {*counted, *(name for name, mode in objects.modes.items() if mode != "off")}
     return [
         NamespaceProgress(name, objects.modes.get(name, "unknown"), **counted[name])

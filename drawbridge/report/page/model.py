@@ -107,7 +107,7 @@ class NUMANodeOnPage(PagePart, frozen=True):
 
 
 class PluginOnPage(PagePart, frozen=True):
-    """A resource of a device plugin: the units that the node offers, and those that pods hold.
+    """A resource of device plugins: the units that a node, or all of them, offer and pods hold.
 
     `held` is None if the pods of the cluster may not be read.
     """
@@ -150,7 +150,10 @@ class WaitingPodOnPage(PagePart, frozen=True):
 
 
 class NamespaceProgress(PagePart, frozen=True):
-    """The pods of a namespace that ask for devices, by who serves them."""
+    """The pods of a namespace that ask for devices, by who serves them.
+
+    A pod that waits has no devices, so it counts as `waiting` only, in whatever form it asks.
+    """
 
     namespace: str
     mode: str
@@ -163,7 +166,12 @@ class NamespaceProgress(PagePart, frozen=True):
     @property
     def pods(self) -> int:
         """All of them."""
-        return self.translated + self.own_claims + self.by_class + self.on_plugins
+        return self.served + self.on_plugins + self.waiting
+
+    @property
+    def served(self) -> int:
+        """Those with devices of drivers."""
+        return self.translated + self.own_claims + self.by_class
 
 
 class QuotaOnPage(PagePart, frozen=True):
@@ -197,6 +205,7 @@ class ClusterOnPage(PagePart, frozen=True):
     more_namespaces: int = 0
     more_nodes: int = 0
     states: Mapping[DeviceState, int] = {}
+    plugins: tuple[PluginOnPage, ...] = ()
     quotas: QuotasOnPage | None = None
 
 

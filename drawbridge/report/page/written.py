@@ -185,10 +185,15 @@ def format_seconds(seconds: float) -> str:
 def _write_summary(cluster: ClusterOnPage) -> str:
     nodes = sum(len(each.nodes) for each in cluster.groups) + cluster.more_nodes
     waiting = len(cluster.waiting) + cluster.more_waiting
-    counts = describe_states(cluster.states)
-    colours = bar([(state.value, number) for state, number in cluster.states.items()])
-    said = f"{count_noun(nodes, 'node')}. {counts}. {count_noun(waiting, 'pod')} waiting."
-    return f'<div id="summary"><p>{text(said)}</p>{colours}</div>\n'
+    colours = [(state.value, number) for state, number in cluster.states.items()]
+    rows = [(describe_states(cluster.states), colours)] if colours or not cluster.plugins else []
+    rows += [
+        (f"Of device plugins: {_describe_plugin(each)}", [*_colours_of(each)])
+        for each in cluster.plugins
+    ]
+    shown = "".join(f"<p>{text(said)}.</p>{bar(parts)}" for said, parts in rows)
+    said = f"{count_noun(nodes, 'node')}. {count_noun(waiting, 'pod')} waiting."
+    return f'<div id="summary"><p>{text(said)}</p>{shown}</div>\n'
 
 
 def _write_legend(cluster: ClusterOnPage) -> str:
@@ -241,9 +246,8 @@ def _write_progress(cluster: ClusterOnPage) -> str:
 def _progress_row(namespace: NamespaceProgress) -> tuple[str, ...]:
     counts = [getattr(namespace, field) for field, _, _ in _SERVED]
     colours = [(colour, number) for (_, colour, _), number in zip(_SERVED, counts, strict=True)]
-    done = namespace.pods - namespace.on_plugins
     said = (
-        f"{done:,} of {count_noun(namespace.pods, 'pod')} without plugin"
+        f"{namespace.served:,} of {count_noun(namespace.pods, 'pod')} with devices of drivers"
         if namespace.pods
         else "no pods"
     )
@@ -336,12 +340,16 @@ def _colours(node: NodeOnPage) -> Iterator[tuple[str, int]]:
         for root in numa.roots:
             yield from ((device.state.value, _WIDTH // 8) for device in root.devices)
     for plugin in node.plugins:
-        if plugin.held is None:
-            yield "unknown", _WIDTH
-        else:
-            held = _WIDTH * min(plugin.held, plugin.offered) // max(plugin.offered, 1)
-            yield "held", held
-            yield "free", _WIDTH - held
+        yield from _colours_of(plugin)
+
+
+def _colours_of(plugin: PluginOnPage) -> Iterator[tuple[str, int]]:
+    if plugin.held is None:
+        yield "unknown", _WIDTH
+    else:
+        held = _WIDTH * min(plugin.held, plugin.offered) // max(plugin.offered, 1)
+        yield "held", held
+        yield "free", _WIDTH - held
 
 
 def _describe_plugin(plugin: PluginOnPage) -> str:
