@@ -26,6 +26,7 @@ from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.judgement import judge_pod_of_file, judge_subject
 from drawbridge.judge.subject import JudgedClaim, Subject, pod_subject, template_subject
 from drawbridge.ledger.extended_resources import (
+    ServingClass,
     class_by_resource_name,
     compose_requests,
     requested_names,
@@ -117,7 +118,7 @@ def _decode_template(template: ClaimTemplate, namespace: str) -> Template | None
 
 
 def judge_pod(
-    translated: TranslatedPod, served: Mapping[str, str], context: JudgeContext
+    translated: TranslatedPod, served: Mapping[str, ServingClass], context: JudgeContext
 ) -> Iterator[Finding]:
     """Judge a pod with all of its claims; findings about claims that it brings name its object.
 
@@ -191,7 +192,7 @@ def _move_to_pod(finding: Finding, translated: TranslatedPod) -> Finding:
     return _move(moved, translated.document.name, translated.place)
 
 
-def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, str]:
+def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, ServingClass]:
     """Return the class of each extended resource that classes serve and no node advertises."""
     if not context.gates.extended_resource:
         return {}
@@ -200,7 +201,9 @@ def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, str
     return {name: served for name, served in classes.items() if name not in plugins}
 
 
-def _with_schedulers_claim(subject: Subject, pod: Pod, served: Mapping[str, str]) -> Subject:
+def _with_schedulers_claim(
+    subject: Subject, pod: Pod, served: Mapping[str, ServingClass]
+) -> Subject:
     """Add the claim that the scheduler makes for extended resources that only classes serve."""
     requested = {name: served[name] for name in requested_names(pod) if name in served}
     requests = compose_requests(pod, requested)

@@ -183,6 +183,14 @@ class Decisions(ConfigurationPart, frozen=True):
         Literal["leave", "translate"],
         describe("What to do with a legacy name that a DeviceClass serves as extended resource."),
     ] = "leave"
+    native_shares: Annotated[
+        Literal["leave", "translate"],
+        describe(
+            "What to do with a legacy name of shares, such as nvidia.com/gpu.shared, that a"
+            " DeviceClass serves with `extendedResourceCapacityRequests` (KEP-6406, proposed for"
+            " Kubernetes 1.38). `leave` needs a scheduler that obeys the field."
+        ),
+    ] = "translate"
     admin_access: Annotated[
         Literal["refuse", "allow"],
         describe(

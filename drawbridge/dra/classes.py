@@ -3,7 +3,7 @@
 import msgspec
 
 from drawbridge.dra.allocation import Opaque
-from drawbridge.dra.claim import ClaimMetadata, Selector
+from drawbridge.dra.claim import CapacityRequests, ClaimMetadata, Selector
 from drawbridge.dra.decode import Object, Reader
 from drawbridge.finding import Finding
 
@@ -20,11 +20,24 @@ class ClassConfig(msgspec.Struct, frozen=True):
 
 
 class ClassSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """The spec of a DeviceClass. It is mutable."""
+    """The spec of a DeviceClass. It is mutable.
+
+    With `extended_resource_capacity_requests` (KEP-6406, proposed for 1.38) a device that the
+    extended resource counts is a share of these amounts. Only an API server that serves the field
+    stores it, so a class that has it tells that shares have a name.
+    """
 
     selectors: tuple[Selector, ...] = ()
     config: tuple[ClassConfig, ...] = ()
     extended_resource_name: str | None = None
+    extended_resource_capacity_requests: CapacityRequests | None = None
+
+    @property
+    def share(self) -> CapacityRequests | None:
+        """What a unit of the extended resource takes of a device; None for whole devices."""
+        requested = self.extended_resource_capacity_requests
+        is_named = bool(self.extended_resource_name)
+        return requested if is_named and requested and requested.requests else None
 
 
 class DeviceClass(Object, frozen=True, rename="camel", kw_only=True):

@@ -52,10 +52,12 @@ class ClassFacts(FactsPart, frozen=True):
     `owned` of the devices are in owned pools, which only the Drawbridge allocator uses. `closed`
     tells that no other kinds of devices will come, so that a request that none of them satisfies
     can be refused. The devices of a `single` class are on one node of more than two with devices.
+    Each unit of the extended resource takes `share` of a device; without it, a whole device.
     """
 
     name: str
     extended: str = ""
+    share: Mapping[str, str] = {}
     drivers: tuple[str, ...] = ()
     devices: int = 0
     owned: int = 0

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from drawbridge.cel import CompileError, EvaluationError, Program
 from drawbridge.cel.dra import Selectors, device_variables, find_reads
 from drawbridge.cel.dra.reads import Reads
+from drawbridge.dra.claim import CapacityRequests
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Device
 from drawbridge.dra.families import Family, serves_name
@@ -35,6 +36,7 @@ class CompiledClass:
     def __init__(self, offered: DeviceClass, selectors: Selectors) -> None:
         self.name = offered.metadata.name
         self.extended = offered.spec.extended_resource_name or ""
+        self.share = offered.spec.share
         self.created = offered.metadata.creation_timestamp or ""
         self._lists = selectors.lists
         self.programs: list[Program] | None = []
@@ -107,12 +109,17 @@ def class_table(
         ClassFacts(
             device_class.name,
             extended=device_class.extended,
+            share=_write_share(device_class.share),
             drivers=tuple(sorted({key.driver for key in counted[device_class.name]})),
             devices=counted[device_class.name].total(),
             owned=(counted[device_class.name] & owned).total(),
         )
         for device_class in classes
     ]
+
+
+def _write_share(share: CapacityRequests | None) -> Mapping[str, str]:
+    return {name: str(amount) for name, amount in sorted(share.requests.items())} if share else {}
 
 
 class DualNode(NamedTuple):

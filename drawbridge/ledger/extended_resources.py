@@ -5,10 +5,21 @@ The caller excludes names that a device plugin serves on a node; the kubelet han
 
 from collections.abc import Iterable, Mapping
 from operator import attrgetter
+from typing import NamedTuple
 
-from drawbridge.dra.claim import ExactRequest, Request
+from drawbridge.dra.claim import CapacityRequests, ExactRequest, Request
 from drawbridge.dra.classes import IMPLICIT_PREFIX, MAX_IMPLICIT_LENGTH, DeviceClass
 from drawbridge.ledger.pods import SIDECAR, Pod
+
+
+class ServingClass(NamedTuple):
+    """The class that serves a resource name, and what a unit of it takes of a device.
+
+    Without `share`, a unit is a whole device.
+    """
+
+    name: str
+    share: CapacityRequests | None = None
 
 
 def is_extended(name: str) -> bool:
@@ -29,7 +40,7 @@ def requested_names(pod: Pod) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def class_by_resource_name(classes: Iterable[DeviceClass]) -> dict[str, str]:
+def class_by_resource_name(classes: Iterable[DeviceClass]) -> dict[str, ServingClass]:
     """Return the class that serves each name, including the implicit names.
 
     If two classes have one name, the one that was created later serves it. At equal times the
@@ -37,17 +48,18 @@ def class_by_resource_name(classes: Iterable[DeviceClass]) -> dict[str, str]:
     """
     ordered = sorted(classes, key=attrgetter("metadata.name"), reverse=True)
     ordered.sort(key=lambda each: each.metadata.creation_timestamp or "")
-    names: dict[str, str] = {}
+    names: dict[str, ServingClass] = {}
     for device_class in ordered:
-        name = device_class.metadata.name
+        name, spec = device_class.metadata.name, device_class.spec
+        served = ServingClass(name, spec.share)
         if len(name) <= MAX_IMPLICIT_LENGTH:
-            names[IMPLICIT_PREFIX + name] = name
-        if device_class.spec.extended_resource_name:
-            names[device_class.spec.extended_resource_name] = name
+            names[IMPLICIT_PREFIX + name] = served
+        if spec.extended_resource_name:
+            names[spec.extended_resource_name] = served
     return names
 
 
-def compose_requests(pod: Pod, classes: Mapping[str, str]) -> tuple[Request, ...]:
+def compose_requests(pod: Pod, classes: Mapping[str, ServingClass]) -> tuple[Request, ...]:
     """Return the requests of the scheduler's claim: one per container and name, sorted as text.
 
     Init containers that end reuse the devices of later containers. The largest excess over these
@@ -61,11 +73,11 @@ def compose_requests(pod: Pod, classes: Mapping[str, str]) -> tuple[Request, ...
     return tuple(sorted(requests, key=attrgetter("name")))
 
 
-def _requests_for_name(pod: Pod, name: str, class_name: str) -> list[Request]:
+def _requests_for_name(pod: Pod, name: str, served: ServingClass) -> list[Request]:
     counts = [_count(pod, i, name) for i in range(len(pod.containers()))]
     stays = [not _ends_early(pod, i) for i in range(len(counts))]
     requests = [
-        _request(pod, i, name, class_name, count)
+        _request(pod, i, name, served, count)
         for i, count in enumerate(counts)
         if count and stays[i]
     ]
@@ -76,7 +88,7 @@ def _requests_for_name(pod: Pod, name: str, class_name: str) -> list[Request]:
             if count - later > largest:
                 largest, container = count - later, i
     if largest:
-        requests.append(_request(pod, container, name, class_name, largest))
+        requests.append(_request(pod, container, name, served, largest))
     return requests
 
 
@@ -91,7 +103,7 @@ def _count(pod: Pod, number: int, name: str) -> int:
     return max(0, (amount.exact_int() or 0)) if amount is not None else 0
 
 
-def _request(pod: Pod, number: int, name: str, class_name: str, count: int) -> Request:
+def _request(pod: Pod, number: int, name: str, served: ServingClass, count: int) -> Request:
     index = sorted(pod.containers()[number].resources.effective_requests()).index(name)
-    exactly = ExactRequest(device_class_name=class_name, count=count)
+    exactly = ExactRequest(device_class_name=served.name, count=count, capacity=served.share)
     return Request(f"container-{number}-request-{index}", exactly)

@@ -40,7 +40,7 @@ class ClusterNodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
     fenced: frozenset[str] = frozenset()
     advertised: Mapping[str, frozenset[str]] = {}
-    classes: Mapping[str, str] = {}
+    classes: Mapping[str, extended_resources.ServingClass] = {}
 
 
 class ServedNodes(msgspec.Struct, frozen=True):

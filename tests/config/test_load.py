@@ -55,7 +55,12 @@ def test_an_empty_file_has_the_defaults() -> None:
         "legacy": {"renames": {}, "units": {}, "defaults": {}, "networks": {}, "labels": {}},
         "targets": [],
         "fleet": [],
-        "decisions": {"allowLossOf": [], "nativeExtendedNames": "leave", "adminAccess": "refuse"},
+        "decisions": {
+            "allowLossOf": [],
+            "nativeExtendedNames": "leave",
+            "nativeShares": "translate",
+            "adminAccess": "refuse",
+        },
         "admission": {"everyPod": False},
         "findings": {},
         "compatibility": [],

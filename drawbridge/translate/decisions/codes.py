@@ -15,7 +15,10 @@ LEFT_TO_CLASS = CODES.define(
         "spec.containers[0]: nvidia.com/gpu stays as it is, because DeviceClass "
         "gpu.nvidia.com serves it"
     ),
-    remedy="Set `decisions.nativeExtendedNames: translate` to create a claim anyway.",
+    remedy=(
+        "Set `decisions.nativeExtendedNames: translate` to create a claim anyway, and for shares "
+        "`decisions.nativeShares: translate`."
+    ),
 )
 CLASS_WOULD_SERVE = CODES.define(
     "ClassWouldServe",

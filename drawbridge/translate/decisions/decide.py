@@ -107,6 +107,12 @@ def decide(
 ) -> Decision:
     """Decide about asks that are translated together, by the decision table."""
     served_by, rating = find_server(asks, facts), rate_asks(asks, result)
+    if name := _find_class_of_shares(asks, facts, configuration):
+        message = f"stays as it is, because DeviceClass {name} serves it as a share of a device"
+        remedy = "Set `decisions.nativeShares: translate` to create a claim anyway."
+        return Decision(
+            Verdict.LEAVE, (_make_finding(LEFT_TO_CLASS, asks, message, remedy=remedy),)
+        )
     mapped = tuple(_report_mapped_amounts(asks, facts))
     if rating is Expressibility.NOT_EXPRESSIBLE:
         is_known = facts is not None
@@ -173,6 +179,27 @@ def _find_native_class(
         _has_devices(device_class, facts) for device_class in result.classes
     )
     return "" if better else name
+
+
+def _find_class_of_shares(
+    asks: Sequence[Ask], facts: Facts | None, configuration: Configuration
+) -> str:
+    """Return the class that serves a name of shares natively; empty if none does.
+
+    The class says what its name means, so only an ask that has nothing beside the name is its own.
+    """
+    if (
+        facts is None
+        or configuration.placement != Placement.NATIVE
+        or configuration.decisions.native_shares == "translate"
+        or len(asks) != 1
+        or asks[0].share is None
+        or not is_selected_by_name(asks[0].row)
+    ):
+        return ""
+    name = find_serving_class(asks[0], facts)
+    row = facts.find_class(name)
+    return name if row and row.share and row.drivers else ""
 
 
 def _has_devices(name: str, facts: Facts) -> bool:
