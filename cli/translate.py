@@ -32,6 +32,7 @@ from cli.translation.input import TranslationInput, read_translation_input
 from cli.translation.live_workloads import read_live_workloads
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.splice import FormerLines
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.patch import Original
 from drawbridge.translate.legacy.read import read_pod
@@ -101,6 +102,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     short = Original.SHORT if options.short_original else Original.FULL
     original = Original.NONE if options.no_original else short
     context = replace(context, original=original, readable_names=options.readable_names)
+    former = FormerLines.DROP if options.no_original else FormerLines.NOTE
     result = EditResult(findings=inputs.findings)
 
     def edit(document: Document) -> TranslatedObject:
@@ -110,7 +112,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         if isinstance(source, LocatedFinding):
             result.findings.append(source)
         else:
-            result.edit_file(source, edit)
+            result.edit_file(source, edit, former)
     _judge_translations(inputs, context, result)
     result.drop_input_templates()
     edit_output.write_output_folder(result, options, streams)

@@ -5,6 +5,7 @@ With `--context` and without files, reads the translated workloads of a namespac
 """
 
 import argparse
+import io
 from collections.abc import Iterator, Mapping
 
 from cli.input.files import read_sources
@@ -16,7 +17,7 @@ from cli.terminal.cluster_options import (
     add_namespace_option,
 )
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
-from cli.terminal.output import with_progress
+from cli.terminal.output import print_value, with_progress
 from cli.terminal.streams import Streams
 from cli.translation import edit_output
 from cli.translation.edited_manifests import (
@@ -28,10 +29,11 @@ from cli.translation.edited_manifests import (
 )
 from cli.translation.live_workloads import read_live_workloads
 from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.former_lines import says_unended
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents
-from drawbridge.documents.splice import apply_to_text
+from drawbridge.documents.splice import FormerLines, apply_to_text
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.template import has_generated_name
 from drawbridge.translate.manifests.objects import TranslatedObject
@@ -69,7 +71,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         if isinstance(source, LocatedFinding):
             result.findings.append(source)
         else:
-            result.edit_file(source, _undo_document)
+            result.edit_file(source, _undo_document, FormerLines.PUT_BACK)
     unused = _unused_templates(result)
     _leave_out(result, unused)
     edit_output.write_output_folder(result, options, streams)
@@ -133,17 +135,23 @@ def _leave_out(result: EditResult, unused: Mapping[TemplateKey, Document]) -> No
     if not unused:
         return
     result.values = [
-        {**each, "items": [item for item in items if not _is_one_of(item, unused)]}
-        if isinstance(each, dict) and isinstance(items := each.get("items"), list)
-        else each
-        for each in result.values
-        if not _is_one_of(each, unused)
+        _without_items(each, unused) for each in result.values if not _is_one_of(each, unused)
     ]
     names = {each.source.name for each in unused.values()}
     result.files = [
         _without(file, unused) if file.source.name in names else file for file in result.files
     ]
     result.files = [each for each in result.files if each.text.strip() or not each.source.data]
+
+
+def _without_items(value: Value, unused: Mapping[TemplateKey, Document]) -> Value:
+    """Remove templates from a List; the List around one object and its templates goes too."""
+    items = get_value(value, ("items",))
+    if not isinstance(value, dict) or not isinstance(items, list):
+        return value
+    kept = [item for item in items if not _is_one_of(item, unused)]
+    is_bare = value.keys() == {"apiVersion", "kind", "items"} and value["kind"] == "List"
+    return kept[0] if is_bare and len(kept) == 1 < len(items) else {**value, "items": kept}
 
 
 def _is_one_of(value: Value, unused: Mapping[TemplateKey, Document]) -> bool:
@@ -164,9 +172,18 @@ def _without(file: EditedFile, unused: Mapping[TemplateKey, Document]) -> Edited
         items = get_value(document.value, ("items",))
         listed = items if isinstance(items, list) else []
         numbers = [n for n, each in enumerate(listed) if _is_one_of(each, unused)]
+        rest = _without_items(document.value, unused)
+        if document.format == "json" and get_value(rest, ("items",)) is None and numbers:
+            # `translate` printed the object and its templates as one JSON document.
+            alone = io.StringIO()
+            print_value(rest, "json", alone)
+            text = text[:start] + alone.getvalue().encode() + text[end:]
+            continue
         cut = apply_to_text(document, [Edit("remove", ("items", n)) for n in reversed(numbers)])
         if numbers and isinstance(cut, bytes):
             text = text[:start] + cut + text[end:]
+    if says_unended(file.source.data.decode(errors="replace")):
+        text = text.removesuffix(b"\n").removesuffix(b"\r")
     return EditedFile(file.source, text)
 
 

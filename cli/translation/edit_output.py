@@ -9,7 +9,13 @@ from msgspec.structs import replace
 from cli.terminal import output
 from cli.terminal.streams import Streams, for_data
 from cli.translation.edited_manifests import EditResult
-from cli.translation.manifest_text import describe_changes, join_documents, print_each, write_bytes
+from cli.translation.manifest_text import (
+    describe_changes,
+    detect_newline,
+    join_documents,
+    print_each,
+    write_bytes,
+)
 from cli.translation.output_folder import compare_files, write_folder
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
@@ -94,7 +100,9 @@ def _as_stream(result: EditResult, templates: Sequence[Mapping[str, Value]]) -> 
     texts = [each.text for each in result.files if each.text]
     # kubectl reads a stream that begins with JSON as JSON to its end.
     is_mixed = len(texts) + len(templates) > 1 and texts[0].lstrip()[:1] in (b"{", b"[")
-    return (b"---\n" if is_mixed else b"") + join_documents([*texts, *print_each(templates)])
+    newline = detect_newline(texts)
+    joined = join_documents([*texts, *print_each(templates, newline)], newline)
+    return (b"---" + newline if is_mixed else b"") + joined
 
 
 def _items(value: Value) -> list[Value]:

@@ -12,7 +12,7 @@ from drawbridge.documents.document import Document, LayoutCache, LocatedFinding,
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_objects
-from drawbridge.documents.splice import apply_to_text, rewrite_file
+from drawbridge.documents.splice import FormerLines, apply_to_text, rewrite_file
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.template import ClaimTemplate, has_same_content
 from drawbridge.translate.manifests.codes import TEMPLATE_IN_INPUT_DIFFERS
@@ -57,7 +57,7 @@ class EditResult:
     changed: int = 0
     is_json: bool = True  # all documents with content
 
-    def edit_file(self, source: Source, edit: EditObject) -> None:
+    def edit_file(self, source: Source, edit: EditObject, former: FormerLines) -> None:
         """Edit the objects of a file."""
         layouts = LayoutCache()
         results: list[tuple[Document, TranslatedObject]] = []
@@ -72,7 +72,7 @@ class EditResult:
             if get_value(document.value, ("kind",)) == TEMPLATE_KIND:
                 self.input_templates[template_key(document.value)] = document
         edited = [(document, result.edits) for document, result in results if result.edits]
-        data, errors = rewrite_file(source, edited) if edited else (source.data, ())
+        data, errors = rewrite_file(source, edited, former) if edited else (source.data, ())
         self.findings += errors
         refused = _unwritable(edited) if errors else frozenset[int]()
         self._add_objects(results, refused)

@@ -18,21 +18,28 @@ _ORIGINAL: Final = re.compile(
 )
 
 
-def print_each(values: Iterable[Mapping[str, Value]]) -> Iterator[bytes]:
+def print_each(values: Iterable[Mapping[str, Value]], newline: bytes = b"\n") -> Iterator[bytes]:
     """Yield each value as a YAML document."""
     for value in values:
         text = io.StringIO()
         output.print_value(dict(value), "yaml", text)
-        yield text.getvalue().encode()
+        yield text.getvalue().encode().replace(b"\n", newline)
 
 
-def join_documents(texts: Iterable[bytes]) -> bytes:
+def detect_newline(texts: Iterable[bytes]) -> bytes:
+    """Return the line end of files: CRLF if every line of them has it."""
+    ends = [(text.count(b"\n"), text.count(b"\r\n")) for text in texts]
+    is_crlf = any(lines for lines, _ in ends) and all(lines == crlf for lines, crlf in ends)
+    return b"\r\n" if is_crlf else b"\n"
+
+
+def join_documents(texts: Iterable[bytes], newline: bytes = b"\n") -> bytes:
     """Concatenate files as separate YAML documents."""
     joined = b""
     for text in texts:
         if joined and text:
-            joined += b"" if joined.endswith(b"\n") else b"\n"
-            joined += b"" if text.startswith(b"---") else b"---\n"
+            joined += b"" if joined.endswith(b"\n") else newline
+            joined += b"" if text.startswith(b"---") else b"---" + newline
         joined += text
     return joined
 

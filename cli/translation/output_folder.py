@@ -14,7 +14,7 @@ from cli.input import codes
 from cli.input.files import INPUT_NAME
 from cli.input.special_files import BUILD_NAME
 from cli.translation.edited_manifests import EditResult
-from cli.translation.manifest_text import join_documents, print_each
+from cli.translation.manifest_text import detect_newline, join_documents, print_each
 from drawbridge.documents.document import LocatedFinding
 
 TEMPLATES_FILE: Final = "drawbridge-templates.yaml"
@@ -62,16 +62,18 @@ def compare_files(
 
 
 def _targets(result: EditResult, inputs: Sequence[str]) -> Iterator[_Target]:
+    newline = detect_newline(each.text for each in result.files if each.text)
+    templates = list(print_each(result.templates.values(), newline))
     for file in result.files:
         name = _name_in_folder(file.source.name, inputs)
         data = file.text
         if name == TEMPLATES_FILE:
             # The templates of an earlier run.
-            data = join_documents([data, *print_each(result.templates.values())])
+            data = join_documents([data, *templates], newline)
         yield _Target(name, data, file.source.name)
     names = {_name_in_folder(each.source.name, inputs) for each in result.files}
-    if result.templates and TEMPLATES_FILE not in names:
-        yield _Target(TEMPLATES_FILE, join_documents(print_each(result.templates.values())), "")
+    if templates and TEMPLATES_FILE not in names:
+        yield _Target(TEMPLATES_FILE, join_documents(templates, newline), "")
 
 
 def _name_in_folder(name: str, inputs: Sequence[str]) -> str:

@@ -5,7 +5,9 @@ all other bytes stay. The result is read again and compared, so that every text 
 refused with a finding.
 """
 
+import enum
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,6 +15,7 @@ from drawbridge.documents import codes, jsontext
 from drawbridge.documents.construct import construct
 from drawbridge.documents.cuts import EditRefusedError, apply_changes, column, starts_line
 from drawbridge.documents.document import Document, LocatedFinding, Source
+from drawbridge.documents.former_lines import note_lines, put_back_lines, remove_notes
 from drawbridge.documents.nodes import SyntaxNode, compose
 from drawbridge.documents.patch import Edit, EditError, apply_edits
 from drawbridge.documents.paths import format_path
@@ -24,7 +27,22 @@ from drawbridge.documents.write import TextStyle
 from drawbridge.finding import Finding
 
 
-def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
+class FormerLines(enum.Enum):
+    """What becomes of the lines that an edit replaces. Only YAML has comments to note them in."""
+
+    DROP = enum.auto()
+    NOTE = enum.auto()
+    """Comments at the end of the document have them."""
+    PUT_BACK = enum.auto()
+    """The lines of a note come back if they have the values that the edits give."""
+
+
+_MOST_NOTES: Final = 4  # of a document, one of each translation
+
+
+def apply_to_text(
+    document: Document, edits: Sequence[Edit], former: FormerLines = FormerLines.DROP
+) -> bytes | Finding:
     """Return the bytes of the document with the edits applied, or the finding that refuses them.
 
     For an object of a List in YAML, these are the bytes of the whole List.
@@ -33,7 +51,7 @@ def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
     try:
         if document.findings:
             raise EditRefusedError("the document is unreadable", "Correct its errors first.")  # noqa: TRY301  # a single exit
-        return bom + _apply_checked(document, _from_root(document, edits)).encode()
+        return bom + _apply_checked(document, _from_root(document, edits), former).encode()
     except (EditError, EditRefusedError, UnreadableError) as error:
         path = edits[0].path if edits else ()
         message, remedy = f"{error}", getattr(error, "remedy", None)
@@ -46,7 +64,9 @@ def apply_to_text(document: Document, edits: Sequence[Edit]) -> bytes | Finding:
 
 
 def rewrite_file(
-    source: Source, changes: Sequence[tuple[Document, Sequence[Edit]]]
+    source: Source,
+    changes: Sequence[tuple[Document, Sequence[Edit]]],
+    former: FormerLines = FormerLines.DROP,
 ) -> tuple[bytes, tuple[LocatedFinding, ...]]:
     """Return a file with the edits of its objects applied; refused objects stay as they are."""
     pieces: list[bytes] = []
@@ -54,8 +74,10 @@ def rewrite_file(
     at = 0
     for start, group in sorted(_group_by_start(changes).items()):
         first = group[0][0]
-        text, findings = _apply_group(group)
+        text, findings = _apply_group(group, former)
         refused += findings
+        if source.data.startswith(b"---", first.end) and not text.endswith(b"\n"):
+            text += b"\r\n" if b"\r\n" in text else b"\n"  # before the next document
         pieces += [source.data[at:start], text]
         at = first.end
     return b"".join([*pieces, source.data[at:]]), tuple(refused)
@@ -72,12 +94,12 @@ def _group_by_start(
 
 
 def _apply_group(
-    group: Sequence[tuple[Document, Sequence[Edit]]],
+    group: Sequence[tuple[Document, Sequence[Edit]]], former: FormerLines
 ) -> tuple[bytes, list[LocatedFinding]]:
     """Apply the edits of several objects to one text; if they fail, as many as possible."""
     document = replace(group[0][0], within=())
     edits = [edit for each, its in group for edit in _from_root(each, its)]
-    text = apply_to_text(document, edits)
+    text = apply_to_text(document, edits, former)
     if isinstance(text, bytes):
         return text, []
     alone = [(each, its, apply_to_text(each, its)) for each, its in group]
@@ -86,7 +108,7 @@ def _apply_group(
     if len(rest) in {0, len(group)}:
         refused = refused or [(each, text) for each, _ in group]
         return document.raw, [each.locate_finding(finding) for each, finding in refused]
-    written, more = _apply_group(rest)
+    written, more = _apply_group(rest, former)
     return written, [each.locate_finding(finding) for each, finding in refused] + more
 
 
@@ -94,23 +116,45 @@ def _from_root(document: Document, edits: Sequence[Edit]) -> list[Edit]:
     return [Edit(each.op, (*document.within, *each.path), each.value) for each in edits]
 
 
-def _apply_checked(document: Document, edits: Sequence[Edit]) -> str:
+def _apply_checked(document: Document, edits: Sequence[Edit], former: FormerLines) -> str:
     text = document.raw.removeprefix(BOM).decode()
     as_json = document.format == "json"
     root, old = _read(text, as_json=as_json)
     if root is None:
         raise EditRefusedError("the document is empty")
     new = apply_edits(old, edits)
-    changed = apply_changes(
-        text, revise_text(text, detect_style(text, root, as_json=as_json), root, old, new)
-    )
-    try:
-        result = _read(changed, as_json=as_json)[1]
-    except UnreadableError:
-        result = None
-    if not equal_json(result, new):
+    if former is FormerLines.PUT_BACK and not as_json:
+        before = _put_back(text, new)
+        if before is not None:
+            return before
+        text = remove_notes(text)
+        root = compose(text) or root
+    style = detect_style(text, root, as_json=as_json)
+    changes = revise_text(text, style, root, old, new)
+    is_noted = former is FormerLines.NOTE and not as_json
+    changed = note_lines(text, changes, style.newline) if is_noted else apply_changes(text, changes)
+    if not _has_value(changed, new, as_json=as_json):
         raise _explain_refusal(root)
     return changed
+
+
+def _put_back(text: str, new: Value) -> str | None:
+    """Return the text before its translations if it has this value."""
+    for _ in range(_MOST_NOTES):
+        before = put_back_lines(text)
+        if before is None:
+            break
+        if _has_value(before, new, as_json=False):
+            return before
+        text = before
+    return None
+
+
+def _has_value(text: str, value: Value, *, as_json: bool) -> bool:
+    try:
+        return equal_json(_read(text, as_json=as_json)[1], value)
+    except UnreadableError:
+        return False
 
 
 def _read(text: str, *, as_json: bool) -> tuple[SyntaxNode | None, Value]:

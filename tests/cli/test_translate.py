@@ -96,7 +96,7 @@ def test_yaml_keeps_comments_and_adds_the_template_at_the_end() -> None:
     assert code == 2
     assert text.startswith(f"{BROKEN}---\n# a pod of mine\n")
     assert "  - name: main   # the only one\n" in text
-    assert "nvidia.com/gpu: 1" not in text
+    assert "\n        nvidia.com/gpu: 1" not in text
     assert "<stdin>:2: error: Pod#1: " in err
     pod, template = list(read_yaml_documents(text.removeprefix(f"{BROKEN}---\n")))
     assert template["kind"] == "ResourceClaimTemplate"

@@ -48,9 +48,57 @@ def undone(text: str, *options: str) -> tuple[int, str, str]:
 @pytest.mark.parametrize("file", LEGACY, ids=lambda file: file.stem)
 def test_every_example_becomes_what_it_was(file: Path, cluster: tuple[str, ...]) -> None:
     text = file.read_text("utf-8")
-    code, out, err = undone(translated(text, *cluster))
-    assert (code, err) == (0, "")
-    assert list(read_yaml_documents(out)) == list(read_yaml_documents(text))
+    assert undone(translated(text, *cluster)) == (0, text, "")
+
+
+AS_WRITTEN = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  nodeSelector: {"nvidia.com/gpu.product": 'NVIDIA-L4'} # the cheap ones
+  containers:
+  - name: main
+    resources:
+      # as many as the model needs
+      limits: { "nvidia.com/gpu" : "1" , cpu: 2 }   # one
+      requests:
+        cpu:   2
+    image: x
+"""
+
+
+@every_row("text", [AS_WRITTEN, AS_WRITTEN.replace("\n", "\r\n"), AS_WRITTEN.rstrip()])
+def test_comments_order_quotes_and_line_ends_come_back(text: str) -> None:
+    assert "#|" in translated(text)
+    assert undone(translated(text))[1] == text
+    assert undone(translated(translated(text)))[1] == text
+
+
+def test_what_others_changed_meanwhile_stays() -> None:
+    changed = translated(AS_WRITTEN).replace("image: x", "image: y # newer")
+    assert undone(changed)[1] == AS_WRITTEN.replace("image: x", "image: y # newer")
+    changed = translated(AS_WRITTEN).replace("      claims:", "      claims: # ours")
+    assert read_yaml(undone(changed)[1]) == read_yaml(AS_WRITTEN)
+    assert "#@" not in undone(changed)[1]
+
+
+def test_every_line_ends_as_those_of_the_input() -> None:
+    assert translated(POD.replace("\n", "\r\n")).replace("\r\n", "") == (
+        translated(POD).replace("\n", "")
+    )
+
+
+def test_a_json_document_is_one_again() -> None:
+    text = f"{json.dumps(read_yaml(POD), indent=2)}\n"
+    done = translated(text)
+    assert json.loads(done)["kind"] == "List"
+    assert json.loads(undone(done)[1]) == json.loads(text)
+    assert json.loads(undone(done, "-o", "json")[1])["objects"] == [json.loads(text)]
+
+
+def test_without_the_annotation_no_lines_are_noted() -> None:
+    assert "#|" not in translated(POD, "--no-original")
 
 
 def test_comments_stay_and_the_template_is_left_out() -> None:

@@ -12,7 +12,7 @@ from drawbridge.documents.document import Document, Source
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.paths import parse_pointer
 from drawbridge.documents.read import read_documents, read_objects
-from drawbridge.documents.splice import apply_to_text, rewrite_file
+from drawbridge.documents.splice import FormerLines, apply_to_text, rewrite_file
 from drawbridge.documents.values import Value, equal_json
 from drawbridge.finding import Finding
 from tests.tables import every_row, load_cases
@@ -159,6 +159,51 @@ def test_the_text_has_the_edited_value(form: str, data: st.DataObject) -> None:
         if key not in touched:
             assert line in done.decode()
     assert done.decode().startswith("# two pods")
+
+
+@pytest.mark.parametrize("form", ["plain", "crlf", "unended"])
+@given(data=st.data())
+def test_noted_lines_come_back_byte_for_byte(form: str, data: st.DataObject) -> None:
+    document = first(style(POD, form))
+    made = data.draw(edits(document.value))
+    done = apply_to_text(document, made, FormerLines.NOTE)
+    if isinstance(done, Finding):
+        return
+    back = [Edit("replace", (), document.value)]
+    # Lines that others insert above move the places of the note.
+    for more in ("", "# another comment\n" * 3):
+        changed = first(f"{more}{done.decode()}")
+        assert equal_json(changed.value, apply_edits(document.value, made))
+        restored = apply_to_text(changed, back, FormerLines.PUT_BACK)
+        assert restored == more.encode() + document.raw
+
+
+NOTED = """\
+a: 1
+b: 3
+# Lines before the translation, which `drawbridge undo` puts back:
+#@1+1 %s
+#|b: 2 # two
+"""
+
+
+@every_row(
+    "note",
+    [
+        ("b: 2 # two", "15f5bc7d", "a: 1\nb: 2 # two\n"),
+        # Other lines, other values, and what is not a note: the value comes back without comments.
+        ("b: 2 # two", "00000000", "a: 1\nb: 2\n"),
+        ("b: 9 # two", "15f5bc7d", "a: 1\nb: 2\n"),
+        ("b: [", "15f5bc7d", "a: 1\nb: 2\n"),
+        ("b: 2\n#@9999999+9999999 15f5bc7d", "15f5bc7d", "a: 1\nb: 2\n"),
+    ],
+)
+def test_a_note_gives_lines_and_no_values(note: tuple[str, str, str]) -> None:
+    line, checksum, after = note
+    document = first((NOTED % checksum).replace("b: 2 # two", line))
+    assert apply_to_text(document, [Edit("replace", ("b",), 2)], FormerLines.PUT_BACK) == (
+        after.encode()
+    )
 
 
 PRETTY = '{\n  "a": {"b": [1, 2, {"c": null}]},\n  "d": [\n    "x",\n    {}\n  ],\n  "e": {}\n}\n'

@@ -1,0 +1,187 @@
+"""Notes the lines that an edit of a YAML document replaces, in comments at the end of the document.
+
+An edit that takes the values back then also gives back comments, order, quotes and line ends. Any
+user can write such comments, so they never decide a value: the caller compares the values.
+"""
+
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from drawbridge.documents.cuts import TextChange, apply_changes, line_start, next_line
+
+_HEAD: Final = "# Lines before the translation, which `drawbridge undo` puts back:"
+# Where the lines go: the number of the first line, how many lines they replace, and a checksum.
+_HUNK: Final = re.compile(r"#@(\d{1,7})\+(\d{1,7}) ([0-9a-f]{8})")
+_LINE, _OTHER_END, _NO_FINAL_END = "#|", "#:", "#\\"
+# Line breaks of YAML besides LF, which would end a comment.
+_BREAKS: Final = re.compile("[\r\x85\u2028\u2029]")
+_REACH: Final = 200  # lines that a hunk is looked for, above and below its number
+
+
+class _Hunk(NamedTuple):
+    """Lines before an edit, and the number of lines that replace them from a line number on."""
+
+    number: int
+    replaced: int
+    before: list[str]
+
+
+def note_lines(text: str, changes: Sequence[TextChange], newline: str) -> str:
+    """Return the text with the changes applied, and a note of the lines that they replace.
+
+    Without the note if a line cannot be part of a comment.
+    """
+    changed = apply_changes(text, changes)
+    after = _split(changed)
+    note = [_HEAD]
+    for hunk in _make_hunks(text, changes):
+        note.append(
+            f"#@{hunk.number}+{hunk.replaced} {_checksum(after, hunk.number, hunk.replaced)}"
+        )
+        for line in hunk.before:
+            content = line.removesuffix("\n").removesuffix("\r")
+            is_other = line != content and line != content + newline
+            if _BREAKS.search(content):
+                return changed
+            note.append(f"{_OTHER_END if is_other else _LINE}{content}")
+    if not text.endswith("\n"):
+        note.append(_NO_FINAL_END)
+    end = "" if changed.endswith("\n") else newline
+    return f"{changed}{end}{newline.join(note)}{newline}"
+
+
+def put_back_lines(text: str) -> str | None:
+    """Return the text with the lines of its last note put back; None if they do not fit."""
+    cut = _cut_note(text)
+    if cut is None:
+        return None
+    lines = _split(cut.text)
+    places = [_find(lines, *each) for each in cut.hunks]
+    behind = len(lines)
+    for at, (hunk, _) in zip(reversed(places), reversed(cut.hunks), strict=True):
+        if at is None or at + hunk.replaced > behind:
+            return None
+        lines[at : at + hunk.replaced] = hunk.before
+        behind = at
+    restored = "".join(lines)
+    if not cut.final_end:
+        restored = restored.removesuffix("\n").removesuffix("\r")
+    return restored
+
+
+def says_unended(text: str) -> bool:
+    """Whether the last note says that the text before had no line end after its last line."""
+    cut = _cut_note(text)
+    return cut is not None and not cut.final_end
+
+
+def remove_notes(text: str) -> str:
+    """Return the text without its notes."""
+    while (cut := _cut_note(text)) is not None:
+        text = cut.text
+    return text
+
+
+class _Cut(NamedTuple):
+    """A text without its last note, and the content of the note."""
+
+    text: str
+    hunks: list[tuple[_Hunk, str]]
+    final_end: bool
+
+
+def _cut_note(text: str) -> _Cut | None:
+    start = text.rfind(_HEAD)
+    if start < 0 or line_start(text, start) != start:
+        return None
+    at = next_line(text, start)
+    newline = "\r\n" if text[start:at].endswith("\r\n") else "\n"
+    other = "\n" if newline == "\r\n" else "\r\n"
+    hunks: list[tuple[_Hunk, str]] = []
+    final_end = True
+    while at < len(text) and text.startswith(("#@", _LINE, _OTHER_END, _NO_FINAL_END), at):
+        end = next_line(text, at)
+        line = text[at:end].removesuffix("\n").removesuffix("\r")
+        if match := _HUNK.fullmatch(line):
+            hunks.append((_Hunk(int(match[1]), int(match[2]), []), match[3]))
+        elif line == _NO_FINAL_END:
+            final_end = False
+        elif hunks:
+            end_of_line = other if line.startswith(_OTHER_END) else newline
+            hunks[-1][0].before.append(line[len(_LINE) :] + end_of_line)
+        at = end
+    return _Cut(text[:start] + text[at:], hunks, final_end)
+
+
+def _make_hunks(text: str, changes: Iterable[TextChange]) -> Iterator[_Hunk]:
+    """Yield the whole lines that changes replace, without those that stay equal."""
+    moved = 0  # lines that earlier hunks added
+    counted, number = 0, 0
+    for start, end, group in _group_by_lines(text, changes):
+        before = _split(text[start:end])
+        inner = [TextChange(c.start - start, c.end - start, c.text) for c in group]
+        after = _split(apply_changes(text[start:end], inner))
+        number += text.count("\n", counted, start)
+        counted = start
+        first = _count_equal(before, after)
+        last = _count_equal(before[first:][::-1], after[first:][::-1])
+        count = len(after) - first - last
+        yield _Hunk(number + moved + first, count, before[first : len(before) - last])
+        moved += len(after) - len(before)
+
+
+def _group_by_lines(
+    text: str, changes: Iterable[TextChange]
+) -> Iterator[tuple[int, int, list[TextChange]]]:
+    """Yield ranges of whole lines with the changes in them, in order."""
+    start = end = 0
+    group: list[TextChange] = []
+    for change in sorted(changes, key=lambda each: (each.start, each.end)):
+        begins = line_start(text, change.start)
+        if group and begins >= end:
+            yield start, end, group
+            group = []
+        if not group:
+            start = begins
+        group.append(change)
+        whole = change.start < change.end == line_start(text, change.end)
+        end = max(end, change.end if whole and not change.text else next_line(text, change.end))
+    if group:
+        yield start, end, group
+
+
+def _count_equal(before: Sequence[str], after: Sequence[str]) -> int:
+    """Count the equal lines at the beginning."""
+    number = 0
+    for left, right in zip(before, after, strict=False):
+        if left != right:
+            break
+        number += 1
+    return number
+
+
+def _find(lines: Sequence[str], hunk: _Hunk, checksum: str) -> int | None:
+    """Return the place of a hunk that is the nearest to its number."""
+    for distance in range(_REACH):
+        for at in dict.fromkeys((hunk.number + distance, hunk.number - distance)):
+            if 0 <= at <= len(lines) - hunk.replaced and (
+                _checksum(lines, at, hunk.replaced) == checksum
+            ):
+                return at
+    return None
+
+
+def _checksum(lines: Sequence[str], at: int, count: int) -> str:
+    """Return the checksum of the first and the last of some lines; of those around none."""
+    ends = (at, at + count - 1) if count else (at - 1, at)
+    texts = [lines[each].rstrip("\r\n") if 0 <= each < len(lines) else "" for each in ends]
+    joined = "\n".join(texts).encode()
+    return f"{zlib.crc32(joined):08x}"
+
+
+def _split(text: str) -> list[str]:
+    """Split a text into its lines, each with its end; only LF ends a line."""
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
