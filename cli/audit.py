@@ -45,7 +45,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.ledger.devices_of_nodes import ServingNodes
 from drawbridge.ledger.still_fits import StillFits, nodes_after, still_fits
 from drawbridge.names import ADMIN_ACCESS_LABEL, DUAL_LABEL
-from drawbridge.report.explain import time_of_event
+from drawbridge.report.events import time_of_event
 from drawbridge.report.tables import escape_unprintable
 from drawbridge.translate.pods import make_context
 from webhook.admission.claim_summary import ClaimSummaries

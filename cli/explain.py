@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from cli.explanation.held_objects import read_held
-from cli.explanation.holders import explain_devices, format_holders, parse_devices
+from cli.explanation.holders import explain_devices, format_holders, parse_devices, select_stuck
 from cli.explanation.objects import Subject, read_subject
 from cli.input import allocator_api
 from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.live_cluster import ClusterReadError
+from cli.input.stuck_objects import format_stuck
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_config_option,
@@ -42,11 +43,11 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.report.device_holders import find_holders
+from drawbridge.report.events import SeenEvent
 from drawbridge.report.explain import (
     AllocatedDevice,
     Explanation,
     PodObjects,
-    SeenEvent,
     explain,
 )
 from drawbridge.report.gangs import format_gang
@@ -183,7 +184,9 @@ def _explain_node(
         output.print_value(msgspec.to_builtins(done), options.output, streams.out)
         return DONE
     now = datetime.now(UTC)
-    for line in (*format_node(done), *(format_holders(held, now) if held else ())):
+    table = format_holders(held, now) if held else ()
+    stuck = format_stuck(select_stuck(objects.stuck, held))
+    for line in (*format_node(done), *table, *stuck):
         streams.out.write(f"{escape_unprintable(line)}\n")
     _print_events(done.events, now, streams)
     return DONE

@@ -15,6 +15,9 @@ DEVICES_LABEL: Final = "drawbridge.dev/devices"
 # Kubernetes allows requests with admin access only in namespaces where this label is "true".
 ADMIN_ACCESS_LABEL: Final = "resource.kubernetes.io/admin-access"
 
+# The finalizer that Kubernetes gives a claim with an allocation.
+CLAIM_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+
 # On a node, or a Job, that a plan of `drawbridge audit` moves: how it was before.
 MOVING_ANNOTATION: Final = "drawbridge.dev/moving"
 

@@ -8,9 +8,10 @@ from typing import Final, NamedTuple, Protocol
 
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
+from drawbridge.names import CLAIM_FINALIZER
 
 # The finalizer of allocated claims, which is upstream's: the claim controller removes it.
-FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+FINALIZER: Final = CLAIM_FINALIZER
 
 
 class PodName(NamedTuple):

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from cli.input import codes, live_cluster
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
+from cli.input.stuck_objects import find_stuck_holders, find_stuck_in_files
 from cli.terminal.streams import Streams
 from drawbridge.api_error import ApiError
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.report.device_holders import HeldObjects
+from drawbridge.report.stuck.found import Stuck
 
 if TYPE_CHECKING:
     from drawbridge.cluster.resources import Resource
@@ -30,6 +32,7 @@ class NodeObjects(NamedTuple):
     held: HeldObjects
     node: Value = None
     events: tuple[Value, ...] = ()
+    stuck: tuple[Stuck, ...] = ()
 
 
 def read_held(
@@ -39,7 +42,9 @@ def read_held(
     if files := [*options.filename, *options.cluster]:
         documents = [*read_documents(files, streams.stdin)]
         findings += [each for each in documents if isinstance(each, LocatedFinding)]
-        return _from_values((e.value for e in documents if isinstance(e, Document)), node)
+        values = [each.value for each in documents if isinstance(each, Document)]
+        stuck = find_stuck_in_files(values, is_cluster=bool(options.cluster))
+        return _from_values(values, node)._replace(stuck=stuck)
 
     async def read(session: "Session") -> NodeObjects:
         return await _read_live(session, node, findings)
@@ -94,7 +99,12 @@ async def _read_live(session: "Session", node: str, findings: list[LocatedFindin
         nodes,
     )
     events = await _list(session, resources.EVENTS, regarding, findings) if node else ()
-    return NodeObjects(held, named, events)
+    values = (*held.claims, *held.pods, *held.slices, *held.nodes)
+    # What may not be read as a whole, or was read of one node only, tells nothing by its absence.
+    whole = {"Pod"} if node else {"Pod", "ResourceSlice", "Node"}
+    known = frozenset(() if findings else whole)
+    stuck = await find_stuck_holders(session, values, known, "" if findings else node)
+    return NodeObjects(held, named, events, stuck)
 
 
 async def _list(

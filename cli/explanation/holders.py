@@ -1,7 +1,7 @@
 """Who holds devices, for `drawbridge explain`: of the cluster, of a node, or one device."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -10,6 +10,7 @@ import msgspec
 from cli.explanation.held_objects import NodeObjects, read_held
 from cli.input import codes
 from cli.input.live_cluster import ClusterReadError
+from cli.input.stuck_objects import format_stuck
 from cli.terminal import output
 from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import DONE
@@ -22,6 +23,7 @@ from drawbridge.report.device_holders import (
     is_numbered,
     list_devices,
 )
+from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 # Lines of text; -o json prints all devices.
@@ -55,10 +57,12 @@ def explain_devices(named: DevicesAsked, options: argparse.Namespace, streams: S
     except ClusterReadError as error:
         return output.print_unreadable([*findings, error.located], options.output, streams)
     output.print_findings(findings, streams.err)
+    stuck = select_stuck(objects.stuck, held)
     if options.output != "text":
-        output.print_value({"devices": msgspec.to_builtins(held)}, options.output, streams.out)
+        data = {"devices": msgspec.to_builtins(held), "stuck": msgspec.to_builtins(stuck)}
+        output.print_value(data, options.output, streams.out)
         return DONE
-    for line in _format(held, *named):
+    for line in (*_format(held, *named), *format_stuck(stuck)):
         streams.out.write(f"{escape_unprintable(line)}\n")
     return DONE
 
@@ -82,6 +86,13 @@ def _select(objects: NodeObjects, node: str, device: str) -> list[DeviceUse]:
         message = f"node {node} has no device {device}"
         raise ClusterReadError(codes.DEVICE_NOT_FOUND.at("", message))
     return [*selected, *candidates]
+
+
+def select_stuck(stuck: Iterable[Stuck], held: Iterable[DeviceUse]) -> tuple[Stuck, ...]:
+    """Return what is stuck about those who hold devices."""
+    names = {f"ResourceClaim/{each.claim}" for each in held if each.claim}
+    names |= {f"Pod/{pod}" for each in held for pod in each.pods}
+    return tuple(each for each in stuck if each.about & names)
 
 
 def _format(held: Sequence[DeviceUse], node: str, device: str) -> Iterator[str]:

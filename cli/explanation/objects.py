@@ -5,11 +5,13 @@ Reads a live cluster, or files.
 
 import argparse
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.input import codes, installed_namespace, live_cluster
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
+from cli.input.stuck_objects import find_stuck_around, find_stuck_in_files
 from cli.terminal.streams import Streams
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
@@ -23,7 +25,8 @@ from drawbridge.pod_groups import (
     PodGroup,
     find_group,
 )
-from drawbridge.report.explain import PodObjects, event_subject, referenced_names
+from drawbridge.report.events import event_subject
+from drawbridge.report.explain import PodObjects, referenced_names
 from drawbridge.report.scheduling import is_untried
 from drawbridge.report.workloads import (
     WorkloadObjects,
@@ -64,8 +67,11 @@ def read_subject(
     """Read the pod or workload with its objects; raises ClusterReadError."""
     named = _parse_name(options.pod, options.namespace or "")
     if files := [*options.filename, *options.cluster]:
-        documents = read_documents(files, streams.stdin)
-        return _read_from_files(_sort_by_kind(documents, findings), named, options.pod)
+        by_kind = _sort_by_kind(read_documents(files, streams.stdin), findings)
+        found = _read_from_files(by_kind, named, options.pod)
+        everything = (each for objects in by_kind.values() for each in objects)
+        stuck = find_stuck_in_files(everything, is_cluster=bool(options.cluster))
+        return replace(found, stuck=stuck)
 
     async def read(session: "Session") -> Subject:
         full_name = named._replace(namespace=named.namespace or session.namespace)
@@ -190,17 +196,21 @@ async def _read_pod(
     claims, templates = referenced_names(pod)
     selector = f"regarding.kind=Pod,regarding.name={name}"
     untried = is_untried(pod)
+    existing = await _read_existing(session, resources.CLAIMS, claims, namespace)
+    events = await _read_events(session, namespace, selector, findings)
+    labelled = await _read_namespace(session, namespace, findings)
     installed_in = (await installed_namespace.find(session) if untried else "") or NAMESPACE
     return PodObjects(
         pod=pod,
-        claims=await _read_existing(session, resources.CLAIMS, claims, namespace),
+        claims=existing,
         templates=await _read_existing(session, resources.TEMPLATES, templates, namespace),
-        events=await _read_events(session, namespace, selector, findings),
-        namespace=await _read_namespace(session, namespace, findings),
+        events=events,
+        namespace=labelled,
         lease=await _read_lease(session, installed_in, findings) if untried else None,
         installed_in=installed_in,
         pods=await _read_members(session, find_group(pod), namespace, findings),
         groups=await _read_group(session, find_group(pod), findings),
+        stuck=await find_stuck_around(session, [pod], existing, events, labelled),
     )
 
 
@@ -271,15 +281,21 @@ async def _read_workload(
     templates = await live_cluster.list_objects(session, resources.TEMPLATES, namespace)
     of_workload = list(find_pods(workload, kind, pods))
     group = next(filter(None, map(find_group, of_workload)), None)
+    by_name = _by_name(claims, namespace)
+    names = {each for pod in of_workload for each in referenced_names(pod)[0]}
+    events = await _read_events(session, namespace, "", findings)
+    labelled = await _read_namespace(session, namespace, findings)
+    used = {name: each for name, each in by_name.items() if name in names}
     return WorkloadObjects(
         workload=workload,
         kind=kind,
         pods=of_workload,
-        claims=_by_name(claims, namespace),
+        claims=by_name,
         templates=_by_name(templates, namespace),
-        events=await _read_events(session, namespace, "", findings),
-        namespace=await _read_namespace(session, namespace, findings),
+        events=events,
+        namespace=labelled,
         groups=await _read_group(session, group, findings),
+        stuck=await find_stuck_around(session, of_workload, used, events, labelled),
     )
 
 

@@ -13,6 +13,7 @@ import drawbridge.judge.claims.codes
 import drawbridge.judge.slices.codes
 import drawbridge.ledger.codes
 import drawbridge.report.codes
+import drawbridge.report.stuck.codes
 import drawbridge.solver.codes
 import drawbridge.translate.changes.codes
 import drawbridge.translate.codes
@@ -41,5 +42,6 @@ TABLES: Final = (
     drawbridge.agreement.operation_codes.CODES,
     drawbridge.agreement.allocator_codes.CODES,
     drawbridge.report.codes.CODES,
+    drawbridge.report.stuck.codes.CODES,
 )
 ACCEPTED_NAMES: Final = accepted_names(TABLES)

@@ -121,7 +121,7 @@ def _held_by(
     users = [*map(as_mapping, as_list(get_value(claim, ("status", "reservedFor"))))]
     names = [_cut(user.get("name")) for user in users if user.get("resource") == "pods"]
     groups = (_cut(user.get("name")) for user in users if is_pod_group(user))
-    selected = _selected_node(claim)
+    selected = find_selected_node(get_value(claim, ("status", "allocation", "nodeSelector")))
     running = (_text(pods.get((namespace, name)), ("spec", "nodeName")) for name in names)
     of_pods = next(filter(None, running), "")
     results = as_list(get_value(claim, ("status", "allocation", "devices", "results")))
@@ -147,10 +147,9 @@ def is_pod_group(consumer: Mapping[str, Value]) -> bool:
     return group == (WORKLOADS_API, "podgroups")
 
 
-def _selected_node(claim: Value) -> str:
-    """Return the node of an allocation of node-local devices."""
-    path: Path = ("status", "allocation", "nodeSelector", "nodeSelectorTerms")
-    for term in as_list(get_value(claim, path)):
+def find_selected_node(selector: Value) -> str:
+    """Return the node in the selector of an allocation of node-local devices."""
+    for term in as_list(get_value(selector, ("nodeSelectorTerms",))):
         for match in map(as_mapping, as_list(get_value(term, ("matchFields",)))):
             values = as_list(match.get("values"))
             if match.get("key") == "metadata.name" and len(values) == 1:

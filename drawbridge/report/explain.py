@@ -25,6 +25,11 @@ from drawbridge.names import (
 from drawbridge.report import codes, gangs, scheduling
 from drawbridge.report.claim_requests import describe_claim, read_amounts
 from drawbridge.report.device_holders import is_pod_group
+from drawbridge.report.events import SeenEvent, describe_events, is_about
+from drawbridge.report.stuck.codes import CODES as STUCK
+from drawbridge.report.stuck.codes import NEVER_PREPARED
+from drawbridge.report.stuck.find import report_stuck
+from drawbridge.report.stuck.found import Stuck
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
@@ -34,7 +39,6 @@ from drawbridge.translate.work_budget import WorkBudget
 EXTENDED_RESOURCES: Final = "of extended resources"
 ENFORCE: Final = "enforce"
 _MODE_TEXTS: Final = {"report": "in report mode", "off": "opted out"}
-_MAX_EVENTS: Final = 5
 _STARTED: Final = frozenset({"Running", "Succeeded", "Failed"})
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
@@ -46,7 +50,8 @@ class PodObjects:
     `pods` are those of the namespace, and `groups` the objects of groups, as far as they are known.
     `lease` is the Lease of Drawbridge's scheduler in the namespace `installed_in`: empty if there
     is none, None if unknown. `mode` is that of the namespace by the configuration, if that is known
-    and decides; otherwise, the label of the namespace does.
+    and decides; otherwise, the label of the namespace does. Of what is `stuck`, only what is about
+    the pod is told.
     """
 
     pod: Value
@@ -59,6 +64,7 @@ class PodObjects:
     pods: Sequence[Value] = ()
     groups: Sequence[Value] = ()
     mode: str | None = None
+    stuck: Sequence[Stuck] = ()
 
 
 class RequestedResource(msgspec.Struct, frozen=True):
@@ -92,19 +98,6 @@ class ExplainedClaim(msgspec.Struct, frozen=True):
     devices: tuple[AllocatedDevice, ...] = ()
     allocator: str | None = None  # of an allocated claim, if it is Drawbridge's
     allocated: str | None = None  # when it was
-
-
-class SeenEvent(msgspec.Struct, frozen=True):
-    """What an Event says, and when it was last seen; empty if that is unknown."""
-
-    time: str
-    reason: str
-    message: str
-
-    @property
-    def text(self) -> str:
-        """The reason and the message."""
-        return f"{self.reason}: {self.message}"
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -160,6 +153,11 @@ def explain(objects: PodObjects) -> Explanation:
     unreadable = _describe_unreadable(budget) if marked and before is None else ""
     findings = tuple(_findings(objects, explanation, unreadable))
     return msgspec.structs.replace(explanation, findings=findings)
+
+
+def is_stuck(pod: Explanation) -> bool:
+    """Whether something about the pod does not go on."""
+    return any(each.code in STUCK for each in pod.findings)
 
 
 def referenced_names(pod: Value) -> tuple[list[str], list[str]]:
@@ -347,7 +345,20 @@ def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterato
     for i, claim in enumerate(pod.claims):
         path = "" if claim.name == EXTENDED_RESOURCES else f"spec.resourceClaims[{i}]"
         yield from _claim_findings(objects, claim, about, path)
-    yield from _pod_findings(objects, pod, about)
+    stuck = [*report_stuck(_select_stuck(objects.stuck, pod))]
+    yield from stuck
+    told = {each.code for each in stuck}
+    for finding in _pod_findings(objects, pod, about):
+        if not (finding.code == codes.DEVICES_NOT_PREPARED.name and NEVER_PREPARED.name in told):
+            yield finding
+
+
+def _select_stuck(stuck: Sequence[Stuck], pod: Explanation) -> Iterator[Stuck]:
+    """Yield what is about the pod, its claims or its namespace."""
+    namespace = pod.pod.partition("/")[0]
+    mine = {f"Pod/{pod.pod}", f"Namespace/{namespace}"}
+    mine |= {f"ResourceClaim/{namespace}/{each.claim}" for each in pod.claims if each.claim}
+    return (each for each in stuck if each.about & mine)
 
 
 def _claim_findings(
@@ -432,40 +443,9 @@ def _conditions(pod: Value, kind: str) -> Iterator[str]:
             yield _text(condition.get("message"))
 
 
-def event_subject(event: Value) -> Mapping[str, Value]:
-    """Return the object that an event, of either Event API, is about."""
-    subjects = (get_value(event, (part,)) for part in ("regarding", "involvedObject"))
-    return as_mapping(next(filter(None, subjects), None))
-
-
-def is_about(event: Value, kind: str, metadata: Mapping[str, Value]) -> bool:
-    """Whether an event is about this object, and not about an earlier one with its name."""
-    subject, uid = event_subject(event), metadata.get("uid")
-    same = (subject.get("kind"), subject.get("name")) == (kind, metadata.get("name"))
-    return same and (not uid or subject.get("uid") in (None, "", uid))
-
-
 def _events_about(pod: Value, events: Sequence[Value]) -> list[Value]:
     metadata = as_mapping(get_value(pod, ("metadata",)))
     return [each for each in events if is_about(each, "Pod", metadata)]
-
-
-def time_of_event(event: Value) -> str:
-    """Return when an event, of either Event API, was last seen; empty if it does not say."""
-    fields = as_mapping(event)
-    last = get_value(event, ("series", "lastObservedTime"))
-    dated = ("lastTimestamp", "deprecatedLastTimestamp", "eventTime", "firstTimestamp")
-    return _text(last or next((fields[key] for key in dated if fields.get(key)), None))
-
-
-def describe_events(events: Sequence[Value]) -> list[SeenEvent]:
-    """Return the latest distinct events, oldest first."""
-    last_seen: dict[tuple[str, str], str] = {}
-    for event in map(as_mapping, events):
-        text = _text(event.get("reason")), _text(event.get("note") or event.get("message"))
-        last_seen[text] = max(last_seen.get(text, ""), time_of_event({**event}))
-    described = (SeenEvent(time, *text) for text, time in last_seen.items())
-    return sorted(described, key=lambda each: (each.time, each.text))[-_MAX_EVENTS:]
 
 
 def _text(value: Value) -> str:

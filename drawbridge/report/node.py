@@ -13,7 +13,7 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.ledger.node_holds import describe_node_hold
 from drawbridge.names import DUAL_LABEL, HOLD_ANNOTATION
 from drawbridge.report.device_holders import DeviceUse
-from drawbridge.report.explain import SeenEvent, describe_events, is_about
+from drawbridge.report.events import SeenEvent, describe_events, is_about
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 _MAX_FREE = 8

@@ -16,16 +16,9 @@ from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Trait, find_names
 from drawbridge.report import codes
-from drawbridge.report.explain import (
-    ENFORCE,
-    Explanation,
-    PodObjects,
-    SeenEvent,
-    describe_events,
-    event_subject,
-    explain,
-    is_about,
-)
+from drawbridge.report.events import SeenEvent, describe_events, event_subject, is_about
+from drawbridge.report.explain import ENFORCE, Explanation, PodObjects, explain, is_stuck
+from drawbridge.report.stuck.found import Stuck
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import (
@@ -109,6 +102,7 @@ class WorkloadObjects:
     namespace: Value = None
     groups: Sequence[Value] = ()
     mode: str | None = None  # as of PodObjects
+    stuck: Sequence[Stuck] = ()
 
 
 class WorkloadExplanation(msgspec.Struct, frozen=True):
@@ -215,7 +209,8 @@ def explain_workload(objects: WorkloadObjects) -> WorkloadExplanation:
     running = [pod for pod in objects.pods if _phase(pod) not in _FINISHED]
     explained = [explain(_objects_of(pod, objects)) for pod in running]
     lacking = [each for each in explained if not each.placed]
-    shown = (lacking or explained)[:1]
+    hanging = [each for each in explained if is_stuck(each)]
+    shown = (lacking or hanging or explained)[:1]
     if not objects.pods:
         shown = [_explain_template(place, objects) for place in places]
     return WorkloadExplanation(
@@ -251,6 +246,7 @@ def _objects_of(pod: Value, objects: WorkloadObjects) -> PodObjects:
         pods=objects.pods,
         groups=objects.groups,
         mode=objects.mode,
+        stuck=objects.stuck,
     )
 
 

@@ -31,6 +31,11 @@ def published(name: str, devices: int = 4, *, slices: int = 1) -> dict[str, Any]
     return {**head, "metadata": {"name": f"{name}-1"}, "spec": spec}
 
 
+def only(name: str) -> dict[str, Any]:
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+
+
 def claim(namespace: str, pod: str, where: str, device: str) -> dict[str, Any]:
     result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": where, "device": device}
     exactly = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
@@ -40,8 +45,8 @@ def claim(namespace: str, pod: str, where: str, device: str) -> dict[str, Any]:
         "metadata": {"name": f"{pod}-gpu", "namespace": namespace},
         "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
         "status": {
-            "allocation": {"devices": {"results": [result]}},
-            "reservedFor": [{"resource": "pods", "name": pod, "uid": "u"}],
+            "allocation": {"devices": {"results": [result]}, "nodeSelector": only(where)},
+            "reservedFor": [{"resource": "pods", "name": pod}],
         },
     }
 
@@ -202,3 +207,55 @@ def test_a_long_list_is_cut_in_text_and_complete_in_json(tmp_path: Path) -> None
     assert (code, "\x1b" in out, "and 3 more; -o json prints all" in out) == (0, False, True)
     printed = command("explain", "devices", "--cluster", str(dump), "-o", "json")
     assert len(json.loads(printed.out)["devices"]) == 203
+
+
+STUCK = {
+    **claim("team-a", "gone", "n7", "gpu-1"),
+    "metadata": {
+        "name": "gone-gpu",
+        "namespace": "team-a",
+        "deletionTimestamp": "2026-11-01T10:00:00Z",
+        "finalizers": ["resource.kubernetes.io/delete-protection"],
+    },
+}
+
+
+@pytest.mark.parametrize("about", ["device/n7/gpu-1", "node/n7", "devices"])
+def test_a_holder_that_never_ends_is_named_with_who_keeps_it(tmp_path: Path, about: str) -> None:
+    (tmp_path / "dump.yaml").write_text(write_yaml([*CLUSTER, STUCK, *HEARTBEAT]))
+    from_files = command("explain", about, "--cluster", str(tmp_path / "dump.yaml"))
+    live = on_api(tmp_path, [*CLUSTER, STUCK], "explain", about)
+    for printed in (from_files, live):
+        assert "ResourceClaim/team-a/gone-gpu: under deletion, and pod gone uses it" in printed.out
+        assert "held by resourceclaim-controller of kube-controller-manager" in printed.out
+    assert (
+        "[DeletionStuck]"
+        not in command("explain", "device/n7/gpu-3", "--cluster", str(tmp_path / "dump.yaml")).out
+    )
+
+
+HEARTBEAT = [
+    {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "n7"},
+        "spec": {"renewTime": "2026-11-01T11:00:00Z"},
+    }
+]
+
+
+def test_a_claim_whose_pod_came_back_meanwhile_is_not_reported(tmp_path: Path) -> None:
+    reserved = claim("team-a", "late", "n7", "gpu-2")
+
+    def prepare(api: FakeApi) -> None:
+        # The pod is not in the list yet, and is there when it is read.
+        api.put(
+            {
+                **pod("team-a", "late", "n8"),
+                "metadata": {"name": "late", "namespace": "team-a", "uid": "u"},
+            }
+        )
+
+    printed = on_api(tmp_path, [*CLUSTER, reserved], "explain", "device/n7/gpu-2", prepare=prepare)
+    assert "late" in printed.out
+    assert "ConsumerGone" not in printed.out

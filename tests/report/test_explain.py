@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
+from drawbridge.report.events import SeenEvent
 from drawbridge.report.explain import (
     Explanation,
     PodObjects,
-    SeenEvent,
     explain,
     referenced_names,
 )

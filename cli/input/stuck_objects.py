@@ -1,0 +1,179 @@
+"""Reads what tells whether something is stuck, in a live cluster or in files.
+
+A list of pods and a list of claims are not of the same moment. So a claim whose pod seems to be
+gone is read again, and its pods, before anybody is told.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from cli.input import live_cluster
+from drawbridge.api_error import ApiError
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.report.stuck.codes import CONSUMER_GONE
+from drawbridge.report.stuck.find import find_stuck
+from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.objects import KINDS, HangingObjects, from_values
+from drawbridge.report.stuck.pods import FAILURES
+
+if TYPE_CHECKING:
+    from drawbridge.cluster.resources import Resource
+    from drawbridge.cluster.session import Session
+
+# Claims that are read again one by one, and nodes whose objects are read for one workload.
+_MOST_CLAIMS: Final = 100
+_MOST_NODES: Final = 5
+_FORBIDDEN: Final = 403
+_OWNERS: Final = ("metadata", "ownerReferences")
+
+
+def find_stuck_in_files(values: Iterable[Value], *, is_cluster: bool) -> tuple[Stuck, ...]:
+    """Return what is stuck by objects of files: those of a cluster, or some objects only."""
+    values = [*values]
+    kinds = frozenset(f"{get_value(each, ('kind',))}" for each in values)
+    return find_stuck(from_values(values, known=kinds & KINDS if is_cluster else frozenset()))
+
+
+async def find_stuck_live(session: "Session", hanging: HangingObjects) -> tuple[Stuck, ...]:
+    """Return what is stuck in a live cluster, confirmed where lists of two moments can differ."""
+    found = find_stuck(hanging)
+    gone = [each for each in found if each.code == CONSUMER_GONE.name][:_MOST_CLAIMS]
+    dropped = {each.object for each in gone if not await _is_confirmed(session, each)}
+    return tuple(each for each in found if each.object not in dropped)
+
+
+async def _is_confirmed(session: "Session", stuck: Stuck) -> bool:
+    """Whether the claim is still there, and its pods are not."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    _, namespace, name = stuck.object.split("/")
+    claim = await live_cluster.read_object(session, resources.CLAIMS, name, namespace)
+    if claim is None:
+        return False
+    listed = as_list(get_value(claim, ("status", "reservedFor")))
+    users = [*map(as_mapping, (*listed, *as_list(get_value(claim, _OWNERS))))]
+    for full_name in stuck.pods:
+        name = full_name.partition("/")[2]
+        pod = await live_cluster.read_object(session, resources.PODS, name, namespace)
+        uid = get_value(pod, ("metadata", "uid"))
+        if any(each.get("name") == name and each.get("uid", uid) != uid for each in users):
+            return True
+        if pod is None and any(each.get("name") == name for each in users):
+            return True
+    return False
+
+
+async def find_stuck_holders(
+    session: "Session", values: Iterable[Value], known: frozenset[str], only_node: str
+) -> tuple[Stuck, ...]:
+    """Return which claims and pods are stuck that hold devices, of one node or of all."""
+    now = session.clock.now()
+    hanging = from_values(values, now=now, known=known, only_node=only_node)
+    if only_node:
+        # Pods of other nodes are not known, so nothing is told of claims for them.
+        claims = tuple(each for each in hanging.claims if each.node == only_node)
+        hanging = replace(hanging, claims=claims)
+    return await find_stuck_live(session, hanging)
+
+
+async def find_stuck_around(
+    session: "Session",
+    pods: Sequence[Value],
+    claims: Mapping[str, Value],
+    events: Iterable[Value],
+    namespace: Value,
+) -> tuple[Stuck, ...]:
+    """Return what is stuck about these pods of one namespace, their claims and their nodes."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    names = [*dict.fromkeys(filter(None, map(_node_of, pods)))][:_MOST_NODES]
+    known = set[str]()
+    values: list[Value] = [*pods, *claims.values(), *events]
+    nodes = [await _read(session, resources.NODES, each) for each in names]
+    values += [each for each in nodes if each]
+    if len(nodes) == len(set(map(_node_of, pods)) - {""}) and None not in nodes:
+        known.add("Node")
+    slices: list[dict[str, Value]] | None = []
+    only = names[0] if len(names) == 1 else ""
+    if only:
+        slices = await _list(session, resources.SLICES, fields=f"spec.nodeName={only}")
+        values += slices or ()
+    if _has_other_users(pods, claims) and names:
+        listed = await _list(session, resources.PODS, namespace=_namespace_of(pods[0]))
+        if listed is not None:
+            mine = {get_value(each, ("metadata", "name")) for each in pods}
+            # Of the others it only counts whether they are there and have ended.
+            values += [
+                {**each, "spec": {}}
+                for each in listed
+                if get_value(each, ("metadata", "name")) not in mine
+            ]
+            known.add("Pod")
+    if namespace is not None:
+        values.append(namespace)
+    hanging = from_values(
+        values,
+        now=session.clock.now(),
+        known=frozenset(known),
+        only_node="" if slices is None else only,
+    )
+    return await find_stuck_live(session, hanging)
+
+
+def _node_of(pod: Value) -> str:
+    return f"{get_value(pod, ('spec', 'nodeName')) or ''}"
+
+
+def _namespace_of(pod: Value) -> str:
+    return f"{get_value(pod, ('metadata', 'namespace')) or 'default'}"
+
+
+def _has_other_users(pods: Iterable[Value], claims: Mapping[str, Value]) -> bool:
+    mine = {get_value(each, ("metadata", "uid")) for each in pods}
+    users = (
+        as_mapping(user).get("uid")
+        for claim in claims.values()
+        for user in as_list(get_value(claim, ("status", "reservedFor")))
+    )
+    return any(uid not in mine for uid in users)
+
+
+async def _read(session: "Session", kind: "Resource", name: str) -> dict[str, Value] | None:
+    """Read an object that only explains more; empty if there is none, None if forbidden."""
+    try:
+        return await live_cluster.read_object(session, kind, name) or {}
+    except ApiError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        return None
+
+
+async def _list(
+    session: "Session", kind: "Resource", *, namespace: str = "", fields: str = ""
+) -> list[dict[str, Value]] | None:
+    try:
+        return await live_cluster.list_objects(session, kind, namespace, fields=fields)
+    except ApiError as error:
+        if error.code != _FORBIDDEN:
+            raise
+        return None
+
+
+async def list_failures(session: "Session", namespace: str = "") -> list[dict[str, Value]]:
+    """List the events that say why kubelets do not start pods; none if they may not be read."""
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+
+    listed = [
+        await _list(session, resources.EVENTS, namespace=namespace, fields=f"reason={reason}")
+        for reason in FAILURES
+    ]
+    return [each for events in listed for each in events or ()]
+
+
+def format_stuck(found: Iterable[Stuck]) -> Iterator[str]:
+    """Format what is stuck for a person: each with its holder, then what to do."""
+    for each in found:
+        yield f"{each.object}: {each.text} [{each.code}]"
+        yield f"    {each.remedy}"

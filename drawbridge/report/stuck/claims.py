@@ -1,0 +1,197 @@
+"""Which claims are stuck: under deletion, without their pod, never allocated, or lost devices."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from drawbridge.names import CLAIM_FINALIZER
+from drawbridge.report.stuck import codes
+from drawbridge.report.stuck.context import Search
+from drawbridge.report.stuck.found import (
+    CLAIM_CONTROLLER,
+    GARBAGE_COLLECTOR,
+    RESTART_CONTROLLER,
+    Stuck,
+    stuck_at,
+)
+from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod
+
+_DRIVER: Final = re.compile(r"""device\.driver\s*==\s*["']([\w.-]+)["']""")
+
+
+def find_stuck_claims(search: Search) -> Iterator[Stuck]:
+    """Yield the claims that do not go on; a claim has at most one reason."""
+    for claim in search.objects.claims:
+        reasons = (
+            _find_deletion(claim, search),
+            _find_gone_pod(claim, search),
+            _find_finished_pod(claim, search),
+            _find_lost_devices(claim, search),
+            _find_no_allocation(claim, search),
+        )
+        first = next(filter(None, reasons), None)
+        if first is not None:
+            yield first
+
+
+def _about(claim: HangingClaim) -> str:
+    return f"ResourceClaim/{claim.full_name}"
+
+
+def _devices(claim: HangingClaim) -> tuple[str, ...]:
+    return tuple(map(str, claim.results))
+
+
+def _names(claim: HangingClaim) -> tuple[str, ...]:
+    return tuple(f"{claim.key[0]}/{each.name}" for each in claim.pods)
+
+
+def _find_deletion(claim: HangingClaim, search: Search) -> Stuck | None:
+    since = claim.metadata.deletion_timestamp
+    if not search.is_old(since):
+        return None
+    foreign = [each for each in claim.metadata.finalizers or () if each != CLAIM_FINALIZER]
+    held_by, remedy = CLAIM_CONTROLLER, RESTART_CONTROLLER
+    if foreign:
+        held_by, remedy = f"finalizer {', '.join(foreign)}", codes.DELETION_STUCK.remedy
+    elif any(_is_used(claim, each.name, each.uid, search) for each in claim.pods):
+        # It ends with its pods; those that do not end are stuck themselves.
+        return None
+    gone = [each.name for each in claim.pods]
+    message = f"under deletion, and pod {', '.join(gone)} uses it no more" if gone else ""
+    return stuck_at(
+        codes.DELETION_STUCK,
+        _about(claim),
+        message or "under deletion",
+        held_by,
+        since=since,
+        remedy=remedy,
+        pods=_names(claim),
+        devices=_devices(claim),
+    )
+
+
+def _is_used(claim: HangingClaim, name: str, uid: str, search: Search) -> bool:
+    """Whether a pod exists and has not ended; True if that is not known."""
+    namespace = claim.key[0]
+    if not search.has_pod(namespace, name, uid):
+        return False
+    pod = search.pods.get((namespace, name))
+    return pod is None or pod.status.phase not in FINISHED
+
+
+def _find_gone_pod(claim: HangingClaim, search: Search) -> Stuck | None:
+    namespace, owner = claim.key[0], claim.owner_pod
+    gone = [e.name for e in claim.pods if not search.has_pod(namespace, e.name, e.uid)]
+    held_by = CLAIM_CONTROLLER
+    if not gone and owner and not search.has_pod(namespace, owner.name, owner.uid):
+        gone, held_by = [owner.name], GARBAGE_COLLECTOR
+    if not gone:
+        return None
+    return stuck_at(
+        codes.CONSUMER_GONE,
+        _about(claim),
+        f"pod {', '.join(gone)} is gone",
+        held_by,
+        remedy=RESTART_CONTROLLER,
+        pods=tuple(f"{namespace}/{each}" for each in gone),
+        devices=_devices(claim),
+    )
+
+
+def _find_finished_pod(claim: HangingClaim, search: Search) -> Stuck | None:
+    ended: list[HangingPod] = []
+    for consumer in claim.pods:
+        pod = search.pods.get((claim.key[0], consumer.name))
+        if pod and pod.status.phase in FINISHED:
+            ended.append(pod)
+    times = sorted(each.finished_at or "" for pod in ended for each in pod.ended)
+    if not (times and search.is_old(times[-1])) or len(ended) < len(claim.pods):
+        return None
+    return stuck_at(
+        codes.NEVER_RELEASED,
+        _about(claim),
+        f"all its pods have ended: {', '.join(each.metadata.name for each in ended)}",
+        CLAIM_CONTROLLER,
+        since=times[-1],
+        remedy=RESTART_CONTROLLER,
+        pods=_names(claim),
+        devices=_devices(claim),
+    )
+
+
+def _find_lost_devices(claim: HangingClaim, search: Search) -> Stuck | None:
+    lost = [each for each in claim.results if search.is_lost(each, claim.node)]
+    if not lost:
+        return None
+    drivers = ", ".join(sorted({each.driver for each in lost}))
+    nodes = {search.pods[key].spec.node_name for key in _keys(claim) if key in search.pods}
+    where = f" on node {', '.join(sorted(nodes))}" if any(nodes) else ""
+    return stuck_at(
+        codes.NOT_PUBLISHED,
+        _about(claim),
+        f"{', '.join(map(str, lost))} {'is' if len(lost) == 1 else 'are'} not published",
+        f"driver {drivers}{where}",
+        pods=_names(claim),
+        devices=tuple(map(str, lost)),
+    )
+
+
+def _keys(claim: HangingClaim) -> Iterator[tuple[str, str]]:
+    return ((claim.key[0], each.name) for each in claim.pods)
+
+
+# --- claims without an allocation ----------------------------------------------------------------
+
+
+def _find_no_allocation(claim: HangingClaim, search: Search) -> Stuck | None:
+    """Return why a claim of a pod will have no devices. One without a pod waits for its first."""
+    if claim.status.allocation or not search.is_old(claim.metadata.creation_timestamp):
+        return None
+    users = _find_users(claim, search)
+    waiting = [each for each in users if not each.spec.scheduling_gates]
+    if not waiting:
+        return None
+    names = tuple(each.full_name for each in waiting)
+    bound = [each for each in waiting if each.spec.node_name]
+    untried = [each for each in waiting if each.condition("PodScheduled") is None]
+    missing = _find_missing(claim, search)
+    message, held_by, remedy = "", "", ""
+    if bound:
+        message = f"pod {bound[0].metadata.name} has a node, but no scheduler allocated its claim"
+        held_by = "whoever wrote spec.nodeName"
+        remedy = "Delete the pod and create it without spec.nodeName."
+    elif missing:
+        message, held_by = missing, "nobody"
+    elif untried:
+        scheduler = untried[0].spec.scheduler_name or "default-scheduler"
+        message = f"no scheduler has tried pod {untried[0].metadata.name}"
+        held_by = f"scheduler {scheduler}"
+    else:
+        return None
+    since = claim.metadata.creation_timestamp
+    about = _about(claim)
+    return stuck_at(
+        codes.NEVER_ALLOCATED, about, message, held_by, since=since, remedy=remedy, pods=names
+    )
+
+
+def _find_users(claim: HangingClaim, search: Search) -> list[HangingPod]:
+    """Return the pods that are alive and name the claim."""
+    return [
+        each
+        for each in search.users.get(claim.key, ())
+        if each.status.phase not in FINISHED and not each.metadata.deletion_timestamp
+    ]
+
+
+def _find_missing(claim: HangingClaim, search: Search) -> str:
+    """Return which class or driver does not exist; empty if none is known to be missing."""
+    classes = search.objects.classes
+    for name in claim.classes if search.knows("DeviceClass") else ():
+        if name not in classes:
+            return f"DeviceClass {name} does not exist"
+        drivers = _DRIVER.findall(classes[name])
+        if search.knows("ResourceSlice") and len(drivers) == 1 and drivers[0] not in search.drivers:
+            return f"no node has driver {drivers[0]} of DeviceClass {name}"
+    return ""

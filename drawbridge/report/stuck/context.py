@@ -1,0 +1,126 @@
+"""What the parts of the search for stuck objects share: the objects by name, and how old is old."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from drawbridge.dra.generations import current_parts, is_complete
+from drawbridge.dra.slices import Slice
+from drawbridge.report.stuck.found import format_since
+from drawbridge.report.stuck.objects import (
+    READY,
+    HangingClaim,
+    HangingNode,
+    HangingObjects,
+    HangingPod,
+    Result,
+    find_condition,
+    seconds_of,
+)
+
+# What takes longer than so many seconds is stuck. Controllers and kubelets act within a few.
+PATIENCE: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Search:
+    """The objects by name."""
+
+    objects: HangingObjects
+
+    def knows(self, kind: str) -> bool:
+        """Whether all objects of a kind are known."""
+        return kind in self.objects.known
+
+    def is_old(self, text: str | None) -> bool:
+        """Whether a time is so long ago that what began then is stuck."""
+        time = seconds_of(text)
+        return time is not None and self.objects.now - time >= PATIENCE
+
+    @cached_property
+    def pods(self) -> Mapping[tuple[str, str], HangingPod]:
+        """The pods by namespace and name."""
+        return {each.key: each for each in self.objects.pods}
+
+    @cached_property
+    def claims(self) -> Mapping[tuple[str, str], HangingClaim]:
+        """The claims by namespace and name."""
+        return {each.key: each for each in self.objects.claims}
+
+    @cached_property
+    def users(self) -> Mapping[tuple[str, str], tuple[HangingPod, ...]]:
+        """The pods that name a claim, by its namespace and name."""
+        users: dict[tuple[str, str], tuple[HangingPod, ...]] = {}
+        for pod in self.objects.pods:
+            for name in pod.claim_names:
+                key = pod.key[0], name
+                users[key] = (*users.get(key, ()), pod)
+        return users
+
+    @cached_property
+    def nodes(self) -> Mapping[str, HangingNode]:
+        """The nodes by name."""
+        return {each.metadata.name: each for each in self.objects.nodes}
+
+    @cached_property
+    def published(self) -> Mapping[tuple[str, str], frozenset[str] | None]:
+        """The devices of each pool; None while its driver replaces the slices."""
+        by_pool: dict[tuple[str, str], list[Slice]] = {}
+        for each in self.objects.slices:
+            by_pool.setdefault((each.driver, each.pool), []).append(each)
+        return {pool: _current_devices(slices) for pool, slices in by_pool.items()}
+
+    @cached_property
+    def publishing(self) -> frozenset[tuple[str, str]]:
+        """The drivers and the nodes on which they publish; `""` is any node."""
+        return frozenset((each.driver, each.node_name or "") for each in self.objects.slices)
+
+    @cached_property
+    def drivers(self) -> frozenset[str]:
+        """The drivers that publish something."""
+        return frozenset(each.driver for each in self.objects.slices)
+
+    def has_pod(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether a pod exists, and not only another one with its name; True if not known."""
+        if not self.knows("Pod"):
+            return True
+        pod = self.pods.get((namespace, name))
+        return pod is not None and (not uid or pod.metadata.uid in {"", uid})
+
+    def knows_slices_of(self, node: str) -> bool:
+        """Whether all slices of a node are known."""
+        return self.knows("ResourceSlice") or node == self.objects.only_node != ""
+
+    def is_lost(self, result: Result, node: str) -> bool:
+        """Whether a device, of a node or of several, is not published; False if not known."""
+        if not self.knows_slices_of(node):
+            return False
+        devices = self.published.get((result.driver, result.pool), frozenset())
+        return devices is not None and result.device not in devices
+
+    def name_kubelet(self, node: str) -> str:
+        """Name the kubelet of a node, and since when the node is not ready."""
+        named = self.nodes.get(node)
+        if named is None and self.knows("Node"):
+            return f"kubelet of node {node}, which does not exist"
+        ready = find_condition(named.status.conditions, READY) if named else None
+        if ready is None or ready.status == "True":
+            return f"kubelet of node {node}"
+        since = format_since(ready.last_transition_time or "")
+        return f"kubelet of node {node}, which is not ready{f' since {since}' if since else ''}"
+
+    def is_node_down(self, node: str) -> bool:
+        """Whether a node is gone or not ready; False if not known."""
+        named = self.nodes.get(node)
+        if named is None:
+            return self.knows("Node")
+        ready = find_condition(named.status.conditions, READY)
+        return ready is not None and ready.status != "True"
+
+
+def _current_devices(slices: Iterable[Slice]) -> frozenset[str] | None:
+    parts = [*current_parts(slices)]
+    if not all(map(is_complete, parts)):
+        return None
+    return frozenset(device.name for part in parts for each in part for device in each.devices)

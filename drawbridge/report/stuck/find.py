@@ -1,0 +1,98 @@
+"""Answers the one question of this package: what is stuck in these objects, and who holds it."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from drawbridge.dra.counted import count_noun
+from drawbridge.finding import Finding
+from drawbridge.report.stuck import codes
+from drawbridge.report.stuck.claims import find_stuck_claims
+from drawbridge.report.stuck.context import Search
+from drawbridge.report.stuck.found import Stuck, as_finding, stuck_at
+from drawbridge.report.stuck.objects import HangingNamespace, HangingObjects
+from drawbridge.report.stuck.pods import asks_plugin, find_stuck_pods
+
+# The conditions of a namespace under deletion that say what is left in it.
+_REMAINING: Final = ("NamespaceFinalizersRemaining", "NamespaceContentRemaining")
+_FAILED: Final = ("NamespaceDeletionContentFailure", "NamespaceDeletionDiscoveryFailure")
+
+
+def find_stuck(objects: HangingObjects) -> tuple[Stuck, ...]:
+    """Return what is stuck, by object."""
+    search = Search(objects)
+    found = (
+        *find_stuck_claims(search),
+        *find_stuck_pods(search),
+        *_find_stuck_namespaces(search),
+        *_find_orphaned_slices(search),
+    )
+    return tuple(sorted(_without_repeated(found), key=lambda each: (each.object, each.code)))
+
+
+def report_stuck(found: Iterable[Stuck]) -> Iterator[Finding]:
+    """Yield a finding for each of them."""
+    return (as_finding(each, codes.CODES[each.code]) for each in found)
+
+
+def _without_repeated(found: Iterable[Stuck]) -> Iterator[Stuck]:
+    """Leave out a claim whose pod is stuck for the same reason."""
+    found = tuple(found)
+    by_pod = {(each.code, each.object) for each in found if each.object.startswith("Pod/")}
+    for each in found:
+        if not any((each.code, f"Pod/{pod}") in by_pod for pod in each.pods) or (
+            each.object.startswith("Pod/")
+        ):
+            yield each
+
+
+def _find_stuck_namespaces(search: Search) -> Iterator[Stuck]:
+    """Yield namespaces under deletion that still have claims, or pods with devices."""
+    for namespace in search.objects.namespaces:
+        since, name = namespace.metadata.deletion_timestamp, namespace.metadata.name
+        if not search.is_old(since):
+            continue
+        claims = [each for each in search.objects.claims if each.key[0] == name]
+        pods = [each for each in search.objects.pods if each.key[0] == name]
+        pods = [each for each in pods if each.claim_names or asks_plugin(each)]
+        if not (claims or pods):
+            continue
+        left = [count_noun(len(claims), "claim")] if claims else []
+        left += [count_noun(len(pods), "pod with devices", "pods with devices")] if pods else []
+        yield stuck_at(
+            codes.DELETION_STUCK,
+            f"Namespace/{name}",
+            f"under deletion, with {' and '.join(left)}",
+            _describe_remaining(namespace),
+            since=since,
+            remedy=(
+                "Look at its claims and pods, which are listed here if they are stuck. Do not"
+                " remove the finalizer of the namespace: its objects would stay."
+            ),
+            devices=tuple(str(result) for claim in claims for result in claim.results),
+        )
+
+
+def _describe_remaining(namespace: HangingNamespace) -> str:
+    """Return what the conditions say is left, or failed."""
+    conditions = namespace.status.conditions or ()
+    told = [
+        each.message
+        for kind in (*_FAILED, *_REMAINING)
+        for each in conditions
+        if each.type == kind and each.status == "True" and each.message
+    ]
+    return told[0] if told else "namespace-controller of kube-controller-manager"
+
+
+def _find_orphaned_slices(search: Search) -> Iterator[Stuck]:
+    for published in search.objects.slices if search.knows("Node") else ():
+        node = published.node_name
+        if node and node not in search.nodes:
+            yield stuck_at(
+                codes.NOT_PUBLISHED,
+                f"ResourceSlice/{published.name}",
+                f"publishes {count_noun(len(published.devices), 'device')} of node {node}, which"
+                " does not exist",
+                f"driver {published.driver}",
+                remedy="Delete the slice once you know that the node does not come back.",
+            )

@@ -1,0 +1,77 @@
+"""What the search for stuck objects returns: one struct for all that show it."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from drawbridge.dra.counted import list_some
+from drawbridge.finding import Code, Finding
+
+MOST_NAMES: Final = 4
+CLAIM_CONTROLLER: Final = "resourceclaim-controller of kube-controller-manager"
+GARBAGE_COLLECTOR: Final = "garbage-collector-controller of kube-controller-manager"
+RESTART_CONTROLLER: Final = (
+    "Check that kube-controller-manager runs with this controller, and read its log."
+)
+
+
+class Stuck(msgspec.Struct, frozen=True, rename="camel"):
+    """An object that does not go on, and why.
+
+    `since` is when that began; empty if nobody wrote it down. `held_by` is who has to act. `pods`
+    are those that it is about, and `devices` those that are held meanwhile.
+    """
+
+    code: str
+    object: str
+    message: str
+    held_by: str
+    remedy: str
+    since: str = ""
+    pods: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """All but the object, in one sentence."""
+        since = f" since {format_since(self.since)}" if self.since else ""
+        held = list_some(self.devices, MOST_NAMES, "device")
+        holds = f"; devices {held}" if held else ""
+        return f"{self.message}{since}; held by {self.held_by}{holds}"
+
+    @property
+    def about(self) -> frozenset[str]:
+        """The objects that it is about, as findings name them."""
+        return frozenset((self.object, *(f"Pod/{each}" for each in self.pods)))
+
+
+def stuck_at(  # noqa: PLR0913  # the parts of what is stuck
+    code: Code,
+    about: str,
+    message: str,
+    held_by: str,
+    *,
+    since: str | None = None,
+    remedy: str = "",
+    pods: tuple[str, ...] = (),
+    devices: tuple[str, ...] = (),
+) -> Stuck:
+    """Return what is stuck; the default remedy is that of the code."""
+    return Stuck(
+        code.name, about, message, held_by, remedy or code.remedy, since or "", pods, devices
+    )
+
+
+def as_finding(stuck: Stuck, code: Code) -> Finding:
+    """Return the finding of what is stuck."""
+    return code.at("", stuck.text, object=stuck.object, remedy=stuck.remedy)
+
+
+def format_since(text: str) -> str:
+    """Write a time of the API server as people read it."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"

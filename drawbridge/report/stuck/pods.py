@@ -1,0 +1,199 @@
+"""Which pods with devices are stuck: never started, never ended, or with devices of no plugin."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import Value
+from drawbridge.report.events import describe_events, is_about
+from drawbridge.report.stuck import codes
+from drawbridge.report.stuck.context import Search
+from drawbridge.report.stuck.found import Stuck, stuck_at
+from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod
+from drawbridge.translate.legacy.pod_view import is_device_resource
+
+# Why a kubelet does not start a pod, by the reasons of its events.
+FAILURES: Final = ("FailedPrepareDynamicResources", "FailedMount", "FailedCreatePodSandBox")
+
+
+def find_stuck_pods(search: Search) -> Iterator[Stuck]:
+    """Yield the pods with devices that do not go on; a pod has at most one reason."""
+    for pod in search.objects.pods:
+        claims = [
+            search.claims[key]
+            for name in sorted(pod.claim_names)
+            if (key := (pod.key[0], name)) in search.claims
+        ]
+        if not (claims or asks_plugin(pod)):
+            continue
+        reasons = (
+            _find_unfinished_deletion(pod, claims, search),
+            _find_unfinished_end(pod, claims, search),
+            _find_no_start(pod, claims, search),
+            _find_no_plugin(pod, search),
+        )
+        first = next(filter(None, reasons), None)
+        if first is not None:
+            yield first
+
+
+def asks_plugin(pod: HangingPod) -> bool:
+    """Whether a pod asks for a resource that a device plugin or a class serves."""
+    return any(_plugin_names(pod))
+
+
+def _plugin_names(pod: HangingPod) -> Iterator[str]:
+    for container in pod.spec.containers or ():
+        for name, amount in (container.resources.limits or {}).items():
+            if is_device_resource(name) and f"{amount}" != "0":
+                yield name
+
+
+def _about(pod: HangingPod) -> str:
+    return f"Pod/{pod.full_name}"
+
+
+def _devices(claims: list[HangingClaim]) -> tuple[str, ...]:
+    return tuple(f"{each}" for claim in claims for each in claim.results)
+
+
+def _name_drivers(claims: list[HangingClaim], node: str) -> str:
+    drivers = sorted({each.driver for claim in claims for each in claim.results})
+    return f"driver {', '.join(drivers)} on node {node}" if drivers else ""
+
+
+def _name_holder(pod: HangingPod, claims: list[HangingClaim], search: Search) -> str:
+    """Name the kubelet while its containers run or its node is down, else the driver."""
+    node = pod.spec.node_name
+    drivers = _name_drivers(claims, node)
+    kubelet = search.name_kubelet(node)
+    if search.is_node_down(node) or not (drivers and pod.ended):
+        return kubelet
+    return f"{drivers}, or {kubelet}"
+
+
+def _find_unfinished_deletion(
+    pod: HangingPod, claims: list[HangingClaim], search: Search
+) -> Stuck | None:
+    """Return why a pod is still there when its grace period is over."""
+    since, finalizers = pod.metadata.deletion_timestamp, pod.metadata.finalizers
+    if not search.is_old(since):
+        return None
+    ended = not pod.spec.node_name or pod.metadata.deletion_grace_period_seconds == 0
+    is_kept = bool(finalizers) and (ended or pod.status.phase in FINISHED)
+    code = codes.DELETION_STUCK if is_kept else codes.NEVER_RELEASED
+    held_by, remedy = f"finalizer {', '.join(finalizers or ())}", ""
+    if not is_kept:
+        held_by = _name_holder(pod, claims, search) if pod.spec.node_name else "API server"
+        if pod.spec.node_name and search.is_node_down(pod.spec.node_name):
+            remedy = (
+                "Start the node again. If it is switched off and stays so, add the taint"
+                " node.kubernetes.io/out-of-service=nodeshutdown:NoExecute to it; it must not run."
+            )
+    about, devices, pods = _about(pod), _devices(claims), (pod.full_name,)
+    message = "under deletion, and its grace period is over"
+    return stuck_at(
+        code, about, message, held_by, since=since, remedy=remedy, pods=pods, devices=devices
+    )
+
+
+def _find_unfinished_end(
+    pod: HangingPod, claims: list[HangingClaim], search: Search
+) -> Stuck | None:
+    """Return why a pod is not finished although its containers have ended for good."""
+    restart = pod.spec.restart_policy
+    failed = any(each.exit_code for each in pod.ended)
+    is_over = restart == "Never" or (restart == "OnFailure" and not failed)
+    times = sorted(each.finished_at or "" for each in pod.ended)
+    if not is_over or pod.status.phase in FINISHED or not (times and search.is_old(times[-1])):
+        return None
+    if pod.metadata.deletion_timestamp:
+        return None
+    return stuck_at(
+        codes.NEVER_RELEASED,
+        _about(pod),
+        "all containers have ended, and the pod is not finished",
+        _name_holder(pod, claims, search),
+        since=times[-1],
+        pods=(pod.full_name,),
+        devices=_devices(claims),
+    )
+
+
+def _find_no_start(pod: HangingPod, claims: list[HangingClaim], search: Search) -> Stuck | None:
+    """Return why a pod with a node and all its devices has no containers."""
+    node, scheduled = pod.spec.node_name, pod.condition("PodScheduled")
+    since = scheduled.last_transition_time if scheduled else pod.metadata.creation_timestamp
+    is_waiting = bool(node) and pod.status.phase in ("", "Pending") and bool(claims)
+    if not is_waiting or pod.metadata.deletion_timestamp or not search.is_old(since):
+        return None
+    if not all(claim.status.allocation for claim in claims):
+        return None
+    ready = pod.condition("PodReadyToStartContainers")
+    is_down = search.is_node_down(node)
+    if ready is not None and ready.status == "True" and not is_down:
+        # The claims are prepared; images are pulled.
+        return None
+    reason, text = _find_failure(pod, search)
+    held_by = search.name_kubelet(node)
+    if not is_down and reason in {"", FAILURES[0]}:
+        silent = _find_silent_driver(claims, node, search)
+        drivers = _name_drivers(claims, node)
+        held_by = silent or (f"{drivers}" if reason else f"{held_by}, or {drivers}")
+    return stuck_at(
+        codes.NEVER_PREPARED,
+        _about(pod),
+        f"has its devices, but does not start{f': {text}' if text else ''}",
+        held_by,
+        since=since,
+        pods=(pod.full_name,),
+        devices=_devices(claims),
+    )
+
+
+def _find_silent_driver(claims: list[HangingClaim], node: str, search: Search) -> str:
+    """Name a driver that publishes nothing for the node."""
+    if not search.knows_slices_of(node):
+        return ""
+    for claim in claims:
+        for driver in sorted({each.driver for each in claim.results}):
+            if not {(driver, node), (driver, "")} & search.publishing:
+                return f"driver {driver} on node {node}, which publishes nothing there"
+    return ""
+
+
+def _find_failure(pod: HangingPod, search: Search) -> tuple[str, str]:
+    """Return the reason and the text of the last event about why the pod does not start."""
+    metadata: dict[str, Value] = {"name": pod.metadata.name, "uid": pod.metadata.uid}
+    mine = [
+        each
+        for each in search.objects.events
+        if get_value(each, ("reason",)) in FAILURES and is_about(each, "Pod", metadata)
+    ]
+    told = describe_events(mine)
+    return (told[-1].reason, told[-1].message) if told else ("", "")
+
+
+def _find_no_plugin(pod: HangingPod, search: Search) -> Stuck | None:
+    """Return which resource of a running pod the kubelet of its node does not offer any more."""
+    node = search.nodes.get(pod.spec.node_name)
+    if node is None or pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
+        return None
+    if pod.status.extended_resource_claim_status is not None:
+        return None
+    offered = node.status.allocatable or {}
+    gone = sorted({n for n in _plugin_names(pod) if f"{offered.get(n, 0)}" == "0"})
+    if not gone:
+        return None
+    name = node.metadata.name
+    return stuck_at(
+        codes.NOT_PUBLISHED,
+        _about(pod),
+        f"holds {', '.join(gone)}, which node {name} does not offer any more",
+        f"device plugin of node {name}",
+        remedy=(
+            "Start the device plugin of the node again. If a driver has its devices now, drain the"
+            " node: the pod still uses them."
+        ),
+        pods=(pod.full_name,),
+    )

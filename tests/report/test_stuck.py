@@ -1,0 +1,97 @@
+"""What is stuck is found with who holds it, and what goes on is not."""
+
+from datetime import datetime
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drawbridge.report.stuck import codes
+from drawbridge.report.stuck.find import find_stuck, report_stuck
+from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.objects import KINDS, HangingObjects, from_values
+from tests.tables import YamlValue, every_row, load_cases
+
+CASES = load_cases(Path(__file__).parent / "stuck.yaml")
+NOW = datetime.fromisoformat("2026-11-24T12:00:00Z").timestamp()
+
+
+def find(case: YamlValue) -> tuple[Stuck, ...]:
+    known = KINDS - {*case.get("unknown", ())}
+    return find_stuck(from_values(case["objects"], now=NOW, known=known))
+
+
+@every_row("case", CASES, ids=lambda case: case["name"])
+def test_stuck_cases(case: YamlValue) -> None:
+    found = [f"{each.code} {each.object} {each.held_by}" for each in find(case)]
+    assert found == case["stuck"]
+
+
+def test_every_code_has_a_case_and_a_neighbour_that_is_not_stuck() -> None:
+    told = {line.split(" ", 1)[0] for case in CASES for line in case["stuck"]}
+    assert told == {*codes.CODES}
+    assert sum(not case["stuck"] for case in CASES) > len(told)
+
+
+@every_row("case", CASES, ids=lambda case: case["name"])
+def test_a_finding_names_the_holder_and_a_remedy(case: YamlValue) -> None:
+    found = find(case)
+    for stuck, finding in zip(found, report_stuck(found), strict=True):
+        assert stuck.held_by in finding.message
+        assert finding.remedy
+        assert finding.object == stuck.object
+
+
+def test_a_finding_says_since_when_and_which_devices_are_held() -> None:
+    case = next(each for each in CASES if "never unprepares" in each["name"])
+    (finding,) = report_stuck(find(case))
+    assert "since 2026-11-24 11:50:00 UTC" in finding.message
+    assert finding.message.endswith("devices d.com/n1/gpu-0")
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from(["Pod", "ResourceClaim", "Node", "Namespace", "ResourceSlice"]), values)
+def test_malformed_objects_are_left_out(kind: str, value: YamlValue) -> None:
+    for part in ("metadata", "spec", "status"):
+        find_stuck(from_values([{"kind": kind, part: value}]))
+
+
+def test_nothing_is_stuck_in_nothing() -> None:
+    assert find_stuck(HangingObjects(NOW)) == ()
+
+
+def test_objects_of_files_are_as_old_as_their_latest_time() -> None:
+    heartbeat = {"type": "Ready", "lastHeartbeatTime": "2026-11-24T11:00:10Z"}
+    node: YamlValue = {
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "status": {"conditions": [heartbeat]},
+    }
+    deleted = {"name": "c", "deletionTimestamp": "2026-11-24T11:00:00Z", "finalizers": ["x.com/y"]}
+    claim: YamlValue = {"kind": "ResourceClaim", "metadata": deleted}
+    assert find_stuck(from_values([node, claim])) == ()
+    heartbeat["lastHeartbeatTime"] = "2026-11-24T11:00:40Z"
+    (found,) = find_stuck(from_values([node, claim]))
+    assert found.since == deleted["deletionTimestamp"]
+
+
+def test_slices_of_one_node_tell_of_its_devices_only() -> None:
+    selector = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "values": ["n1"]}]}]
+    }
+    result = {"driver": "d.com", "pool": "n1", "device": "gpu-0"}
+    claim: YamlValue = {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}},
+    }
+    known = KINDS - {"ResourceSlice"}
+    for node, number in (("n1", 1), ("n2", 0), ("", 0)):
+        objects = from_values([claim], now=NOW, known=known, only_node=node)
+        assert len(find_stuck(objects)) == number
