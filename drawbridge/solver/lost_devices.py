@@ -1,8 +1,8 @@
 """What allocated devices consume that their driver does not publish any more.
 
 The mark of a claim records it, and whoever may write the claim can forge the mark. For a published
-device the slice counts alone. A lost device consumes at most as many counter sets, and as much of a
-counter, as some published device of its pool.
+device the slice counts alone. A lost device consumes at most as many counter sets as some published
+device of its pool, and at most the total of a counter: the largest device can be withdrawn.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,28 +22,26 @@ class LostDevice(NamedTuple):
 
 
 def find_lost_devices(
-    recorded: Mapping[str, tuple[CounterUse, ...]], published: Collection[Candidate]
+    recorded: Mapping[str, tuple[CounterUse, ...]],
+    published: Collection[Candidate],
+    totals: Mapping[CounterKey, int],
 ) -> tuple[LostDevice, ...]:
-    """Return the recorded devices that are not published, by name."""
+    """Return the recorded devices that are not published, by name; `totals` are of all counters."""
     names = {candidate.name for candidate in published}
     lost = sorted(recorded.keys() - names)
     if not lost:
         return ()
-    most: dict[CounterKey, int] = {}
-    for candidate in published:
-        for key, amount in candidate.draw.items():
-            most[key] = max(most.get(key, 0), amount)
     sets = (len({use.counter_set for use in each.counter_uses}) for each in published)
     most_sets = max(sets, default=0)
-    return tuple([_bound(name, recorded[name], most, most_sets) for name in lost])
+    return tuple([_bound(name, recorded[name], totals, most_sets) for name in lost])
 
 
 def _bound(
-    name: str, uses: tuple[CounterUse, ...], most: Mapping[CounterKey, int], most_sets: int
+    name: str, uses: tuple[CounterUse, ...], totals: Mapping[CounterKey, int], most_sets: int
 ) -> LostDevice:
     allowed = frozenset(islice(dict.fromkeys(use.counter_set for use in uses), most_sets))
     kept = tuple([use for use in uses if use.counter_set in allowed])
     consumed = consumed_counters(Device(name, consumes_counters=kept))
     return LostDevice(
-        kept, {key: min(amount, most.get(key, 0)) for key, amount in consumed.items()}
+        kept, {key: min(amount, totals.get(key, 0)) for key, amount in consumed.items()}
     )

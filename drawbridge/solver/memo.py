@@ -224,7 +224,8 @@ class Memo:
         counters = available_counters(pool.counter_sets, devices, {each.name for each in held})
         groups = [(pool.id, each.counter_uses) for each in held]
         if self._deviations.snapshots_count and use.snapshots:
-            lost = find_lost_devices(use.snapshots, published)
+            totals = available_counters(pool.counter_sets, (), ()).remaining
+            lost = find_lost_devices(use.snapshots, published, totals)
             counters = _without(counters, lost)
             groups += [(pool.id, device.uses) for device in lost]
         group_states = dict(initial_states(groups, self._unset_groups))

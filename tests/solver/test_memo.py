@@ -233,12 +233,12 @@ TWO_GPUS = {
     [
         ("held", {"g0": "10", "g1": "10"}, ["r=p1", "r=p2"]),
         ("held", {"g1": "10"}, ["r=p1", "r=p2"]),
-        ("lost", {"g0": "10"}, ["r=held", "r=p2"]),  # 5 of g0, as p1 has
+        ("lost", {"g0": "10"}, []),  # all of g0, as a whole device that was withdrawn
         ("lost", {"g1": "99", "g0": "99"}, ["r=held", "r=p1"]),  # one set only
         ("lost", {"other": "99", "g1": "99"}, ["r=held", "r=p1"]),
     ],
 )
-def test_a_forged_snapshot_takes_no_more_than_a_device_of_the_pool(
+def test_a_forged_snapshot_takes_no_more_than_one_counter_set(
     device: str, amounts: dict[str, str], expected: list[str]
 ) -> None:
     given = read(scenario(PARTITIONS | TWO_GPUS))
