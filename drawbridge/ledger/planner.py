@@ -211,8 +211,13 @@ class Planner:
         return count_stages(self.world(), view, claims, requested, self._memo)
 
     def pools_for(self, node: str) -> tuple[PoolID, ...]:
-        """Return the pools that a decision about a node depends on."""
+        """Return the pools that a decision about a node depends on; none if it is not known.
+
+        The scheduler can know a node that was just created or deleted.
+        """
         self._memo.bind(self.world())
+        if node not in self._nodes:
+            return ()
         try:
             return tuple(pool.id for pool in self._memo.pools_for(self._nodes[node]))
         except NodeSelectorError:

@@ -33,6 +33,12 @@ def test_a_pod_without_the_devices_stays() -> None:
     assert contest.victims("high") == ["holder"]
 
 
+def test_a_node_that_only_the_scheduler_knows_gives_nothing(full: Contest) -> None:
+    full.running["unknown"] = {}
+    full.enlist("other", "unknown")
+    assert full.victims("high") == ["second"]
+
+
 def test_several_pods_go_for_several_devices(full: Contest) -> None:
     assert sorted(full.victims("high", 2)) == ["first", "second"]
 
