@@ -4,48 +4,80 @@
 and everything had time to settle.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import LEASE_SECONDS
-from tests.world.nodes import claim_names, consumers_of, devices_of
+from tests.world.nodes import Device, claim_names, consumers_of, devices_of
+from tests.world.objects import NODES, TEAM, TEAM_DEVICES
+from tests.world.scheduler import GROUP_LABEL, MIN_LABEL
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
 Invariant = Callable[["World"], Iterator[str]]
-# Whose requests may write what; beside them everybody may write events.
+# A preemptor asks again when its victims stay, or others take their devices.
+MOST_EVICTIONS = 5
+# What allocators may write; beside it everybody may write events.
 _ALLOWED = ("resourceclaims/", "/binding")
 
 
 def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
     """From the preparation of a device until the containers of its pod have ended."""
-    users: dict[tuple[str, str], str] = {}
-    for use in world.uses.values():
-        for device in use.devices:
-            if use.lost:
-                continue
-            other = users.setdefault(device, use.claim)
-            if other != use.claim:
-                yield f"{'/'.join(device)} is used by {use.claim} and {other}"
+    leaders = {pair.host for pair in world.pairs.values() if pair.scheduler.leads}
+    used = (
+        (use.claim, use.devices)
+        for use in world.uses.values()
+        if not use.lost and not use.unknown_to & leaders
+    )
+    yield from _overlaps(used, "used by")
 
 
 def no_device_is_allocated_to_two_claims(world: "World") -> Iterator[str]:
-    """As the API server has it."""
-    holders: dict[tuple[str, str], str] = {}
-    for claim in world.all("resourceclaims"):
-        for device in devices_of(claim):
-            other = holders.setdefault(device, claim["metadata"]["name"])
-            if other != claim["metadata"]["name"]:
-                yield f"{'/'.join(device)} is allocated to {claim['metadata']['name']} and {other}"
+    """As the API server has it; and no node gives more than its counters have."""
+    claims = world.all("resourceclaims")
+    yield from _overlaps(
+        ((_name(claim), held) for claim in claims if (held := devices_of(claim))), "allocated to"
+    )
+
+
+def _overlaps(holders: Iterable[tuple[str, frozenset[Device]]], word: str) -> Iterator[str]:
+    """Yield devices with two holders, and nodes whose counters give more than they have."""
+    by_device: dict[Device, str] = {}
+    for name, devices in holders:
+        for device in sorted(devices):
+            other = by_device.setdefault(device, name)
+            if other != name:
+                yield f"{'/'.join(device)} is {word} {name} and {other}"
+    for node, shape in NODES.items():
+        held = [device for pool, device in by_device if pool == node]
+        if shape.units and sum(shape.devices.get(device, 0) for device in held) > shape.units:
+            users = sorted(name for (pool, _), name in by_device.items() if pool == node)
+            yield f"{node} gives more than it has: {', '.join(sorted(held))} are {word} {users}"
+
+
+def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
+    """Claims of a team have no more devices than its quota."""
+    claims = (claim for claim in world.all("resourceclaims") if _space(claim) == TEAM)
+    count = sum(len(devices_of(claim)) for claim in claims)
+    if count > TEAM_DEVICES:
+        yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
+
+
+def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
+    """An eviction helps the pod for which it is done."""
+    for pair in world.pairs.values():
+        for uid, count in pair.scheduler.evictions.items():
+            if count > MOST_EVICTIONS:
+                yield f"{uid} has evicted others {count} times and has no devices"
 
 
 def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[str]:
     """Without them, it could vanish while it is in use."""
     for claim in world.all("resourceclaims"):
         if devices_of(claim) and not claim["metadata"].get("finalizers"):
-            yield f"{claim['metadata']['name']} is allocated without a finalizer"
+            yield f"{_name(claim)} is allocated without a finalizer"
 
 
 def one_allocator_leads(world: "World") -> Iterator[str]:
@@ -80,23 +112,99 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
 
 
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
-    """No device is free for ever while a pod waits that fits."""
+    """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = {device for claim in world.all("resourceclaims") for device in devices_of(claim)}
+    team = sum(len(devices_of(c)) for c in world.all("resourceclaims") if _space(c) == TEAM)
+    gangs: dict[str, list[tuple[str, list[int], str]]] = {}
     for pod in world.all("pods"):
-        needed = len(claim_names(pod))
-        fits = any(
-            count - sum(pool == node for pool, _ in held) >= needed
-            for node, count in world.devices.items()
-        )
-        if "nodeName" not in pod["spec"] and fits and _has_claims(world, pod):
-            yield f"{pod['metadata']['name']} waits, and its devices are free on one node"
+        if not _is_waiting(pod) or not _has_claims(world, pod):
+            continue
+        counts, node = _needs(world, pod)
+        if _space(pod) == TEAM and team + sum(counts) > TEAM_DEVICES:
+            continue
+        labels = pod["metadata"].get("labels") or {}
+        gang = labels.get(GROUP_LABEL, pod["metadata"]["uid"])
+        gangs.setdefault(gang, []).append((pod["metadata"]["name"], counts, node))
+    for gang, members in gangs.items():
+        lacks = _lacks(world, gang, len(members))
+        if lacks and _fit_together(
+            held, [(sum(counts), node) for _, counts, node in members[:lacks]]
+        ):
+            names = ", ".join(name for name, _, _ in members)
+            yield f"{names} of {gang} wait, and devices for {lacks} are free"
+
+
+def _lacks(world: "World", gang: str, waiting: int) -> int:
+    """Return how many of the waiting members must have devices together; 0 if not enough exist."""
+    members = [
+        pod
+        for pod in world.all("pods")
+        if (pod["metadata"].get("labels") or {}).get(GROUP_LABEL) == gang
+    ]
+    if not members:
+        return 1
+    least = int(members[0]["metadata"]["labels"][MIN_LABEL])
+    lacks = max(1, least - sum("nodeName" in pod["spec"] for pod in members))
+    return lacks if lacks <= waiting else 0
+
+
+def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
+    """Return how many devices each claim still needs, and the node of those that are allocated."""
+    counts, node = [], ""
+    for claim in world.all("resourceclaims"):
+        if _name(claim) in claim_names(pod) and _space(claim) == _space(pod):
+            devices = devices_of(claim)
+            node = next((pool for pool, _ in devices), node)
+            if not devices:
+                counts.append(claim["spec"]["devices"]["requests"][0]["exactly"]["count"])
+    return counts, node
+
+
+def _fit_together(held: set[Device], wanted: list[tuple[int, str]]) -> bool:
+    """Whether pods that need so many devices, each on one node, fit beside what is held."""
+    if not wanted:
+        return True
+    (count, only), *others = wanted
+    for node in NODES:
+        devices = _free_devices(held, node)[:count] if only in ("", node) else []
+        if len(devices) >= count and _fit_together(held.union(devices), others):
+            return True
+    return False
+
+
+def _free_devices(held: set[Device], node: str) -> list[Device]:
+    """Return devices that a node can give together beside what is held, the smallest first."""
+    shape = NODES[node]
+    taken = {device: "" for pool, device in held if pool == node}
+    given = []
+    for device in sorted(shape.devices, key=lambda name: shape.devices[name]):
+        if shape.fits(taken, device):
+            taken[device] = ""
+            given.append((node, device))
+    return given
+
+
+def _is_waiting(pod: JSON) -> bool:
+    return "nodeName" not in pod["spec"] and "deletionTimestamp" not in pod["metadata"]
+
+
+def _name(value: JSON) -> str:
+    return str(value["metadata"]["name"])
+
+
+def _space(value: JSON) -> str:
+    return str(value["metadata"]["namespace"])
 
 
 def _has_claims(world: "World", pod: JSON) -> bool:
     """Whether nobody has deleted a claim of a pod, without which it waits for ever."""
-    claims = {each["metadata"]["name"]: each["metadata"] for each in world.all("resourceclaims")}
+    claims = {
+        _name(claim): claim["metadata"]
+        for claim in world.all("resourceclaims")
+        if _space(claim) == _space(pod)
+    }
     own = [claims.get(name) for name in claim_names(pod)]
-    return all(each is not None and "deletionTimestamp" not in each for each in own)
+    return all(claim is not None and "deletionTimestamp" not in claim for claim in own)
 
 
 def a_bound_pod_runs(world: "World") -> Iterator[str]:
@@ -130,6 +238,8 @@ def nothing_crashed(world: "World") -> Iterator[str]:
 ALWAYS: tuple[Invariant, ...] = (
     no_device_is_used_by_two_pods,
     no_device_is_allocated_to_two_claims,
+    a_quota_is_never_exceeded,
+    nobody_evicts_again_and_again,
     an_allocated_claim_has_its_mark_and_finalizer,
     one_allocator_leads,
     an_allocator_writes_only_claims_and_bindings,

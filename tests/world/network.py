@@ -28,6 +28,8 @@ from tests.world import clock
 
 SYSTEM = "drawbridge-system"
 LEASE_SECONDS = 15
+# Clients whose roles can lack something for a moment.
+OURS = ("allocator", "controller", "webhook")
 
 
 @dataclass
@@ -41,13 +43,35 @@ class Faults:
     slow: float = 0.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Front:
-    """One API server; its clock can be wrong, and its watches lag by a mean time."""
+    """One API server; its clock can be wrong, and its watches lag by a mean time.
+
+    `until` is when it is up again after a stop.
+    """
 
     server: Server
     skew: float = 0.0
     lag: float = 0.02
+    until: float = 0.0
+    streams: dict["Lagging", None] = field(default_factory=dict)
+
+    def stop(self, until: float) -> None:
+        """Answer nothing before a time, and end all watches."""
+        self.until = until
+        for lines in tuple(self.streams):
+            lines.deliver(None)
+
+
+@dataclass
+class Trouble:
+    """What happens to one host: until when it is cut off, and until when it stands still.
+
+    A host that stands still sends later what it had decided to send.
+    """
+
+    cut: float = 0.0
+    still: float = 0.0
 
 
 @dataclass
@@ -60,18 +84,60 @@ class Network:
     faults: Faults = field(default_factory=Faults)
     written: list[tuple[str, str, str]] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
+    # Resources that the role of our processes does not allow for a moment, and until when.
+    forbidden: dict[str, float] = field(default_factory=dict)
     _arriving: set["asyncio.Future[bytes]"] = field(default_factory=set)
 
     def open(self) -> None:
         """Start two servers."""
         self.fronts = [Front(Server(store=self.store)) for _ in range(2)]
+        for front in self.fronts:
+            front.server.graceful = True
 
     def choose(self) -> Front:
-        """Return the server that a load balancer chooses."""
-        return self.random.choice(self.fronts)
+        """Return the server that a load balancer chooses: one that is up, if it can."""
+        now = asyncio.get_running_loop().time()
+        ready = [front for front in self.fronts if front.until <= now]
+        return self.random.choice(ready or self.fronts)
+
+    def trouble_of(self, who: str) -> Trouble:
+        """Return the trouble of the host of a client."""
+        return self.troubles.setdefault(who.rpartition(" ")[2], Trouble())
+
+    def heal(self) -> None:
+        """End all faults."""
+        self.faults = Faults()
+        self.troubles.clear()
+        self.forbidden.clear()
+        for front in self.fronts:
+            front.until, front.lag = 0.0, 0.02
+
+    async def _stand_still(self, who: str) -> None:
+        trouble, now = self.trouble_of(who), asyncio.get_running_loop().time()
+        if trouble.still > now:
+            await asyncio.sleep(trouble.still - now)
+
+    def check_reach(self, who: str, front: Front, seen: Seen) -> None:
+        """Raise ApiError if a client does not reach a server, or may not do this now."""
+        now = asyncio.get_running_loop().time()
+        if max(self.trouble_of(who).cut, front.until) > now:
+            raise UnreachableError(f"{seen.method} {seen.path}: connection refused")
+        if who.startswith(OURS) and any(
+            until > now and f"/{plural}" in seen.path for plural, until in self.forbidden.items()
+        ):
+            self.count("forbidden request")
+            raise error_from_response(403, {}, encoded(RefusedError(403, "no role").body))
 
     async def send(self, who: str, front: Front, seen: Seen) -> bytes:
         """Send a request, which arrives and is answered some time later, if at all."""
+        await self._stand_still(who)
+        self.check_reach(who, front, seen)
+        answer = await self._send(who, front, seen)
+        await self._stand_still(who)
+        return answer
+
+    async def _send(self, who: str, front: Front, seen: Seen) -> bytes:
         self._meet_fault()
         is_lost = self.random.random() < self.faults.lost
         arriving = asyncio.ensure_future(self._arrive(who, front, seen))
@@ -150,19 +216,22 @@ class WorldSession(Session):
         idle_seconds: float = 150,  # noqa: ARG002  # not changed
     ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
         """Open a watch."""
-        front = self._network.choose()
+        front, seen = self._network.choose(), Seen("GET", path, dict(query))
         await asyncio.sleep(self._network.random.expovariate(200))
-        lines = Lagging(self._network, front)
+        self._network.check_reach(self._who, front, seen)
+        lines = Lagging(self._network, front, self._who)
         try:
-            watcher = front.server.watch(Seen("GET", path, dict(query)), lines.deliver)
+            watcher = front.server.watch(seen, lines.deliver)
         except RefusedError as refused:
             raise error_from_response(refused.code, {}, encoded(refused.body)) from None
         loop = asyncio.get_running_loop()
         end = loop.call_later(float(query.get("timeoutSeconds", 300)), lines.deliver, None)
+        front.streams[lines] = None
         try:
             yield lines.read()
         finally:
             end.cancel()
+            del front.streams[lines]
             front.server.end(watcher)
 
 
@@ -179,8 +248,8 @@ WorldSession._access = _access  # type: ignore[assignment,method-assign]  # noqa
 class Lagging:
     """The lines of a watch, in order, each some time after its write."""
 
-    def __init__(self, network: Network, front: Front) -> None:
-        self._network, self._front = network, front
+    def __init__(self, network: Network, front: Front, who: str) -> None:
+        self._network, self._front, self._who = network, front, who
         self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._at = 0.0
 
@@ -188,7 +257,8 @@ class Lagging:
         """Send a line later, and None for the end."""
         loop = asyncio.get_running_loop()
         lag = self._network.random.expovariate(1 / self._front.lag)
-        self._at = max(self._at, loop.time() + lag) + 1e-6
+        trouble = self._network.trouble_of(self._who)
+        self._at = max(self._at, loop.time() + lag, trouble.cut, trouble.still) + 1e-6
         loop.call_at(self._at, self._lines.put_nowait, line)
 
     async def read(self) -> AsyncGenerator[list[bytes], None]:
@@ -200,11 +270,10 @@ class Lagging:
 class Follower:
     """What a model sees of some kinds: the current objects, behind by a lag."""
 
-    def __init__(self, network: Network, path: str, lag: float = 0.05) -> None:
-        self._network, self._path = network, path
+    def __init__(self, network: Network, who: str, path: str, lag: float = 0.05) -> None:
+        self._network, self._who, self._path = network, who, path
         self._lag = lag
         self.objects: dict[str, JSON] = {}  # by UID
-        self.changed = asyncio.Event()
 
     async def run(
         self, on_change: Callable[[JSON | None, JSON | None], None] | None = None
@@ -214,7 +283,7 @@ class Follower:
         query |= {"watch": "true", "allowWatchBookmarks": "true"}
         while True:
             front = Front(self._network.choose().server, lag=self._lag)
-            lines = Lagging(self._network, front)
+            lines = Lagging(self._network, front, self._who)
             watcher = front.server.watch(Seen("GET", self._path, query), lines.deliver)
             listed: dict[str, JSON] | None = {}
             try:
@@ -256,6 +325,5 @@ class Follower:
         before = self.objects.pop(uid, None)
         if value is not None:
             self.objects[uid] = value
-        self.changed.set()
         if on_change is not None:
             on_change(before, value)

@@ -1,4 +1,4 @@
-"""Models of a kubelet and its driver, and of the claim controller and garbage collection.
+"""Models of a kubelet and its driver.
 
 A device is used by a pod from its preparation until the containers of the pod have ended, whatever
 the API server says of the pod.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from drawbridge.api_error import ApiError
-from tests.cluster.fake.kinds import JSON, named
+from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.trouble import Seen
 from tests.world.network import Follower, Network
 
@@ -23,16 +23,20 @@ PODS = "/api/v1/pods"
 GRACE_SECONDS = 5.0
 UNPREPARE_SECONDS = 3.0
 Device = tuple[str, str]  # pool and name
-_POD = named("pods")
 
 
 class Use(NamedTuple):
-    """One pod uses the devices of a claim; `lost` if a restore lost the pod or its claim."""
+    """One pod uses the devices of a claim.
+
+    `lost` if nothing tells of it: a restore lost the pod or its claim, or the allocator that
+    decides started after the claim was released.
+    """
 
     pod: str
     claim: str
     devices: frozenset[Device]
     lost: bool = False
+    unknown_to: frozenset[str] = frozenset()  # hosts
 
 
 def devices_of(claim: JSON) -> frozenset[Device]:
@@ -82,37 +86,51 @@ class Kubelet:
     runs: asyncio.Event = field(default_factory=asyncio.Event)
     slow: bool = False
     _workers: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+    _wakes: dict[str, asyncio.Event] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.runs.set()
         self._client = Client(self.network, f"kubelet {self.name}")
-        self._pods = Follower(self.network, PODS)
+        self._pods = Follower(self.network, f"kubelet {self.name}", PODS)
 
     async def run(self) -> None:
         """Work on each pod of the node until cancelled."""
         await self._pods.run(self._follow)
 
-    def _follow(self, _before: JSON | None, after: JSON | None) -> None:
-        if after is None or after["spec"].get("nodeName") != self.name:
-            return
-        uid = after["metadata"]["uid"]
-        phase = (after.get("status") or {}).get("phase")
-        if uid not in self._workers and phase not in ("Succeeded", "Failed"):
-            self._workers[uid] = worker = asyncio.ensure_future(self._work(uid, after))
-            worker.add_done_callback(lambda _: self._end(uid))
+    def vanish(self) -> None:
+        """End at once, with all containers: the machine is gone."""
+        for uid, worker in tuple(self._workers.items()):
+            worker.cancel()
+            self.end(uid)
 
-    def _end(self, uid: str) -> None:
-        del self._workers[uid]
+    def _follow(self, before: JSON | None, after: JSON | None) -> None:
+        uid = (after or before or {})["metadata"]["uid"]
+        if uid in self._wakes:
+            self._wakes[uid].set()
+        elif after is not None and after["spec"].get("nodeName") == self.name:
+            has_ended = (after.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+            if has_ended and "deletionTimestamp" not in after["metadata"]:
+                return
+            self._wakes[uid] = asyncio.Event()
+            self._workers[uid] = worker = asyncio.ensure_future(self._work(uid, after))
+            worker.add_done_callback(lambda done: self._end(uid, done))
+
+    def _end(self, uid: str, done: "asyncio.Task[None]") -> None:
+        del self._workers[uid], self._wakes[uid]
         # After a restore, a pod can be bound here again.
-        self._follow(None, self._pods.objects.get(uid))
+        if not done.cancelled() and (pod := self._pods.objects.get(uid)) is not None:
+            self._follow(None, pod)
 
     async def _work(self, uid: str, pod: JSON) -> None:
         random = self.network.random
         is_told = not await self._prepare(uid, pod)
         while not self._must_end(uid):
             # A kubelet sends a status until it is acknowledged.
-            is_told = is_told or await self._tell(pod, "Running")
-            await asyncio.sleep(random.uniform(0.1, 0.3))
+            if is_told:
+                await self._change(uid)
+            else:
+                is_told = await self._tell(pod, "Running")
+                await asyncio.sleep(random.uniform(0.1, 0.3))
             await self.runs.wait()
         # Containers end within the grace period, and then the driver unprepares.
         grace = GRACE_SECONDS if random.random() < 0.2 else random.uniform(0, 1)
@@ -121,6 +139,10 @@ class Kubelet:
         self.end(uid)
         await self.runs.wait()
         await self._confirm(uid, pod)
+
+    async def _change(self, uid: str) -> None:
+        await self._wakes[uid].wait()
+        self._wakes[uid].clear()
 
     async def _tell(self, pod: JSON, phase: str) -> bool:
         """Send the phase of this pod, not of another one with its name."""
@@ -140,12 +162,12 @@ class Kubelet:
         """Prepare the claims of a pod as soon as they are reserved for it."""
         random = self.network.random
         while not self._must_end(uid):
-            await asyncio.sleep(random.uniform(0.05, 0.3))
+            await asyncio.sleep(random.uniform(0.1, 0.5))
             await self.runs.wait()
             claims = [await self._read_claim(pod, name) for name in claim_names(pod)]
             if self._must_end(uid):
                 return False
-            ready = [each for each in claims if each and uid in consumers_of(each)]
+            ready = [claim for claim in claims if claim and uid in consumers_of(claim)]
             if len(ready) == len(claims):
                 for claim in ready:
                     self.start(pod, claim, self.name)
@@ -176,76 +198,3 @@ class Kubelet:
 def claim_names(pod: JSON) -> list[str]:
     """Return the names of the claims of a pod."""
     return [each["resourceClaimName"] for each in pod["spec"].get("resourceClaims", ())]
-
-
-class ClaimController:
-    """Removes consumers that are gone, deallocates, and deletes claims whose pod is gone."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._client = Client(network, "claim controller")
-        self._pods, self._claims = Follower(network, PODS), Follower(network, CLAIMS)
-
-    async def run(self) -> None:
-        """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._pods.run())
-            group.create_task(self._claims.run())
-            group.create_task(self._sync())
-
-    async def _sync(self) -> None:
-        while True:
-            await asyncio.sleep(self._network.random.uniform(0.1, 0.5))
-            for claim in tuple(self._claims.objects.values()):
-                await self._sync_claim(claim)
-
-    async def _sync_claim(self, claim: JSON) -> None:
-        status = claim.get("status") or {}
-        kept = [e for e in status.get("reservedFor") or () if await self._uses(claim, e)]
-        metadata = claim["metadata"]
-        version = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
-        if len(kept) != len(status.get("reservedFor") or ()):
-            change: JSON = {"reservedFor": kept or None}
-            if not kept:
-                change["allocation"] = None
-            await self._client.ask(
-                "PATCH", path_of(CLAIMS, claim, "status"), {"metadata": version, "status": change}
-            )
-        elif (
-            metadata.get("finalizers")
-            and not status.get("allocation")
-            and (
-                metadata.get("deletionTimestamp")
-                or "drawbridge.dev/allocation" not in (metadata.get("annotations") or {})
-            )
-        ):
-            change = {"metadata": {**version, "finalizers": []}}
-            await self._client.ask("PATCH", path_of(CLAIMS, claim), change)
-        elif "deletionTimestamp" not in metadata and await self._is_orphan(claim):
-            await self._client.ask("DELETE", path_of(CLAIMS, claim), {"preconditions": version})
-        elif metadata.get("deletionTimestamp") and status.get("allocation") and not kept:
-            await self._client.ask(
-                "PATCH",
-                path_of(CLAIMS, claim, "status"),
-                {"metadata": version, "status": {"allocation": None}},
-            )
-
-    async def _uses(self, claim: JSON, consumer: JSON) -> bool:
-        pod = self._pods.objects.get(consumer["uid"])
-        if pod is None:
-            path = {"metadata": {**claim["metadata"], "name": consumer["name"]}}
-            pod = await self._client.ask("GET", path_of(PODS, path))
-            if pod is None:
-                return (
-                    self._network.store.find(_POD, claim["metadata"]["namespace"], consumer["name"])
-                    is not None
-                )
-        is_same = pod["metadata"]["uid"] == consumer["uid"]
-        return is_same and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-
-    async def _is_orphan(self, claim: JSON) -> bool:
-        owners = claim["metadata"].get("ownerReferences") or ()
-        return bool(owners) and not any(
-            self._network.store.find(_POD, claim["metadata"]["namespace"], each["name"])
-            for each in owners
-        )

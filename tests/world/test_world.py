@@ -2,7 +2,6 @@
 
 import pytest
 
-from allocator.state.cluster_state import AllocatorState
 from allocator.state.vanished_pods import VanishedPods
 from tests.thorough import drawn
 from tests.world.world import Event, play, shrink, write_script
@@ -14,24 +13,6 @@ FORCED = (
     Event(5.0, "delete with force", 0),
     Event(10.0, "create", 1),
 )
-
-# A claim is created, allocated and deleted while the watch of the allocator lags, and then expires.
-BETWEEN_LISTS = (
-    Event(4.89, "create", 44040),
-    Event(0.362, "delete claim", 53865),
-    Event(0.506, "back up", 55590),
-    Event(1.532, "delete with force", 19515),
-    Event(6.125, "delete", 25720),
-    Event(1.002, "create", 19347),
-    Event(1.133, "lag", 45599),
-    Event(3.321, "create", 12426),
-    Event(1.255, "create", 47940),
-    Event(1.473, "expire", 60361),
-    Event(0.077, "create", 47318),
-    Event(1.995, "create", 58576),
-    Event(0.423, "delete with force", 25478),
-)
-
 
 @pytest.mark.parametrize("seed", range(drawn(2, thorough=200)))
 def test_every_invariant_holds_whatever_happens(seed: int) -> None:
@@ -49,16 +30,6 @@ def test_devices_of_a_pod_deleted_with_force_are_not_given_away() -> None:
     outcome = play(1, FORCED)
     assert not outcome.violation
     assert outcome.counted["delete with force"] == 1
-
-
-def test_a_claim_deleted_before_the_watch_showed_it_keeps_no_devices(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    outcome = play(38, BETWEEN_LISTS)
-    assert not outcome.violation, "\n".join(outcome.story)
-    monkeypatch.setattr(AllocatorState, "forget_unlisted", lambda *_: ())
-    before = play(38, BETWEEN_LISTS)
-    assert before.violation.startswith("no_pod_waits_beside_free_devices")
 
 
 def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(

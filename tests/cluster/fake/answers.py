@@ -275,11 +275,21 @@ def _delete(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
             why = f"Precondition failed: {words} in precondition: {wanted[name]}, "
             why += f"{words} in object meta: {metadata[name]}"
             raise status.conflict(kind, target.name, why)
-    left = None if target.dry else api.store.delete(kind, value)
+    grace = _grace_seconds(api, kind, value, seen)
+    left = None if target.dry else api.store.delete(kind, value, grace)
     if left is not None:
         return _shown(left)
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     return _shown({**done, "details": {**status.about(kind, target.name), "uid": metadata["uid"]}})
+
+
+def _grace_seconds(api: "Server", kind: Kind, value: JSON, seen: Seen) -> int:
+    """Return how long a kubelet has to end a pod before it goes."""
+    spec = value.get("spec") or {}
+    if not api.graceful or kind.plural != "pods" or not spec.get("nodeName"):
+        return 0
+    asked = (_body(seen) if seen.body else {}).get("gracePeriodSeconds")
+    return int(spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked)
 
 
 # --- lists and watches -------------------------------------------------------------------------

@@ -25,7 +25,8 @@ class Server:
 
     `version` is the minor version it says; `watch_list` whether it offers initial events;
     `on_write(plural, object)` may change what is about to be kept, as an API server that drops
-    fields does; `denied` are the resources that access reviews say nobody may use.
+    fields does; `denied` are the resources that access reviews say nobody may use; with `graceful`,
+    a deleted pod stays on its node until its kubelet deletes it.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Server:
         self.watch_list = watch_list
         self.on_write: Callable[[str, JSON], JSON] | None = None
         self.denied: set[str] = set()
+        self.graceful = False
         self.store = store or Store()
         self.pages: dict[str, list[JSON]] = {}
         for name in ("default", "kube-system"):

@@ -93,6 +93,7 @@ class Store:
         self.objects: dict[Kind, dict[Key, JSON]] = {}
         self.history: list[tuple[Kind, Change]] = []
         self.watchers: list[Watcher] = []
+        self.listeners: list[Callable[[Kind, Change], None]] = []
         self._owners: dict[tuple[Kind, Key], fields.Owned] = {}
 
     # --- reading -------------------------------------------------------------------------------
@@ -248,6 +249,8 @@ class Store:
         for watcher in self.watchers:
             if watcher.kind is kind:
                 watcher.tell(change)
+        for listener in self.listeners:
+            listener(kind, change)
 
     def compact(self) -> None:
         """Delete the history: a watch can only start at the newest version."""

@@ -1,0 +1,366 @@
+"""What a script lets happen: users, administrators, drivers, faults. One function for each event.
+
+`WEIGHTS` says how often an event happens beside others: rare pairs of writers to one device weigh
+most. A function returns what to tell in the story, and nothing if there was nothing to do.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tests.cluster.fake.kinds import JSON, named
+from tests.world.machines import Machine, draw_seconds
+from tests.world.objects import CLASS, TEAM
+from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+Happening = Callable[["World", int], str]
+EVENTS: dict[str, tuple[float, Happening]] = {}
+GRACE_SECONDS = 5
+
+
+def event(weight: float) -> Callable[[Happening], Happening]:
+    """Make a function an event, which is named like it."""
+
+    def register(function: Happening) -> Happening:
+        EVENTS[function.__name__.replace("_", " ")] = (weight, function)
+        return function
+
+    return register
+
+
+# --- users ---
+
+
+@event(24)
+def create(world: "World", drawn: int) -> str:
+    """Create a pod with one or two claims of its own, sometimes of a team with a quota."""
+    names = [world.next_name("c")]
+    if drawn % 5 == 0:
+        names.append(world.next_name("c"))
+    space = TEAM if drawn // 5 % 4 == 0 else "default"
+    count = 2 if drawn // 20 % 10 == 0 else 1
+    pod = _create_pod(world, names, space=space)
+    for name in names:
+        _create_claim(world, name, pod, count=count)
+    return f"{pod['metadata']['name']} with {', '.join(names)}"
+
+
+@event(3)
+def create_important(world: "World", _drawn: int) -> str:
+    """Create a pod that may preempt others."""
+    name = world.next_name("c")
+    pod = _create_pod(world, [name], priority=100)
+    _create_claim(world, name, pod)
+    return f"{pod['metadata']['name']} with {name}"
+
+
+@event(2)
+def create_gang(world: "World", drawn: int) -> str:
+    """Create two or three pods that run together or not at all."""
+    size = 2 + drawn % 2
+    labels = {GROUP_LABEL: world.next_name("gang"), MIN_LABEL: f"{size}"}
+    made = []
+    for _ in range(size):
+        name = world.next_name("c")
+        pod = _create_pod(world, [name], labels=labels)
+        _create_claim(world, name, pod)
+        made.append(pod["metadata"]["name"])
+    return f"{labels[GROUP_LABEL]} of {', '.join(made)}"
+
+
+@event(2)
+def create_sharing(world: "World", _drawn: int) -> str:
+    """Create two pods with one claim, which none of them owns."""
+    name = world.next_name("s")
+    _create_claim(world, name, None)
+    made = [_create_pod(world, [name])["metadata"]["name"] for _ in range(2)]
+    return f"{' and '.join(made)} with {name}"
+
+
+def _create_pod(
+    world: "World",
+    claims: list[str],
+    *,
+    space: str = "default",
+    priority: int = 0,
+    labels: dict[str, str] | None = None,
+) -> JSON:
+    spec: JSON = {
+        "schedulerName": NAME,
+        "priority": priority,
+        "terminationGracePeriodSeconds": GRACE_SECONDS,
+        "containers": [],
+        "resourceClaims": [{"name": name, "resourceClaimName": name} for name in claims],
+    }
+    metadata: JSON = {"name": world.next_name("p"), "namespace": space, "labels": labels or {}}
+    return world.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+
+def _create_claim(world: "World", name: str, pod: JSON | None, *, count: int = 1) -> None:
+    request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": count}}
+    metadata: JSON = {"name": name}
+    if pod is not None:
+        about = pod["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
+        metadata |= {"namespace": about["namespace"], "ownerReferences": [owner]}
+    world.server.put(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": metadata,
+            "spec": {"devices": {"requests": [request]}},
+        }
+    )
+
+
+def _choose(world: "World", plural: str, drawn: int, *, is_bound: bool = False) -> JSON | None:
+    chosen = [value for value in world.all(plural) if not is_bound or "nodeName" in value["spec"]]
+    return chosen[drawn % len(chosen)] if chosen else None
+
+
+@event(8)
+def delete(world: "World", drawn: int) -> str:
+    """Delete a pod."""
+    pod = _choose(world, "pods", drawn)
+    if pod is None:
+        return ""
+    grace = GRACE_SECONDS if "nodeName" in pod["spec"] else 0
+    world.network.store.delete(named("pods"), pod, grace)
+    return f"{pod['metadata']['name']}"
+
+
+@event(7)
+def delete_with_force(world: "World", drawn: int) -> str:
+    """Delete a pod while its containers may run."""
+    pod = _choose(world, "pods", drawn, is_bound=True)
+    if pod is None:
+        return ""
+    world.network.store.delete(named("pods"), pod)
+    return f"{pod['metadata']['name']}"
+
+
+@event(6)
+def finish(world: "World", drawn: int) -> str:
+    """Let the containers of a pod end."""
+    pod = _choose(world, "pods", drawn, is_bound=True)
+    if pod is None:
+        return ""
+    metadata = {**pod["metadata"], "annotations": {"finish": ""}}
+    world.server.put({**pod, "metadata": metadata})
+    return f"{pod['metadata']['name']}"
+
+
+@event(2)
+def delete_claim(world: "World", drawn: int) -> str:
+    """Delete a claim under its pod."""
+    claim = _choose(world, "resourceclaims", drawn)
+    if claim is None:
+        return ""
+    world.network.store.delete(named("resourceclaims"), claim)
+    return f"{claim['metadata']['name']}"
+
+
+@event(2)
+def forge_mark(world: "World", drawn: int) -> str:
+    """Write the allocator's mark, as a tenant can."""
+    claim = _choose(world, "resourceclaims", drawn)
+    if claim is None:
+        return ""
+    own = claim["metadata"].get("annotations") or {}
+    forged = {**own, "drawbridge.dev/allocation": ("{}", "x")[drawn % 2]}
+    world.server.put({**claim, "metadata": {**claim["metadata"], "annotations": forged}})
+    return f"{claim['metadata']['name']}"
+
+
+# --- nodes and drivers ---
+
+
+def _choose_machine(world: "World", drawn: int) -> Machine:
+    names = sorted(world.machines)
+    return world.machines[names[drawn % len(names)]]
+
+
+@event(2)
+def publish_again(world: "World", drawn: int) -> str:
+    """Publish a pool anew, its slices one after the other."""
+    machine = _choose_machine(world, drawn)
+    machine.publish(pause := draw_seconds(drawn, 3))
+    return f"{machine.name} within {pause:.1f} s"
+
+
+@event(2)
+def leave_out_device(world: "World", drawn: int) -> str:
+    """Let a driver take a device out of its pool for a while."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
+    device = [*machine.shape.devices][drawn // 7 % len(machine.shape.devices)]
+    machine.leave_out(device, seconds)
+    return f"{machine.name}/{device} for {seconds:.1f} s"
+
+
+@event(2)
+def taint_device(world: "World", drawn: int) -> str:
+    """Let a driver taint a device for a while."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
+    device = [*machine.shape.devices][drawn // 7 % len(machine.shape.devices)]
+    effect = ("NoSchedule", "NoExecute")[drawn // 3 % 2]
+    machine.taint(device, effect, seconds)
+    return f"{machine.name}/{device} with {effect} for {seconds:.1f} s"
+
+
+@event(1)
+def stop_driver(world: "World", drawn: int) -> str:
+    """Remove a driver with its slices for a while."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
+    machine.stop_driver(seconds)
+    return f"{machine.name} for {seconds:.1f} s"
+
+
+@event(2)
+def stop_kubelet(world: "World", drawn: int) -> str:
+    """Stop a kubelet for a while."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 15)
+    machine.stop_kubelet(seconds)
+    return f"{machine.name} for {seconds:.1f} s"
+
+
+@event(2)
+def slow_driver(world: "World", drawn: int) -> str:
+    """Let a driver need seconds to unprepare, or not any more."""
+    kubelet = _choose_machine(world, drawn).kubelet
+    kubelet.slow = not kubelet.slow
+    return f"{kubelet.name}: {kubelet.slow}"
+
+
+@event(1)
+def cordon(world: "World", drawn: int) -> str:
+    """Cordon a node for a while."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
+    machine.cordon(seconds)
+    return f"{machine.name} for {seconds:.1f} s"
+
+
+@event(1)
+def drain(world: "World", drawn: int) -> str:
+    """Cordon a node for a while, and evict its pods."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
+    machine.cordon(seconds)
+    for pod in world.all("pods"):
+        if pod["spec"].get("nodeName") == machine.name:
+            world.network.store.delete(named("pods"), pod, GRACE_SECONDS)
+    return f"{machine.name} for {seconds:.1f} s"
+
+
+@event(1)
+def replace_machine(world: "World", drawn: int) -> str:
+    """Delete a machine with its node; another one comes with its name."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 40)
+    machine.remove(seconds)
+    return f"{machine.name} within {seconds:.1f} s"
+
+
+# --- our processes ---
+
+
+@event(2)
+def kill(world: "World", drawn: int) -> str:
+    """Kill a scheduler with its allocator; others start at once."""
+    return world.kill_pair(drawn)
+
+
+@event(2)
+def kill_allocator(world: "World", drawn: int) -> str:
+    """Kill an allocator beside its scheduler."""
+    pair = world.choose_pair(drawn)
+    pair.restart.set()
+    return pair.host
+
+
+@event(1.5)
+def stand_still(world: "World", drawn: int) -> str:
+    """Let a host stand still for a while; what it had decided is sent later."""
+    pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
+    until = asyncio.get_running_loop().time() + seconds
+    world.network.trouble_of(f"host {pair.host}").still = until
+    return f"{pair.host} for {seconds:.1f} s"
+
+
+@event(1.5)
+def cut_off(world: "World", drawn: int) -> str:
+    """Cut a host of ours or a node off from the API servers for a while."""
+    hosts = [*sorted(world.pairs), *sorted(world.machines)]
+    host, seconds = hosts[drawn % len(hosts)], draw_seconds(drawn, 18)
+    until = asyncio.get_running_loop().time() + seconds
+    world.network.trouble_of(f"host {host}").cut = until
+    return f"{host} for {seconds:.1f} s"
+
+
+@event(0.7)
+def forbid(world: "World", drawn: int) -> str:
+    """Take a right away from our roles for a while."""
+    plural = ("resourceclaims", "pods", "nodes", "resourceslices", "leases")[drawn % 5]
+    seconds = draw_seconds(drawn, 8)
+    world.network.forbidden[plural] = asyncio.get_running_loop().time() + seconds
+    return f"{plural} for {seconds:.1f} s"
+
+
+# --- API servers ---
+
+
+@event(2)
+def end_watches(world: "World", _drawn: int) -> str:
+    """End all watches normally."""
+    world.server.end_watches()
+    return "all"
+
+
+@event(2)
+def bookmark(world: "World", _drawn: int) -> str:
+    """Send bookmarks to all watches."""
+    world.server.bookmark()
+    return "all"
+
+
+@event(1)
+def expire(world: "World", _drawn: int) -> str:
+    """Compact the history, so that watches and pages expire."""
+    world.server.expire()
+    return "all"
+
+
+@event(3)
+def lag(world: "World", drawn: int) -> str:
+    """Let the watches of one server lag."""
+    front = world.network.fronts[drawn % 2]
+    front.lag = (0.01, 0.05, 0.3, 1.5)[drawn // 2 % 4]
+    return f"server {drawn % 2} by {front.lag} s"
+
+
+@event(1)
+def skew(world: "World", drawn: int) -> str:
+    """Set the clock of one server."""
+    front = world.network.fronts[drawn % 2]
+    front.skew = (0, 11, -11, 120, -120)[drawn // 2 % 5]
+    return f"server {drawn % 2} by {front.skew} s"
+
+
+@event(1)
+def stop_server(world: "World", drawn: int) -> str:
+    """Stop one server for a while; its watches end."""
+    seconds = draw_seconds(drawn, 10)
+    world.network.fronts[drawn % 2].stop(asyncio.get_running_loop().time() + seconds)
+    return f"server {drawn % 2} for {seconds:.1f} s"
+
+
+@event(2)
+def back_up(world: "World", _drawn: int) -> str:
+    """Take a snapshot of the storage."""
+    return f"version {world.back_up()}"
+
+
+@event(0.5)
+def restore(world: "World", _drawn: int) -> str:
+    """Put the last snapshot back."""
+    return f"version {world.restore()}"

@@ -1,0 +1,146 @@
+"""The nodes of the world with their drivers: what they publish, and how they come and go."""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tests.cluster.fake.kinds import JSON, named
+from tests.cluster.fake.server import Server
+from tests.world.nodes import Kubelet
+from tests.world.objects import Shape, make_node, make_slices
+
+_SLICE, _NODE = named("resourceslices"), named("nodes")
+
+
+class Machine:
+    """One node. What happens to it for a while ends by itself, or with `heal`."""
+
+    def __init__(self, name: str, shape: Shape, server: Server, kubelet: Kubelet) -> None:
+        self.name, self.shape, self.kubelet = name, shape, kubelet
+        self.is_there, self.is_owned = True, True
+        self._server = server
+        self._generation = 0
+        self._taints: dict[str, JSON] = {}
+        self._left_out = ""
+        self._is_driver_there = True
+        self._ends: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
+
+    def register(self) -> None:
+        """Create the node, and publish its devices."""
+        self.is_there = True
+        self._server.put(make_node(self.name, is_owned=self.is_owned))
+        self.publish()
+
+    def publish(self, pause: float = 0.0) -> None:
+        """Publish the devices in a new generation, one slice after the other with a pause."""
+        self._generation += 1
+        generation = self._generation
+        slices = make_slices(self.name, self.shape, generation, self._left_out, dict(self._taints))
+        for number, slice_ in enumerate(slices):
+            if not pause or not number:
+                self._put(slice_, generation)
+            else:
+                loop = asyncio.get_running_loop()
+                loop.call_later(pause * number, self._put, slice_, generation)
+
+    def _put(self, slice_: JSON, generation: int) -> None:
+        if self.is_there and self._is_driver_there and generation == self._generation:
+            self._server.put(slice_)
+
+    def _withdraw(self) -> None:
+        for slice_ in [*self._server.store.among(_SLICE, "", "", f"spec.nodeName={self.name}")]:
+            self._server.store.delete(_SLICE, slice_)
+
+    def heal(self) -> None:
+        """End at once what happens for a while."""
+        for timer, end in tuple(self._ends.values()):
+            timer.cancel()
+            end()
+        self._ends.clear()
+        self.kubelet.runs.set()
+        if self._server.store.find(_NODE, "", self.name) is None:
+            self.register()
+        else:
+            # A restore can have brought back what had ended.
+            self._change({"unschedulable": False})
+            self.publish()
+
+    def _for(self, what: str, seconds: float, end: Callable[[], None]) -> None:
+        if what in self._ends:
+            self._ends.pop(what)[0].cancel()
+
+        def finish() -> None:
+            del self._ends[what]
+            end()
+
+        timer = asyncio.get_running_loop().call_later(seconds, finish)
+        self._ends[what] = timer, end
+
+    # --- what happens for a while ---
+
+    def leave_out(self, device: str, seconds: float) -> None:
+        """Publish the pool without a device."""
+        self._left_out = device
+        self.publish()
+
+        def end() -> None:
+            self._left_out = ""
+            self.publish()
+
+        self._for("device", seconds, end)
+
+    def taint(self, device: str, effect: str, seconds: float) -> None:
+        """Publish a device with a taint."""
+        self._taints[device] = {"key": "d.io/broken", "effect": effect}
+        self.publish()
+
+        def end() -> None:
+            self._taints.clear()
+            self.publish()
+
+        self._for("taint", seconds, end)
+
+    def stop_driver(self, seconds: float) -> None:
+        """Delete all slices, as a driver that is removed does."""
+        self._is_driver_there = False
+        self._withdraw()
+
+        def end() -> None:
+            self._is_driver_there = True
+            if self.is_there:
+                self.publish()
+
+        self._for("driver", seconds, end)
+
+    def stop_kubelet(self, seconds: float) -> None:
+        """Stop the kubelet; containers run on."""
+        self.kubelet.runs.clear()
+        self._for("kubelet", seconds, self.kubelet.runs.set)
+
+    def cordon(self, seconds: float) -> None:
+        """Let no new pods start."""
+        self._change({"unschedulable": True})
+        self._for("cordon", seconds, lambda: self._change({"unschedulable": False}))
+
+    def _change(self, spec: Mapping[str, Any]) -> None:
+        node = self._server.store.find(_NODE, "", self.name)
+        if node is not None:
+            self._server.put({**node, "spec": {**node["spec"], **spec}})
+
+    def remove(self, seconds: float) -> None:
+        """Delete the machine with its containers; another one comes with its name."""
+        if not self.is_there:
+            return
+        self.is_there = False
+        self.kubelet.vanish()
+        self._withdraw()
+        node = self._server.store.find(_NODE, "", self.name)
+        if node is not None:
+            self._server.store.delete(_NODE, node)
+        self._for("machine", seconds, self.register)
+
+
+def draw_seconds(drawn: int, most: int = 20) -> float:
+    """Return a time in seconds for what lasts a while."""
+    return 2.0 + random.Random(drawn).random() * most

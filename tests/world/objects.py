@@ -1,0 +1,121 @@
+"""What the world starts with: nodes and their devices, classes, the configuration, the Lease."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from drawbridge.agreement.published_facts import build_data_key
+from drawbridge.facts import serialized
+from drawbridge.facts.model import Cluster, Facts
+from tests.cluster.fake.configuration import accept
+from tests.cluster.fake.kinds import JSON
+from tests.world.network import SYSTEM
+
+DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
+TEAM_DEVICES = 2
+ADDED = "2025-12-31T00:00:00Z"
+CONFIGURATION = f"""\
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools:
+  - driver: {DRIVER}
+    nodeSelector: {{matchLabels: {{pool: bridge}}}}
+quotas:
+  - name: team
+    namespaces: [{TEAM}]
+    total: {{{CLASS}: {{devices: {TEAM_DEVICES}}}}}
+"""
+
+
+class Shape(NamedTuple):
+    """The devices of a node, each with the units that it takes of the counters of the node.
+
+    With `slices`, the pool has several, each with a part of the devices.
+    """
+
+    devices: Mapping[str, int]
+    units: int = 0
+    slices: int = 1
+
+    def fits(self, held: Mapping[str, object], name: str) -> bool:
+        """Whether a device is free, and what it takes of the counters."""
+        taken = sum(self.devices.get(device, 0) for device in held)
+        return name not in held and taken + self.devices[name] <= self.units
+
+
+# One pool in two slices, one with plain devices, one with a device and its two halves.
+NODES = {
+    "n1": Shape({"gpu-0": 0, "gpu-1": 0}, slices=2),
+    "n2": Shape({"gpu-0": 0, "gpu-1": 0}),
+    "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2),
+}
+
+
+def make_node(name: str, *, is_owned: bool = True) -> JSON:
+    """Return a node as its kubelet registers it, with the fence if it is owned."""
+    metadata: JSON = {"name": name, "labels": {"pool": "bridge" if is_owned else "native"}}
+    node: JSON = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
+    if is_owned:
+        taint = {"key": "drawbridge.dev/owned", "effect": "NoSchedule", "timeAdded": ADDED}
+        node["spec"]["taints"] = [taint]
+        metadata["annotations"] = {"drawbridge.dev/fence-settled": ADDED}
+    return node
+
+
+def make_slices(
+    name: str,
+    shape: Shape,
+    generation: int,
+    left_out: str = "",
+    taints: Mapping[str, JSON] = {},
+) -> list[JSON]:
+    """Return the slices of a node, without one device, and with taints of devices."""
+    devices = []
+    for device, units in shape.devices.items():
+        value: JSON = {"name": device}
+        if device in taints:
+            value["taints"] = [taints[device]]
+        if units:
+            drawn = {"units": {"value": f"{units}"}}
+            value["consumesCounters"] = [{"counterSet": "set", "counters": drawn}]
+        devices += [value] if device != left_out else []
+    parts: list[JSON] = [
+        {"devices": devices[number :: shape.slices]} for number in range(shape.slices)
+    ]
+    if shape.units:
+        counters = {"units": {"value": f"{shape.units}"}}
+        parts.append({"sharedCounters": [{"name": "set", "counters": counters}]})
+    pool = {"name": name, "generation": generation, "resourceSliceCount": len(parts)}
+    return [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{name}-s{number}"},
+            "spec": {"driver": DRIVER, "nodeName": name, "pool": pool, **part},
+        }
+        for number, part in enumerate(parts)
+    ]
+
+
+def make_system() -> Iterator[JSON]:
+    """Yield what an administrator and our controller have written."""
+    facts = Facts(cluster=Cluster(version="1.36", gates=("partitionable_devices",)))
+    digest = serialized.facts_hash(facts)
+    data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
+    system = {"namespace": SYSTEM}
+    yield {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "drawbridge-facts", **system},
+        "data": data,
+    }
+    yield accept(CONFIGURATION)
+    lease = {"name": "drawbridge-scheduler", **system}
+    yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease, "spec": {}}
+    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
+    yield {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "DeviceClass",
+        "metadata": {"name": CLASS},
+        "spec": {"selectors": selectors},
+    }

@@ -1,0 +1,409 @@
+"""A kube-scheduler with our plugin: its Lease, its queue, and its cycles with the allocator.
+
+It does what `bridge/plugin` does. A pod that was refused is tried again only when the allocator
+wakes it, when its own claims change, or after its back-off: a wake that is missing shows.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+import msgspec
+
+from allocator.process import _Parts
+from allocator.scheduler.protocol import (
+    GroupMember,
+    GroupReference,
+    PodOnNode,
+    PodReference,
+    PotentialVictim,
+    PreemptionNode,
+    PreemptRequest,
+    PreFilterGroupRequest,
+    PreFilterReply,
+    PreFilterRequest,
+    ProtocolError,
+    SchedulingPod,
+    StatusRequest,
+    UnreserveRequest,
+)
+from tests.cluster.fake.kinds import JSON
+from tests.world.network import LEASE_SECONDS, SYSTEM, Follower, Network
+from tests.world.nodes import CLAIMS, PODS, Client, claim_names, path_of
+
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/drawbridge-scheduler"
+NODES = "/api/v1/nodes"
+NAME = "drawbridge"
+GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
+MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
+_TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists"}
+_RENEW_SECONDS = 10
+_MAX_NODES = 2
+
+
+class Scheduler:
+    """One process; it ends when it loses the Lease, and another one starts in its place."""
+
+    def __init__(
+        self, network: Network, host: str, number: int, parts: Callable[[], _Parts | None]
+    ) -> None:
+        self.network, self.host, self.number = network, host, number
+        self.evictions: dict[str, int] = {}  # by the UID of the preemptor
+        self._parts = parts
+        who = f"scheduler {host}"
+        self._client = Client(network, who)
+        self._pods = Follower(network, who, PODS)
+        self._claims = Follower(network, who, CLAIMS)
+        self._nodes = Follower(network, who, NODES)
+        self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._seen: tuple[str, float] = ("", 0.0)
+        self._work = asyncio.Event()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Be a process that has just started."""
+        self._renewed = float("-inf")
+        self._active: dict[str, None] = {}
+        self._busy: set[str] = set()  # from Reserve until the watch shows the node
+        self._held: dict[str, None] = {}  # between Reserve and Bind
+        self._unanswered: set[str] = set()
+        self._every_node: set[str] = set()
+        self._attempts: dict[str, int] = {}
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process believes that it holds the Lease."""
+        return asyncio.get_running_loop().time() - self._renewed < _RENEW_SECONDS
+
+    def parts_of(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Return what runs until the process ends."""
+        return (
+            self._pods.run(self._pod_changed),
+            self._claims.run(self._claim_changed),
+            self._nodes.run(),
+            self._elect(),
+            self._follow_events(),
+            self._follow_status(),
+            self._schedule(),
+        )
+
+    async def end_tasks(self) -> None:
+        """End the bindings in progress."""
+        ending = list(self._tasks)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    async def fail_calls(self) -> None:
+        """Let the calls in progress fail, because the allocator ended."""
+        busy = [*self._busy]
+        await self.end_tasks()
+        for uid in sorted(busy):
+            pod = self._pods.objects.get(uid)
+            self._busy.discard(uid)
+            self._held.pop(uid, None)
+            if pod is not None and _is_waiting(pod):
+                self._retry(uid)
+
+    # --- leading ---
+
+    async def _elect(self) -> None:
+        """Take and renew the Lease as client-go does, by the clock of this host."""
+        was_leading = False
+        while True:
+            await asyncio.sleep(2 + self.network.random.random() * 0.2)
+            if was_leading and not self.leads:
+                self.network.count("lost Lease")
+                await self.end_tasks()
+                self.number += 1000
+                self._forget()
+                for pod in self._pods.objects.values():
+                    self._pod_changed(None, pod)
+                was_leading = False
+            sent = asyncio.get_running_loop().time()
+            lease = await self._client.ask("GET", LEASE)
+            if lease is None:
+                continue
+            spec, holder = lease.get("spec") or {}, f"{self.host}_{self.number}"
+            now = asyncio.get_running_loop().time()
+            if spec.get("renewTime", "") != self._seen[0]:
+                self._seen = (spec.get("renewTime", ""), now)
+            is_own = spec.get("holderIdentity") == holder
+            if not is_own and spec.get("holderIdentity") and now - self._seen[1] < LEASE_SECONDS:
+                continue
+            spec = {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": LEASE_SECONDS,
+                "leaseTransitions": spec.get("leaseTransitions", 0) + (not is_own),
+                "renewTime": f"{self.host}-{self.number}-{sent:.6f}",
+            }
+            if await self._client.ask("PUT", LEASE, {**lease, "spec": spec}) is not None:
+                if not is_own:
+                    self.network.count("term")
+                self._renewed, was_leading = sent, True
+                self._work.set()
+
+    # --- the queue ---
+
+    def _pod_changed(self, before: JSON | None, after: JSON | None) -> None:
+        uid = (after or before or {})["metadata"]["uid"]
+        if after is None or "nodeName" in after["spec"]:
+            for kept in (self._busy, self._unanswered, self._every_node):
+                kept.discard(uid)
+            self._attempts.pop(uid, None)
+        elif before is None or claim_names(before) != claim_names(after):
+            self._activate([uid])
+
+    def _claim_changed(self, before: JSON | None, after: JSON | None) -> None:
+        if after is None or (before is not None and before.get("status") == after.get("status")):
+            return
+        name = after["metadata"]["name"]
+        users = (pod for pod in self._pods.objects.values() if name in claim_names(pod))
+        self._activate(pod["metadata"]["uid"] for pod in users)
+
+    def _activate(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            pod = self._pods.objects.get(uid)
+            if pod is not None and _is_waiting(pod) and uid not in self._busy:
+                self._active[uid] = None
+                self._work.set()
+
+    def _retry(self, uid: str) -> None:
+        """Try a pod again after its back-off."""
+        attempts = self._attempts[uid] = self._attempts.get(uid, 0) + 1
+        pause = min(10.0, 2.0 ** (attempts - 1))
+        asyncio.get_running_loop().call_later(pause, lambda: self._activate([uid]))
+
+    async def _follow_events(self) -> None:
+        while True:
+            parts = self._parts()
+            if parts is None:
+                await asyncio.sleep(0.5)
+                continue
+            async with contextlib.aclosing(parts.streams.events()) as events:
+                async for event in events:
+                    if self._parts() is not parts:
+                        break
+                    self._activate([*self._pods.objects] if event.activate_all else event.activate)
+
+    async def _follow_status(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            parts = self._parts()
+            if parts is None or not self.leads:
+                continue
+            reply = parts.calls.status(StatusRequest(held_pods=tuple(self._held)))
+            if reply.ready and reply.leading and self._unanswered:
+                unanswered, self._unanswered = self._unanswered, set()
+                self._activate(sorted(unanswered))
+
+    async def _schedule(self) -> None:
+        while True:
+            await self._work.wait()
+            await asyncio.sleep(self.network.random.expovariate(100))
+            if not self._active or not self.leads:
+                self._work.clear()
+                continue
+            chosen = min(self._active, key=self._rank)
+            del self._active[chosen]
+            pod, parts = self._pods.objects.get(chosen), self._parts()
+            if pod is None or not _is_waiting(pod) or chosen in self._busy:
+                continue
+            try:
+                if parts is None:
+                    self._unanswered.add(chosen)
+                else:
+                    await self._try(parts, pod)
+            except ProtocolError:
+                self._unanswered.add(chosen)
+
+    def _rank(self, uid: str) -> tuple[int, str]:
+        pod = self._pods.objects.get(uid)
+        if pod is None:
+            return 0, ""
+        return -pod["spec"].get("priority", 0), pod["metadata"]["name"]
+
+    # --- a cycle ---
+
+    def _find_claims(self, pod: JSON) -> list[JSON] | None:
+        by_name = {
+            (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim
+            for claim in self._claims.objects.values()
+        }
+        space, names = pod["metadata"]["namespace"], claim_names(pod)
+        if len(names) != len(pod["spec"].get("resourceClaims", ())):
+            return None
+        claims = [by_name.get((space, name)) for name in names]
+        usable = [
+            claim for claim in claims if claim and "deletionTimestamp" not in claim["metadata"]
+        ]
+        return usable if len(usable) == len(names) else None
+
+    async def _try(self, parts: _Parts, pod: JSON) -> None:
+        uid, claims = pod["metadata"]["uid"], self._find_claims(pod)
+        if claims is None:
+            return
+        group, members = self._find_group(pod)
+        reply = parts.calls.prefilter(
+            PreFilterRequest(
+                pod=_describe(pod),
+                claims=_encode(claims),
+                max_nodes=0 if uid in self._every_node else _MAX_NODES,
+                group=group,
+            )
+        )
+        if reply.members_needed and group is not None:
+            self.network.count("question about a gang")
+            reply = parts.calls.prefilter_group(
+                PreFilterGroupRequest(pod_uid=uid, group=group, members=members, max_nodes=0)
+            )
+        fitting = [score for score in reply.fit if self._accepts(score.node)]
+        if not fitting:
+            is_allocated = any((claim.get("status") or {}).get("allocation") for claim in claims)
+            await self._find_none(parts, pod, reply, is_allocated=is_allocated)
+            return
+        best = max(score.score for score in fitting)
+        nodes = [score.node for score in fitting if score.score == best]
+        place = PodOnNode(pod_uid=uid, node=self.network.random.choice(nodes))
+        if not parts.calls.reserve(place).reserved:
+            self._retry(uid)
+            return
+        self._every_node.discard(uid)
+        self._busy.add(uid)
+        self._held[uid] = None
+        self._start(self._bind(parts, place))
+
+    def _accepts(self, node: str) -> bool:
+        """Return what the filters of the scheduler say of a node."""
+        for value in self._nodes.objects.values():
+            if value["metadata"]["name"] == node:
+                return not value["spec"].get("unschedulable")
+        return False
+
+    async def _find_none(
+        self, parts: _Parts, pod: JSON, reply: PreFilterReply, *, is_allocated: bool
+    ) -> None:
+        """Do what PostFilter does."""
+        uid = pod["metadata"]["uid"]
+        if reply.fit and not reply.complete and uid not in self._every_node:
+            self._every_node.add(uid)
+            self._activate([uid])
+            return
+        if is_allocated:
+            self.network.count("allocation to take back")
+            await parts.calls.release(PodReference(pod_uid=uid))
+            return
+        if reply.fit:
+            # Another filter refuses the nodes; an event about them activates the pod.
+            self._retry(uid)
+        elif reply.preemptible or reply.group_preemptible:
+            self._preempt(parts, pod)
+
+    def _preempt(self, parts: _Parts, pod: JSON) -> None:
+        priority = pod["spec"].get("priority", 0)
+        candidates = []
+        for node in sorted(value["metadata"]["name"] for value in self._nodes.objects.values()):
+            running = [p for p in self._pods.objects.values() if p["spec"].get("nodeName") == node]
+            lower = [p for p in running if p["spec"].get("priority", 0) < priority]
+            if lower and self._accepts(node):
+                victims = tuple(
+                    PotentialVictim(uid=p["metadata"]["uid"], priority=p["spec"].get("priority", 0))
+                    for p in lower
+                )
+                uids = tuple(p["metadata"]["uid"] for p in running)
+                candidates.append(PreemptionNode(node=node, pods=victims, running=uids))
+        if not candidates:
+            return
+        uid = pod["metadata"]["uid"]
+        reply = parts.calls.preempt(PreemptRequest(pod_uid=uid, nodes=tuple(candidates)))
+        chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
+        if chosen:
+            self.network.count("preemption")
+            self.evictions[uid] = self.evictions.get(uid, 0) + 1
+            self._start(self._evict(chosen))
+
+    def _start(self, part: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(part)
+        self._tasks[task] = None
+        task.add_done_callback(self._forget_task)
+
+    def _forget_task(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.pop(task, None)
+
+    async def _evict(self, victims: Iterable[str]) -> None:
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+        }
+        for uid in victims:
+            victim = self._pods.objects.get(uid)
+            if victim is None:
+                continue
+            change = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+            await self._client.ask("PATCH", path_of(PODS, victim, "status"), change)
+            options = {"preconditions": {"uid": uid}}
+            await self._client.ask("DELETE", path_of(PODS, victim), options)
+
+    def _find_group(self, pod: JSON) -> tuple[GroupReference | None, tuple[GroupMember, ...]]:
+        labels = pod["metadata"].get("labels") or {}
+        if (name := labels.get(GROUP_LABEL)) is None:
+            return None, ()
+        least, scheduled, waiting = int(labels.get(MIN_LABEL, 0)), 0, [pod]
+        for other in self._pods.objects.values():
+            metadata = other["metadata"]
+            if (metadata.get("labels") or {}).get(GROUP_LABEL) != name:
+                continue
+            if metadata["namespace"] != pod["metadata"]["namespace"] or _has_ended(other):
+                continue
+            if "nodeName" in other["spec"] or metadata["uid"] in self._held:
+                scheduled += 1
+            elif metadata["uid"] != pod["metadata"]["uid"] and self._find_claims(other) is not None:
+                waiting.append(other)
+        if len(waiting) == 1 and 0 < least <= scheduled + 1:
+            return None, ()
+        key = f"{pod['metadata']['namespace']}/{GROUP_LABEL}={name}"
+        members = tuple(
+            GroupMember(pod=_describe(other), claims=_encode(self._find_claims(other) or ()))
+            for other in waiting
+        )
+        return GroupReference(key=key, min_count=least, scheduled=scheduled), members
+
+    async def _bind(self, parts: _Parts, place: PodOnNode) -> None:
+        """Do what the binding cycle does: PreBind of others, Bind, Unreserve after a failure."""
+        random, uid = self.network.random, place.pod_uid
+        is_slow = random.random() < 0.05  # a volume, for example
+        await asyncio.sleep(random.uniform(5, 45) if is_slow else random.expovariate(20))
+        fails = random.random() < 0.03
+        self._held.pop(uid, None)
+        is_bound = False
+        with contextlib.suppress(ProtocolError):
+            is_bound = not fails and (await parts.calls.bind(place)).bound
+            if not is_bound:
+                parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
+        if not is_bound:
+            self._busy.discard(uid)
+            self._retry(uid)
+
+
+def _is_waiting(pod: JSON) -> bool:
+    is_ours = pod["spec"].get("schedulerName") == NAME
+    is_alive = "deletionTimestamp" not in pod["metadata"] and not _has_ended(pod)
+    return is_ours and is_alive and "nodeName" not in pod["spec"]
+
+
+def _has_ended(pod: JSON) -> bool:
+    is_deleted = "deletionTimestamp" in pod["metadata"]
+    return is_deleted or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _describe(pod: JSON) -> SchedulingPod:
+    metadata, spec = pod["metadata"], pod["spec"]
+    value = {key: metadata[key] for key in ("namespace", "name", "uid")}
+    value |= {"priority": spec.get("priority", 0), "tolerations": [_TOLERATION]}
+    return msgspec.convert(value, SchedulingPod)
+
+
+def _encode(claims: Iterable[JSON]) -> tuple[msgspec.Raw, ...]:
+    return tuple(msgspec.Raw(msgspec.json.encode(claim)) for claim in claims)
