@@ -1,18 +1,28 @@
 """What a node has left, and what a task asks of it, as whole numbers.
 
 Devices are counted in thousandths of one device, as is CPU; memory is in any unit, the same
-everywhere. A task takes equal parts of several devices, or whole devices.
+everywhere. A task takes equal parts of several devices, or whole devices. Beside them it can take
+parts of devices of other kinds, such as NICs, on the same PCIe roots or anywhere on the node.
 """
 
-from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple, TypeAlias
 
 WHOLE: Final = 1000
-# Of more devices that differ, the first ones are compared.
-_MAX_OPTIONS: Final = 32
 
-# The numbers of devices of a node, from 0, ascending.
+# The numbers of devices of a node, from 0, ascending; those of other kinds follow, kind by kind.
 Taken: TypeAlias = tuple[int, ...]
+
+
+class OtherDevices(NamedTuple):
+    """The devices of another kind on a node, by the groups that they share with its devices.
+
+    Both lists have a group for each device, such as its PCIe root; -1 is none.
+    """
+
+    kind: str
+    groups: tuple[int, ...]
+    of_devices: tuple[int, ...]
 
 
 class Shape(NamedTuple):
@@ -26,12 +36,14 @@ class Shape(NamedTuple):
     memory: int
     devices: int
     near: tuple[tuple[int, ...], ...] = ()
+    others: tuple[OtherDevices, ...] = ()
 
 
 class NodeRoom(NamedTuple):
     """What a node has left: CPU, memory, and thousandths of each device.
 
-    `used` has the thousandths of some capacities of each device, for strategies with weights.
+    `used` has the thousandths of some capacities of each device, for strategies with weights, and
+    `others` what is left of each device of other kinds.
     """
 
     shape: Shape
@@ -39,11 +51,24 @@ class NodeRoom(NamedTuple):
     memory: int
     free: tuple[int, ...]
     used: tuple[tuple[int, ...], ...] = ()
+    others: tuple[tuple[int, ...], ...] = ()
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing of the devices is taken."""
         return self.free.count(WHOLE) == len(self.free)
+
+
+class AskedOthers(NamedTuple):
+    """What a task takes of devices of another kind.
+
+    Near ones are in the groups of its devices, with at least one for each of these groups.
+    """
+
+    kind: str
+    devices: int
+    share: int
+    near: bool = False
 
 
 class Task(NamedTuple):
@@ -54,6 +79,7 @@ class Task(NamedTuple):
     cpu: int
     memory: int
     labels: frozenset[str] | None = None  # of the nodes where it can run; None for all
+    others: tuple[AskedOthers, ...] = ()
 
     @property
     def amount(self) -> int:
@@ -63,7 +89,8 @@ class Task(NamedTuple):
 
 def idle(shape: Shape) -> NodeRoom:
     """Return the state of a node on which nothing runs."""
-    return NodeRoom(shape, shape.cpu, shape.memory, (WHOLE,) * shape.devices)
+    others = tuple((WHOLE,) * len(each.groups) for each in shape.others)
+    return NodeRoom(shape, shape.cpu, shape.memory, (WHOLE,) * shape.devices, others=others)
 
 
 def suits(node: NodeRoom, task: Task) -> bool:
@@ -75,45 +102,41 @@ def suits(node: NodeRoom, task: Task) -> bool:
     )
 
 
-def options(node: NodeRoom, task: Task) -> Iterator[Taken]:
-    """Yield the devices that a task can take, without those that differ only in their number.
-
-    For parts of several devices these are the fullest and the emptiest ones only.
-    """
-    if not task.devices:
-        yield ()
-    elif task.devices == 1:
-        seen = set[int]()
-        for number, left in enumerate(node.free):
-            if left >= task.share and left not in seen:
-                seen.add(left)
-                yield (number,)
-                if len(seen) == _MAX_OPTIONS:
-                    return
-    else:
-        able = [number for number, left in enumerate(node.free) if left >= task.share]
-        if len(able) < task.devices:
-            return
-        fullest = sorted(able, key=lambda each: node.free[each])[: task.devices]
-        emptiest = sorted(able, key=lambda each: -node.free[each])[: task.devices]
-        yield tuple(sorted(fullest))
-        if sorted(emptiest) != sorted(fullest):
-            yield tuple(sorted(emptiest))
+def left_of(node: NodeRoom, number: int) -> int:
+    """Return what is left of a device, or of one of other kinds."""
+    return (*node.free, *chain.from_iterable(node.others))[number]
 
 
-def take(node: NodeRoom, task: Task, taken: Sequence[int]) -> NodeRoom:
+def take(node: NodeRoom, task: Task, taken: Taken) -> NodeRoom:
     """Return what a node has left with the task on it."""
     return _changed(node, task, taken, 1)
 
 
-def give_back(node: NodeRoom, task: Task, taken: Sequence[int]) -> NodeRoom:
+def give_back(node: NodeRoom, task: Task, taken: Taken) -> NodeRoom:
     """Return what a node has left after the task has ended."""
     return _changed(node, task, taken, -1)
 
 
-def _changed(node: NodeRoom, task: Task, taken: Sequence[int], sign: int) -> NodeRoom:
-    free = list(node.free)
-    for number in taken:
+def _changed(node: NodeRoom, task: Task, taken: Taken, sign: int) -> NodeRoom:
+    free, others = list(node.free), node.others
+    for number in taken[: task.devices]:
         free[number] -= sign * task.share
+    if task.others:
+        others = _changed_others(node, task, taken[task.devices :], sign)
     cpu, memory = node.cpu - sign * task.cpu, node.memory - sign * task.memory
-    return NodeRoom(node.shape, cpu, memory, tuple(free), node.used)
+    return NodeRoom(node.shape, cpu, memory, tuple(free), node.used, others)
+
+
+def _changed_others(
+    node: NodeRoom, task: Task, taken: Taken, sign: int
+) -> tuple[tuple[int, ...], ...]:
+    shares = {each.kind: sign * each.share for each in task.others}
+    first, changed = len(node.free), []
+    for others, left in zip(node.shape.others, node.others, strict=True):
+        free = list(left)
+        for number in taken:
+            if first <= number < first + len(left):
+                free[number - first] -= shares[others.kind]
+        first += len(left)
+        changed.append(tuple(free))
+    return tuple(changed)

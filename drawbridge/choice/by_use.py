@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from drawbridge.choice.amounts import WHOLE, NodeRoom, Shape, Taken, Task, options, suits
+from drawbridge.choice.amounts import WHOLE, NodeRoom, Shape, Taken, Task, left_of, suits
+from drawbridge.choice.options import options
 from drawbridge.choice.strategy import JudgedNode, Part
 
 # A figure about a node and a task; the devices are those that the task takes.
@@ -90,7 +91,7 @@ def occupied_first(node: NodeRoom, task: Task, taken: Taken) -> int:
     """
     if not task.devices:
         return 0
-    free = [node.free[number] for number in taken]
+    free = [node.free[number] for number in taken[: task.devices]]
     if node.is_idle:
         return max(33 - len(node.free), len(node.free))
     if WHOLE in free:
@@ -121,7 +122,7 @@ def _left_after(node: NodeRoom, task: Task) -> tuple[int, int]:
 
 def use_of_taken(node: NodeRoom, _: Task, taken: Taken) -> int:
     """Return how much of the devices that it takes is in use."""
-    return sum(WHOLE - node.free[number] for number in taken)
+    return sum(WHOLE - left_of(node, number) for number in taken)
 
 
 # --- figures that compare with the largest node ---------------------------------------------------

@@ -2,7 +2,8 @@
 
 For a typical task, what is free on a node is a fragment if the task does not fit there, and so are
 the free parts that are smaller than what it asks of a device. The fragmentation of a node is the
-mean over the typical tasks. For a task without devices all is a fragment.
+mean over the typical tasks. For a task without devices all is a fragment. Where tasks take parts of
+devices of other kinds, a free part without enough of these near it is a fragment, too.
 """
 
 import math
@@ -11,7 +12,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.choice.amounts import WHOLE, NodeRoom, Taken, Task, options, suits, take
+from drawbridge.choice.amounts import WHOLE, NodeRoom, Taken, Task, suits, take
+from drawbridge.choice.options import near_enough, options
 from drawbridge.choice.strategy import MAX_REMEMBERED, JudgedNode, Part
 from drawbridge.choice.typical import TaskKind, TypicalTasks
 
@@ -75,7 +77,7 @@ class FragmentationDescent:
 
 def _useful_for(kind: TaskKind, node: NodeRoom) -> int:
     useful = number = 0
-    for left in node.free:
+    for left in near_enough(node, kind.others) if kind.others else node.free:
         if left >= kind.share:
             useful += left
             number += 1

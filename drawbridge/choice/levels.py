@@ -15,6 +15,7 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import WHOLE, NodeRoom, Taken, Task, suits
 from drawbridge.choice.by_use import cpu_in_use, devices_in_use, memory_in_use
 from drawbridge.choice.nearness import Groups, nearest, nearness_of
+from drawbridge.choice.options import able_devices, options, with_others
 from drawbridge.choice.strategy import JudgedNode, Part
 from drawbridge.dra.rules import (
     CPU_WEIGHT,
@@ -95,13 +96,17 @@ class ByLevels:
         return self._devices * self._use(node, number)
 
     def _choose(self, node: NodeRoom, task: Task) -> Taken | None:
-        able = [number for number, left in enumerate(node.free) if left >= task.share]
+        able = able_devices(node, task)
         if len(able) < task.devices:
             return None
         able.sort(key=lambda each: -self.device_score(node, each))
         if self._of_near and node.shape.near and task.devices:
-            return self._nearest_of(node.shape.near, tuple(able), task.devices)
-        return tuple(sorted(able[: task.devices]))
+            taken = self._nearest_of(node.shape.near, tuple(able), task.devices)
+        else:
+            taken = tuple(sorted(able[: task.devices]))
+        if not task.others:
+            return taken
+        return with_others(node, task, taken) or next(options(node, task), None)
 
     def _nearest_of(self, groups: Groups, able: Taken, count: int) -> Taken:
         taken = self._nearest.get((groups, able, count))
@@ -131,7 +136,7 @@ class ByLevels:
             in_use = memory_in_use(node, task, taken)
             yield Part("memory of the node in use", sign * self._of_memory * in_use)
         if self._of_near:
-            nearness = nearness_of(node.shape.near, taken)
+            nearness = nearness_of(node.shape.near, taken[: task.devices])
             yield Part("devices near each other", self._of_near * nearness)
 
 

@@ -130,4 +130,9 @@ def _most_common(by_namespace: Mapping[str, Mapping[Task, int]]) -> Collection[T
 
 def _by_devices(counts: Mapping[Task, int]) -> Callable[[Task], tuple[object, ...]]:
     """Return the key that sorts tasks so that those with the most devices are the first ones."""
-    return lambda task: (-counts[task] * task.devices, task[:4], sorted(task.labels or ()))
+    return lambda task: (
+        -counts[task] * task.devices,
+        task[:4],
+        sorted(task.labels or ()),
+        task.others,
+    )

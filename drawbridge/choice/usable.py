@@ -15,12 +15,16 @@ asks for devices, and a node where some of them are in use is still worth someth
 tenths for each device that it lacks, or whose CPU or memory it lacks. So large tasks keep nodes
 that are nearly idle, and others fill the nodes that are in use most.
 
+Tasks that take parts of devices of other kinds, such as NICs, use no more devices than these allow:
+near ones those of each group, such as a PCIe root, others those of the node.
+
 That nobody has asked lately for a whole device, or for all devices of a node, does not mean that
 nobody will. Such tasks are always a little typical, so that of choices that are equal otherwise,
 the one counts that leaves the most whole.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
@@ -28,15 +32,16 @@ from typing import Final, NamedTuple, TypeAlias
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import (
     WHOLE,
+    AskedOthers,
     NodeRoom,
     Shape,
     Taken,
     Task,
     idle,
-    options,
     suits,
     take,
 )
+from drawbridge.choice.options import near_enough, options, place_of
 from drawbridge.choice.strategy import MAX_REMEMBERED, JudgedNode, Part
 from drawbridge.choice.typical import TaskKind, TypicalTasks
 
@@ -62,6 +67,7 @@ class _Kind(NamedTuple):
     weights: tuple[int, ...]  # of all members before each one, and of all
     memory: int  # the most that a member asks for
     amount: int  # the thousandths of devices that each of the tasks takes
+    others: tuple[AskedOthers, ...]
 
 
 class _Parts(NamedTuple):
@@ -100,8 +106,8 @@ class Usable:
         # Nodes can get other labels than those of the shapes.
         self._labels: BoundedCache[str, _Label] = BoundedCache(MAX_REMEMBERED)
         self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
-        # What free parts are for each kind, by label and parts.
-        self._parts: BoundedCache[tuple[str, Taken], Sequence[_Parts]]
+        # What free parts are for each kind, by label, parts and what is near them.
+        self._parts: BoundedCache[tuple[object, ...], Sequence[_Parts]]
         self._parts = BoundedCache(MAX_REMEMBERED)
 
     def judge(self, node: NodeRoom, task: Task) -> JudgedNode | None:
@@ -144,15 +150,20 @@ class Usable:
     def _parts_for(self, label: _Label, node: NodeRoom) -> Sequence[_Parts]:
         """Return what the free parts are for each kind, if CPU and memory did not matter."""
         free = tuple(sorted(node.free))
-        parts = self._parts.get((node.shape.label, free))
+        key: tuple[object, ...] = (node.shape.label, free)
+        if node.others:
+            key = (node.shape.label, node.shape.others, node.free, node.others)
+        parts = self._parts.get(key)
         if parts is None:
             worths = [label.worth[left] for left in free] or [label.worth[0]]
             sums = map(sum, zip(*worths, strict=True))
             parts = [
-                _Parts(worth, _lacking_devices(kind, free))
-                for kind, worth in zip(label.kinds, sums, strict=True)
+                _parts_beside(kind, node, label, place)
+                if kind.others
+                else _Parts(worth, _lacking_devices(kind, free))
+                for place, (kind, worth) in enumerate(zip(label.kinds, sums, strict=True))
             ]
-            self._parts.put((node.shape.label, free), parts)
+            self._parts.put(key, parts)
         return parts
 
     def _of_label(self, label: str) -> _Label:
@@ -202,6 +213,9 @@ def _usable_by(task: Task, shape: Shape, worths: Mapping[tuple[int, int], int]) 
     if not task.devices or task.devices > shape.devices or not suits(idle(shape), task):
         return 0
     most = shape.devices * worths[task.devices, task.share]
+    if task.others:
+        whole = [worths[task.devices, task.share]] * shape.devices
+        most = _worth_beside(idle(shape), task.others, whole, task.amount)
     return _usable(most, task.amount, (shape.cpu, shape.memory), (task.cpu, task.memory))
 
 
@@ -220,11 +234,12 @@ def _with_whole_devices(typical: TypicalTasks, numbers: Iterable[int]) -> Typica
 def _with_totals(kinds: Sequence[TaskKind]) -> tuple[_Kind, ...]:
     return tuple(
         _Kind(
-            *kind,
+            *kind[:3],
             cpus=tuple(cpu for cpu, _, _ in kind.members),
             weights=(0, *accumulate(weight for _, _, weight in kind.members)),
             memory=max(memory for _, memory, _ in kind.members),
             amount=kind.devices * kind.share,
+            others=kind.others,
         )
         for kind in kinds
     )
@@ -254,7 +269,7 @@ def _value_now(kind: _Kind, most: int, cpu: int, memory: int) -> int:
 
 def _value_of_several(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
     """Return the value for tasks for several devices, some of which lack something now."""
-    (_, all_cpu, all_memory, all_devices, _), left_cpu, left_memory, *_ = node
+    (_, all_cpu, all_memory, all_devices, *_), left_cpu, left_memory, *_ = node
     value, devices = 0, kind.devices
     if devices > all_devices:
         return 0
@@ -282,6 +297,48 @@ def _value_of_several(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
 def _lacking_devices(kind: _Kind, free: Sequence[int]) -> int:
     """Return how many of the devices of a task lack a free part that is large enough."""
     return max(0, kind.devices - len(free) + bisect_left(free, kind.share))
+
+
+def _parts_beside(kind: _Kind, node: NodeRoom, label: _Label, place: int) -> _Parts:
+    """Return what the free parts of a node are for a kind that takes devices of other kinds."""
+    free = near_enough(node, kind.others)
+    worths = [label.worth[max(0, left)][place] for left in free]
+    lacking = _lacking_devices(kind, sorted(free))
+    return _Parts(_worth_beside(node, kind.others, worths, kind.amount), lacking)
+
+
+def _worth_beside(
+    node: NodeRoom, others: Iterable[AskedOthers], worths: Sequence[int], amount: int
+) -> int:
+    """Return what devices are worth, as far as what is left of other kinds is enough for copies.
+
+    Each device has its worth; near ones share what is left in their group.
+    """
+    most = sum(worths)
+    for asked in others:
+        place = place_of(node, asked)
+        if place is None:
+            return 0
+        beside, left = node.shape.others[place], node.others[place]
+        if not asked.share or not asked.devices:
+            continue
+        if not asked.near:
+            most = min(most, sum(each // asked.share for each in left) * amount // asked.devices)
+            continue
+        in_groups, copies = Counter[int](), Counter[int]()
+        for worth, group in zip(worths, beside.of_devices, strict=True):
+            in_groups[group] += worth
+        for each, group in zip(left, beside.groups, strict=True):
+            copies[group] += each // asked.share
+        most = min(
+            most,
+            sum(
+                min(worth, copies[group] * amount // asked.devices)
+                for group, worth in in_groups.items()
+                if group >= 0
+            ),
+        )
+    return most
 
 
 def _usable(most: int, amount: int, left: tuple[int, int], asked: tuple[int, int]) -> int:

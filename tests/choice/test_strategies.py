@@ -2,15 +2,26 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from drawbridge.choice.amounts import NodeRoom, Shape, Task, give_back, idle, options, take
+from drawbridge.choice.amounts import (
+    AskedOthers,
+    NodeRoom,
+    OtherDevices,
+    Shape,
+    Task,
+    give_back,
+    idle,
+    take,
+)
 from drawbridge.choice.catalog import OTHER_NAMES, strategies
 from drawbridge.choice.cluster import NodeChooser, in_turn
+from drawbridge.choice.options import options
 from drawbridge.choice.steps import Steps
 from drawbridge.choice.strategy import ChoiceStrategy
 from drawbridge.choice.typical import typical_tasks
@@ -20,20 +31,40 @@ from tests.thorough import drawn
 _CASES = load_cases(Path(__file__).parent / "cases" / "strategies.yaml")
 _NAMES = sorted(strategies({Shape("a", 1, 1, 1): 1}, typical_tasks([])))
 _SEEDS = range(drawn(3, 500))
+# What tasks take of NICs: none, a part near their devices, or one anywhere.
+_OTHERS = (
+    (),
+    (AskedOthers("nic", 2, 250, near=True),),
+    (AskedOthers("nic", 1, 500, near=True),),
+    (AskedOthers("nic", 1, 1000),),
+)
 
 
 def _read(case: dict[str, Any]) -> tuple[dict[str, NodeRoom], Mapping[str, ChoiceStrategy]]:
     nodes = {}
-    for name, (cpu, memory, free) in case["nodes"].items():
-        nodes[name] = NodeRoom(Shape("", 32000, 128, len(free)), cpu, memory, tuple(free))
-    typical = typical_tasks((Task(*task), weight) for task, weight in case.get("typical", ()))
+    for name, (cpu, memory, free, *nics) in case["nodes"].items():
+        others = _nics(len(free), len(nics[0])) if nics else ()
+        shape = Shape("", 32000, 128, len(free), others=others)
+        nodes[name] = NodeRoom(shape, cpu, memory, tuple(free), others=(*map(tuple, nics),))
+    typical = typical_tasks((_task(*task), weight) for task, weight in case.get("typical", ()))
     return nodes, strategies(Counter(each.shape for each in nodes.values()), typical)
+
+
+def _nics(gpus: int, nics: int) -> tuple[OtherDevices, ...]:
+    """Return NICs, each on the PCIe root of as many GPUs."""
+    roots = tuple(number * nics // gpus for number in range(gpus))
+    return (OtherDevices("nic", tuple(range(nics)), roots),)
+
+
+def _task(devices: int, share: int, cpu: int, memory: int, *nics: int) -> Task:
+    others = (AskedOthers("nic", nics[0], nics[1], near=True),) if nics else ()
+    return Task(devices, share, cpu, memory, others=others)
 
 
 @every_row("case", [pytest.param(each, id=each["name"]) for each in _CASES])
 def test_a_task_gets_the_node_and_the_devices_of_the_table(case: dict[str, Any]) -> None:
     nodes, catalog = _read(case)
-    strategy, task = catalog[case["strategy"]], Task(*case["task"])
+    strategy, task = catalog[case["strategy"]], _task(*case["task"])
     if "alike" in case:
         choices = [strategy.judge(nodes[name], task) for name in case["alike"]]
         assert len({each and each.score for each in choices}) == 1
@@ -122,7 +153,10 @@ def test_equally_good_nodes_come_by_name(states: int) -> None:
 
 def _draw(random: Random) -> tuple[dict[str, NodeRoom], list[Task], Mapping[str, ChoiceStrategy]]:
     """Return a small cluster, tasks and the strategies for it."""
-    shapes = [Shape(label, 16000, 64, number) for label, number in (("a", 4), ("b", 2), ("a", 8))]
+    shapes = [
+        Shape(label, 16000, 64, number, others=_nics(number, nics) if nics else ())
+        for label, number, nics in (("a", 4, 0), ("b", 2, 1), ("a", 8, 2), ("a", 8, 4))
+    ]
     nodes = {f"{number}": idle(random.choice(shapes)) for number in range(8)}
     kinds = [
         Task(
@@ -131,6 +165,7 @@ def _draw(random: Random) -> tuple[dict[str, NodeRoom], list[Task], Mapping[str,
             random.randrange(0, 6000, 500),
             random.randrange(0, 24, 4),
             random.choice((None, None, frozenset({"a"}))),
+            random.choice(_OTHERS) if devices else (),
         )
         for devices in (0, 1, 1, 1, 1, 2, 4)
     ]
@@ -153,7 +188,8 @@ def test_the_nodes_chosen_by_changes_are_those_of_a_new_look_at_all(name: str, s
         chosen = cluster.choose(task, f"{number}")
         assert chosen == again.choose(task, f"{number}")
         if chosen is not None:
-            assert min(take(cluster.nodes[chosen.node], task, chosen.judged.taken).free) >= 0
+            after = take(cluster.nodes[chosen.node], task, chosen.judged.taken)
+            assert min(chain(after.free, *after.others)) >= 0
             cluster.place(task, chosen.node, chosen.judged.taken)
             running.append((task, chosen.node, chosen.judged.taken))
         if running and random.random() < 0.3:
