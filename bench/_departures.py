@@ -10,19 +10,19 @@ waiting time of the large ones with that of first-fit, of upstream (the default 
 kube-scheduler, and the first devices) and of fragmentation gradient descent.
 """
 
-import heapq
 import random
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from bench import _week
 from bench._scale import scaled
 from bench._trace import PUBLISHED, Trace, read_trace
-from drawbridge.choice.amounts import Taken, Task, give_back
+from bench._week import Arrival, Job
+from drawbridge.choice.amounts import NodeRoom
 from drawbridge.choice.catalog import strategies
-from drawbridge.choice.cluster import NodeChooser
 from drawbridge.choice.fragmentation import FragmentationDescent
 from drawbridge.choice.typical import typical_tasks
 
@@ -36,14 +36,6 @@ SHORTEST, LONGEST = 6, 144  # steps of ten minutes
 _MAX_STATES: Final = 4096
 
 
-class _Running(NamedTuple):
-    ends: int
-    number: int
-    node: str
-    task: Task
-    taken: Taken
-
-
 class Week(NamedTuple):
     """Hours that tasks waited on average, and means over the week in per cent."""
 
@@ -54,7 +46,7 @@ class Week(NamedTuple):
     stranded: float
 
 
-def _arrivals(trace: Trace, load: int, seed: int) -> list[list[tuple[Task, int]]]:
+def _arrivals(trace: Trace, load: int, seed: int) -> list[list[Arrival]]:
     """Return the tasks and their running times, by step."""
     drawn = random.Random(seed)  # not a secret
     tasks, counts = list(trace.tasks), list(trace.tasks.values())
@@ -66,7 +58,7 @@ def _arrivals(trace: Trace, load: int, seed: int) -> list[list[tuple[Task, int]]
         arrived = []
         while owed > 0:
             task = drawn.choices(tasks, counts)[0]
-            arrived.append((task, drawn.randint(SHORTEST, LONGEST)))
+            arrived.append(Arrival(Job(task), drawn.randint(SHORTEST, LONGEST)))
             owed -= task.amount
         steps.append(arrived)
     return steps
@@ -75,41 +67,22 @@ def _arrivals(trace: Trace, load: int, seed: int) -> list[list[tuple[Task, int]]
 def play(trace: Trace, name: str, load: int, seed: int) -> Week:
     """Play a week with a strategy."""
     typical = typical_tasks(trace.tasks.items())
-    chooser = NodeChooser(trace.nodes, strategies(trace.shapes, typical)[name])
+    strategy = strategies(trace.shapes, typical)[name]
     # Most nodes do not change from one step to the next.
     fragments = lru_cache(_MAX_STATES)(FragmentationDescent(typical).fragments)
-    running = list[_Running]()
-    waiting: list[tuple[int, int, Task, int]] = []
-    waited: list[tuple[Task, int]] = []
-    allocated, stranded, number = list[float](), list[float](), 0
-    for step, arrived in enumerate(_arrivals(trace, load, seed)):
-        while running and running[0].ends <= step:
-            ended = heapq.heappop(running)
-            state = give_back(chooser.nodes[ended.node], ended.task, ended.taken)
-            chooser.change(ended.node, state)
-        for task, length in arrived:
-            number += 1
-            waiting.append((step, number, task, length))
-        still, failed = [], set[Task]()
-        for since, key, task, length in waiting:
-            chosen = None if task in failed else chooser.choose(task, f"task-{key}")
-            if chosen is None:
-                failed.add(task)
-                still.append((since, key, task, length))
-                continue
-            chooser.place(task, chosen.node, chosen.judged.taken)
-            taken = chosen.judged.taken
-            heapq.heappush(running, _Running(step + length, key, chosen.node, task, taken))
-            waited.append((task, step - since))
-        waiting = still
-        free = sum(sum(each.free) for each in chooser.nodes.values())
-        lost = sum(map(fragments, chooser.nodes.values())) / typical.total
+    allocated, stranded = list[float](), list[float]()
+
+    def observe(nodes: Iterable[NodeRoom]) -> None:
+        states = list(nodes)
+        lost = sum(map(fragments, states)) / typical.total
+        free = sum(sum(each.free) for each in states)
         allocated.append(100 - 100 * free / trace.capacity)
         stranded.append(100 * lost / trace.capacity)
-    waited += [(task, STEPS - since) for since, _, task, _ in waiting]
-    large = [steps for task, steps in waited if task.devices > 1]
-    hours = statistics.mean(steps for _, steps in waited) / 6, statistics.mean(large or [0]) / 6
-    return Week(*hours, len(waiting), statistics.mean(allocated), statistics.mean(stranded))
+
+    jobs, at_end = _week.play(trace.nodes, strategy, _arrivals(trace, load, seed), observe)
+    large = [steps for job, steps in jobs if job.task.devices > 1]
+    hours = statistics.mean(steps for _, steps in jobs) / 6, statistics.mean(large or [0]) / 6
+    return Week(*hours, at_end, statistics.mean(allocated), statistics.mean(stranded))
 
 
 def _print(load: int, name: str, weeks: Sequence[Week], compared: Mapping[str, float]) -> None:

@@ -7,33 +7,39 @@ others, so that few nodes are equal. A decision is one prefilter for twenty node
 in CPU time of this process. *First* is the slowest of the first decisions, which look at nodes that
 were never looked at; *change* is the decision after a pod without claims started on a node. These
 decisions follow each other at once. *Idle* is the median where the allocator has time in between,
-in which it judges the nodes for the next ones.
+in which it judges the nodes for the next ones. With *NICs*, each node has four on the PCIe roots of
+its GPUs, and each claim asks for a part of a NIC on the root of its GPU.
 
-Parts `fragmentation` and `departures` play a trace; their modules say how.
+Parts `fragmentation`, `departures` and `nics` play traces; their modules say how.
 """
 
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from allocator.state.caches import without_unused_parts
-from bench import _departures, _fragmentation
+from bench import _departures, _fragmentation, _gpu_and_nic
 from bench._scale import scaled
 from drawbridge.cluster.store import pause_garbage_collection
+from drawbridge.dra.attributes import PCIE_ROOT
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
+from drawbridge.dra.slices import Slice
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process.collection import RebuildPause
-from tests.allocator.clusters import Cluster, Plain, claim, gpu_slice, pod_fields
+from tests.allocator.clusters import Cluster, Plain, as_slice, claim, gpu_class, pod_fields
 
 SIZES: Final = scaled((500, 5_000), (40,))
 STRATEGIES: Final = (None, "packed", "topology-aware", "fgd", "usable")
+WITH_NICS: Final = ((None, True), ("usable", True))
 DECISIONS: Final = scaled(200, 12)
 MAX_NODES: Final = 20
 # In hundredths of the memory of a GPU, as the tasks of the published trace.
 SHARES: Final = (100, 100, 100, 81, 47, 32, 65, 23)
+# In hundredths of a NIC, as the tasks of the trace with NICs.
+OF_NICS: Final = (25, 25, 25, 25, 25, 25, 50, 75)
 
 
 def _node(number: int) -> Node:
@@ -50,36 +56,81 @@ def _busy(node: str, number: int, cpu: int) -> Pod:
     return without_unused_parts(read)
 
 
-def _asked(name: str, share: int, allocated: Plain | None = None) -> Plain:
-    exactly: dict[str, Any] = {"deviceClassName": "gpu"}
-    exactly["capacity"] = {"requests": {"memory": f"{share}Gi"}}
-    consumers = (f"pod-{name}",) if allocated else ()
-    return claim(
-        name, requests=[{"name": "r", "exactly": exactly}], allocation=allocated, pods=consumers
-    )
+class Asked(NamedTuple):
+    """What a claim asks for, in hundredths of the memory of a GPU and of a NIC; 0 for no NIC."""
+
+    gpu: int
+    nic: int = 0
+
+    def claim(self, name: str, results: Sequence[Plain] = ()) -> Plain:
+        """Return a claim, which is held with these devices."""
+        requests = [_request("gpu", "memory", f"{self.gpu}Gi")]
+        requests += [_request("nic", "bandwidth", f"{self.nic}")] * bool(self.nic)
+        allocated = {"devices": {"results": [*results]}} if results else None
+        consumers = (f"pod-{name}",) if results else ()
+        plain = claim(name, requests=requests, allocation=allocated, pods=consumers)
+        if self.nic:
+            plain["spec"]["devices"]["constraints"] = [{"matchAttribute": PCIE_ROOT}]
+        return plain
 
 
-def _fill(cluster: Cluster, nodes: int, drawn: random.Random) -> None:
+def _request(device: str, capacity: str, amount: str) -> Plain:
+    exactly = {"deviceClassName": device, "capacity": {"requests": {capacity: amount}}}
+    return {"name": device, "exactly": exactly}
+
+
+def _draw(drawn: random.Random, *, nics: bool) -> Asked:
+    return Asked(drawn.choice(SHARES), drawn.choice(OF_NICS) if nics else 0)
+
+
+def _devices(node: str, kind: str, count: int, capacity: Plain) -> Slice:
+    """Return the slice of a node's GPUs or NICs; each PCIe root has two GPUs and a NIC."""
+    devices = [
+        {
+            "name": f"{kind}-{number}", "allowMultipleAllocations": True, "capacity": capacity,
+            "attributes": {PCIE_ROOT: {"string": f"pci0000:{4 * number // count:02x}"}},
+        }
+        for number in range(count)
+    ]  # fmt: skip
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": f"{kind}.example.com", "nodeName": node, "pool": pool, "devices": devices}
+    return as_slice({"metadata": {"name": f"{node}-{kind}"}, "spec": spec})
+
+
+def _result(node: str, kind: str, number: int, share: str, consumed: Plain) -> Plain:
+    return {
+        "request": kind, "driver": f"{kind}.example.com", "pool": node,
+        "device": f"{kind}-{number}", "shareID": share, "consumedCapacity": consumed,
+    }  # fmt: skip
+
+
+def _fill(cluster: Cluster, nodes: int, drawn: random.Random, *, nics: bool) -> None:
     """Start pods on the nodes until about half of the GPUs are in use."""
+    for kind in ("gpu", "nic"):
+        cluster.add(gpu_class(kind, f'device.driver == "{kind}.example.com"'))
     for number in range(nodes):
         node = _node(number)
-        capacity = {"memory": {"value": "100Gi"}}
-        cluster.add(node, gpu_slice(node.name, 8, allowMultipleAllocations=True, capacity=capacity))
+        cluster.add(node, _devices(node.name, "gpu", 8, {"memory": {"value": "100Gi"}}))
+        if nics:
+            cluster.add(_devices(node.name, "nic", 4, {"bandwidth": {"value": "100"}}))
         cluster.add(_busy(node.name, 0, drawn.randrange(1_000, 64_000)))
+        left = [100] * 4
         for gpu in drawn.sample(range(8), drawn.randrange(8)):
-            share = drawn.choice(SHARES)
-            result = {
-                "request": "r", "driver": "gpu.example.com", "pool": node.name,
-                "device": f"gpu-{gpu}", "shareID": f"{number}-{gpu}",
-                "consumedCapacity": {"memory": f"{share}Gi"},
-            }  # fmt: skip
-            allocated = {"devices": {"results": [result]}}
-            cluster.add_claim(_asked(f"held-{number}-{gpu}", share, allocated))
+            asked, share = _draw(drawn, nics=nics), f"{number}-{gpu}"
+            nic = gpu // 2
+            if asked.nic > left[nic]:
+                continue
+            left[nic] -= asked.nic
+            results = [_result(node.name, "gpu", gpu, share, {"memory": f"{asked.gpu}Gi"})]
+            if nics:
+                consumed = {"bandwidth": f"{asked.nic}"}
+                results.append(_result(node.name, "nic", nic, share, consumed))
+            cluster.add_claim(asked.claim(f"held-{share}", results))
 
 
-def _decide(cluster: Cluster, name: str, share: int) -> tuple[float, str]:
+def _decide(cluster: Cluster, name: str, asked: Asked) -> tuple[float, str]:
     """Return the milliseconds of CPU of a decision, and the node."""
-    plain = _asked(name, share)
+    plain = asked.claim(name)
     request = cluster.request(name, plain, limit=MAX_NODES)
     started = time.process_time()
     reply = cluster.decisions.prefilter(request, cluster.now)
@@ -90,12 +141,12 @@ def _decide(cluster: Cluster, name: str, share: int) -> tuple[float, str]:
     return spent, reply.fit[0].node
 
 
-def measure(nodes: int, strategy: str | None) -> str:
+def measure(nodes: int, strategy: str | None, *, nics: bool) -> str:
     """Return the row of a strategy."""
     drawn = random.Random(1)  # not a secret
     with RebuildPause(pause_garbage_collection)():
         cluster = Cluster(strategy=strategy)
-        _fill(cluster, nodes, drawn)
+        _fill(cluster, nodes, drawn, nics=nics)
         cluster.state.planner.world()
         cluster.state.ledger.view()
     first, steady, changed, idle = (list[float]() for _ in range(4))
@@ -106,7 +157,7 @@ def measure(nodes: int, strategy: str | None) -> str:
             cluster.add(_busy(name, number, 500))
         while phase is idle and cluster.decisions.strategy.catch_up():
             pass
-        spent, _ = _decide(cluster, f"p{number}", drawn.choice(SHARES))
+        spent, _ = _decide(cluster, f"p{number}", _draw(drawn, nics=nics))
         phase.append(spent)
     medians = map(statistics.median, (steady, changed, idle))
     figures = (max(first), max(steady), *medians)
@@ -117,13 +168,15 @@ def run() -> None:
     """Print a row for each strategy and size."""
     print("nodes  strategy           first   slowest    median    change      idle   ms of CPU")
     for nodes in SIZES:
-        for strategy in STRATEGIES:
-            row = measure(nodes, strategy)
-            print(f"{nodes:5}  {strategy or 'first-fit':14}  {row}", flush=True)
+        for strategy, nics in (*((each, False) for each in STRATEGIES), *WITH_NICS):
+            row = measure(nodes, strategy, nics=nics)
+            name = f"{strategy or 'first-fit'}{', NICs' * nics}"
+            print(f"{nodes:5}  {name:15}  {row}", flush=True)
 
 
 PARTS: Final[Mapping[str, Callable[..., None]]] = {
     "decisions": run,
     "fragmentation": _fragmentation.run,
     "departures": _departures.run,
+    "nics": _gpu_and_nic.run,
 }
