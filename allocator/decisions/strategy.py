@@ -26,6 +26,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_choice import DecidedPod, NodeChoice
+from drawbridge.ledger.other_cards import find_near
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.memo import OutOfTimeError
 from drawbridge.solver.node_view import PooledDevice
@@ -99,8 +100,9 @@ class ConfiguredStrategy:
         if node:
             requested = self._state.pods.requested(pods[0])
             namespace, strategy = claims[0].metadata.namespace, self._names.of(claims)
+            near = find_near(claims, allocations)
             self._choice.learn(
-                DecidedPod(pods[0], strategy, namespace, requested, node, allocations)
+                DecidedPod(pods[0], strategy, namespace, requested, node, allocations, near)
             )
 
     def find_ordered(
@@ -190,7 +192,9 @@ class ConfiguredStrategy:
         pod = search.pod
         requested = self._state.pods.requested(pod.uid)
         strategy = self._names.of(search.claims)
-        return DecidedPod(pod.uid, strategy, pod.namespace, requested, node, solution.allocations)
+        allocations = solution.allocations
+        near = find_near(search.claims, allocations)
+        return DecidedPod(pod.uid, strategy, pod.namespace, requested, node, allocations, near)
 
 
 def _takes_only(solution: Solution, devices: Collection[PooledDevice]) -> bool:

@@ -9,7 +9,7 @@ count as nothing. What is asked for is read from an allocation that a search fou
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawbridge.choice.amounts import WHOLE, Task
+from drawbridge.choice.amounts import WHOLE
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.counters import CounterKey
@@ -91,16 +91,11 @@ class AskedPart(NamedTuple):
 
 
 class AskedCards(NamedTuple):
-    """What the claims of a pod ask of the cards of one driver."""
+    """What the claims of a pod ask of the cards of one driver, and of others by driver."""
 
     driver: str
     parts: tuple[AskedPart, ...]
-
-    def task(self, card: Card | None, cpu: int, memory: int) -> Task:
-        """Return the task on nodes with such cards; the largest part counts for all."""
-        if card is None or not self.parts:
-            return Task(0, 0, cpu, memory)
-        return Task(len(self.parts), max(map(card.part, self.parts)), cpu, memory)
+    others: Mapping[str, tuple[AskedPart, ...]] = {}
 
 
 def find_cards(pools: Iterable[tuple[Pool, Sequence[Candidate]]], driver: str) -> tuple[Card, ...]:
@@ -127,25 +122,26 @@ def find_cards(pools: Iterable[tuple[Pool, Sequence[Candidate]]], driver: str) -
 def asked_cards(
     allocations: Iterable[Allocation], cards: Mapping[str, Sequence[Card]]
 ) -> AskedCards | None:
-    """Return what an allocation takes of the driver of its first device; None without devices.
+    """Return what an allocation takes, by the driver of its first device; None without devices.
 
     `cards` are those of the node, by driver. Devices with admin access take nothing.
     """
     results = [each for one in allocations for each in one.devices.results if not each.admin_access]
     if not results:
         return None
-    driver = results[0].driver
+    parts: dict[str, list[AskedPart]] = {results[0].driver: []}
     by_name = {
-        (card.pool.name, device.name): (card, device)
-        for card in cards.get(driver, ())
+        (card.pool, device.name): (card, device)
+        for of_driver in cards.values()
+        for card in of_driver
         for device in card.devices
     }
-    parts = tuple(
-        _asked_part(result, *by_name[result.pool, result.device])
-        for result in results
-        if result.driver == driver and (result.pool, result.device) in by_name
-    )
-    return AskedCards(driver, parts) if parts else None
+    for result in results:
+        device = by_name.get((PoolID(result.driver, result.pool), result.device))
+        if device is not None:
+            parts.setdefault(result.driver, []).append(_asked_part(result, *device))
+    first, *others = ((driver, tuple(of_driver)) for driver, of_driver in parts.items())
+    return AskedCards(*first, dict(others)) if first[1] else None
 
 
 def _asked_part(result: AllocationResult, card: Card, device: Candidate) -> AskedPart:

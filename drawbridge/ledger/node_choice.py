@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from drawbridge.choice.amounts import NodeRoom, Shape, Taken, Task
+from drawbridge.choice.amounts import WHOLE, AskedOthers, NodeRoom, Shape, Taken, Task
 from drawbridge.choice.catalog import ChosenStrategy, make_strategy
 from drawbridge.choice.cluster import NodeChooser, in_turn
 from drawbridge.choice.recent import AskedTask, RecentTasks
@@ -25,6 +25,15 @@ from drawbridge.ledger.cards import AskedCards, Card, asked_cards, find_cards
 from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.near_cards import find_groups, find_unpublished
 from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts, allocatable_amounts
+from drawbridge.ledger.other_cards import (
+    OtherCards,
+    driver_of,
+    find_other_cards,
+    is_near,
+    kind_of,
+    most_typical_kinds,
+    with_kinds,
+)
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pool_use import changed_pools
 from drawbridge.solver.node_view import PooledDevice
@@ -58,7 +67,7 @@ class NodeAmounts(Protocol):
 class DecidedPod(NamedTuple):
     """What a pod asks for: its namespace, CPU and memory, and the devices that a search found.
 
-    `strategy` is the one that decides about it.
+    `strategy` is the one that decides about it; `near` says which devices are near (`find_near`).
     """
 
     key: str
@@ -67,6 +76,7 @@ class DecidedPod(NamedTuple):
     requested: Amounts
     node: str
     allocations: tuple[Allocation, ...]
+    near: Mapping[str, str] = {}
 
 
 class RatedNode(NamedTuple):
@@ -86,6 +96,25 @@ class _Static(NamedTuple):
     origin: tuple[object, ...]
     shape: Shape
     cards: tuple[Card, ...]
+    others: tuple[OtherCards, ...]
+
+    @property
+    def all_cards(self) -> tuple[Card, ...]:
+        """The cards and those of other kinds, numbered as what a task takes."""
+        return (*self.cards, *chain.from_iterable(each.cards for each in self.others))
+
+    def task(self, asked: AskedCards, pod: DecidedPod) -> Task:
+        """Return the task of a pod on nodes with such cards; the largest part counts for all."""
+        cpu, memory = pod.requested.get(CPU, 0), pod.requested.get(MEMORY, 0)
+        share = max(map(self.cards[0].part, asked.parts))
+        return Task(len(asked.parts), share, cpu, memory, others=tuple(self._others(asked, pod)))
+
+    def _others(self, asked: AskedCards, pod: DecidedPod) -> Iterator[AskedOthers]:
+        for (kind, *_), cards in self.others:
+            parts = asked.others.get(driver_of(kind), ())
+            if parts and kind == kind_of(driver_of(kind), pod.near):
+                share = max(map(cards[0].part, parts)) if cards else WHOLE
+                yield AskedOthers(kind, len(parts), share, is_near(kind))
 
 
 class _DriverNodes:
@@ -95,6 +124,7 @@ class _DriverNodes:
         self.chosen = chosen
         self.recent = RecentTasks()
         self.fixed = typical
+        self.kinds = most_typical_kinds(typical) if typical is not None else ()
         self.static: dict[str, _Static] = {}
         self.shapes: dict[Shape, int] = {}  # how many nodes have each
         self.choosers: dict[str, NodeChooser] = {}
@@ -188,7 +218,7 @@ class NodeChoice:
         static = of_driver.static.get(pod.node)
         if static is None or of_driver.strategy is None:
             return ()
-        task = asked.task(static.cards[0], *_beside(pod))
+        task = static.task(asked, pod)
         room = self._room(static, pod.node, view, amounts, pod.strategy)
         judged = of_driver.strategy.judge(room, task)
         return _devices(static, judged.taken) if judged is not None else ()
@@ -201,7 +231,10 @@ class NodeChoice:
         asked = asked_cards(pod.allocations, cards)
         if asked is None:
             return
-        task = asked.task(cards[asked.driver][0], *_beside(pod))
+        kinds = tuple(kind_of(driver, pod.near) for driver in asked.others)
+        others = find_other_cards(self._planner.node_pools(pod.node), cards[asked.driver], kinds)
+        static = _Static((), Shape("", 0, 0, 0), tuple(cards[asked.driver]), others)
+        task = static.task(asked, pod)
         # What pods with a strategy of their own ask for is typical for the default, too.
         for chosen in {pod.strategy, self.names.of_others} - {_FIRST_FIT}:
             of_driver = self._nodes_with(asked.driver, chosen)
@@ -257,10 +290,10 @@ class NodeChoice:
         """Yield the nodes of all kinds, the best first."""
         strategy = of_driver.strategy
         assert strategy is not None  # noqa: S101  # there is one after the first look
-        cpu, memory = _beside(pod)
         tasks: dict[str, Task] = {}
         for label, chooser in of_driver.choosers.items():
-            tasks[label] = task = asked.task(self._a_card(of_driver, chooser), cpu, memory)
+            # All nodes of a chooser are of one kind.
+            tasks[label] = task = of_driver.static[next(iter(chooser.nodes))].task(asked, pod)
             chooser.judge_new(task, judgements)
         levels = merge(
             *(chooser.levels(tasks[label]) for label, chooser in of_driver.choosers.items()),
@@ -328,7 +361,7 @@ class NodeChoice:
         self, driver: str, of_driver: _DriverNodes, name: str, view: View, amounts: NodeAmounts
     ) -> None:
         before = of_driver.static.get(name)
-        static = self._read_static(driver, name, before, of_driver.chosen)
+        static = self._read_static(driver, name, before, of_driver)
         of_driver.put(name, static)
         self._follow_pools(name, before, static)
         if static is None:
@@ -345,7 +378,7 @@ class NodeChoice:
         if static is before:
             return
         had, has = (
-            {card.pool for card in each.cards} if each is not None else set[PoolID]()
+            {card.pool for card in each.all_cards} if each is not None else set[PoolID]()
             for each in (before, static)
         )
         for pool in has:
@@ -357,13 +390,14 @@ class NodeChoice:
                 self._nodes_of.pop(pool, None)
 
     def _read_static(
-        self, driver: str, name: str, before: _Static | None, chosen: ChosenStrategy
+        self, driver: str, name: str, before: _Static | None, of_driver: _DriverNodes
     ) -> _Static | None:
         node = self._planner.nodes.get(name)
         if node is None:
             return None
         pools = self._planner.node_pools(name)
-        origin: tuple[object, ...] = (node, *(pool for pool, _ in pools))
+        kinds, near = of_driver.kinds, of_driver.chosen.near
+        origin: tuple[object, ...] = (kinds, node, *(pool for pool, _ in pools))
         if before is not None and list(map(id, before.origin)) == list(map(id, origin)):
             return before
         cards = find_cards(pools, driver)
@@ -371,8 +405,13 @@ class NodeChoice:
             return None
         total = allocatable_amounts(node)
         cpu, memory = total.get(CPU, _UNKNOWN), total.get(MEMORY, _UNKNOWN)
-        near = find_groups(cards, chosen.near) if chosen.near else ()
-        return _Static(origin, Shape(cards[0].kind, cpu, memory, len(cards), near), cards)
+        groups = find_groups(cards, near) if near else ()
+        others = find_other_cards(pools, cards, kinds)
+        label = " ".join((cards[0].kind, *(e.cards[0].kind if e.cards else "" for e in others)))
+        devices = tuple(each.devices for each in others)
+        return _Static(
+            origin, Shape(label, cpu, memory, len(cards), groups, devices), cards, others
+        )
 
     def _room(
         self,
@@ -383,12 +422,9 @@ class NodeChoice:
         chosen: ChosenStrategy,
     ) -> NodeRoom:
         left = amounts.left(name)
-        free = tuple(
-            each.free(
-                view.use(each.pool),
-                self._planner.counters_left(name, each.pool, view) if each.counters else {},
-            )
-            for each in static.cards
+        free, *others = (
+            tuple(self._free(each, name, view) for each in cards)
+            for cards in (static.cards, *(each.cards for each in static.others))
         )
         used = tuple(
             each.used(chosen.capacities, view.use(each.pool), part)
@@ -396,43 +432,46 @@ class NodeChoice:
             if chosen.capacities
         )
         shape = static.shape
-        return NodeRoom(shape, left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory), free, used)
+        cpu, memory = left.get(CPU, shape.cpu), left.get(MEMORY, shape.memory)
+        return NodeRoom(shape, cpu, memory, free, used, tuple(others))
+
+    def _free(self, card: Card, node: str, view: View) -> int:
+        left = self._planner.counters_left(node, card.pool, view) if card.counters else {}
+        return card.free(view.use(card.pool), left)
 
     def _cards_of(self, pod: DecidedPod) -> Mapping[str, Sequence[Card]]:
         """Return the cards of the node of a pod, by driver."""
         cards: dict[str, Sequence[Card]] = {}
         for driver in {each.driver for one in pod.allocations for each in one.devices.results}:
             of_driver = self._drivers.get((driver, pod.strategy))
-            before = of_driver.static.get(pod.node) if of_driver is not None else None
-            static = self._read_static(driver, pod.node, before, pod.strategy)
+            if of_driver is None:
+                cards[driver] = find_cards(self._planner.node_pools(pod.node), driver)
+                continue
+            before = of_driver.static.get(pod.node)
+            static = self._read_static(driver, pod.node, before, of_driver)
             cards[driver] = static.cards if static is not None else ()
         return cards
-
-    @staticmethod
-    def _a_card(of_driver: _DriverNodes, chooser: NodeChooser) -> Card | None:
-        """Return a card of the nodes of a chooser; all are of one kind."""
-        name = next(iter(chooser.nodes), None)
-        return None if name is None else of_driver.static[name].cards[0]
 
     # --- what is typical ---
 
     def _use_strategy(self, of_driver: _DriverNodes) -> None:
-        typical = of_driver.fixed if of_driver.fixed is not None else of_driver.recent.learn()
+        typical = of_driver.fixed
+        if typical is None:
+            typical = of_driver.recent.learn()
+            kinds = most_typical_kinds(typical)
+            if kinds != of_driver.kinds:
+                of_driver.kinds, of_driver.is_complete = kinds, False
+                of_driver.pending |= dict.fromkeys(self._planner.nodes)
+            typical = with_kinds(typical, kinds)
         of_driver.strategy = make_strategy(of_driver.chosen, of_driver.shapes, typical)
         for chooser in of_driver.choosers.values():
             chooser.use(of_driver.strategy)
 
 
-def _beside(pod: DecidedPod) -> tuple[int, int]:
-    """Return the CPU and the memory that a pod requests."""
-    return pod.requested.get(CPU, 0), pod.requested.get(MEMORY, 0)
-
-
 def _devices(static: _Static, taken: Taken) -> tuple[PooledDevice, ...]:
     """Return the devices of cards."""
-    return tuple(
-        (device.pool, device.name) for number in taken for device in static.cards[number].devices
-    )
+    cards = static.all_cards
+    return tuple((device.pool, device.name) for number in taken for device in cards[number].devices)
 
 
 def _first_fit() -> ChoiceStrategy:

@@ -7,6 +7,7 @@ from drawbridge.dra.rules import PackingPolicy
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_choice import DecidedPod, NodeChoice, RatedNode
 from drawbridge.ledger.node_resources import NodeResources, requested_amounts
+from drawbridge.ledger.other_cards import find_near
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.ranking import preferred_nodes, rank_solution, rank_use
@@ -99,4 +100,5 @@ def _decided(
         requested_amounts(pod),
         solution.node,
         solution.allocations,
+        find_near(claims, solution.allocations),
     )
