@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from e2e.nodes import checks
-from e2e.nodes.families import amd, hami, intel, nics, nvidia, own_class
+from e2e.nodes.families import amd, compute_domain, hami, intel, nics, nvidia, own_class
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine, machine
 
@@ -73,6 +73,14 @@ FAMILIES = {
             intel.CLASSES,
             intel.CONFIGS,
             shape="lab-2intel",
+        ),
+        Family(
+            compute_domain.DRIVER,
+            compute_domain.layout,
+            checks.COMMON,
+            compute_domain.CLASSES,
+            compute_domain.CONFIGS,
+            compute_domain.GROUP,
         ),
         Family(own_class.FPGA, own_class.fpga, checks.COMMON),
         Family(own_class.NIC, own_class.nic, checks.COMMON),

@@ -4,7 +4,7 @@ Claims, and the requests that stay with a plugin or a class, must be served on t
 node serves the first choice of targets, the targets of each kind of node are tried.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from drawbridge.translate.decisions.decide import (
 )
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.targets.choose import express_asks
+from drawbridge.translate.targets.codes import ALIGNMENT_LOST
 from drawbridge.translate.targets.plan import TargetResult
 from drawbridge.translate.targets.work import estimate_work
 from drawbridge.translate.work_budget import WorkBudget
@@ -140,7 +141,13 @@ def _decide_each(
     findings: list[Finding] = []
     results: list[TargetResult] = []
     refused = False
-    for expressed in express_asks(asks, facts, configuration):
+    all_expressed = express_asks(asks, facts, configuration)
+    if unoffered := _list_unoffered_joints(all_expressed, asks_by_name, facts):
+        asks = [replace(ask, joint=None) if ask.name in unoffered else ask for ask in asks]
+        asks_by_name = {ask.name: ask for ask in asks}
+        findings += _report_divided(asks, unoffered)
+        all_expressed = express_asks(asks, facts, configuration)
+    for expressed in all_expressed:
         together = [asks_by_name[name] for name in expressed.asks]
         result = apply_admin_access(expressed, together, admin)
         decision = decide(together, result, facts, configuration)
@@ -164,6 +171,36 @@ def _leave_joints(asks: Sequence[Ask], facts: Facts | None) -> Sequence[Ask]:
     return [
         replace(ask, joint=None) if ask.joint and ask.joint.name in left else ask for ask in asks
     ]
+
+
+def _list_unoffered_joints(
+    all_expressed: Iterable[TargetResult], asks_by_name: Mapping[str, Ask], facts: Facts | None
+) -> frozenset[str]:
+    """Return the joint asks of which a plugin serves some, and no node offers all to claims.
+
+    Near devices are a preference there, and what a plugin serves stays with it.
+    """
+    names: set[str] = set()
+    for expressed in all_expressed:
+        together = [asks_by_name[name] for name in expressed.asks]
+        if (
+            facts is not None
+            and len(together) > 1
+            and not any(ask.joint and ask.joint.required for ask in together)
+            and not facts.offers_classes(expressed.classes)
+            and any(facts.plugins_serve(set(ask.resources)) for ask in together)
+        ):
+            names.update(expressed.asks)
+    return frozenset(names)
+
+
+def _report_divided(asks: Iterable[Ask], divided: Collection[str]) -> Iterator[Finding]:
+    """Say that devices of a claim are not near those of a plugin."""
+    users = [ask.users[0] for ask in asks if ask.name in divided and ask.users]
+    names = [name for ask in asks if ask.name in divided for name in ask.resources]
+    path = format_path(users[0].path) if users else ""
+    message = f"no node offers all of {' and '.join(names)} to claims"
+    yield ALIGNMENT_LOST.at(path, f"{message}, so these devices may not be near each other")
 
 
 def _list_known_needs(decided: DecidedAsks, facts: Facts) -> tuple[NodeNeed, ...]:

@@ -1,0 +1,76 @@
+"""GPUs of a device plugin beside NICs of a driver: each request stays with who serves it."""
+
+from typing import Any, Final
+
+import pytest
+
+from drawbridge.config.model import Configuration, Placement
+from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.quantity import Quantity
+from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.translate.pods import TranslationContext, make_context, translate
+from tests.tables import every_row
+from tests.translate.worlds import slices_of_node
+
+GPU, NIC = "gpu.nvidia.com", "dra.net"
+LEGACY, RDMA = "nvidia.com/gpu", "rdma/hca_shared_devices_a"
+SHAPE: Final = "dgx-a100"
+
+
+def class_of(name: str) -> DeviceClass:
+    expression = f"device.driver == '{name}'"
+    made = read_class(
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": name},
+            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        }
+    )
+    assert isinstance(made, DeviceClass)
+    return made
+
+
+def context_of(drivers: tuple[str, ...], placement: Placement) -> TranslationContext:
+    """Return the context of a cluster whose only node has a plugin for GPUs and these drivers."""
+    published = tuple(
+        slice_
+        for driver in drivers
+        for slice_ in slices_of_node("a", SHAPE, driver, "full" if driver == GPU else "")
+    )
+    allocatable = {LEGACY: Quantity.of(8)} if GPU not in drivers else {}
+    nodes = (Node("a", allocatable=allocatable),)
+    classes = (class_of(GPU), class_of(NIC))
+    configuration = Configuration(placement=placement)
+    facts = gather_facts(FactsInput(published, classes, nodes), configuration).facts
+    return make_context(configuration, facts)
+
+
+def pod_of(*names: str) -> Any:  # noqa: ANN401  # JSON
+    container = {"name": "main", "resources": {"limits": dict.fromkeys(names, "1")}}
+    return {"metadata": {"name": "p", "namespace": "team"}, "spec": {"containers": [container]}}
+
+
+@pytest.mark.parametrize("placement", [Placement.NATIVE, Placement.BRIDGE])
+@every_row(
+    ("drivers", "names", "classes", "codes"),
+    [
+        ((NIC,), (LEGACY,), [], {"LeftAsItIs"}),
+        ((NIC,), (RDMA,), [NIC], {"ShareTakesWhole"}),
+        ((NIC,), (LEGACY, RDMA), [NIC], {"LeftAsItIs", "ShareTakesWhole", "AlignmentLost"}),
+        # With both drivers, a claim has both devices near each other.
+        ((GPU, NIC), (LEGACY, RDMA), [GPU, NIC], {"ShareTakesWhole"}),
+    ],
+)
+def test_a_name_of_the_plugin_stays_beside_a_claim(
+    drivers: tuple[str, ...],
+    names: tuple[str, ...],
+    classes: list[str],
+    codes: set[str],
+    placement: Placement,
+) -> None:
+    translation = translate(pod_of(*names), context_of(drivers, placement), "team")
+    assert sorted(translation.classes) == sorted(classes)
+    told = {each.code for each in translation.findings if each.severity.name != "INFO"}
+    assert told - {"DriverNotOwned"} == codes
