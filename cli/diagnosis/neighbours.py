@@ -5,7 +5,6 @@ from typing import Final
 
 from cli.diagnosis.checked_state import CheckedState, Result
 from cli.diagnosis.state import Unread
-from drawbridge.agreement.autoscaler_devices import KARPENTER
 from drawbridge.agreement.autoscalers import (
     describe_simulation,
     find_autoscalers,
@@ -18,10 +17,12 @@ from drawbridge.agreement.coming_nodes import (
 )
 from drawbridge.agreement.gpu_operator import DRIVER, OperatorObjects, report_operator
 from drawbridge.agreement.node_groups import report_unlike_nodes
+from drawbridge.agreement.verdicts import KARPENTER
 from drawbridge.config.placement import owned_pools
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.facts.families import known_families
+from drawbridge.finding import Severity
 
 _OPERATOR: Final = "/gpu-operator:"
 
@@ -43,7 +44,7 @@ def check_autoscalers(checked: CheckedState) -> Iterator[Result]:
     pools = [each for each in neighbours.node_groups if each.get("kind") == NODE_POOL]
     if pools and not any(each.product == KARPENTER for each in autoscalers):
         yield Unread("there are NodePools and no Deployment of Karpenter, so its flags are unknown")
-    if not findings:
+    if all(each.severity is Severity.INFO for each in findings):
         facts = checked.gathered.facts
         yield from (describe_simulation(each, facts) for each in autoscalers)
 

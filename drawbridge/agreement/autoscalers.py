@@ -4,7 +4,7 @@ An autoscaler adds a node if a pod would fit it, by a simulation of its own. Clu
 simulates with the plugins of kube-scheduler. Karpenter has an allocator of its own. Neither knows
 the rules, owned pools and the scheduler of bridge placement. Read in Cluster Autoscaler 1.32 to
 1.36 and Karpenter 1.14 and 1.15. The autoscaler of a managed cluster shows no Deployment. What each
-provider says of the devices of a new node is in `autoscaler_devices`.
+does with the forms of claims, and what providers say of new nodes, is in `verdicts`.
 """
 
 import json
@@ -12,21 +12,25 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawbridge.agreement.autoscaler_devices import (
-    CLUSTER_AUTOSCALER,
-    KARPENTER,
-    Known,
-    Outlook,
-    find_row,
-    judge,
-    read_gates,
-)
 from drawbridge.agreement.coming_nodes import CAPACITY, NODE_POOL
 from drawbridge.agreement.operation_codes import (
     AUTOSCALER_IGNORES_CLAIMS,
     AUTOSCALER_IGNORES_NAMES,
     AUTOSCALER_IGNORES_RULES,
     AUTOSCALER_LACKS_DEVICES,
+    AUTOSCALER_LIMITS,
+)
+from drawbridge.agreement.verdicts import (
+    CLUSTER_AUTOSCALER,
+    KARPENTER,
+    Form,
+    Known,
+    Outlook,
+    Version,
+    find_row,
+    find_verdicts,
+    judge,
+    read_gates,
 )
 from drawbridge.config.model import Configuration, OwnedPool, Placement
 from drawbridge.config.placement import owned_pools
@@ -43,6 +47,8 @@ _ALWAYS: Final = (1, 35)  # the first Cluster Autoscaler that always simulates c
 # The tags of AWS for groups without nodes.
 _NODE_TEMPLATE: Final = "k8s.io/cluster-autoscaler/node-template"
 _FALSE: Final = frozenset({"false", "f", "0"})
+# Findings of their own say what follows, by the configuration and the facts.
+_REPORTED_APART: Final = frozenset({Form.RULES, Form.NAME})
 
 
 class _Product(NamedTuple):
@@ -180,6 +186,7 @@ def report_autoscalers(
                 object=autoscaler.object,
             )
         yield from _report_devices(autoscaler, facts)
+        yield from _report_limits(autoscaler)
         if configuration.placement is Placement.BRIDGE and autoscaler.simulates_claims:
             yield AUTOSCALER_IGNORES_RULES.at(
                 "",
@@ -202,6 +209,32 @@ def _report_devices(autoscaler: Autoscaler, facts: Facts | None) -> Iterator[Fin
             )
 
 
+def _report_limits(autoscaler: Autoscaler) -> Iterator[Finding]:
+    """Report forms of claims for which no node is added, and nodes that are not removed."""
+    if not autoscaler.simulates_claims:
+        return
+    verdicts = [
+        each
+        for each in find_verdicts(autoscaler.product, _read_version(autoscaler))
+        if not each.serves and each.form not in _REPORTED_APART
+    ]
+    refused = [
+        each.form.value.replace("`", "") for each in verdicts if each.form is not Form.REMOVAL
+    ]
+    if refused:
+        message = f"{autoscaler} adds no node for claims with {' or '.join(refused)}"
+        yield AUTOSCALER_LIMITS.at("", message, object=autoscaler.object)
+    for verdict in verdicts:
+        if verdict.form is Form.REMOVAL:
+            message = f"{autoscaler} {verdict.answer}"
+            remedy = "Remove such a node yourself, or set its group to fewer nodes."
+            yield AUTOSCALER_LIMITS.at("", message, object=autoscaler.object, remedy=remedy)
+
+
+def _read_version(autoscaler: Autoscaler) -> Version:
+    return tuple(map(int, re.findall(r"\d+", autoscaler.version)[:3]))
+
+
 def describe_simulation(autoscaler: Autoscaler, facts: Facts | None) -> str:
     """Say that an autoscaler simulates claims, and what it does not know of empty groups."""
     limits = [
@@ -219,7 +252,7 @@ def _judge_drivers(
     """Yield, of each provider, the outlook for drivers with devices, and the drivers of each."""
     if facts is None or not autoscaler.simulates_claims:
         return
-    version = tuple(map(int, re.findall(r"\d+", autoscaler.version)[:3]))
+    version = _read_version(autoscaler)
     drivers = sorted({driver for row in facts.classes if row.devices for driver in row.drivers})
     for provider in autoscaler.providers:
         row = find_row(autoscaler.product, provider, version)

@@ -146,6 +146,19 @@ AUTOSCALER_LACKS_DEVICES = CODES.define(
     ),
     remedy="Set what the message names, or keep enough nodes for the translated pods.",
 )
+AUTOSCALER_LIMITS = CODES.define(
+    "AutoscalerLimits",
+    Severity.INFO,
+    text=(
+        "The autoscaler simulates claims, but adds no node for some forms of claims, or keeps "
+        "nodes that it could remove."
+    ),
+    example="Karpenter 1.15.0 adds no node for claims with distinctAttribute",
+    remedy=(
+        "Keep enough nodes for such claims: NICs in any number, and several shares on different "
+        "GPUs, are written with distinctAttribute, and preferred kinds with firstAvailable."
+    ),
+)
 NODES_UNLIKE = CODES.define(
     "NodesUnlike",
     Severity.WARNING,

@@ -1,10 +1,11 @@
 """Builds the oracle with Go, once for each version, source and pin.
 
-    python -m e2e.oracle.build [1.34|1.35|1.36|1.37|karpenter]
+    python -m e2e.oracle.build [1.34|1.35|1.36|1.37]
+    python -m e2e.oracle.build karpenter [1.14|1.15]
 
 The newest version supports all commands, the older ones only CEL. Karpenter's allocator is a
-program of its own, which needs other versions of modules. The binary is in `.cache/`, named by the
-hash of its inputs: sources, pins, tags, Go version.
+program of its own, which needs other versions of modules; 1.15 needs Go 1.26.9. The binary is in
+`.cache/`, named by the hash of its inputs: sources, pins, tags, Go version.
 """
 
 import hashlib
@@ -16,7 +17,8 @@ from e2e.controlplane.build import NoGoError, cache_name, compile_program, go_ve
 __all__ = ["NoGoError", "binary", "karpenter"]
 
 HERE = Path(__file__).parent
-KARPENTER = HERE / "karpenter-1.14.1"
+KARPENTER = HERE / "karpenter"
+KARPENTER_PINS = {"1.14": "go.mod", "1.15": "1.15.mod"}
 CACHE = HERE.parent.parent / ".cache" / "oracle"
 NEWEST = "1.37"
 # The pin of each version, and what its packages have: list attributes, the allocator as we ask it.
@@ -42,14 +44,18 @@ def binary(version: str = NEWEST) -> Path:
     return target
 
 
-def karpenter() -> Path:
+def karpenter(version: str = "1.14") -> Path:
     """Return the program that asks Karpenter's allocator, building it if need be."""
-    target = CACHE / cache_name(KARPENTER.name, KARPENTER, KARPENTER / "main.go")
+    pin = KARPENTER_PINS[version]
+    sources = [KARPENTER / name for name in (pin, "main.go")]
+    target = CACHE / cache_name(f"karpenter-{version}", KARPENTER, *sources)
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
-        compile_program(KARPENTER, ".", target)
+        compile_program(KARPENTER, ".", target, pin=pin)
     return target
 
 
 if __name__ == "__main__":
-    print(karpenter() if sys.argv[1:2] == ["karpenter"] else binary(*sys.argv[1:2]))  # noqa: T201  # the answer of the command
+    words = sys.argv[1:]
+    built = karpenter(*words[1:2]) if words[:1] == ["karpenter"] else binary(*words[:1])
+    print(built)  # noqa: T201  # the answer of the command

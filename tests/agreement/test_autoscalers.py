@@ -1,21 +1,23 @@
 """Which autoscaler runs, and what it does not see of claims: a table of Deployments."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from drawbridge.agreement.autoscaler_devices import ROWS
 from drawbridge.agreement.autoscalers import (
     Autoscaler,
     describe_simulation,
     find_autoscalers,
     report_autoscalers,
 )
+from drawbridge.agreement.verdicts import PROVIDERS, VERDICTS
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName, LabelKey, LabelValue
 from drawbridge.facts.model import Facts
-from tests.tables import every_row
+from drawbridge.finding import Severity
+from tests.tables import YamlValue, every_row, load_cases
 
 CLUSTER, KARPENTER = "Cluster Autoscaler", "Karpenter"
 UPSTREAM = "registry.k8s.io/autoscaling/cluster-autoscaler"
@@ -110,7 +112,7 @@ def test_what_an_autoscaler_does_not_see_is_reported(
 ) -> None:
     configuration = msgspec.convert(settings, Configuration)
     told = report_autoscalers([scaler(product, simulates=simulates)], configuration, facts)
-    assert [each.code for each in told] == codes
+    assert [each.code for each in told if each.severity is not Severity.INFO] == codes
 
 
 NODE_POOL = (
@@ -141,7 +143,11 @@ def test_the_template_of_owned_nodes_is_printed(product: str, expected: str) -> 
         OwnedPool(DriverName("dra.net"), LabelSelector(), unfenced=True),
     )
     configuration = Configuration(placement=Placement.BRIDGE, owned_pools=pools)
-    (told,) = report_autoscalers([scaler(product, simulates=True)], configuration, Facts())
+    (told,) = (
+        each
+        for each in report_autoscalers([scaler(product, simulates=True)], configuration, Facts())
+        if each.code == "AutoscalerIgnoresRules"
+    )
     assert told.remedy.startswith(expected), told.remedy
 
 
@@ -209,7 +215,11 @@ def test_the_devices_of_a_new_node_are_known_by_provider_version_and_gate(
     simulation: str,
 ) -> None:
     (autoscaler,) = find_autoscalers([scaler_object], map(node_pool, groups))
-    told = [each.message for each in report_autoscalers([autoscaler], Configuration(), BY_DRIVERS)]
+    told = [
+        each.message
+        for each in report_autoscalers([autoscaler], Configuration(), BY_DRIVERS)
+        if each.severity is not Severity.INFO
+    ]
     where = f"{autoscaler} ({', '.join(groups)}) adds no node for claims on "
     assert told == [where + each for each in lacking]
     if simulation:
@@ -217,8 +227,67 @@ def test_the_devices_of_a_new_node_are_known_by_provider_version_and_gate(
 
 
 def test_every_row_of_a_provider_says_where_it_was_read_and_when() -> None:
-    assert all(row.source and row.date.startswith("20") for row in ROWS)
+    assert all(row.source and row.date.startswith("20") for row in PROVIDERS)
     newest = {}
-    for row in ROWS:
+    for row in PROVIDERS:
         before = newest.setdefault((row.product, row.provider), row)
         assert before is row or row.since < before.since
+
+
+def test_every_verdict_says_where_it_was_read_and_when_and_newer_ones_come_first() -> None:
+    assert all(each.source and each.date.startswith("20") and each.answer for each in VERDICTS)
+    newest = {}
+    for verdict in VERDICTS:
+        before = newest.setdefault((verdict.product, verdict.form), verdict)
+        assert before is verdict or verdict.since < before.since or before.gate != verdict.gate
+
+
+@every_row(
+    ("scaler_object", "limits"),
+    [
+        (deployment(f"{PUBLIC}:1.14.1", "--ignore-dra-requests=false"),
+         ["adds no node for claims with firstAvailable or distinctAttribute"]),
+        (deployment(f"{PUBLIC}:1.15.0", "--ignore-dra-requests=false"),
+         ["adds no node for claims with distinctAttribute"]),
+        (deployment(f"{PUBLIC}:1.15.0"), []),
+        (deployment(f"{UPSTREAM}:v1.36.1"), ["keeps a node of which one pool is in use"]),
+    ],
+)  # fmt: skip
+def test_forms_of_claims_and_nodes_that_an_autoscaler_leaves_are_reported(
+    scaler_object: Any,  # noqa: ANN401  # JSON
+    limits: list[str],
+) -> None:
+    (autoscaler,) = find_autoscalers([scaler_object])
+    told = [
+        each
+        for each in report_autoscalers([autoscaler], Configuration(), None)
+        if each.code == "AutoscalerLimits"
+    ]
+    assert [each.severity for each in told] == [Severity.INFO] * len(limits)
+    for finding, limit in zip(told, limits, strict=True):
+        assert finding.message.startswith(f"{autoscaler} {limit}")
+
+
+LINES = load_cases(Path(__file__).parent / "cases" / "autoscalers.yaml")
+BOTH = msgspec.convert(
+    {
+        "classes": [
+            {"name": name, "drivers": [name], "devices": 8}
+            for name in ("gpu.nvidia.com", "dra.net")
+        ]
+    },
+    Facts,
+)
+
+
+@every_row("case", LINES, ids=lambda case: case["name"])
+def test_the_lines_of_doctor_are_those_of_the_table(case: YamlValue) -> None:
+    scaler_object = deployment(case["image"], *case.get("args", ()))
+    pools = map(node_pool, case.get("providers", ()))
+    scalers = [*find_autoscalers([scaler_object], pools)]
+    configuration = Configuration(placement=Placement(case.get("placement", "native")))
+    findings = [*report_autoscalers(scalers, configuration, BOTH)]
+    told = [each.message for each in findings]
+    if all(each.severity is Severity.INFO for each in findings):
+        told = [*(describe_simulation(each, BOTH) for each in scalers), *told]
+    assert told == case["now"]
