@@ -20,7 +20,6 @@ from cli.input import allocator_api
 from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.live_cluster import ClusterReadError
-from cli.input.stuck_objects import format_stuck
 from cli.terminal import output
 from cli.terminal.cluster_options import (
     add_config_option,
@@ -52,6 +51,7 @@ from drawbridge.report.explain import (
 )
 from drawbridge.report.gangs import format_gang
 from drawbridge.report.node import explain_node, format_node
+from drawbridge.report.stuck.found import format_stuck
 from drawbridge.report.tables import align_columns, escape_unprintable
 from drawbridge.report.workloads import (
     WorkloadExplanation,

@@ -12,8 +12,11 @@ from cli.diagnosis import cluster, codes, installation, neighbours
 from cli.diagnosis.checked_state import Check, CheckedState, Result
 from cli.diagnosis.line import DoctorLine, passed, report
 from cli.diagnosis.state import PURPOSES, Unread
+from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import has_errors
+from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding
+from drawbridge.report.stuck.find import report_stuck
 
 
 def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
@@ -38,6 +41,7 @@ def check_state(checked: CheckedState) -> tuple[DoctorLine, ...]:
     return tuple(lines)
 
 
+_MOST_STUCK: Final = 20
 _FOR_ANOTHER: Final = "For the cluster administrator: "
 _REMEDIED_BY_ANYBODY: Final = {codes.WEBHOOK_NOT_TRIED.name, codes.RIGHT_MISSING.name}
 
@@ -79,6 +83,21 @@ def check_rights(checked: CheckedState) -> Iterator[Result]:
         yield codes.RIGHT_MISSING.at("", message, remedy=remedy)
 
 
+def check_stuck(checked: CheckedState) -> Iterator[Result]:
+    """Say which claims, pods and namespaces do not go on, and who holds them."""
+    found = checked.state.stuck
+    if isinstance(found, Unread):
+        yield found
+        return
+    told = [*apply_policies(report_stuck(found), checked.configuration.findings)]
+    for finding in told[:_MOST_STUCK]:
+        yield msgspec.structs.replace(finding, message=f"{finding.object}: {finding.message}")
+    if len(told) > _MOST_STUCK:
+        yield f"{count_noun(len(told) - _MOST_STUCK, 'more object')}; `drawbridge audit` lists all"
+    if not told:
+        yield "no claim, pod or namespace with devices"
+
+
 CLUSTER_CHECKS: Final[dict[str, Check]] = {
     "installation": check_installed,
     "configuration": check_configuration,
@@ -91,6 +110,7 @@ CLUSTER_CHECKS: Final[dict[str, Check]] = {
     "ResourceSlices": cluster.check_slices,
     "nodes": cluster.check_nodes,
     "owned nodes": cluster.check_fence,
+    "stuck": check_stuck,
     "Kueue": cluster.check_queues,
     "autoscalers": neighbours.check_autoscalers,
     "GPU Operator": neighbours.check_gpu_operator,

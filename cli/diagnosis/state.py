@@ -14,6 +14,7 @@ import msgspec
 from cli.diagnosis import webhook_trial
 from cli.diagnosis.webhook_trial import WebhookTrial
 from cli.input import installed_namespace, live_cluster
+from cli.input.stuck_objects import read_stuck
 from controller.field_probe import (
     FIELD_PROBES,
     interpret_rejection,
@@ -39,6 +40,7 @@ from drawbridge.names import (
     WEBHOOK_CONFIGURATION,
     WEBHOOK_DEPLOYMENT,
 )
+from drawbridge.report.stuck.found import Stuck
 
 if TYPE_CHECKING:
     from drawbridge.cluster.resources import Resource
@@ -183,6 +185,7 @@ class ClusterState:
     kueue: Object | Unread | None = None  # the ConfigMap with its configuration
     cluster_queues: Sequence[dict[str, Value]] | Unread = ()
     waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
+    stuck: tuple[Stuck, ...] | Unread = ()
 
 
 async def read_state(
@@ -233,7 +236,19 @@ async def read_state(
         )
         if bridge
         else (),
+        stuck=await _if_readable(_read_stuck(session, published), "list", resources.CLAIMS),
     )
+
+
+async def _read_stuck(
+    session: "Session", published: Mapping[str, list[dict[str, Value]] | Unread]
+) -> tuple[Stuck, ...] | Unread:
+    """Return what is stuck; the reason why not if a kind may not be read."""
+    unread = [each for each in published.values() if isinstance(each, Unread)]
+    if unread:
+        return unread[0]
+    lists = (each for each in published.values() if not isinstance(each, Unread))
+    return await read_stuck(session, [value for values in lists for value in values])
 
 
 def _is_switched_off(registration: Object) -> bool:

@@ -10,7 +10,6 @@ import msgspec
 from cli.explanation.held_objects import NodeObjects, read_held
 from cli.input import codes
 from cli.input.live_cluster import ClusterReadError
-from cli.input.stuck_objects import format_stuck
 from cli.terminal import output
 from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import DONE
@@ -23,7 +22,7 @@ from drawbridge.report.device_holders import (
     is_numbered,
     list_devices,
 )
-from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.found import Stuck, format_stuck
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 # Lines of text; -o json prints all devices.

@@ -11,6 +11,7 @@ from cli.input import codes, live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.facts_objects import facts_input
 from cli.input.files import read_values
+from cli.input.stuck_objects import find_stuck_in_files, find_stuck_live, list_failures
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope
 from drawbridge.api_error import ApiError
@@ -23,7 +24,9 @@ from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.device import NodeSelector
 from drawbridge.dra.nodes import Node, matches_selector, selector_problems
 from drawbridge.finding import Severity
-from drawbridge.report.workloads import KINDS
+from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.objects import KINDS, from_values
+from drawbridge.report.workloads import KINDS as WORKLOADS
 from drawbridge.translate.manifests.workloads import TEMPLATES
 
 if TYPE_CHECKING:
@@ -63,14 +66,30 @@ def read_audited(
     findings: list[LocatedFinding] = []
     if options.cluster:
         values = [*read_values(options.cluster, streams.stdin, findings)]
-        return _sort(values, "", findings, options.only or "", scope)
+        read_files = _sort(values, "", findings, options.only or "", scope)
+        slices = read_files.objects.slices
+        stuck = find_stuck_in_files(values, is_cluster=True, slices=slices)
+        return _with_stuck(read_files, stuck, options.only)
 
     async def read(session: "Session") -> ClusterRead:
         values = [*await _read_live(session, options.only or "", findings, report)]
         version = await session.version()
-        return _sort(values, version, findings, options.only or "", scope)
+        read = _sort(values, version, findings, options.only or "", scope)
+        known = KINDS if not read.objects.missing else frozenset[str]()
+        failures = await list_failures(session, options.only or "")
+        now = session.clock.now()
+        hanging = from_values(
+            [*values, *failures], now=now, known=known, slices=read.objects.slices
+        )
+        return _with_stuck(read, await find_stuck_live(session, hanging), options.only)
 
     return live_cluster.run_with_session(options, read)
+
+
+def _with_stuck(read: ClusterRead, stuck: Iterable[Stuck], only: str | None) -> ClusterRead:
+    """Return what was read with what is stuck, of one namespace if one is named."""
+    kept = tuple(each for each in stuck if not only or only in each.object.split("/")[1:])
+    return read._replace(objects=replace(read.objects, stuck=kept))
 
 
 async def _read_live(
@@ -91,7 +110,7 @@ async def _read_live(
     else:
         values += await _list(session, resources.NAMESPACES, "", findings)
     report("reading workloads")
-    owners = (resources.Resource(e.group, e.version, e.plural, e.kind) for e in KINDS)
+    owners = (resources.Resource(e.group, e.version, e.plural, e.kind) for e in WORKLOADS)
     for kind in (*owners, resources.CLAIMS, resources.TEMPLATES):
         values += await _list(session, kind, only, findings)
     values += await _list(session, resources.RESOURCE_QUOTAS, only, findings)

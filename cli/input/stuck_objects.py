@@ -4,7 +4,7 @@ A list of pods and a list of claims are not of the same moment. So a claim whose
 gone is read again, and its pods, before anybody is told.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -12,11 +12,12 @@ from cli.input import live_cluster
 from drawbridge.api_error import ApiError
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.slices import Slice
 from drawbridge.report.stuck.codes import CONSUMER_GONE
 from drawbridge.report.stuck.find import find_stuck
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.stuck.objects import KINDS, HangingObjects, from_values
-from drawbridge.report.stuck.pods import FAILURES
+from drawbridge.report.stuck.pods import FAILURES, decode_device_pod
 
 if TYPE_CHECKING:
     from drawbridge.cluster.resources import Resource
@@ -29,11 +30,31 @@ _FORBIDDEN: Final = 403
 _OWNERS: Final = ("metadata", "ownerReferences")
 
 
-def find_stuck_in_files(values: Iterable[Value], *, is_cluster: bool) -> tuple[Stuck, ...]:
+def find_stuck_in_files(
+    values: Iterable[Value], *, is_cluster: bool, slices: tuple[Slice, ...] | None = None
+) -> tuple[Stuck, ...]:
     """Return what is stuck by objects of files: those of a cluster, or some objects only."""
     values = [*values]
     kinds = frozenset(f"{get_value(each, ('kind',))}" for each in values)
-    return find_stuck(from_values(values, known=kinds & KINDS if is_cluster else frozenset()))
+    known = kinds & KINDS if is_cluster else frozenset[str]()
+    return find_stuck(from_values(values, known=known, slices=slices))
+
+
+async def read_stuck(session: "Session", published: Iterable[Value]) -> tuple[Stuck, ...]:
+    """Return what is stuck in a live cluster whose nodes, slices and classes were read.
+
+    Raises ApiError if claims, pods or namespaces may not be read.
+    """
+    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
+    from drawbridge.cluster.client import ResourceClient  # noqa: PLC0415
+
+    values = [*published]
+    for kind in (resources.NAMESPACES, resources.CLAIMS):
+        values += await live_cluster.list_objects(session, kind)
+    pods = await ResourceClient(session, resources.PODS, decode_device_pod).list()
+    values += await list_failures(session)
+    hanging = replace(from_values(values, now=session.clock.now()), pods=tuple(pods))
+    return await find_stuck_live(session, hanging)
 
 
 async def find_stuck_live(session: "Session", hanging: HangingObjects) -> tuple[Stuck, ...]:
@@ -170,10 +191,3 @@ async def list_failures(session: "Session", namespace: str = "") -> list[dict[st
         for reason in FAILURES
     ]
     return [each for events in listed for each in events or ()]
-
-
-def format_stuck(found: Iterable[Stuck]) -> Iterator[str]:
-    """Format what is stuck for a person: each with its holder, then what to do."""
-    for each in found:
-        yield f"{each.object}: {each.text} [{each.code}]"
-        yield f"    {each.remedy}"

@@ -28,6 +28,7 @@ from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
+from drawbridge.audit.unowned import count_unowned
 from drawbridge.audit.workloads import (
     CLAIMS,
     NOBODY,
@@ -127,15 +128,19 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     every = [entry for each in namespaces for entry in each.workloads]
     # What has finished asks for nothing, but was asked in the time that `--since` names.
     counted = every if ask_fit is None else [each for each in every if not each.is_over]
-    part = Audit(gates.version, _summarize(counted, objects), tuple(map(_shorten, namespaces)))
+    summary, shown = _summarize(counted, objects), tuple(map(_shorten, namespaces))
+    part = Audit(gates.version, summary, shown, stuck=objects.stuck)
     if ask_fit is None:
         return part
     by_name = {each.name: each for each in objects.namespaces}
     running = translate_running(objects.pods, by_name, decider)
+    unowned = count_unowned(objects, of_nodes, sizes)
     plan = make_plan(objects, namespaces, groups, decider, ask_fit.find_devices)
     return replace(
         part,
-        node_groups=tuple(_describe(each, every, objects) for each in groups),
+        node_groups=tuple(
+            _describe(each, every, objects, unowned.get(each.name, {})) for each in groups
+        ),
         steps=plan.steps,
         notes=(
             *note_outlived(objects, configuration),
@@ -241,11 +246,18 @@ def _summarize(entries: Sequence[WorkloadAudit], objects: AuditedObjects) -> Sum
 # --- node groups ---------------------------------------------------------------------------------
 
 
-def _describe(group: Group, entries: Iterable[WorkloadAudit], objects: AuditedObjects) -> NodeGroup:
+def _describe(
+    group: Group,
+    entries: Iterable[WorkloadAudit],
+    objects: AuditedObjects,
+    unowned: Mapping[str, float],
+) -> NodeGroup:
     here = [(each, each.nodes[group.name]) for each in entries if group.name in each.nodes]
     number = len(group.nodes)
     now_units = _sum((e.demand, n) for e, n in here if not has_claims(e)).units
-    now_devices = _sum((e.demand, n) for e, n in here if has_claims(e)).devices
+    now_devices = dict(_sum((e.demand, n) for e, n in here if has_claims(e)).devices)
+    for name, devices in unowned.items():
+        now_devices[name] = now_devices.get(name, 0) + devices
     later = _sum((e.demand, n) for e, n in here if e.fate.goes).devices
     before = [
         GroupCapacity(name, count * number, now_units.get(name, 0))

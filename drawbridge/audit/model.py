@@ -7,6 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
+from drawbridge.report.stuck.found import Stuck
 
 
 class Fate(enum.StrEnum):
@@ -208,6 +209,7 @@ class Audit(AuditPart, frozen=True):
     """Everything that an audit says. Of a part of the cluster, it has no node groups and no plan.
 
     `notes` are what is assumed, not known and not simulated.
+    `stuck` is what does not go on, with who holds it.
     """
 
     version: str
@@ -217,3 +219,4 @@ class Audit(AuditPart, frozen=True):
     steps: tuple[MigrationStep, ...] = ()
     notes: tuple[str, ...] = ()
     fit: FitSummary | None = None
+    stuck: tuple[Stuck, ...] = ()

@@ -14,6 +14,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.model import NetworkFacts
 from drawbridge.finding import Finding
+from drawbridge.report.stuck.found import Stuck
 from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.changes.template import ClaimTemplate
 
@@ -54,6 +55,7 @@ class AuditedObjects:
     budgets: tuple[Value, ...] = ()
     # The nodes to which the volume of a claim is tied, by namespace and name of the claim.
     volumes: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+    stuck: tuple[Stuck, ...] = ()
     unread: int = 0
     missing: tuple[str, ...] = ()
 

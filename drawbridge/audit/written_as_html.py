@@ -55,6 +55,11 @@ def _write_body(audit: Audit, above: str) -> Iterator[str]:
     yield f"<p>Kubernetes {text(audit.version)}, {count_noun(audit.summary.nodes, 'node')}. "
     yield f"{text(summarize(audit))}.</p>\n</header>\n<main>\n"
     yield from _write_summary(audit.summary)
+    if audit.stuck:
+        rows = [tuple(map(text, (each.object, each.text, each.remedy))) for each in audit.stuck]
+        yield '<section aria-labelledby="stuck">\n<h2 id="stuck">What is stuck</h2>\n'
+        header = ("Object", "Since when, and who holds it", "What to do")
+        yield f"{table('Objects that do not go on', header, rows)}</section>\n"
     if audit.fit is not None:
         yield from _write_fit(audit.fit)
     if audit.node_groups:

@@ -16,6 +16,7 @@ from drawbridge.audit.model import (
 )
 from drawbridge.audit.workloads import NOBODY
 from drawbridge.dra.counted import count_noun
+from drawbridge.report.stuck.found import format_stuck
 from drawbridge.report.tables import align_columns
 
 _SHOWN = 20  # workloads of a namespace
@@ -24,7 +25,7 @@ _SHOWN = 20  # workloads of a namespace
 def write_text(
     audit: Audit, only: str = "", *, verbose: bool = False, rehearse: bool = False
 ) -> Iterator[str]:
-    """Yield the lines: counts, namespaces, node groups, steps and notes.
+    """Yield the lines: counts, namespaces, node groups, what is stuck, steps and notes.
 
     With `verbose`, all workloads of a namespace; otherwise the first ones. With `rehearse`, what
     each step does to whom.
@@ -40,6 +41,10 @@ def write_text(
         for group in audit.node_groups:
             for note in group.notes:
                 yield f"  {group.name}: {note}"
+    if audit.stuck:
+        yield ""
+        yield f"Stuck: {count_noun(len(audit.stuck), 'object')}"
+        yield from (f"  {line}" for line in format_stuck(audit.stuck, None if verbose else _SHOWN))
     if audit.fit is not None:
         yield ""
         yield from write_fit(audit.fit)

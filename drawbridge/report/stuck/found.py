@@ -1,5 +1,6 @@
 """What the search for stuck objects returns: one struct for all that show it."""
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Final
 
@@ -75,3 +76,13 @@ def format_since(text: str) -> str:
     except ValueError:
         return text
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def format_stuck(found: Iterable[Stuck], most: int | None = None) -> Iterator[str]:
+    """Format what is stuck for a person, or the first of it: who holds it, then what to do."""
+    found = (*found,)
+    for each in found[:most]:
+        yield f"{each.object}: {each.text} [{each.code}]"
+        yield f"    {each.remedy}"
+    if most is not None and len(found) > most:
+        yield f"and {len(found) - most:,} more; -o json prints all"

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.report.events import describe_events, is_about
@@ -35,6 +37,17 @@ def find_stuck_pods(search: Search) -> Iterator[Stuck]:
         first = next(filter(None, reasons), None)
         if first is not None:
             yield first
+
+
+_POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
+
+
+def decode_device_pod(raw: bytes) -> HangingPod:
+    """Decode a pod that has claims or asks a device plugin; raises ValueError for any other."""
+    pod = _POD.decode(raw)
+    if not (pod.claim_names or asks_plugin(pod)):
+        raise ValueError("the pod has no devices")
+    return pod
 
 
 def asks_plugin(pod: HangingPod) -> bool:

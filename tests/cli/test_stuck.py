@@ -1,0 +1,58 @@
+"""All commands name what is planted, with one holder, and nothing in clean clusters."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.planted import NOW, PLANTS, Cluster, draw
+from tests.cli.running import command
+
+
+def write(cluster: Cluster, path: Path) -> str:
+    heartbeat = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "n0", "namespace": "kube-node-lease"},
+        "spec": {"renewTime": NOW},
+    }
+    items = [*cluster.objects, heartbeat]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    return str(path)
+
+
+def test_twenty_planted_problems_are_named_and_nothing_else(tmp_path: Path) -> None:
+    cluster = draw(1, 12)
+    planted = [plant(cluster) for plant in PLANTS]
+    done = command("audit", "--cluster", write(cluster, tmp_path / "dump.json"), "-o", "json")
+    found = {each["object"] for each in json.loads(done.out)["stuck"]}
+    assert len(planted) == len({*planted}) == 20
+    assert found == {*planted}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_is_stuck_in_a_clean_cluster(tmp_path: Path, seed: int) -> None:
+    done = command(
+        "audit", "--cluster", write(draw(seed, 12), tmp_path / "dump.json"), "-o", "json"
+    )
+    assert json.loads(done.out)["stuck"] == []
+
+
+@pytest.mark.parametrize("number", range(len(PLANTS)))
+def test_audit_and_explain_name_the_same_holder(tmp_path: Path, number: int) -> None:
+    cluster = draw(2, 6)
+    name = PLANTS[number](cluster)
+    path = write(cluster, tmp_path / "dump.json")
+    found = json.loads(command("audit", "--cluster", path, "-o", "json").out)["stuck"]
+    # A node that is down holds other pods, too.
+    (stuck,) = (each for each in found if each["object"] == name)
+    exist = {f"{e['metadata'].get('namespace')}/{e['metadata']['name']}" for e in cluster.objects}
+    pods = [pod for pod in stuck["pods"] if pod in exist]
+    for pod in pods:
+        told = command("explain", pod, "--cluster", path)
+        assert f"held by {stuck['heldBy']}" in told.out
+        assert f"[{stuck['code']}]" in told.out
+    if stuck["devices"]:
+        held = json.loads(command("explain", "devices", "--cluster", path, "-o", "json").out)
+        assert stuck in held["stuck"] or name.startswith("Namespace/")
+    assert pods or stuck["devices"] or stuck["code"] == "ConsumerGone"
