@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 
 from certs.watched_secret import WatchedAuthorities
+from controller.device_users import WatchedClaim, read_device_pod, read_watched_claim
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
 from drawbridge.cluster.cache import Cache
@@ -29,7 +30,7 @@ from drawbridge.finding import Finding
 from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 from drawbridge.process.object_cache import watch_readings
-from drawbridge.usage.claims import ClaimHolding, read_claim_use
+from drawbridge.report.stuck.objects import HangingPod
 
 # The reconcilers know a cache by this protocol.
 _: type[ObjectCache[object]] = Cache[object]
@@ -56,7 +57,12 @@ class ControllerCaches(CacheSet):
         )
         self.pods = self.add(pending)
         self.claims = self.add(
-            Cache(session, CLAIMS, ClaimHolding, decode=read_claim_use, keep_raw=False)
+            Cache(session, CLAIMS, WatchedClaim, decode=read_watched_claim, keep_raw=False)
+        )
+        self.device_pods = self.add(
+            Cache(session, PODS, HangingPod, decode=read_device_pod, keep_raw=False),
+            required=False,
+            name="pods/with-devices",
         )
         templates = Cache(session, TEMPLATES, PartialObject, accounting=Accounting(shares))
         self.templates = self.add(templates)

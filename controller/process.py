@@ -40,6 +40,7 @@ from drawbridge.process.run import (
     wait_unless_stopped,
 )
 from drawbridge.process.settings import Settings, WatchedConfiguration
+from drawbridge.process.stuck_metrics import StuckCollector
 from drawbridge.process.usage_metrics import UsageCollector
 
 _LOG: Final = logging.getLogger("controller.process")
@@ -108,6 +109,7 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
         metrics.CacheCollector(caches.by_resource, settings.caches),
         metrics.EventCollector(recorder),
         usage,
+        StuckCollector(lambda: reconcilers.stuck.found),
     ):
         async with (
             run_background((recorder.run(), reconcilers.observer.run(), *caches.run())),

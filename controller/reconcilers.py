@@ -31,6 +31,8 @@ from controller.protocols import ObjectReference, ObjectStore, Reporter
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler, Schedule
 from controller.scheduler_lease import SchedulerLeaseReconciler
+from controller.stuck import NAME as STUCK
+from controller.stuck import StuckReconciler, StuckSources
 from controller.template_gc import TemplateGarbageCollector
 from controller.usage_books import NAME as USAGE
 from controller.usage_books import UsageReconciler
@@ -90,6 +92,8 @@ SCHEDULES: Final = {
     "others": Schedule(min_interval=1, resync=3600),
     # A book is a large object, and what happened since the last one is not lost.
     USAGE: Schedule(min_interval=15, resync=60, max_retry=300),
+    # Time alone makes something stuck. Two runs find it, and people see it within a minute.
+    STUCK: Schedule(min_interval=5, resync=10, max_retry=60),
     "janitor": Schedule(min_interval=60, resync=300, first_retry=60, max_retry=3600),
 }
 
@@ -145,9 +149,11 @@ class Reconcilers:
             lambda: caches.synced,
         )
         self.usage = self._make_usage()
+        self.stuck = self._make_stuck()
         self.rules = self._make_rules()
         self._independent: tuple[Reconciler, ...] = (
             self.usage,
+            self.stuck,
             self._make_garbage_collector(),
             self._make_quota_mirror(),
             self._make_match_conditions(),
@@ -224,6 +230,24 @@ class Reconcilers:
             self.observer,
             lambda: self.usage.totals,
             max_devices=max_devices,
+            is_leading=lambda: self.leads,
+        )
+
+    def _make_stuck(self) -> StuckReconciler:
+        caches = self._caches
+        sources = StuckSources(
+            caches.claims,
+            caches.device_pods,
+            caches.nodes,
+            caches.slices,
+            caches.classes,
+            caches.namespaces,
+        )
+        now = self._context.session.clock.now
+        return StuckReconciler(
+            sources,
+            now=now,
+            is_synced=lambda: caches.device_pods.synced,
             is_leading=lambda: self.leads,
         )
 

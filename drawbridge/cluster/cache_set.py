@@ -14,9 +14,14 @@ class CacheSet:
     def __init__(self) -> None:
         self._required: list[Cache[Any]] = []
         self._optional: list[Cache[Any]] = []
+        self._names: dict[Cache[Any], str] = {}
 
-    def add(self, cache: Cache[T], *, required: bool = True) -> Cache[T]:
-        """Add a cache and return it; the process is ready without one that is not required."""
+    def add(self, cache: Cache[T], *, required: bool = True, name: str = "") -> Cache[T]:
+        """Add a cache and return it; the process is ready without one that is not required.
+
+        A second cache of a resource needs a name of its own in metrics.
+        """
+        self._names[cache] = name or cache.resource.plural
         (self._required if required else self._optional).append(cache)
         return cache
 
@@ -31,8 +36,8 @@ class CacheSet:
         return (*self._required, *self._optional)
 
     def by_resource(self) -> Iterator[tuple[str, Cache[Any]]]:
-        """Return all caches with the resource name that metrics use."""
-        return ((cache.resource.plural, cache) for cache in self.all)
+        """Return all caches with the name that metrics use."""
+        return ((self._names[cache], cache) for cache in self.all)
 
     def run(self) -> Iterator[Coroutine[Any, Any, None]]:
         """Return the watches of all caches."""

@@ -5,6 +5,7 @@ from typing import Any
 from drawbridge.process import metrics
 from drawbridge.process.conflict_metrics import ConflictCollector
 from drawbridge.process.quota_metrics import QuotaCollector
+from drawbridge.process.stuck_metrics import StuckCollector
 from drawbridge.process.usage_metrics import Usage, UsageCollector
 
 
@@ -39,4 +40,5 @@ def idle_collectors() -> tuple[Any, ...]:
         UsageCollector(idle),
         ConflictCollector(tuple),
         QuotaCollector(tuple),
+        StuckCollector(tuple),
     )

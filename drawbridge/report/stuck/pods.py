@@ -45,9 +45,14 @@ _POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
 def decode_device_pod(raw: bytes) -> HangingPod:
     """Decode a pod that has claims or asks a device plugin; raises ValueError for any other."""
     pod = _POD.decode(raw)
-    if not (pod.claim_names or asks_plugin(pod)):
+    if not has_devices(pod):
         raise ValueError("the pod has no devices")
     return pod
+
+
+def has_devices(pod: HangingPod) -> bool:
+    """Whether a pod has claims, or asks for what a device plugin or a class serves."""
+    return bool(pod.claim_names) or asks_plugin(pod)
 
 
 def asks_plugin(pod: HangingPod) -> bool:

@@ -1,0 +1,35 @@
+"""Decodes claims and pods as the caches of the controller keep them: with what tells who is stuck.
+
+A pod without devices is kept as one value that all such pods share.
+"""
+
+from typing import Final
+
+import msgspec
+
+from drawbridge.report.stuck.objects import HangingClaim, HangingPod
+from drawbridge.report.stuck.pods import has_devices
+from drawbridge.usage.claims import ClaimHolding, read_claim_use
+
+NO_DEVICES: Final = HangingPod()
+_POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
+_CLAIM: Final = msgspec.json.Decoder(HangingClaim, strict=False)
+
+
+class WatchedClaim(ClaimHolding, frozen=True):
+    """A claim: what it holds, and what keeps it."""
+
+    hanging: HangingClaim = HangingClaim()
+
+
+def read_watched_claim(raw: bytes) -> WatchedClaim:
+    """Read a claim of `resource.k8s.io/v1`; raises msgspec.DecodeError or ValueError."""
+    use = read_claim_use(raw)
+    held = {name: getattr(use, name) for name in use.__struct_fields__}
+    return WatchedClaim(**held, hanging=_CLAIM.decode(raw))
+
+
+def read_device_pod(raw: bytes) -> HangingPod:
+    """Read a pod; NO_DEVICES if it has none."""
+    pod = _POD.decode(raw)
+    return pod if has_devices(pod) else NO_DEVICES

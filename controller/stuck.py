@@ -1,0 +1,129 @@
+"""Finds what is stuck while this replica leads, for the metrics: claims, pods and namespaces.
+
+Caches of claims and pods are of two moments. So only what two runs find is told.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+
+from controller.device_users import NO_DEVICES, WatchedClaim
+from controller.protocols import ObjectCache, WatchedObject
+from controller.watched_objects import PartialObject, WatchedNode
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.slices import Slice
+from drawbridge.finding import Finding
+from drawbridge.report.stuck.find import find_stuck
+from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.objects import (
+    HangingNamespace,
+    HangingNode,
+    HangingObjects,
+    HangingPod,
+    seconds_of,
+)
+
+NAME: Final = "stuck"
+_NODE: Final = msgspec.json.Decoder(HangingNode, strict=False)
+_NAMESPACE: Final = msgspec.json.Decoder(HangingNamespace, strict=False)
+
+
+@dataclass(frozen=True)
+class StuckSources:
+    """The caches that are searched. Nodes and namespaces keep their JSON."""
+
+    claims: ObjectCache[WatchedClaim]
+    pods: ObjectCache[HangingPod]
+    nodes: ObjectCache[WatchedNode]
+    slices: ObjectCache[Slice | tuple[Finding, ...]]
+    classes: ObjectCache[DeviceClass | tuple[Finding, ...]]
+    namespaces: ObjectCache[PartialObject]
+
+
+class StuckReconciler:
+    """Searches at intervals; `found` has what two searches found, with the time in Unix seconds.
+
+    The time is that in the object, or when this process first saw it.
+    """
+
+    name = NAME
+
+    def __init__(
+        self,
+        sources: StuckSources,
+        *,
+        now: Callable[[], float],
+        is_synced: Callable[[], bool],
+        is_leading: Callable[[], bool],
+    ) -> None:
+        self._sources = sources
+        self._now = now
+        self._is_synced = is_synced
+        self._is_leading = is_leading
+        self._since: dict[tuple[str, str], float] = {}
+        self._found: tuple[tuple[Stuck, float], ...] = ()
+
+    @property
+    def found(self) -> tuple[tuple[Stuck, float], ...]:
+        """What is stuck, and since when; nothing in a replica that does not lead."""
+        return self._found if self._is_leading() else ()
+
+    async def reconcile(self) -> None:
+        """Search once, if all pods are known."""
+        if not self._is_synced():
+            return
+        now = self._now()
+        found = await asyncio.to_thread(_search, _copy(self._sources), now)
+        before = self._since
+        self._since = {(e.code, e.object): before.get((e.code, e.object), now) for e in found}
+        self._found = tuple(
+            (each, seconds_of(each.since) or before[each.code, each.object])
+            for each in found
+            if (each.code, each.object) in before
+        )
+
+
+class _Snapshot(NamedTuple):
+    """What the caches have at one moment; a thread may read it."""
+
+    claims: tuple[WatchedObject[WatchedClaim], ...]
+    pods: tuple[WatchedObject[HangingPod], ...]
+    nodes: tuple[WatchedObject[WatchedNode], ...]
+    slices: tuple[WatchedObject[Slice | tuple[Finding, ...]], ...]
+    classes: tuple[WatchedObject[DeviceClass | tuple[Finding, ...]], ...]
+    leaving: tuple[WatchedObject[PartialObject], ...]
+
+
+def _copy(sources: StuckSources) -> _Snapshot:
+    return _Snapshot(
+        tuple(sources.claims.all()),
+        tuple(each for each in sources.pods.all() if each.value is not NO_DEVICES),
+        tuple(sources.nodes.all()),
+        tuple(sources.slices.all()),
+        tuple(sources.classes.all()),
+        tuple(e for e in sources.namespaces.all() if e.value.metadata.deletion_timestamp),
+    )
+
+
+def _search(copy: _Snapshot, now: float) -> tuple[Stuck, ...]:
+    slices = (each.value for each in copy.slices)
+    objects = HangingObjects(
+        now=now,
+        claims=tuple(each.value.hanging for each in copy.claims),
+        pods=tuple(each.value for each in copy.pods),
+        slices=tuple(each for each in slices if isinstance(each, Slice)),
+        nodes=tuple(_NODE.decode(each.raw) for each in copy.nodes),
+        namespaces=tuple(_NAMESPACE.decode(each.raw) for each in copy.leaving),
+        classes={each.name: " && ".join(_expressions(each.value)) for each in copy.classes},
+    )
+    return find_stuck(objects)
+
+
+def _expressions(device_class: DeviceClass | tuple[Finding, ...]) -> Iterator[str]:
+    if isinstance(device_class, DeviceClass):
+        for selector in device_class.spec.selectors:
+            if selector.cel is not None:
+                yield selector.cel.expression

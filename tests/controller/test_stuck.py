@@ -1,0 +1,147 @@
+"""The leader tells what two searches found, since when, and within bounds."""
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from controller.device_users import NO_DEVICES, read_device_pod, read_watched_claim
+from controller.stuck import StuckReconciler, StuckSources
+from controller.watched_objects import PartialObject, WatchedNode
+from drawbridge.dra.classes import class_reader
+from drawbridge.dra.slices import slice_reader
+from drawbridge.process.stuck_metrics import MAX_OBJECTS, StuckCollector
+from tests.cli.planted import NOW, PLANTS, Cluster, draw
+from tests.cluster.memory_store import MemoryStore
+
+
+class Scene:
+    """A reconciler over the objects of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.now = datetime.fromisoformat(NOW).timestamp()
+        self.leads = self.synced = True
+        slices, classes = slice_reader(), class_reader()
+        stores: dict[str, MemoryStore[Any]] = {
+            "ResourceClaim": MemoryStore(None, decode=read_watched_claim),
+            "Pod": MemoryStore(None, decode=read_device_pod),
+            "Node": MemoryStore(WatchedNode),
+            "ResourceSlice": MemoryStore(None, decode=slices.read),
+            "DeviceClass": MemoryStore(None, decode=classes.read),
+            "Namespace": MemoryStore(PartialObject),
+        }
+        uids: dict[str, str] = {}
+        for value in sorted(cluster.objects, key=lambda each: each["kind"] != "Pod"):
+            if value["kind"] in stores:
+                written = value["metadata"].get("uid", "")
+                uids[written] = stores[value["kind"]].put(_renamed(value, uids)).uid
+        self.pods = stores["Pod"]
+        self.reconciler = StuckReconciler(
+            StuckSources(*stores.values()),
+            now=lambda: self.now,
+            is_synced=lambda: self.synced,
+            is_leading=lambda: self.leads,
+        )
+        self.registry = CollectorRegistry()
+        self.registry.register(StuckCollector(lambda: self.reconciler.found))
+
+    def search(self) -> list[str]:
+        """Search once, and return what is told."""
+        asyncio.run(self.reconciler.reconcile())
+        return [stuck.object for stuck, _ in self.reconciler.found]
+
+    def count(self, code: str) -> float | None:
+        """Return the number in the metrics."""
+        return self.registry.get_sample_value("drawbridge_stuck_objects", {"code": code})
+
+
+def _renamed(value: dict[str, Any], uids: dict[str, str]) -> dict[str, Any]:
+    """Return an object with the uids that the store gave to pods."""
+    users = value.get("status", {}).get("reservedFor", ())
+    for user in (*users, *value["metadata"].get("ownerReferences", ())):
+        user["uid"] = uids.get(user["uid"], user["uid"])
+    return value
+
+
+def planted() -> tuple[Cluster, set[str]]:
+    cluster = draw(3, 12)
+    # The store gives every pod a uid of its own, so a pod with the name of another one has it too.
+    plants = [each for each in PLANTS if each.__name__ != "_pod_replaced"]
+    return cluster, {plant(cluster) for plant in plants}
+
+
+def test_the_metrics_have_what_the_commands_say() -> None:
+    cluster, expected = planted()
+    scene = Scene(cluster)
+    assert scene.search() == []
+    assert {*scene.search()} >= expected
+    found = [stuck for stuck, _ in scene.reconciler.found]
+    # A node that is down holds other pods, too.
+    assert all("not ready" in each.held_by for each in found if each.object not in expected)
+    assert sum(scene.count(code) or 0 for code in {each.code for each in found}) == len(found)
+    labels = {
+        "code": "NeverAllocated",
+        "kind": "ResourceClaim",
+        "holder": "scheduler gone-scheduler",
+    }
+    samples = [each for metric in scene.registry.collect() for each in metric.samples]
+    (since,) = [each.value for each in samples if labels.items() <= each.labels.items()]
+    assert since == datetime.fromisoformat("2026-11-24T08:00:00Z").timestamp()
+
+
+def test_nothing_is_told_of_a_clean_cluster_and_by_a_replica_that_does_not_lead() -> None:
+    clean = Scene(draw(4, 12))
+    assert [clean.search(), clean.search()] == [[], []]
+    assert clean.count("ConsumerGone") == 0
+    scene = Scene(planted()[0])
+    scene.search()
+    assert scene.search()
+    scene.leads = False
+    assert scene.reconciler.found == ()
+    assert scene.count("ConsumerGone") == 0
+
+
+def test_what_one_search_finds_between_two_caches_is_not_told() -> None:
+    cluster = draw(5, 12)
+    pod, _ = cluster.add_running()
+    scene = Scene(cluster)
+    key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+    late = scene.pods.objects.pop(key)
+    assert scene.search() == []
+    scene.pods.objects[key] = late
+    assert scene.search() == []
+    assert scene.search() == []
+    del scene.pods.objects[key]
+    scene.search()
+    first = scene.now
+    scene.now += 60
+    assert len(scene.search()) == 1
+    # No object says since when, so it is when this process saw it first.
+    assert [at for _, at in scene.reconciler.found] == [first]
+
+
+def test_without_all_pods_nobody_is_gone() -> None:
+    scene = Scene(planted()[0])
+    scene.synced = False
+    assert [scene.search(), scene.search()] == [[], []]
+
+
+def test_many_stuck_objects_have_a_bounded_number_of_series() -> None:
+    cluster = draw(6, 40)
+    for _ in range(MAX_OBJECTS + 20):
+        pod, _ = cluster.add_running()
+        cluster.objects.remove(pod)
+    scene = Scene(cluster)
+    scene.search()
+    scene.search()
+    samples = [each for metric in scene.registry.collect() for each in metric.samples]
+    assert sum(each.name == "drawbridge_stuck_since_seconds" for each in samples) == MAX_OBJECTS
+    assert scene.count("ConsumerGone") == MAX_OBJECTS + 20
+
+
+def test_pods_without_devices_are_one_value() -> None:
+    plain = b'{"spec": {"containers": [{"resources": {"limits": {"cpu": 1}}}]}}'
+    assert read_device_pod(plain) is NO_DEVICES
+    limited = plain.replace(b'"cpu"', b'"nvidia.com/gpu"')
+    assert read_device_pod(limited) is not NO_DEVICES
