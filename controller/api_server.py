@@ -37,6 +37,7 @@ _GAUGES: Final = {
     Gauge.OWNED_NODES: metrics.OWNED_NODES,
     Gauge.UNFENCED_NODES: metrics.UNFENCED_NODES,
     Gauge.OTHER_WEBHOOKS: metrics.OTHER_WEBHOOKS,
+    Gauge.MOVING_NODES: metrics.MOVING_NODES,
 }
 
 

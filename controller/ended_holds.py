@@ -1,4 +1,4 @@
-"""Removes the holds of nodes that have ended.
+"""Removes the holds of nodes that have ended, and counts the nodes that a plan is moving.
 
 An administrator holds devices of a node for a pod by an annotation with the time of its end. It has
 no effect after that. Text that is no hold stays, because nobody knows what it means.
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from controller.protocols import ObjectCache, ObjectStore, Reporter, WatchedObject
+from controller.protocols import Gauge, ObjectCache, ObjectStore, Reporter, WatchedObject
 from controller.reconcile import process_each
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold
-from drawbridge.names import HOLD_ANNOTATION
+from drawbridge.names import HOLD_ANNOTATION, MOVING_ANNOTATION
 
 NAME: Final = "holds"
 # The devices of pods that are evicted for a hold can be kept for longer than the hold. Whoever
@@ -50,7 +50,12 @@ class EndedHoldReconciler:
         self._now = now
 
     async def reconcile(self) -> None:
-        """Remove the ended holds of a bounded number of nodes."""
+        """Remove the ended holds of a bounded number of nodes, and count those that move."""
+        moving = sum(
+            MOVING_ANNOTATION in (each.value.metadata.annotations or {})
+            for each in self._nodes.all()
+        )
+        self._reporter.set_gauge(Gauge.MOVING_NODES, moving)
         ended = islice(find_ended(self._nodes.all(), self._now()), MAX_CHANGES)
         await process_each([*ended], self._remove)
 

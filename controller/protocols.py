@@ -104,6 +104,7 @@ class Gauge(enum.Enum):
     OWNED_NODES = enum.auto()
     UNFENCED_NODES = enum.auto()
     OTHER_WEBHOOKS = enum.auto()
+    MOVING_NODES = enum.auto()
 
 
 class Reporter(Protocol):

@@ -1,10 +1,10 @@
-"""Finds what is stuck while this replica leads, for the metrics: claims, pods and namespaces.
+"""Finds what is stuck while this replica leads, for the metrics, and how many devices are free.
 
 Caches of claims and pods are of two moments. So only what two runs find is told.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.report.stuck.find import find_stuck
 from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.free import count_free
 from drawbridge.report.stuck.objects import (
     HangingNamespace,
     HangingNode,
@@ -65,18 +66,24 @@ class StuckReconciler:
         self._is_leading = is_leading
         self._since: dict[tuple[str, str], float] = {}
         self._found: tuple[tuple[Stuck, float], ...] = ()
+        self._free: Mapping[str, int] = {}
 
     @property
     def found(self) -> tuple[tuple[Stuck, float], ...]:
         """What is stuck, and since when; nothing in a replica that does not lead."""
         return self._found if self._is_leading() else ()
 
+    @property
+    def free(self) -> Mapping[str, int]:
+        """The free devices of each driver; nothing in a replica that does not lead."""
+        return self._free if self._is_leading() else {}
+
     async def reconcile(self) -> None:
         """Search once, if all pods are known."""
         if not self._is_synced():
             return
         now = self._now()
-        found = await asyncio.to_thread(_search, _copy(self._sources), now)
+        found, self._free = await asyncio.to_thread(_search, _copy(self._sources), now)
         before = self._since
         self._since = {(e.code, e.object): before.get((e.code, e.object), now) for e in found}
         self._found = tuple(
@@ -108,7 +115,8 @@ def _copy(sources: StuckSources) -> _Snapshot:
     )
 
 
-def _search(copy: _Snapshot, now: float) -> tuple[Stuck, ...]:
+def _search(copy: _Snapshot, now: float) -> tuple[tuple[Stuck, ...], Mapping[str, int]]:
+    """Return what is stuck, and the free devices by driver."""
     slices = (each.value for each in copy.slices)
     objects = HangingObjects(
         now=now,
@@ -119,7 +127,7 @@ def _search(copy: _Snapshot, now: float) -> tuple[Stuck, ...]:
         namespaces=tuple(_NAMESPACE.decode(each.raw) for each in copy.leaving),
         classes={each.name: " && ".join(_expressions(each.value)) for each in copy.classes},
     )
-    return find_stuck(objects)
+    return find_stuck(objects), count_free(objects.slices, objects.claims)
 
 
 def _expressions(device_class: DeviceClass | tuple[Finding, ...]) -> Iterator[str]:

@@ -195,6 +195,11 @@ UNFENCED_NODES: Final = Gauge(
     "Owned nodes that lack the taint that keeps pods of other schedulers away.",
     registry=REGISTRY,
 )
+MOVING_NODES: Final = Gauge(
+    "drawbridge_moving_nodes",
+    "Nodes that a plan of `drawbridge audit` has begun to move to a driver, and not ended.",
+    registry=REGISTRY,
+)
 ALLOCATOR_LEADING: Final = Gauge(
     "drawbridge_allocator_leading",
     "1 in the allocator beside the kube-scheduler that leads, after its recovery.",

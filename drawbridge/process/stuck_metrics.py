@@ -1,7 +1,7 @@
 """The metrics of what is stuck, which the leading controller has."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -17,10 +17,18 @@ _LABELS: Final = ("code", "kind", "namespace", "name", "holder")
 
 
 class StuckCollector(Collector):
-    """Reads at scrape time what the controller has found, with the time in Unix seconds."""
+    """Reads at scrape time what the controller has found, with the time in Unix seconds.
 
-    def __init__(self, found: Callable[[], Sequence[tuple[Stuck, float]]]) -> None:
+    `free` returns the number of free devices by driver.
+    """
+
+    def __init__(
+        self,
+        found: Callable[[], Sequence[tuple[Stuck, float]]],
+        free: Callable[[], Mapping[str, int]],
+    ) -> None:
         self._found = found
+        self._free = free
 
     def collect(self) -> Iterator[Metric]:
         """Return the counts, and the first objects."""
@@ -42,4 +50,11 @@ class StuckCollector(Collector):
             kind, *names = stuck.object.split("/")
             namespace, name = names if len(names) == 2 else ("", names[0])
             since.add_metric([stuck.code, kind, namespace, name, stuck.held_by], at)
-        yield from (number, since)
+        free = GaugeMetricFamily(
+            "drawbridge_free_devices",
+            "Published devices that no claim holds and no taint keeps, by driver.",
+            labels=["driver"],
+        )
+        for driver, devices in sorted(self._free().items())[:MAX_OBJECTS]:
+            free.add_metric([driver], devices)
+        yield from (number, since, free)

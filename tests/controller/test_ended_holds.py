@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from controller.ended_holds import KEPT_SECONDS, MAX_CHANGES, EndedHoldReconciler
-from controller.protocols import Unstructured
+from controller.protocols import Gauge, Unstructured
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
-from drawbridge.names import HOLD_ANNOTATION
+from drawbridge.names import HOLD_ANNOTATION, MOVING_ANNOTATION
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
 from tests.tables import every_row
@@ -81,3 +81,12 @@ def test_a_node_that_changed_meanwhile_is_left_alone(code: int) -> None:
 
     scene.nodes.before_write = fail
     assert scene.reconcile() == {"a": HOLD}
+
+
+def test_nodes_that_a_plan_moves_are_counted() -> None:
+    scene = Scene(0.0)
+    scene.node("a", None)
+    moving = {MOVING_ANNOTATION: "gpu.nvidia.com,open"}
+    scene.nodes.put({"metadata": {"name": "b", "annotations": moving}})
+    asyncio.run(scene.reconciler.reconcile())
+    assert scene.reporter.gauges[Gauge.MOVING_NODES] == 1

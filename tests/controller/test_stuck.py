@@ -44,7 +44,8 @@ class Scene:
             is_leading=lambda: self.leads,
         )
         self.registry = CollectorRegistry()
-        self.registry.register(StuckCollector(lambda: self.reconciler.found))
+        told = (lambda: self.reconciler.found), (lambda: self.reconciler.free)
+        self.registry.register(StuckCollector(*told))
 
     def search(self) -> list[str]:
         """Search once, and return what is told."""
@@ -138,6 +139,17 @@ def test_many_stuck_objects_have_a_bounded_number_of_series() -> None:
     samples = [each for metric in scene.registry.collect() for each in metric.samples]
     assert sum(each.name == "drawbridge_stuck_since_seconds" for each in samples) == MAX_OBJECTS
     assert scene.count("ConsumerGone") == MAX_OBJECTS + 20
+
+
+def test_free_devices_are_those_that_nobody_holds() -> None:
+    cluster = draw(7, 12)
+    free = len(cluster.free)
+    scene = Scene(cluster)
+    scene.search()
+    labels = {"driver": "gpu.nvidia.com"}
+    assert scene.registry.get_sample_value("drawbridge_free_devices", labels) == free
+    scene.leads = False
+    assert scene.registry.get_sample_value("drawbridge_free_devices", labels) is None
 
 
 def test_pods_without_devices_are_one_value() -> None:

@@ -1,4 +1,4 @@
-"""Prometheus itself evaluates the recording rules, and reads each expression of the dashboards.
+"""Prometheus itself evaluates alerts and recording rules, and reads the expressions of dashboards.
 
 Needs promtool, which `.ci/rules` installs: without it, nothing here is evaluated.
 """
@@ -15,7 +15,7 @@ import yaml
 from tests.manifests.rendering import MANIFESTS
 
 FOLDER = MANIFESTS / "components" / "monitoring"
-CASES = Path(__file__).parent / "cases" / "recording_rules.yaml"
+CASES = Path(__file__).parent / "cases"
 RULES = sorted(path.name for path in FOLDER.glob("*.yaml") if "PrometheusRule" in path.read_text())
 DASHBOARDS = sorted(path.name for path in FOLDER.glob("dashboard*.json"))
 
@@ -49,8 +49,24 @@ def test_prometheus_accepts_all_rules(name: str, tmp_path: Path) -> None:
 
 def test_recording_rules_give_dashboards_the_metrics_that_they_had(tmp_path: Path) -> None:
     write_rules("recording-rules.yaml", tmp_path)
-    shutil.copy(CASES, tmp_path / "cases.yaml")
+    shutil.copy(CASES / "recording_rules.yaml", tmp_path / "cases.yaml")
     assert "SUCCESS" in promtool("test", "rules", tmp_path / "cases.yaml")
+
+
+def test_alerts_fire_for_what_a_person_changes_and_not_for_its_neighbour(tmp_path: Path) -> None:
+    write_rules("alerts.yaml", tmp_path)
+    shutil.copy(CASES / "alerts.yaml", tmp_path / "cases.yaml")
+    assert "SUCCESS" in promtool("test", "rules", tmp_path / "cases.yaml")
+
+
+def test_every_alert_with_a_case_has_one_that_fires_and_one_that_does_not() -> None:
+    cases = yaml.safe_load((CASES / "alerts.yaml").read_text("utf-8"))["tests"]
+    fires: dict[str, set[bool]] = {}
+    for case in cases:
+        for asked in case["alert_rule_test"]:
+            fires.setdefault(asked["alertname"], set()).add(bool(asked["exp_alerts"]))
+    assert len(fires) >= 6
+    assert all(each == {True, False} for each in fires.values())
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

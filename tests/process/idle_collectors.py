@@ -40,5 +40,5 @@ def idle_collectors() -> tuple[Any, ...]:
         UsageCollector(idle),
         ConflictCollector(tuple),
         QuotaCollector(tuple),
-        StuckCollector(tuple),
+        StuckCollector(tuple, dict),
     )
