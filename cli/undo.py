@@ -115,11 +115,11 @@ def _references(value: Value) -> Iterator[TemplateKey]:
         yield namespace, name
 
 
-def _template_names(value: Value) -> Iterator[Value]:
+def _template_names(value: Value) -> Iterator[str]:
     """Yield the names of templates anywhere in an object, also in the patches of workflows."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key == "resourceClaimTemplateName":
+            if isinstance(inner, str) and key == "resourceClaimTemplateName":
                 yield inner
             elif isinstance(inner, str) and key == "podSpecPatch":
                 yield from inner.split('"')

@@ -152,6 +152,17 @@ WITHOUT_DRIVER: Final = (
 BY_VENDOR_WITHOUT_DRIVER: Final[Mapping[str, Family]] = {
     each.vendor: each for each in WITHOUT_DRIVER
 }
+# DRA drivers that exist for devices of other vendors, and the DeviceClass that comes with them. As
+# of November 2026, by the documentation of the vendors; the page on dialects lists them.
+OTHER_DRIVERS: Final[Mapping[str, tuple[str, str]]] = {
+    "furiosa": ("npu.furiosa.ai", "npu.furiosa.ai"),
+    "habana": ("gaudi.intel.com", "gaudi.intel.com"),
+    "huawei": ("ascend.project-hami.io", "hami-vnpu-core.project-hami.io"),
+    "hygon": ("dra.hygon.com", "dra.hygon.com"),
+    "neuron": ("neuron.aws.com", "neuron.aws.com"),
+    "qat": ("qat.intel.com", "qat.intel.com"),
+    "tpu": ("tpu.google.com", "tpu.google.com"),
+}
 VENDORS: Final = tuple(
     dict.fromkeys(each.vendor for each in (*FAMILIES, *WITHOUT_DRIVER) if each.vendor)
 )

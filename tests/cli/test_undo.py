@@ -97,6 +97,12 @@ def test_a_json_document_is_one_again() -> None:
     assert json.loads(undone(done, "-o", "json")[1])["objects"] == [json.loads(text)]
 
 
+def test_a_schema_that_describes_templates_refers_to_none() -> None:
+    schema = "kind: CustomResourceDefinition\nx: {resourceClaimTemplateName: {type: string}}\n"
+    text = f"apiVersion: apiextensions.k8s.io/v1\n{schema}"
+    assert undone(text) == (0, text, "")
+
+
 def test_without_the_annotation_no_lines_are_noted() -> None:
     assert "#|" not in translated(POD, "--no-original")
 

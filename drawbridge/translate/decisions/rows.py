@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.dra.families import OTHER_DRIVERS
 from drawbridge.translate.targets.plan import Expressibility
 
 
@@ -37,6 +38,7 @@ _PERCENT: Final = "the same by product, as alternatives"
 # Begins the result of a row that has no counterpart in DRA.
 NOTHING: Final = "nothing: "
 _NO_DRIVER: Final = f"{NOTHING}no DRA driver for it is known"
+_NOT_CONFIGURED: Final = f"{NOTHING}its DRA driver is not configured"
 
 _ROWS: Final = (
     Row("nvidia/whole", "nvidia.com/gpu: N", "count N of a GPU class, or left to the class"),
@@ -129,7 +131,8 @@ _SELECTED_BY_NAME: Final = frozenset(
 def get_row(name: str) -> Row:
     """Return the row of this name; without one, the target alone rates the ask."""
     if name.startswith(_VENDORS):
-        return _never(name, name, _NO_DRIVER)
+        is_known = name.removeprefix(_VENDORS) in OTHER_DRIVERS
+        return _never(name, name, _NOT_CONFIGURED if is_known else _NO_DRIVER)
     return ROWS.get(name) or Row(name, name, "")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from drawbridge.config.model import Legacy
+from drawbridge.dra.families import OTHER_DRIVERS
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask, Kind, PodRequests
 from drawbridge.translate.legacy.codes import VENDOR_WITHOUT_DRIVER
@@ -61,17 +62,6 @@ _KNOWN: Final = tuple(
         ("koordinator", r"koordinator\.sh/-", r"huawei\.com/npu-(cpu|dvpp)"),
     )
 )  # fmt: skip
-# DRA drivers that exist for devices of these vendors, and the DeviceClass that comes with them. As
-# of November 2026, by the documentation of the vendors; the page on migrating lists them.
-DRIVERS: Final = {
-    "furiosa": ("npu.furiosa.ai", "npu.furiosa.ai"),
-    "habana": ("gaudi.intel.com", "gaudi.intel.com"),
-    "huawei": ("ascend.project-hami.io", "hami-vnpu-core.project-hami.io"),
-    "hygon": ("dra.hygon.com", "dra.hygon.com"),
-    "neuron": ("neuron.aws.com", "neuron.aws.com"),
-    "qat": ("qat.intel.com", "qat.intel.com"),
-    "tpu": ("tpu.google.com", "tpu.google.com"),
-}
 
 _ANY: Final = re.compile(
     "|".join(f"(?:{pattern.pattern})" for _, *patterns in _KNOWN for pattern in patterns)
@@ -127,9 +117,9 @@ def _add_ask(
 def report_vendor(vendor: str, resources: Sequence[DeviceResource]) -> Finding:
     """Report that resources stay unchanged, and name the DRA driver for them if one exists."""
     written = ", ".join(one.original_name for one in resources)
-    if vendor not in DRIVERS:
+    if vendor not in OTHER_DRIVERS:
         return VENDOR_WITHOUT_DRIVER.at(resources[0].where, f"no known DRA driver serves {written}")
-    driver, class_ = DRIVERS[vendor]
+    driver, class_ = OTHER_DRIVERS[vendor]
     name = resources[0].original_name
     return VENDOR_WITHOUT_DRIVER.at(
         resources[0].where,

@@ -1,0 +1,1 @@
+"""Translates manifests of public repositories, and counts what is lost in silence."""
