@@ -28,7 +28,7 @@ from allocator.api.searching import (
     with_reservation,
 )
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.preemptors import key_of
+from allocator.state.records import key_of
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.quantity import QuantityError, parse

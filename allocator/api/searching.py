@@ -32,7 +32,7 @@ from allocator.decisions.shortlist import (
 )
 from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.preemptors import key_of
+from allocator.state.records import key_of
 from allocator.state.releases import Releases
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template

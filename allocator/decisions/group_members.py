@@ -8,10 +8,11 @@ import msgspec
 
 from allocator.decisions.group_questions import STAGE
 from allocator.decisions.node_searches import request_key
-from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
+from allocator.decisions.pod_requests import ReceivedRequests
 from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason

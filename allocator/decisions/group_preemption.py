@@ -17,7 +17,7 @@ from allocator.decisions.group_members import (
 from allocator.decisions.group_questions import GroupQuestion, needed_members
 from allocator.decisions.group_searches import ask_in
 from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
-from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
+from allocator.decisions.pod_requests import ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode
@@ -26,6 +26,7 @@ from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest,
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import GroupHolds
 from allocator.state.preemptors import MAX_PREEMPTORS
+from allocator.state.records import PodRequest
 from allocator.state.releases import waits_for
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.fair_cache import FairCache
@@ -202,7 +203,7 @@ class GroupPreemption:
         if exceeds is not None and len(assigned) < search.needed:
             return PreemptReply(message=shorten_message(exceeds.message))
         for uid in question.members:
-            self._preemption.preemptors.forget(uid)
+            self._state.records.change(uid, kept=None)
         self._keep_devices(assigned, search, victims, now)
         if not chosen.pods:
             return PreemptReply(waiting=True, message=_FREE)

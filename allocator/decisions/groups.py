@@ -26,7 +26,7 @@ from allocator.decisions.group_questions import (
 )
 from allocator.decisions.group_searches import GroupSearches, ask_in
 from allocator.decisions.interrupted_groups import InterruptedGroups
-from allocator.decisions.pod_requests import PodRequest, ReceivedRequests, with_at_most
+from allocator.decisions.pod_requests import ReceivedRequests, with_at_most
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode, NodeSearch, never
@@ -38,9 +38,9 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds, HoldEnd
+from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.bounded_cache import BoundedCache
 from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.ledger import ReservationRefusal
 from drawbridge.ledger.node_fit import make_reason
@@ -49,7 +49,6 @@ from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.world import View
 
 MAX_GROUPS: Final = 4096
-MAX_GROUPED_PODS: Final = 65536
 # The members of all questions together.
 MAX_ASKED_MEMBERS: Final = 65536
 # A refusal holds for the other members of the group for this time, if nothing has changed.
@@ -92,7 +91,6 @@ class GroupDecisions:
         self._reserve = reserve
         self._min_member = min_member
         self.holds = GroupHolds(reserved)
-        self._keys: BoundedCache[str, str] = BoundedCache(MAX_GROUPED_PODS)
         self._questions: FairCache[GroupQuestion] = FairCache(MAX_ASKED_MEMBERS)
         self._refusals: FairCache[_Refusal] = FairCache(MAX_GROUPS)
         self._searches = GroupSearches(MAX_GROUPS)
@@ -137,7 +135,7 @@ class GroupDecisions:
 
     def key_of(self, pod_uid: str) -> str:
         """Return the key of the group that a pod was last asked about with; empty for none."""
-        return self._keys.get(pod_uid) or ""
+        return self._state.records.get(pod_uid).group
 
     def note_member(self, pod_uid: str, group: GroupReference | None, now: float) -> None:
         """Remember the group of a pod.
@@ -145,18 +143,14 @@ class GroupDecisions:
         The last member that waits is asked about without its group, but has its part of the hold.
         """
         if group is not None:
-            self._keys.put(pod_uid, group.key)
+            self._state.records.change(pod_uid, group=group.key)
         elif self.find_hold(pod_uid, now, alone=True) is None:
-            self._keys.pop(pod_uid)
+            self._state.records.change(pod_uid, group="")
 
     def with_priority(self, pod: SchedulingPod) -> SchedulingPod:
         """Return a pod with the priority of its group, if that is lower."""
         question = self._questions.get(self.key_of(pod.uid))
         return pod if question is None else with_at_most(pod, question.priority)
-
-    def forget(self, pod_uid: str) -> None:
-        """Forget a pod that is bound or deleted."""
-        self._keys.pop(pod_uid)
 
     def is_refused(self, key: str) -> bool:
         """Whether a group does not fit, in the current state."""
@@ -296,7 +290,7 @@ class GroupDecisions:
         self._reserved.release_promised(question.members)
         for uid in question.members:
             # Nobody else is answered before the devices are reserved.
-            self._preemption.preemptors.forget(uid)
+            self._state.records.change(uid, kept=None)
         answer = self._promise(members, kinds, placement, needed - alone, now)
         if answer.reason is not None:
             self.holds.note_refused(group.key, now)

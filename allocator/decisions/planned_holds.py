@@ -12,7 +12,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from allocator.decisions.pod_requests import (
-    PodRequest,
     ReceivedClaim,
     ReceivedRequests,
     check_claims,
@@ -24,6 +23,7 @@ from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.decisions.victims import DeviceVictims
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS
+from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.taints import UNSCHEDULABLE, Toleration

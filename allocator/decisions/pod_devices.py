@@ -16,7 +16,7 @@ from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches, answer_key
 from allocator.decisions.planned_holds import FindPod, PlannedHolds, no_pod
-from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
+from allocator.decisions.pod_requests import ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.reserving import PodReserver
@@ -45,7 +45,7 @@ from allocator.scheduler.replies import (
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold, GroupHold
-from allocator.state.preemptors import Preemptor
+from allocator.state.records import PodRequest, Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.brief import NamespaceTimes
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
@@ -103,7 +103,7 @@ class PodDecisions:
             searches=self._searches,
             strategy=self.strategy,
             quotas=self._quotas,
-            preemption=self._preemption,
+            records=state.records,
         )
         self._holds = PlannedHolds(
             state,
@@ -191,7 +191,8 @@ class PodDecisions:
         """Remember what the scheduler asks for a pod; return why the pod cannot use its claims."""
         received = self.requests.receive(pod, claims)
         if isinstance(received, Reason):
-            self.forget(pod.uid)
+            self.reservations.release(pod.uid)
+            self.state.records.change(pod.uid, request=None, group="", kept=None, paired=None)
         return received
 
     def _decide_member(
@@ -231,7 +232,8 @@ class PodDecisions:
             return fit_on(kept.name, preemptible=True)
         shortlist, places = self.strategy.find_ordered(search, self._searches.run, now)
         if shortlist.fitting:
-            self._preemption.waits_no_more(uid)
+            # Others can wait for the devices that are being released.
+            self.state.records.change(uid, paired=None)
             if reservation is not None:
                 self._reserver.keep(request, reservation.node, search, shortlist, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
@@ -253,7 +255,7 @@ class PodDecisions:
         pod_uid = request.pod.uid
         self._settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
-        self._preemption.forget(pod_uid)
+        self.state.records.change(pod_uid, kept=None, paired=None)
         hold = self.groups.find_hold(pod_uid, now, alone=True)
         part = self.reservations.find(pod_uid) if hold else None
         problem = self._reserver.reserve_on(request, node, now)
@@ -395,14 +397,11 @@ class PodDecisions:
         """Let nothing about a pod be refused that a copy of the process has answered."""
         self._holds.try_again(pod_uid)
 
-    def forget(self, pod_uid: str) -> None:
-        """Forget a pod that is bound or deleted."""
+    def end(self, pod_uid: str) -> None:
+        """Remember nothing more of a pod that is bound, ended or deleted."""
         if self.state.pods.is_bound(pod_uid):
             self.groups.holds.succeed(self.groups.key_of(pod_uid))
-        self.groups.forget(pod_uid)
-        self.reservations.release(pod_uid)
-        self._preemption.forget(pod_uid)
-        self.requests.forget(pod_uid)
+        self.state.records.end(pod_uid)
 
     # --- the write path ---
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 from allocator.decisions.shortlist import NodeSearch
 from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.records import PodRequest, consumer_of
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, Consumer
+from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.ledger.ledger import name_of, uid_of
@@ -20,15 +20,7 @@ from drawbridge.ledger.pods import Pod
 from drawbridge.solver.codes import CLAIM_REFUSED
 from drawbridge.solver.reasons import Reason
 
-MAX_REQUESTS: Final = 65536
 _STAGE: Final = "claims"
-
-
-class PodRequest(NamedTuple):
-    """A pod and the UIDs of its claims, in the order of the pod; a claim is named once."""
-
-    pod: SchedulingPod
-    claims: tuple[str, ...]
 
 
 def describe_pod(pod: Pod) -> SchedulingPod:
@@ -48,14 +40,6 @@ def describe_pod(pod: Pod) -> SchedulingPod:
 def with_at_most(pod: SchedulingPod, priority: int) -> SchedulingPod:
     """Return a pod with a priority that is not above another one."""
     return replace(pod, priority=min(pod.priority, priority))
-
-
-def consumer_of(pod: SchedulingPod, claim_uid: str) -> Consumer:
-    """Return for whom a claim of a pod is reserved: the pod, or its group."""
-    group = pod.claims_of_group
-    if group is not None and claim_uid in (group.claims or ()):
-        return Consumer.of_pod_group(group.name, group.uid)
-    return Consumer.of_pod(pod.name, pod.uid)
 
 
 class _Owner(msgspec.Struct, frozen=True):
@@ -160,7 +144,6 @@ class ReceivedRequests:
         self._state = state
         self._allocation_of = allocation_of
         self._narrow = narrow
-        self._requests: BoundedCache[str, PodRequest] = BoundedCache(MAX_REQUESTS)
 
     def receive(
         self, pod: SchedulingPod, claims: tuple[msgspec.Raw, ...] | None
@@ -175,7 +158,7 @@ class ReceivedRequests:
         if (reason := check_claims(pod, received, self._state)) is not None:
             return reason
         request = PodRequest(pod, tuple(dict.fromkeys(uid_of(claim) for claim, _ in received)))
-        self._requests.put(pod.uid, request)
+        self._state.records.change(pod.uid, namespace=pod.namespace, request=request)
         return request
 
     def level_priority(self, members: Collection[PodRequest]) -> int:
@@ -185,8 +168,9 @@ class ReceivedRequests:
         """
         needing = [each for each in members if self._needs_devices(each)]
         priority = min(each.pod.priority for each in needing or members)
-        for each in members:
-            self._requests.put(each.pod.uid, each._replace(pod=with_at_most(each.pod, priority)))
+        for member in members:
+            leveled = member._replace(pod=with_at_most(member.pod, priority))
+            self._state.records.change(member.pod.uid, request=leveled)
         return priority
 
     def _needs_devices(self, request: PodRequest) -> bool:
@@ -195,7 +179,7 @@ class ReceivedRequests:
 
     def find(self, pod_uid: str) -> PodRequest | None:
         """Return what was last asked for a pod."""
-        return self._requests.get(pod_uid)
+        return self._state.records.get(pod_uid).request
 
     def find_problem(self, request: PodRequest) -> str:
         """Return why a pod cannot use its claims any more, or ""."""
@@ -224,10 +208,6 @@ class ReceivedRequests:
         """Return the namespace of a pod; empty if it is not known."""
         request = self.find(pod_uid)
         return request.pod.namespace if request else ""
-
-    def forget(self, pod_uid: str) -> None:
-        """Forget a pod that is bound, deleted, or cannot use its claims."""
-        self._requests.pop(pod_uid)
 
     def _current_claim(self, uid: str) -> Claim:
         """Return a claim with its allocation, written or reserved by a pod that shares it."""

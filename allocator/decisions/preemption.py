@@ -20,9 +20,10 @@ from allocator.decisions.victims import (
 )
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest, shorten_message
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.preemptors import MAX_PREEMPTORS, Preemptor, Preemptors
+from allocator.state.preemptors import MAX_PREEMPTORS, Preemptors
+from allocator.state.records import PodReservation, Preemptor
 from allocator.state.releases import Releases, waits_for
-from allocator.state.reserved_pods import PodReservation, ReservedPods
+from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.counted import count_noun
@@ -49,15 +50,6 @@ class DevicePreemption:
         self.preemptors = Preemptors(state)
         self._attempts = itertools.count()
         self._reprieves: Reprieves = BoundedCache(MAX_REPRIEVES)
-
-    def forget(self, pod_uid: str) -> None:
-        """Keep no devices for a pod that is bound, deleted, or cannot use its claims."""
-        self._releases.forget(pod_uid)
-        self.preemptors.forget(pod_uid)
-
-    def waits_no_more(self, pod_uid: str) -> None:
-        """Let others wait for the devices that are being released, because the pod has some."""
-        self._releases.forget(pod_uid)
 
     def expire(self, now: float) -> None:
         """Let pods preempt again that wait for what does not happen in time."""

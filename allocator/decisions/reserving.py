@@ -3,12 +3,13 @@
 from msgspec.structs import replace
 
 from allocator.decisions.node_searches import NodeSearches
-from allocator.decisions.pod_requests import PodRequest, ReceivedRequests
-from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.pod_requests import ReceivedRequests
 from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist
 from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.scheduler.replies import summarize
+from allocator.state.pod_table import PodTable
+from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
 from drawbridge.solver.reasons import Reason
@@ -25,20 +26,20 @@ class PodReserver:
         searches: NodeSearches,
         strategy: ConfiguredStrategy,
         quotas: QuotaChecks,
-        preemption: DevicePreemption,
+        records: PodTable,
     ) -> None:
         self._reservations = reservations
         self._requests = requests
         self._searches = searches
         self._strategy = strategy
         self._quotas = quotas
-        self._preemption = preemption
+        self._records = records
 
     def find_excess(self, search: NodeSearch) -> Reason | None:
         """Return which quota a pod exceeds on every node; others get what is kept for it."""
         reason = self._quotas.find_reason(search)
         if reason is not None:
-            self._preemption.forget(search.pod.uid)
+            self._records.change(search.pod.uid, kept=None, paired=None)
         return reason
 
     def reserve_on(

@@ -20,85 +20,38 @@ turn.
 """
 
 import logging
-import math
 import time
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections.abc import Callable, Collection
+from heapq import nsmallest
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Any, Final
 
-import msgspec
 from msgspec.structs import replace
 
-from allocator.decisions.pauses import FIRST_PAUSE_SECONDS, Pauses
 from allocator.decisions.pod_devices import PodDecisions, Promise
 from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
-from allocator.decisions.victim_retries import VictimRetries
+from allocator.decisions.wake_turns import VISITS_PER_TURN, Turn, TurnWork
 from allocator.scheduler.protocol import PreemptRequest
+from allocator.state.records import (
+    BEHIND_ALL,
+    FIRST_PAUSE_SECONDS,
+    VictimQuestion,
+    Waiting,
+    WaitingPlace,
+)
 from drawbridge.solver.ahead import Tell
 
 _LOG: Final = logging.getLogger("allocator.decisions.waiting")
-MAX_WAITING: Final = 65536
 TRIES_PER_TURN: Final = 32
-# To pass over a pod that cannot be woken now takes microseconds.
-VISITS_PER_TURN: Final = 2048
 FEW_KEYS: Final = 64
 # A pod that got nodes has this time to be reserved before another node is searched for it.
 SCHEDULING_SECONDS: Final = 1.0
 
 
-class Turn(NamedTuple):
-    """The pods to wake, and whether there is more to do in the current state.
-
-    A copy of the process has to decide about the pod `aside`, if there is one.
-    """
-
-    woken: tuple[str, ...]
-    unfinished: bool
-    aside: str = ""
-
-
-class _Place(NamedTuple):
-    """The place of a pod among those that wait; a higher priority comes first."""
-
-    priority: int
-    since: float
-    uid: str
-
-
 # Before all priorities.
 _FIRST: Final = -(1 << 63)
-# The place behind all pods.
-_BEHIND_ALL: Final = _Place(1 << 63, math.inf, "")
-
-
-class _WaitingPod(msgspec.Struct, frozen=True):
-    """A pod that waits.
-
-    `seen` has the nodes of its last answer, `tried` the state in which no other node was found.
-    """
-
-    place: _Place
-    key: bytes
-    seen: Collection[str] = ()
-    tried: int = -1
-
-
-class _Work:
-    """What one turn may still do, and the pods that it woke."""
-
-    def __init__(self, now: float, out_of_time: Callable[[], bool]) -> None:
-        self.now = now
-        self.tries = 0
-        self.visits = VISITS_PER_TURN
-        self.out_of_time = out_of_time
-        self.woken: list[str] = []
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the turn may do no more."""
-        return not self.tries or not self.visits or self.out_of_time()
 
 
 class WaitingPods:
@@ -119,13 +72,9 @@ class WaitingPods:
         self._eviction_delay = eviction_delay
         self._server_time = server_time
         self._state = decisions.state
-        self._pods: dict[str, _WaitingPod] = {}
-        self._places: list[_Place] = []
-        self._keys: dict[bytes, set[str]] = {}  # the pods that ask the same
-        self._device_pauses = Pauses()
-        self._retries = VictimRetries()
-        # Pods that wait for the end of a search, in order, which a set of texts is not.
-        self._unanswered: dict[str, None] = {}
+        self._records = decisions.state.records
+        self._ended = 0  # how often pods ended, after which others can have victims
+        self._may_ask = False  # whether a pod that asks for victims again may have no pause
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = CutSearches()
         self._cut = SearchesAside()
@@ -133,13 +82,13 @@ class WaitingPods:
         self._victims = SearchesAside()
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
-        self._reached: _Place | None = None
+        self._reached: WaitingPlace | None = None
         self._pass_epoch = -1
         self._again = False  # whether a pod changed since the pass began
         self._first_epoch = -1  # when the first pods were tried
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self._records.places)
 
     # --- what the scheduler does ---
 
@@ -152,47 +101,48 @@ class WaitingPods:
         complete: bool = True,
     ) -> None:
         """Keep a pod that was answered, until it is reserved."""
-        waiting = self._pods.get(uid)
-        since = waiting.place.since if waiting else now
-        key, request = self._decisions.request_key(uid), self._decisions.requests.find(uid)
-        self._take(uid)
-        if key is None or request is None or len(self._pods) >= MAX_WAITING:
+        key, record = self._decisions.request_key(uid), self._records.get(uid)
+        if key is None or record.request is None:
             self._remove(uid)
             return  # the scheduler itself tries it again, later
+        earlier, request = record.waiting, record.request
+        # A group of which a part is bound comes first, since that part runs for nothing.
+        rank = _FIRST if self._decisions.groups.is_interrupted(uid) else -request.pod.priority
+        place = WaitingPlace(rank, earlier.place.since if earlier else now, uid)
         if fitting:
-            self._device_pauses.extend(uid, now + SCHEDULING_SECONDS)
-            self._retries.stop_asking(uid)
+            pause = record.device_pause.extended(now + SCHEDULING_SECONDS)
+            victims = None
         else:
             # It lacks nothing but devices, so that it must not miss those that become free.
-            self._device_pauses.shrink(uid, now + FIRST_PAUSE_SECONDS)
+            pause = record.device_pause.shrunk(now + FIRST_PAUSE_SECONDS)
+            victims = record.victims
+            # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.nominated_node(uid):
-                # kube-scheduler asks for no victims of a pod while others end on this node.
-                self._retries.refuse(uid)
-        # A group of which a part is bound comes first, since that part runs for nothing.
-        group = self._decisions.groups.key_of(uid)
-        rank = _FIRST if self._decisions.groups.is_interrupted(uid) else -request.pod.priority
-        self._insert(_WaitingPod(_Place(rank, since, uid), key, frozenset(fitting)))
-        if group:
+                victims = (victims or VictimQuestion()).refused(self._ended)
+        waiting = Waiting(place, key, frozenset(fitting))
+        self._change(uid, waiting, device_pause=pause, victims=victims, unanswered=False)
+        if record.group:
             self._move_members(key, rank)
-        self._unanswered.pop(uid, None)
         if not fitting and not complete:
-            self._unanswered[uid] = None
+            self._records.change(uid, unanswered=True)
+
+    def _change(self, uid: str, waiting: Waiting, **changes: Any) -> None:  # noqa: ANN401  # parts
+        self._records.change(uid, waiting=waiting, **changes)
+        self._again = True
 
     def _move_members(self, key: bytes, rank: int) -> None:
         """Move all members of a group to one rank, which another member has changed."""
-        for uid in tuple(self._keys[key]):
-            pod = self._pods[uid]
-            if pod.place.priority != rank:
-                self._take(uid)
-                self._insert(replace(pod, place=pod.place._replace(priority=rank)))
+        for uid in tuple(self._records.alike[key]):
+            pod = self._find(uid)
+            if pod is not None and pod.place.priority != rank:
+                self._change(uid, replace(pod, place=pod.place._replace(priority=rank)))
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
         if reserved:
             self._remove(uid)
-        elif uid in self._pods:
-            self._pods[uid] = replace(self._pods[uid], seen=(), tried=-1)
-            self._again = True
+        elif (pod := self._find(uid)) is not None:
+            self._change(uid, replace(pod, seen=(), tried=-1))
 
     def note_preemption(
         self, uid: str, *, refused: bool, again: bool = False, cut: PreemptRequest | None = None
@@ -202,19 +152,24 @@ class WaitingPods:
         A pod that was `refused` victims asks again when another pod has ended, or soon (`again`).
         A search that was `cut` on a node is set aside.
         """
-        pod, key = self._pods.get(uid), self._decisions.request_key(uid)
+        pod, key = self._find(uid), self._decisions.request_key(uid)
         if pod is not None and key is not None:
-            self._remove(uid)
-            self._insert(replace(pod, key=key, seen=(), tried=-1))
-            if refused:
-                self._retries.refuse(uid)
+            self._leave(uid)
+            victims = VictimQuestion(ended=self._ended) if refused else None
+            self._change(uid, Waiting(pod.place, key), victims=victims, unanswered=False)
             if cut is not None:
                 namespace = self._decisions.requests.namespace_of(uid)
                 self._aside.add_preemption(namespace, uid, self._name_of(uid), cut)
             elif again and self._decisions.groups.key_of(uid):
                 self._set_aside(uid, self._victims)
             elif again:
-                self._retries.retry(uid)
+                self._ask_again(uid)
+
+    def _ask_again(self, uid: str) -> None:
+        """Let a pod ask for victims again, at the end of its pause."""
+        question = self._records.get(uid).victims or VictimQuestion()
+        self._records.change(uid, victims=question._replace(asks=True))
+        self._may_ask = True
 
     def delay_preemption(self, uid: str, now: float) -> float:
         """Return for how long a pod still waits for a new node before it evicts others.
@@ -222,7 +177,7 @@ class WaitingPods:
         It is woken at the end. The condition of the pod tells since when it waits if another
         process, or earlier decisions, have answered it first.
         """
-        pod = self._pods.get(uid)
+        pod = self._find(uid)
         if pod is None or not self._eviction_delay:
             return 0.0
         told = self._state.pods.unschedulable_since(uid)
@@ -230,28 +185,31 @@ class WaitingPods:
         end = min(pod.place.since, now - waited) + self._eviction_delay
         if end > now:
             self.note_preemption(uid, refused=True, again=True)
-            self._retries.pause(uid, end)
+            pause = self._records.get(uid).victim_pause.extended(end)
+            self._records.change(uid, victim_pause=pause)
         return max(0.0, end - now)
 
-    def forget(self, uid: str) -> None:
-        """Forget a pod that is bound or deleted."""
-        self._remove(uid)
-        self._device_pauses.forget(uid)
-        self._retries.forget(uid)
-        self._decisions.forget(uid)
+    def end(self, uid: str) -> None:
+        """Remember nothing more of a pod that is bound, ended or deleted."""
+        self._leave(uid)
+        self._decisions.end(uid)
 
     def give_up(self, uid: str) -> None:
         """Wake a pod no more, until the scheduler itself tries it again."""
         self._remove(uid)
 
-    def forget_settled(self) -> None:
-        """Forget the pods that were bound, ended or deleted since the last call."""
+    def end_settled(self) -> None:
+        """End the records of pods that were bound, ended or deleted since the last call.
+
+        Others that were refused victims can have some now.
+        """
         settled = self._state.pods.take_settled()
         for uid in settled:
-            self.forget(uid)
+            self.end(uid)
         freed = self._state.take_freed()
         if settled or freed:
-            self._retries.retry_refused()
+            self._ended += 1
+            self._may_ask = True
 
     # --- waking ---
 
@@ -267,13 +225,13 @@ class WaitingPods:
 
         Without `may_copy`, no search continues that was cut on a node.
         """
-        self.forget_settled()
+        self.end_settled()
         self._decisions.expire(now)
-        self._again |= self._device_pauses.take_ended(now, self._pods)
-        work = _Work(now, out_of_time)
+        self._again |= bool(self._records.times.take("device pause", now))
+        work = TurnWork(now, out_of_time)
         work.woken += self._end_searches()
-        work.woken += [each for each in self._decisions.take_pods_to_retry() if each in self._pods]
-        work.woken += self._retries.take_due(now, self._pods, VISITS_PER_TURN, self._place_of)
+        work.woken += filter(self._find, self._decisions.take_pods_to_retry())
+        work.woken += self._take_asking(now)
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
             self._is_cut_anew = False
@@ -286,13 +244,13 @@ class WaitingPods:
         while self._continue_pass():
             self._reached = self._try_behind(self._reached, work) or self._reached
             # The pod that was reached may be removed, also if it was the last one.
-            self._passing = self._position_behind(self._reached) < len(self._places)
+            self._passing = self._position_behind(self._reached) < len(self._records.places)
             if work.is_over:
                 break
         self._continue_cut(work)
         self._continue_victims(work)
         aside = self._continue_aside(work) if may_copy else ""
-        unfinished = bool(self._places) and (self._continue_pass() or self._retries.may_be_due)
+        unfinished = bool(self._records.places) and (self._continue_pass() or self._may_ask)
         unfinished |= (
             bool(self._cut) or bool(self._victims) or (may_copy and not aside and bool(self._aside))
         )
@@ -303,7 +261,7 @@ class WaitingPods:
         """Decide about a pod in a copy of the process, and tell what is computed."""
         self._state.planner.become_copy(tell, clock)
         self._decisions.try_again(uid)
-        pod, request = self._pods.get(uid), self._aside.preemption(uid)
+        pod, request = self._find(uid), self._aside.preemption(uid)
         self._decisions.promise(uid, now, pod.seen if pod else ())
         if request is not None:
             self._decisions.preempt(request, now)
@@ -315,9 +273,9 @@ class WaitingPods:
         self._aside.note_answered(self._name_of(uid))
         self._decisions.try_again(uid)
         if self._aside.end_preemption(uid):
-            self._retries.retry(uid)
+            self._ask_again(uid)
 
-    def _continue_aside(self, work: _Work) -> str:
+    def _continue_aside(self, work: TurnWork) -> str:
         """Continue one search that was cut on a node; return its pod if a copy has to decide."""
         uid = self._aside.take()
         if uid is None:
@@ -325,9 +283,9 @@ class WaitingPods:
         was_cut = self._continue(uid, work) or self._aside.preemption(uid) is not None
         return uid if was_cut or self._name_of(uid) in self._victims else ""
 
-    def _continue(self, uid: str, work: _Work) -> bool:
+    def _continue(self, uid: str, work: TurnWork) -> bool:
         """Continue a search that was set aside; return whether it was cut on a node."""
-        if uid not in self._pods:
+        if self._find(uid) is None:
             self._again = True  # other members of its group may wait
             return False
         if not self._is_due(uid, work.now):
@@ -336,18 +294,18 @@ class WaitingPods:
         if promise.unfinished:
             self._set_aside(uid, self._aside if promise.was_cut else self._cut)
         # A pod whose search has ended is told so in the next turn.
-        self._again |= uid in self._unanswered and not promise.unfinished
+        self._again |= self._records.get(uid).unanswered and not promise.unfinished
         return promise.was_cut
 
-    def _continue_cut(self, work: _Work) -> None:
+    def _continue_cut(self, work: TurnWork) -> None:
         """Continue one search that was too long for a turn."""
         if (uid := self._cut.take()) is not None:
             self._continue(uid, work)
 
-    def _continue_victims(self, work: _Work) -> None:
+    def _continue_victims(self, work: TurnWork) -> None:
         """Continue one search for pods to evict; at its end, a member asks for its result."""
         uid = self._victims.take()
-        if uid is None or uid not in self._pods:
+        if uid is None or self._find(uid) is None:
             return
         asker = self._decisions.continue_preemption(uid, work.now, work.out_of_time)
         if asker is None:
@@ -355,7 +313,7 @@ class WaitingPods:
             if self._state.planner.was_cut:
                 self._set_aside(uid, self._aside)
         else:
-            self._retries.retry(asker if asker in self._pods else uid)
+            self._ask_again(asker if self._find(asker) else uid)
 
     def _end_searches(self) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt.
@@ -363,17 +321,41 @@ class WaitingPods:
         The others are behind those that were not looked at.
         """
         ended = []
-        for uid in tuple(islice(self._unanswered, VISITS_PER_TURN)):
-            del self._unanswered[uid]
-            if self._decisions.is_refused(self._pods[uid].key):
+        for uid in tuple(islice(self._records.with_part("unanswered"), VISITS_PER_TURN)):
+            pod = self._find(uid)
+            if pod is None or self._decisions.is_refused(pod.key):
+                self._records.change(uid, unanswered=False)
                 ended.append(uid)
             else:
-                self._unanswered[uid] = None
+                self._records.move_to_end("unanswered", uid)
         return ended
 
-    def _place_of(self, uid: str) -> _Place:
-        pod = self._pods.get(uid)
-        return pod.place if pod else _BEHIND_ALL
+    def _take_asking(self, now: float) -> list[str]:
+        """Return the first pods that ask for victims again, and begin their pauses."""
+        self._may_ask |= bool(self._records.times.take("victim pause", now))
+        if not self._may_ask:
+            return []
+        due = [
+            each.uid
+            for each in self._records.having("victims")
+            if each.victims and each.victims.is_due(self._ended) and each.victim_pause.until <= now
+        ]
+        some = nsmallest(VISITS_PER_TURN, due, key=self._place_of)
+        self._may_ask = len(some) < len(due)
+        for uid in some:
+            # It stays refused, and is woken again if this wake is lost.
+            record = self._records.get(uid)
+            victims = record.victims.asked(self._ended) if record.victims else None
+            pause = record.victim_pause.grown(now)
+            self._records.change(uid, victims=victims, victim_pause=pause)
+        return some
+
+    def _place_of(self, uid: str) -> WaitingPlace:
+        pod = self._find(uid)
+        return pod.place if pod else BEHIND_ALL
+
+    def _find(self, uid: str) -> Waiting | None:
+        return self._records.get(uid).waiting
 
     def _continue_pass(self) -> bool:
         """Begin a pass if something has changed; return whether one is unfinished."""
@@ -382,32 +364,33 @@ class WaitingPods:
             self._again, self._pass_epoch = False, self._state.epoch()
         return self._passing
 
-    def _position_behind(self, place: _Place | None) -> int:
+    def _position_behind(self, place: WaitingPlace | None) -> int:
         """Return the position of the first pod behind a place, whose pod may be removed."""
-        return 0 if place is None else bisect_right(self._places, place)
+        return 0 if place is None else bisect_right(self._records.places, place)
 
-    def _try_behind(self, reached: _Place | None, work: _Work) -> _Place | None:
+    def _try_behind(self, reached: WaitingPlace | None, work: TurnWork) -> WaitingPlace | None:
         """Try the pods behind a place until the turn is over; return the last one reached."""
         if not work.tries:
             return None
         if self._are_all_refused():
-            return _BEHIND_ALL
+            return BEHIND_ALL
         last = None
-        while (position := self._position_behind(last or reached)) < len(self._places):
-            last = self._places[position]
+        while (position := self._position_behind(last or reached)) < len(self._records.places):
+            last = self._records.places[position]
             was_due = self._try(last.uid, work)
             if work.is_over:
                 break
             if was_due and self._are_all_refused():
-                return _BEHIND_ALL
+                return BEHIND_ALL
         return last
 
     def _are_all_refused(self) -> bool:
         """Whether no waiting pod can be woken in the current state."""
+        keys = self._records.alike
         # With many keys, to look at all of them takes longer than to look at the pods.
-        return len(self._keys) <= FEW_KEYS and all(map(self._decisions.is_refused, self._keys))
+        return len(keys) <= FEW_KEYS and all(map(self._decisions.is_refused, keys))
 
-    def _try(self, uid: str, work: _Work) -> bool:
+    def _try(self, uid: str, work: TurnWork) -> bool:
         """Search nodes for a pod, until its search or the turn ends; False if it is not due."""
         work.visits -= 1
         if not self._is_due(uid, work.now):
@@ -434,67 +417,67 @@ class WaitingPods:
 
     def _is_due(self, uid: str, now: float) -> bool:
         """Whether a pod may be woken now, and another answer is possible."""
-        pod, name = self._pods[uid], self._name_of(uid)
+        record, name = self._records.get(uid), self._name_of(uid)
+        pod = record.waiting
         return (
-            name not in self._aside
+            pod is not None
+            and name not in self._aside
             and name not in self._cut
-            and self._device_pauses.is_over(uid, now)
+            and record.device_pause.until <= now
             and pod.tried != self._state.epoch()
             and not self._decisions.is_refused(pod.key)
         )
 
     def next_time(self) -> float | None:
         """Return when the pause of a pod ends; None if none does."""
-        ends = (self._device_pauses.next_end(self._pods), self._retries.next_end(self._pods))
+        times = self._records.times
+        ends = (times.next("device pause"), times.next("victim pause"))
         return min((end for end in ends if end is not None), default=None)
 
-    def _promise(self, uid: str, work: _Work) -> Promise:
-        pod = self._pods[uid]
+    def _promise(self, uid: str, work: TurnWork) -> Promise:
+        pod = self._find(uid)
+        if pod is None:
+            return Promise(impossible=True)
         # The members of a group have the same answer. Of pods alone, thousands can ask the same.
         group = self._decisions.groups.key_of(uid)
-        members = self._keys[pod.key] if group else (uid,)
+        members = self._records.alike[pod.key] if group else (uid,)
         alike = [each for each in members if self._name_of(each) == (group or uid)]
         work.tries -= 1
-        try:
-            promise = self._decisions.promise(uid, work.now, pod.seen, work.out_of_time)
-        except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
-            _LOG.exception("unhandled exception while a pod is woken")
-            promise = Promise(impossible=True)
+        promise = self._decide(uid, pod, work)
         if promise.node or promise.members:
             # The members of a group are woken together.
             for member in promise.members or (uid,):
-                self._device_pauses.grow(member, work.now)
+                pause = self._records.get(member).device_pause.grown(work.now)
+                self._records.change(member, device_pause=pause)
                 work.woken.append(member)
         elif promise.pauses_until:
-            for each in alike:
-                self._device_pauses.extend(each, promise.pauses_until)
+            for member in alike:
+                pause = self._records.get(member).device_pause.extended(promise.pauses_until)
+                self._records.change(member, device_pause=pause)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)
         elif not promise.unfinished:
-            for each in alike:
-                self._pods[each] = replace(self._pods[each], tried=self._state.epoch())
+            for member in alike:
+                if (waiting := self._find(member)) is not None:
+                    tried = replace(waiting, tried=self._state.epoch())
+                    self._records.change(member, waiting=tried)
         return promise
 
-    def _insert(self, pod: _WaitingPod) -> None:
-        self._pods[pod.place.uid] = pod
-        insort(self._places, pod.place)
-        self._keys.setdefault(pod.key, set()).add(pod.place.uid)
-        self._again = True
+    def _decide(self, uid: str, pod: Waiting, work: TurnWork) -> Promise:
+        try:
+            return self._decisions.promise(uid, work.now, pod.seen, work.out_of_time)
+        except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
+            _LOG.exception("unhandled exception while a pod is woken")
+            return Promise(impossible=True)
 
     def _remove(self, uid: str) -> None:
-        self._take(uid)
+        """Let a pod wait no more."""
+        self._leave(uid)
+        self._records.change(uid, waiting=None, victims=None, unanswered=False)
+
+    def _leave(self, uid: str) -> None:
+        """Continue no search of a pod."""
         self._aside.discard(uid)
         self._cut.discard(uid)
         self._aside.end_preemption(uid)
-        self._unanswered.pop(uid, None)
-        self._retries.stop_asking(uid)
-
-    def _take(self, uid: str) -> None:
-        """Take a pod out of the order."""
-        pod = self._pods.pop(uid, None)
-        if pod is not None:
-            del self._places[bisect_left(self._places, pod.place)]
-            self._keys[pod.key].discard(uid)
-            if not self._keys[pod.key]:
-                del self._keys[pod.key]

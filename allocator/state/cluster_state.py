@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 from allocator.state.conflicts import Conflicts
 from allocator.state.node_amounts import RequestedOnNodes
 from allocator.state.pod_records import PodRecords
+from allocator.state.pod_table import PodTable
 from allocator.state.vanished_pods import VanishedPods
 from drawbridge.agreement.device_fence import without_fence
 from drawbridge.agreement.owned_pools import find_local_pool
@@ -102,6 +103,7 @@ class AllocatorState:
         self.planner = planner
         self.ledger = ledger
         self.pods = PodRecords()
+        self.records = PodTable(ledger)
         self.vanished = VanishedPods(
             ledger, self.pods, self._can_be_used, self.node_of, vanished_seconds
         )

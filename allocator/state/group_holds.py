@@ -142,7 +142,7 @@ class GroupHolds:
             self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
         else:
             del self._holds[key]
-            self._reserved.expose(hold.members)
+            self._reserved.protect(hold.members, protected=False)
             self._note_delay(key, now)
 
     def take_back(self, key: str, uid: str, now: float) -> bool:
@@ -164,7 +164,7 @@ class GroupHolds:
         hold = self._holds.pop(key, None)
         if hold is None:
             return
-        self._reserved.expose(hold.members)
+        self._reserved.protect(hold.members, protected=False)
         was_taken = self._was_taken(hold)
         for uid in hold.left:
             if self._reserved.is_promised(uid):
@@ -182,7 +182,7 @@ class GroupHolds:
         """Whether all parts that a hold has lost went to pods of other namespaces."""
         lost = [uid for uid in hold.left if self._reserved.find(uid) is None]
         takers = [self._reserved.taker_of(uid) for uid in lost]
-        return bool(takers) and not {None, namespace_of_group(hold.key)}.intersection(takers)
+        return bool(takers) and not {"", namespace_of_group(hold.key)}.intersection(takers)
 
     def _note_end(self, hold: GroupHold, end: HoldEnd) -> None:
         """Keep that a hold ended, for `take_ended`."""

@@ -16,10 +16,10 @@ import msgspec
 
 from allocator.decisions.shortlist import NodeSearch, is_open
 from allocator.decisions.victims import DeviceVictims
-from allocator.scheduler.protocol import SchedulingPod
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.records import Preemptor
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import DeviceID, Hold
+from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.solver.world import View
@@ -31,54 +31,21 @@ KEEP_SECONDS: Final = 30.0
 MAX_PREEMPTORS: Final = 4096
 
 
-class Preemptor(msgspec.Struct, frozen=True):
-    """A pod that preempts for its `claims`, and gets `holds` when the `pending` ones are released.
-
-    Victims and claims have their UIDs. With `planned`, an administrator holds the devices.
-    """
-
-    pod: SchedulingPod
-    claims: frozenset[str]
-    node: str
-    victims: frozenset[str]
-    pending: frozenset[str]
-    holds: tuple[Hold, ...]
-    until: float
-    planned: NodeHold | None = None
-
-    @property
-    def uid(self) -> str:
-        """The UID of the pod."""
-        return self.pod.uid
-
-    @property
-    def priority(self) -> int:
-        """The priority of the pod."""
-        return self.pod.priority
-
-    @property
-    def key(self) -> str:
-        """The UID under which the ledger has the devices that are kept."""
-        return key_of(self.uid)
-
-
-def key_of(pod_uid: str) -> str:
-    """Return the key under which the ledger has the devices that are kept for a pod."""
-    return f"kept for {pod_uid}"
-
-
 class Preemptors:
     """The pods that preempt, until they are reserved."""
 
     def __init__(self, state: AllocatorState) -> None:
         self._state = state
-        self._pods: dict[str, Preemptor] = {}
+        self._records = state.records
         self._settled: View | None = None
         self._checked = 0  # the last change of a node that is taken into account
         self._to_retry: list[str] = []
 
     def __len__(self) -> int:
-        return len(self._pods)
+        return len(self._records.with_part("kept"))
+
+    def _all(self) -> list[Preemptor]:
+        return [each.kept for each in self._records.having("kept") if each.kept]
 
     # --- beginning and end ---
 
@@ -101,7 +68,7 @@ class Preemptors:
         until: float,
         planned: NodeHold | None = None,
     ) -> None:
-        self.forget(pod_uid)
+        self._records.change(pod_uid, kept=None)
         for other in self._lower_that_lose_devices(devices, search.pod.priority):
             self._end_and_retry(other)
         self._put(
@@ -120,15 +87,9 @@ class Preemptors:
 
     def end_holds(self, asked: Mapping[str, NodeHold]) -> None:
         """End the holds of plans that are not asked for any more; `asked` has those by node."""
-        for pod in tuple(self._pods.values()):
+        for pod in self._all():
             if pod.planned is not None and asked.get(pod.node) != pod.planned:
                 self._end_and_retry(pod)
-
-    def forget(self, pod_uid: str) -> None:
-        """Keep no devices for a pod any more."""
-        preemptor = self._pods.pop(pod_uid, None)
-        if preemptor is not None:
-            self._state.ledger.keep(preemptor.key, ())
 
     def take_over(self, pods: Collection[Preemptor]) -> None:
         """Give up what is kept for pods, because one with a higher priority gets it."""
@@ -137,12 +98,12 @@ class Preemptors:
 
     def clear(self) -> None:
         """Forget all pods, because another process decides now."""
-        for uid in tuple(self._pods):
-            self.forget(uid)
+        for pod in self._all():
+            self._records.change(pod.uid, kept=None)
 
     def give_up(self, claims: frozenset[str], others: Iterable[str]) -> None:
         """Let pods preempt again that wait for claims which are not released, and `others`."""
-        for pod in tuple(self._pods.values()):
+        for pod in self._all():
             if not pod.pending.isdisjoint(claims):
                 self._end_and_retry(pod)
         self._to_retry += others
@@ -162,7 +123,7 @@ class Preemptors:
         self._leave_closed_nodes()
         if self._settled is self._state.ledger.view():
             return
-        for pod in tuple(self._pods.values()):
+        for pod in self._all():
             left = frozenset(filter(self._is_held, pod.pending))
             if left != pod.pending:
                 until = max(pod.until, now + KEEP_SECONDS)
@@ -174,7 +135,7 @@ class Preemptors:
         changed, self._checked = changes.changed_since(self._checked), changes.last
         if changed is not None and not changed:
             return
-        for pod in tuple(self._pods.values()):
+        for pod in self._all():
             is_changed = changed is None or pod.node in changed
             if is_changed and not is_open(pod.node, pod.pod, self._state):
                 self._end_and_retry(pod)
@@ -182,11 +143,10 @@ class Preemptors:
     def expire(self, now: float) -> None:
         """Forget the pods whose victims do not end, or that do not use their devices."""
         releasing = self._state.pods.releasing
-        for pod in tuple(self._pods.values()):
-            if pod.until > now:
-                continue
+        for pod in filter(None, map(self.find, self._records.times.take("kept", now))):
             if any(uid in releasing for uid in pod.pending):
-                self._pods[pod.uid] = msgspec.structs.replace(pod, until=now + KEEP_SECONDS)
+                kept = msgspec.structs.replace(pod, until=now + KEEP_SECONDS)
+                self._records.change(pod.uid, kept=kept)
             else:
                 self._end_and_retry(pod)
 
@@ -194,21 +154,21 @@ class Preemptors:
 
     def find(self, pod_uid: str) -> Preemptor | None:
         """Return a pod that preempts."""
-        return self._pods.get(pod_uid)
+        return self._records.get(pod_uid).kept
 
     def find_for_same_claim(self, pod_uid: str, search: NodeSearch) -> Preemptor | None:
         """Return another pod that preempts for a claim which both share."""
         claims = set(map(uid_of, search.unallocated))
-        others = (each for each in self._pods.values() if each.uid != pod_uid)
+        others = (each for each in self._all() if each.uid != pod_uid)
         return next((each for each in others if not each.claims.isdisjoint(claims)), None)
 
     def lower_than(self, priority: int) -> Iterator[Preemptor]:
         """Yield the pods with a lower priority."""
-        return (each for each in self._pods.values() if each.priority < priority)
+        return (each for each in self._all() if each.priority < priority)
 
     def is_victim(self, pod_uid: str) -> bool:
         """Whether a pod must go for one that preempts."""
-        return any(pod_uid in each.victims for each in self._pods.values())
+        return any(pod_uid in each.victims for each in self._all())
 
     def promised_to_others(self, pod_uid: str, priority: int) -> frozenset[str]:
         """Return the claims that other pods of at least this priority wait for."""
@@ -231,7 +191,7 @@ class Preemptors:
         return frozenset(claims), devices
 
     def _others(self, pod_uid: str, priority: int) -> list[Preemptor]:
-        pods = self._pods.values()
+        pods = self._all()
         return [each for each in pods if each.uid != pod_uid and each.priority >= priority]
 
     # --- parts ---
@@ -257,20 +217,20 @@ class Preemptors:
 
     def _end_and_retry(self, preemptor: Preemptor) -> None:
         """Keep nothing for a pod any more, and let it preempt again."""
-        self.forget(preemptor.uid)
+        self._records.change(preemptor.uid, kept=None)
         self._to_retry.append(preemptor.uid)
 
     def _put(self, preemptor: Preemptor) -> None:
-        self._pods[preemptor.uid] = preemptor
         # Both together can need more than there is, also of the counters.
         pending = frozenset().union(*map(self._devices_of, preemptor.pending))
         taken = self._hardware_of(pending)
-        holds = (
+        held = tuple(
             each
             for each in preemptor.holds
             if taken.isdisjoint(self._hardware_of((each.device_id,)))
         )
-        self._state.ledger.keep(preemptor.key, holds)
+        kept = msgspec.structs.replace(preemptor, held=held)
+        self._records.change(preemptor.uid, namespace=preemptor.pod.namespace, kept=kept)
 
     def _devices_of(self, claim_uid: str) -> frozenset[DeviceID]:
         ledger = self._state.ledger

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.records import Paired
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
@@ -42,31 +43,25 @@ class Pairing(NamedTuple):
     reason: Reason
 
 
-class _Paired(NamedTuple):
-    priority: int
-    claims: frozenset[str]
-
-
 class Releases:
     """The pods that wait for devices of claims that are being released."""
 
     def __init__(self, state: AllocatorState) -> None:
         self._state = state
-        self._claims_for: dict[str, _Paired] = {}
+        self._records = state.records
         # The claims that are being released, and those of each node; None for other devices.
         self._known: dict[str, _Releasing] = {}
         self._claims_on: dict[str | None, set[str]] = {}
 
-    def forget(self, pod_uid: str) -> None:
-        """Keep no devices for a pod any more."""
-        self._claims_for.pop(pod_uid, None)
-
     def give_up(self, claims: frozenset[str]) -> list[str]:
         """Return the pods that wait for claims which are not released; they wait no more."""
-        pods = [pod for pod, each in self._claims_for.items() if not each.claims.isdisjoint(claims)]
+        pods = [pod for pod, each in self._all() if not each.claims.isdisjoint(claims)]
         for pod in pods:
-            self.forget(pod)
+            self._records.change(pod, paired=None)
         return pods
+
+    def _all(self) -> list[tuple[str, Paired]]:
+        return [(each.uid, each.paired) for each in self._records.having("paired") if each.paired]
 
     def pair(
         self,
@@ -80,7 +75,7 @@ class Releases:
         No other pod with at least its priority waits for them, and they are not `promised`. Those
         on its nominated node come first.
         """
-        self.forget(pod_uid)
+        self._records.change(pod_uid, paired=None)
         unpaired = self.unpaired(search.pod.priority).difference(promised)
         nominated = self._state.pods.nominated_node(pod_uid)
         on_nominated = {nominated: self._claims_on.get(nominated, set())}
@@ -98,8 +93,8 @@ class Releases:
                 if fit.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
-                self._unpair(claims)
-                self._claims_for[pod_uid] = _Paired(search.pod.priority, claims)
+                self.give_up(claims)  # pods with a lower priority wait for others
+                self._records.change(pod_uid, paired=Paired(search.pod.priority, claims))
                 devices = sum(len(self._known[uid].devices) for uid in claims)
                 holds = tuple(h for each in fit.solution.allocations for h in read_holds(each))
                 return Pairing(fit.name, claims, holds, waits_for(devices, fit.name))
@@ -109,18 +104,13 @@ class Releases:
         """Return the claims being released that no pod of at least this priority waits for."""
         self._update()
         releasing = self._known.keys()
-        kept = {pod: (each, each.claims & releasing) for pod, each in self._claims_for.items()}
-        self._claims_for = {
-            pod: _Paired(paired.priority, uids) for pod, (paired, uids) in kept.items() if uids
-        }
-        taken = (each.claims for each in self._claims_for.values() if each.priority >= priority)
+        for pod, paired in self._all():
+            left = paired.claims & releasing
+            if left != paired.claims:
+                later = Paired(paired.priority, left) if left else None
+                self._records.change(pod, paired=later)
+        taken = (each.claims for _, each in self._all() if each.priority >= priority)
         return frozenset(releasing).difference(*taken)
-
-    def _unpair(self, claims: Collection[str]) -> None:
-        """Let pods with a lower priority wait for other claims."""
-        for pod, paired in tuple(self._claims_for.items()):
-            if not paired.claims.isdisjoint(claims):
-                del self._claims_for[pod]
 
     def _update(self) -> None:
         """Follow the claims that are being released; only the changed ones cost much."""

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 
 from allocator.scheduler.calls import Binder
 from allocator.scheduler.protocol import BindReply, PostFilterReply
-from allocator.state.reserved_pods import PodReservation
+from allocator.state.records import PodReservation
 from allocator.writes.binding_conditions import Readiness, readiness
 from allocator.writes.claims import (
     BindRefusedError,

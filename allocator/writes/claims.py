@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from allocator.state.reserved_pods import ClaimReservation, PodReservation
+from allocator.state.records import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, gives_same_devices

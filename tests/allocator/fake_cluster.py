@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from allocator.state.conflicts import ContestedClaim
-from allocator.state.reserved_pods import ClaimReservation, PodReservation
+from allocator.state.records import ClaimReservation, PodReservation
 from allocator.writes.cluster_writes import PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError

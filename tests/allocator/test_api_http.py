@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from allocator.state.preemptors import key_of
+from allocator.state.records import key_of
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import Hold
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api

@@ -7,7 +7,7 @@ import pytest
 from allocator.api import calls
 from allocator.api.reviews import Caller
 from allocator.api.searches import ApiSearches
-from allocator.state.preemptors import key_of
+from allocator.state.records import key_of
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import Taint

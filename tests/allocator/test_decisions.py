@@ -364,7 +364,7 @@ def test_released_devices_are_kept_for_one_pod_each() -> None:
         cluster.state.apply(pod(uid, f"of-{uid}", node="n1"), None)
     waiting = [codes(cluster.prefilter(f"p{i}", claim(f"c{i}")))[0] for i in range(3)]
     assert waiting == ["DevicesBeingReleased"] * 2 + ["NoDeviceFree"]
-    cluster.decisions.forget("p0")
+    cluster.decisions.end("p0")
     assert codes(cluster.prefilter("p2", claim("c2")))[0] == "DevicesBeingReleased"
 
 

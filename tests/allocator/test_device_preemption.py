@@ -249,7 +249,7 @@ def test_a_pod_that_terminates_for_a_more_important_pod_is_no_victim() -> None:
     contest.evict("low")
     reply = contest.preempt("middle", priority=50)
     assert (reply.node, reply.victims) == ("", ())
-    contest.waiting.forget("high")
+    contest.waiting.end("high")
     # The pod that asks again first gets it now.
     assert contest.preempt("middle", priority=50).waiting
     assert contest.preempt("small", priority=10).victims == ()

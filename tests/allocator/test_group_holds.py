@@ -130,7 +130,7 @@ def test_a_member_that_is_deleted_ends_the_hold_in_vain() -> None:
     cluster.ask_group("default/g", *FOUR, min_count=4)
     cluster.now = 3.0
     cluster.state.apply(pod("m0", "c-m0"), None)
-    cluster.decisions.forget("m0")
+    cluster.decisions.end("m0")
     cluster.decisions.expire(cluster.now)
     assert cluster.held() == []
     assert cluster.decisions.groups.holds.pauses.until("default/g") == 4.0
@@ -167,7 +167,7 @@ def test_a_gang_of_one_that_is_bound_forgives_nothing_to_other_gangs() -> None:
                 group = GroupReference(key="default/ok")
                 cluster.decisions.groups.note_member(uid, group, cluster.now)
                 cluster.add(pod(uid, "c-x", node="n9"))
-                cluster.decisions.forget(uid)
+                cluster.decisions.end(uid)
         return held
 
     assert held_seconds(30) == held_seconds(1000)
@@ -212,7 +212,7 @@ def test_a_group_of_which_a_member_is_bound_pauses_no_more() -> None:
     cluster.now = STEP_SECONDS
     cluster.decisions.expire(cluster.now)
     cluster.add(pod("m0", "c-m0", node="n1"))
-    cluster.decisions.forget("m0")
+    cluster.decisions.end("m0")
     assert holds.pauses.until("default/g") == 0
 
 

@@ -235,7 +235,7 @@ def test_a_gang_that_was_bound_evicts_again_at_once() -> None:
     holds.end("default/g", 0.0, HoldEnd.DEADLINE)
     assert holds.eviction_pauses.until("default/g") > 0
     contest.cluster.add(pod("m0", "c-m0", node="n1"))
-    contest.cluster.decisions.forget("m0")
+    contest.cluster.decisions.end("m0")
     assert holds.eviction_pauses.until("default/g") == 0
 
 

@@ -458,7 +458,7 @@ def test_a_pod_alone_waits_for_the_groups_before_it_and_for_no_later_one(earlier
 
     def end(uids: Sequence[str]) -> None:
         for uid in uids:
-            cluster.decisions.forget(uid)
+            cluster.decisions.end(uid)
         cluster.now += 100.0
 
     assert cluster.schedule("holder", claim("h", 4))

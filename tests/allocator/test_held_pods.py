@@ -86,7 +86,7 @@ def test_a_pod_that_is_held_no_more_keeps_nothing_although_it_is_named(end: str)
             cluster.add(pod("p", "c"))
             cluster.state.apply(pod("p", "c"), None)
             for uid in cluster.state.pods.take_settled():
-                cluster.decisions.forget(uid)
+                cluster.decisions.end(uid)
         case "filtered":
             cluster.prefilter("p", claim("c"))
     cluster.decisions.reservations.renew(("p",), 0.0)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from allocator.decisions import node_searches
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
+from allocator.state.pod_table import PARTS
 from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.holdings import DeviceID
@@ -88,7 +89,7 @@ class Allocator(RuleBasedStateMachine):
             assert PRIORITIES[victim] < PRIORITIES[uid]
         for victim in reply.victims if ended else ():
             self.settle_pod(victim, deleted=True)
-            self.waiting.forget_settled()
+            self.waiting.end_settled()
             if CLAIM_OF[victim] in self.cluster.state.claims:
                 version = self.next_version()
                 plain = claim(CLAIM_OF[victim], self.counts[victim], version=version)
@@ -182,6 +183,23 @@ class Allocator(RuleBasedStateMachine):
             for hold in holds:
                 holders = ledger.holders(DeviceID(hold.pool, hold.device))
                 assert list(holders) == [key] or not self.deallocated.isdisjoint(holders)
+
+    @invariant()
+    def what_the_ledger_holds_belongs_to_a_record_and_the_indexes_are_right(self) -> None:
+        state, records = self.cluster.state, self.cluster.state.records
+        every = [records.get(uid) for uid in records]
+        reserved = {uid for each in every if each.devices for uid in each.devices.reserved}
+        assert state.ledger.reservations.keys() <= reserved
+        kept = {each.kept.key: each.kept.held for each in every if each.kept and each.kept.held}
+        assert state.ledger.kept == kept
+        places = sorted(each.waiting.place for each in every if each.waiting)
+        assert records.places == places
+        assert {uid for uids in records.alike.values() for uid in uids} == {e.uid for e in places}
+        for part in PARTS:
+            assert set(records.with_part(part)) == {e.uid for e in every if getattr(e, part)}
+        for uid in reserved:
+            users = {e.uid for e in every if e.devices and uid in e.devices.reserved}
+            assert records.reserved_for(uid).keys() == users
 
     @invariant()
     def what_is_reserved_for_a_pod_is_held(self) -> None:

@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from allocator.decisions import node_searches, waiting
 from allocator.decisions.shortlist import NodeSearch, Shortlist
-from allocator.decisions.waiting import Turn, WaitingPods
+from allocator.decisions.waiting import WaitingPods
+from allocator.decisions.wake_turns import Turn
 from allocator.scheduler.protocol import (
     GroupMember,
     GroupReference,
@@ -249,7 +250,7 @@ def hold_all(expression: str) -> Contest:
     contest.waiting.note_answer("equal", (), 0.0, complete=reply.complete)
     while uid := contest.waiting.wake(1.0).aside:
         decide_in_a_copy(contest.waiting, contest.cluster.state.planner, uid)
-    contest.waiting.forget("equal")
+    contest.waiting.end("equal")
     for number in range(6):
         important = number < 3
         priority = LOW + 3 * important
@@ -320,7 +321,7 @@ def test_pods_are_woken_while_a_copy_decides() -> None:
 def test_no_copy_decides_about_a_pod_that_is_deleted() -> None:
     aside = Aside(slow="other")
     aside.decide_one()
-    aside.waiting.forget("slow")
+    aside.waiting.end("slow")
     assert aside.waiting.wake(1.0) == Turn((), unfinished=False)
 
 

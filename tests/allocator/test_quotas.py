@@ -422,7 +422,7 @@ def test_a_gang_over_quota_after_evictions_evicts_nobody_else_for_a_time() -> No
     for uid in ("v0", "v1"):
         cluster.delete_claim(f"c-{uid}")
         cluster.state.apply(pod(uid, f"c-{uid}", node="n1", namespace="other"), None)
-    cluster.decisions.forget("elsewhere")
+    cluster.decisions.end("elsewhere")
     cluster.schedule("own", claim("c-own"))
     cluster.now = 2.0
     reply = cluster.ask_group("default/g", "m0", "m1", priority=9)

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from allocator.decisions import waiting as waiting_pods
-from allocator.decisions.pauses import MAX_PAUSE_SECONDS
 from allocator.decisions.pod_devices import Promise
 from allocator.decisions.waiting import WaitingPods
+from allocator.state import pod_table
+from allocator.state.records import MAX_PAUSE_SECONDS
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
@@ -67,13 +67,15 @@ def test_nobody_is_woken_while_nothing_changes() -> None:
 
 
 def test_a_pod_beyond_the_limit_is_left_to_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_pods, "MAX_WAITING", 2)
+    monkeypatch.setattr(pod_table, "MAX_RECORDS", 3)
     waiting = Waiting(held=3, n1=3)
+    waiting.ask("other", namespace="blue")
     for uid in ("a", "b", "c"):
         waiting.ask(uid)
-    assert len(waiting.pods) == 2
+    assert len(waiting.pods) == 3
     waiting.free(0, 1, 2)
-    assert waiting.wake() == ["a", "b"]
+    # The oldest of the namespace with most pods is the one that is left out.
+    assert waiting.wake() == ["b", "c", "other"]
 
 
 def test_as_many_pods_are_woken_as_devices_are_free() -> None:
@@ -281,7 +283,7 @@ def test_a_turn_without_a_change_visits_no_pod(monkeypatch: pytest.MonkeyPatch) 
     waiting = Waiting(held=1, n1=1)
     waiting.ask("p")
     waiting.wake()
-    monkeypatch.setattr(waiting.pods, "_pods", None)
+    monkeypatch.setattr(waiting.cluster.state.records, "_places", None)
     assert waiting.wake(at=10.0) == []
 
 

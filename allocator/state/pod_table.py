@@ -1,0 +1,177 @@
+"""The records of all pods, and what is asked of them by claim, place, key or time.
+
+Every change of a record is made here, and everything else follows from the records before and
+after: the indexes, the times, and what the ledger reserves and keeps. So a record that goes takes
+everything along. Beyond a limit, the namespace with most records loses its oldest one that has no
+devices.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec.structs import replace
+
+from allocator.state.records import Pause, Record, Waiting, WaitingPlace, key_of
+from allocator.state.wheel import Wheel
+from drawbridge.ledger.ledger import Ledger, Reservation
+
+MAX_RECORDS: Final = 65536
+Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
+PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
+# What is due: the end of a reservation, that of what is kept, and that of pauses.
+Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause"]
+_NOTHING: Final[Mapping[str, Reservation]] = {}
+
+
+class PodTable:
+    """The records by the UID of the pod, and what the ledger holds for them."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._records: dict[str, Record] = {}
+        self._namespaces: dict[str, dict[str, None]] = {}
+        # The pods that have a part, in the order in which they got it.
+        self._having: dict[Part, dict[str, None]] = {part: {} for part in PARTS}
+        self._reserved: dict[str, dict[str, Reservation]] = {}
+        self._places: list[WaitingPlace] = []
+        self._alike: dict[bytes, set[str]] = {}
+        self.times: Wheel[Due] = Wheel()
+
+    # --- questions ---
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the pods of this moment."""
+        return iter(tuple(self._records))
+
+    def get(self, uid: str) -> Record:
+        """Return the record of a pod; an empty one if nothing is remembered."""
+        return self._records.get(uid) or Record(uid)
+
+    def having(self, part: Part) -> list[Record]:
+        """Return the records with a part, in the order in which they got it."""
+        return [self._records[uid] for uid in self._having[part]]
+
+    def with_part(self, part: Part) -> Collection[str]:
+        """Return the UIDs of the pods with a part, in the order in which they got it."""
+        return self._having[part].keys()
+
+    def move_to_end(self, part: Part, uid: str) -> None:
+        """Move a pod behind the others with a part."""
+        self._having[part][uid] = self._having[part].pop(uid)
+
+    def reserved_for(self, claim_uid: str) -> Mapping[str, Reservation]:
+        """Return what is reserved for a claim, by the UIDs of the pods that count on it."""
+        return self._reserved.get(claim_uid, _NOTHING)
+
+    @property
+    def places(self) -> list[WaitingPlace]:
+        """The places of all pods that wait, in order."""
+        return self._places
+
+    @property
+    def alike(self) -> Mapping[bytes, Collection[str]]:
+        """The pods that wait, by their key."""
+        return self._alike
+
+    # --- changes ---
+
+    def change(self, uid: str, **changes: Any) -> Record:  # noqa: ANN401  # fields of a record
+        """Change parts of a record, which begins or ends with that, and return it."""
+        before = self.get(uid)
+        after = replace(before, **changes)
+        self._put(before, after)
+        return after
+
+    def end(self, uid: str) -> None:
+        """Let a record go with everything; a write in progress has its devices until its end."""
+        before = self.get(uid)
+        writes = before.devices is not None and before.devices.writing
+        self._put(before, Record(uid, before.namespace, devices=before.devices if writes else None))
+
+    def _put(self, before: Record, after: Record) -> None:
+        uid = after.uid
+        if after == Record(uid, after.namespace):
+            self._records.pop(uid, None)
+            self._leave(uid, before.namespace)
+        else:
+            self._records[uid] = after
+            if before.namespace != after.namespace:
+                self._leave(uid, before.namespace)
+            self._namespaces.setdefault(after.namespace, {})[uid] = None
+        for part in PARTS:
+            if not getattr(after, part):
+                self._having[part].pop(uid, None)
+            elif uid not in self._having[part]:
+                self._having[part][uid] = None
+        if before.devices is not after.devices:
+            self._follow_devices(before, after)
+        if before.kept is not after.kept:
+            self._follow_kept(before, after)
+        self._follow_waiting(before, after)
+        while len(self._records) > MAX_RECORDS and self._drop_oldest():
+            pass
+
+    def _leave(self, uid: str, namespace: str) -> None:
+        of_namespace = self._namespaces.get(namespace, {})
+        of_namespace.pop(uid, None)
+        if not of_namespace:
+            self._namespaces.pop(namespace, None)
+
+    def _drop_oldest(self) -> bool:
+        """End the oldest record without devices of the namespace with most; False without any."""
+        for uids in sorted(self._namespaces.values(), key=len, reverse=True):
+            for uid in uids:
+                record = self._records[uid]
+                if record.devices is None and record.kept is None:
+                    self.end(uid)
+                    return True
+        return False
+
+    # --- what follows from a change ---
+
+    def _follow_devices(self, before: Record, after: Record) -> None:
+        uid, had, has = after.uid, before.devices, after.devices
+        for claim, reservation in has.reserved.items() if has else ():
+            self._reserved.setdefault(claim, {})[uid] = reservation
+        for claim in had.reserved if had else ():
+            if has is None or claim not in has.reserved:
+                users = self._reserved[claim]
+                del users[uid]
+                if not users:
+                    del self._reserved[claim]
+                    # A write that had the reservation has ended.
+                    self._ledger.rollback((claim,))
+        self.times.set("devices", uid, None if has is None or has.writing else has.until)
+
+    def _follow_kept(self, before: Record, after: Record) -> None:
+        had, has = before.kept, after.kept
+        if had is None or has is None or had.held is not has.held:
+            self._ledger.keep(key_of(after.uid), has.held if has else ())
+        self.times.set("kept", after.uid, has.until if has else None)
+
+    def _follow_waiting(self, before: Record, after: Record) -> None:
+        uid, had, has = after.uid, before.waiting, after.waiting
+        if had is not None and (has is None or had.place != has.place):
+            del self._places[bisect_left(self._places, had.place)]
+        if has is not None and (had is None or had.place != has.place):
+            insort(self._places, has.place)
+        if had is not None and (has is None or had.key != has.key):
+            self._alike[had.key].discard(uid)
+            if not self._alike[had.key]:
+                del self._alike[had.key]
+        if has is not None and (had is None or had.key != has.key):
+            self._alike.setdefault(has.key, set()).add(uid)
+        begins_or_ends = (had is None) != (has is None)
+        if begins_or_ends or before.device_pause is not after.device_pause:
+            self.times.set("device pause", uid, _end_of(after.device_pause, has))
+        if begins_or_ends or before.victim_pause is not after.victim_pause:
+            self.times.set("victim pause", uid, _end_of(after.victim_pause, has))
+
+
+def _end_of(pause: Pause, waiting: Waiting | None) -> float | None:
+    """Return when a pod that waits can be woken; None if its pause was over before it waited."""
+    return pause.until if waiting is not None and pause.until > waiting.place.since else None

@@ -1,0 +1,241 @@
+"""What the allocator remembers of a pod: one record, with its parts.
+
+A part is there or not: what the scheduler asks, the devices that are reserved, those that are kept
+until others release them, and the place among those that wait. `pod_states.py` says in which state
+a record is, and what changes it. `pod_table.py` has all records.
+"""
+
+import math
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from allocator.scheduler.protocol import SchedulingPod
+from drawbridge.dra.allocation import Allocation, Consumer
+from drawbridge.ledger.holdings import Hold
+from drawbridge.ledger.ledger import Reservation
+from drawbridge.ledger.node_holds import NodeHold
+
+FIRST_PAUSE_SECONDS: Final = 1.0
+MAX_PAUSE_SECONDS: Final = 60.0
+
+
+class PodRequest(NamedTuple):
+    """A pod and the UIDs of its claims, in the order of the pod; a claim is named once."""
+
+    pod: SchedulingPod
+    claims: tuple[str, ...]
+
+
+def consumer_of(pod: SchedulingPod, claim_uid: str) -> Consumer:
+    """Return for whom a claim of a pod is reserved: the pod, or its group."""
+    group = pod.claims_of_group
+    if group is not None and claim_uid in (group.claims or ()):
+        return Consumer.of_pod_group(group.name, group.uid)
+    return Consumer.of_pod(pod.name, pod.uid)
+
+
+# --- devices that are reserved ---
+
+
+class ClaimReservation(msgspec.Struct, frozen=True):
+    """What to write into one claim.
+
+    Without `allocation` the claim is allocated already, and only `consumer` is added: the pod, or
+    its group. `mark` is the text of the annotation `drawbridge.dev/allocation`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    consumer: Consumer
+    allocation: Allocation | None = None
+    mark: str = ""
+
+    @property
+    def full_name(self) -> str:
+        """The namespace and the name: `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class PodReservation(msgspec.Struct, frozen=True):
+    """The node and the devices that are reserved for one pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    claims: tuple[ClaimReservation, ...] = ()
+
+    @property
+    def full_name(self) -> str:
+        """The namespace and the name: `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class ReservedDevices(msgspec.Struct, frozen=True):
+    """The devices of a pod. `reserved` has what the ledger reserves, by the UID of the claim.
+
+    A reservation is `promised` until the scheduler reserves the pod that was woken, and `writing`
+    from then on until its end.
+    """
+
+    reservation: PodReservation
+    reserved: Mapping[str, Reservation]
+    since: float
+    until: float
+    priority: int = 0
+    promised: bool = False
+    writing: bool = False
+
+    def count(self) -> int:
+        """Return how many devices are reserved."""
+        allocations = (each.allocation for each in self.reservation.claims)
+        return sum(len(each.devices.results) for each in allocations if each)
+
+
+# --- devices that others release ---
+
+
+class Preemptor(msgspec.Struct, frozen=True):
+    """A pod that preempts for its `claims`, and gets `holds` when the `pending` ones are released.
+
+    Victims and claims have their UIDs. With `planned`, an administrator holds the devices. Those
+    that the ledger has by now are `held`.
+    """
+
+    pod: SchedulingPod
+    claims: frozenset[str]
+    node: str
+    victims: frozenset[str]
+    pending: frozenset[str]
+    holds: tuple[Hold, ...]
+    until: float
+    planned: NodeHold | None = None
+    held: tuple[Hold, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        """The UID of the pod."""
+        return self.pod.uid
+
+    @property
+    def priority(self) -> int:
+        """The priority of the pod."""
+        return self.pod.priority
+
+    @property
+    def key(self) -> str:
+        """The UID under which the ledger has the devices that are kept."""
+        return key_of(self.uid)
+
+
+def key_of(pod_uid: str) -> str:
+    """Return the key under which the ledger has the devices that are kept for a pod."""
+    return f"kept for {pod_uid}"
+
+
+class Paired(NamedTuple):
+    """The claims that are being released, for which a pod was told to wait."""
+
+    priority: int
+    claims: frozenset[str]
+
+
+# --- waiting ---
+
+
+class WaitingPlace(NamedTuple):
+    """The place of a pod among those that wait; a higher priority comes first."""
+
+    priority: int
+    since: float
+    uid: str
+
+
+# The place behind all pods.
+BEHIND_ALL: Final = WaitingPlace(1 << 63, math.inf, "")
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A pod that waits, and the key that it has in common with those that ask the same.
+
+    `seen` has the nodes of its last answer, `tried` the state in which no other node was found.
+    """
+
+    place: WaitingPlace
+    key: bytes
+    seen: Collection[str] = ()
+    tried: int = -1
+
+
+class VictimQuestion(NamedTuple):
+    """Whether a pod that waits asks for victims again.
+
+    One that was refused some asks when other pods than those have `ended` that had by then.
+    """
+
+    asks: bool = False
+    ended: int | None = None
+
+    def refused(self, ended: int) -> "VictimQuestion":
+        """Return what a pod asks that is refused victims; an earlier question stays."""
+        return self if self.ended is not None else self._replace(ended=ended)
+
+    def asked(self, ended: int) -> "VictimQuestion | None":
+        """Return what a pod asks later that asks now."""
+        return None if self.ended is None else VictimQuestion(ended=ended)
+
+    def is_due(self, ended: int) -> bool:
+        """Whether the pod asks when so many pods have ended."""
+        return self.asks or self.ended not in {None, ended}
+
+
+class Pause(NamedTuple):
+    """How long a pod that was woken pauses before it is woken again, for one reason of waking."""
+
+    wakes: int = 0
+    until: float = 0.0
+
+    def grown(self, now: float) -> "Pause":
+        """Return the pause of a pod that is woken now; it grows with each wake."""
+        # A bounded exponent, because the number of wakes is not.
+        seconds = min(FIRST_PAUSE_SECONDS * 2 ** min(self.wakes, 10), MAX_PAUSE_SECONDS)
+        return Pause(self.wakes + 1, now + seconds)
+
+    def extended(self, until: float) -> "Pause":
+        """Return a pause that lasts at least until a time."""
+        return self._replace(until=max(until, self.until))
+
+    def shrunk(self, until: float) -> "Pause":
+        """Return a pause that lasts at most until a time; the next one is short again."""
+        return Pause(until=min(until, self.until))
+
+
+NO_PAUSE: Final = Pause()
+
+
+class Record(msgspec.Struct, frozen=True):
+    """All that is known of a pod apart from what the API server tells.
+
+    Its reservation for the node `expired_on` has expired, and a pod of the namespace `taken_by` has
+    got what was promised to it. No pod can take what is promised to a `protected` one. The search
+    for one that is `unanswered` has not ended.
+    """
+
+    uid: str
+    namespace: str = ""
+    request: PodRequest | None = None
+    group: str = ""
+    devices: ReservedDevices | None = None
+    expired_on: str = ""
+    taken_by: str = ""
+    protected: bool = False
+    kept: Preemptor | None = None
+    paired: Paired | None = None
+    waiting: Waiting | None = None
+    victims: VictimQuestion | None = None
+    unanswered: bool = False
+    device_pause: Pause = NO_PAUSE
+    victim_pause: Pause = NO_PAUSE

@@ -1,0 +1,50 @@
+"""The times at which something of the records is due, by kind and key. Reads no clock."""
+
+from heapq import heappop, heappush
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K")
+
+
+class Wheel(Generic[K]):
+    """The next time of each key, one for each kind."""
+
+    def __init__(self) -> None:
+        self._times: Final[dict[tuple[K, str], float]] = {}
+        # The earliest entry of each key; a later time replaces it when it comes up.
+        self._queued: Final[dict[tuple[K, str], float]] = {}
+        self._heaps: Final[dict[K, list[tuple[float, str]]]] = {}
+
+    def set(self, kind: K, key: str, at: float | None) -> None:
+        """Set the time of a key, or with None that it has none."""
+        if at is None:
+            self._times.pop((kind, key), None)
+            return
+        self._times[kind, key] = at
+        queued = self._queued.get((kind, key))
+        if queued is None or at < queued:
+            self._queued[kind, key] = at
+            heappush(self._heaps.setdefault(kind, []), (at, key))
+
+    def next(self, kind: K) -> float | None:
+        """Return the first time of a kind."""
+        heap = self._heaps.get(kind, [])
+        while heap:
+            queued, key = heap[0]
+            at = self._times.get((kind, key))
+            if at == queued:
+                return at
+            heappop(heap)
+            if self._queued.get((kind, key)) == queued:
+                del self._queued[kind, key]
+                self.set(kind, key, at)
+        return None
+
+    def take(self, kind: K, now: float) -> list[str]:
+        """Return the keys of a kind whose time has come, in its order; they have none any more."""
+        due = []
+        while (at := self.next(kind)) is not None and at <= now:
+            _, key = heappop(self._heaps[kind])
+            del self._times[kind, key], self._queued[kind, key]
+            due.append(key)
+        return due
