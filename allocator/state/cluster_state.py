@@ -119,6 +119,8 @@ class AllocatorState:
         # The pool of others that was read last, from its slices.
         self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
+        # The nodes of owned pools whose slices are all gone: a driver restarts, for example.
+        self._withdrawn: dict[PoolID, str] = {}
         self._used_slices: dict[PoolID, frozenset[str]] = {}  # by name, which the planner has
         self._owned_on: dict[str | None, int] = {}
         self._names: list[str] = []
@@ -212,6 +214,10 @@ class AllocatorState:
             self.changes.add(node.name)
             self.amounts.note_change(node.name)
             self.decide_owners_on(node.name)
+        if after is None:
+            gone = [pool for pool, name in self._withdrawn.items() if node and name == node.name]
+            for pool in gone:
+                del self._withdrawn[pool]
 
     def _follow_hold(self, node: str, text: str) -> None:
         hold = read_node_hold(text) if text else ""
@@ -312,7 +318,12 @@ class AllocatorState:
         if owned and pool in self._owned and self._owned[pool] == node:
             return
         if pool in self._owned:
-            self._remove_owned_pool(self._owned.pop(pool))
+            before = self._owned.pop(pool)
+            self._remove_owned_pool(before)
+            if not slices and before is not None:
+                self._withdrawn[pool] = before
+        if slices:
+            self._withdrawn.pop(pool, None)
         if owned:
             self._owned[pool] = node
             self._add_owned_pool(node)
@@ -371,10 +382,13 @@ class AllocatorState:
         return self._owned.get(pool)
 
     def _can_be_used(self, device: DeviceID) -> bool:
-        """Whether a device is of an owned pool, and its node has not been shut down for good."""
-        if device.pool not in self._owned:
+        """Whether a device is of an owned pool, and its node has not been shut down for good.
+
+        What a pod holds lasts while the driver withdraws the whole pool, which then comes back.
+        """
+        if device.pool not in self._owned and device.pool not in self._withdrawn:
             return False
-        node = self._owned[device.pool]
+        node = self._owned.get(device.pool, self._withdrawn.get(device.pool))
         local = self.planner.nodes.get(node) if node is not None else None
         if local is None:
             return node is None

@@ -168,6 +168,43 @@ def test_a_node_that_is_gone_runs_nothing(after: Node | None) -> None:
     assert is_free(state)
 
 
+@pytest.mark.parametrize("first", ["pod", "slices"])
+def test_a_driver_that_withdraws_its_pool_for_a_moment_frees_nothing(first: str) -> None:
+    state = state_with(running(), allocated("p"))
+    slices = [gpu_slice("n1", 2)]
+
+    def vanish() -> None:
+        for before, after in [(running(), None), *RELEASE]:
+            state.apply(before, after)
+        state.vanished.observe_time(100.0)
+
+    if first == "pod":
+        vanish()
+    for each in slices:
+        state.apply(each, None)
+    state.vanished.observe_time(101.0)
+    if first == "slices":
+        vanish()
+    for each in slices:
+        state.apply(None, each)
+    state.vanished.observe_time(102.0)
+    assert not is_free(state)
+    state.apply(Node("n1"), None)
+    state.vanished.observe_time(103.0)
+    assert is_free(state)
+
+
+def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
+    state = state_with(running(), allocated("p"))
+    for before, after in [(running(), None), *RELEASE, (gpu_slice("n1", 2), None)]:
+        state.apply(before, after)
+    state.vanished.observe_time(100.0)
+    assert not is_free(state)
+    state.apply(Node("n1"), None)
+    state.vanished.observe_time(101.0)
+    assert is_free(state)
+
+
 def test_new_decisions_keep_what_the_former_ones_kept() -> None:
     state, new = state_with(running(), allocated("p")), state_with()
     state.apply(running(), None)
