@@ -13,6 +13,7 @@ import allocator.scheduler.protocol
 import drawbridge.config.schema
 from drawbridge.dra.rules import rules_schema
 from tools import (
+    beside_page,
     chart,
     commands_page,
     decisions_page,
@@ -26,6 +27,7 @@ from tools import (
 DOCS = Path(__file__).parent.parent / "docs"
 SCHEMA = DOCS.parent / "bridge" / "protocol" / "v1.schema.json"
 PAGES: dict[str, Callable[[], str]] = {
+    "beside.md": beside_page.render_page,
     "commands.md": commands_page.render_page,
     "dialects.md": migrating.render_dialects,
     "decisions/README.md": decisions_page.render_page,
