@@ -117,9 +117,9 @@ def _release(version: str) -> tuple[object, ...]:
     return (*map(int, number.split(".")), name or "~", int(turn or 0))
 
 
-def list_versions() -> list[str]:
-    """Ask for the versions of the module."""
-    command = ("go", "list", "-m", "-versions", MODULE)
+def list_versions(module: str = MODULE) -> list[str]:
+    """Ask for the versions of a module."""
+    command = ("go", "list", "-m", "-versions", module)
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=HERE)
     return done.stdout.split()[1:]
 
