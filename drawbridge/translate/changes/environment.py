@@ -21,6 +21,7 @@ from drawbridge.translate.changes.codes import (
 )
 from drawbridge.translate.changes.devices_of_node import report_devices_of_node
 from drawbridge.translate.changes.patch import Patch
+from drawbridge.translate.changes.selecting_annotations import report_selecting
 from drawbridge.translate.changes.tolerations import add_toleration
 from drawbridge.translate.legacy.asks import Ask, EnvironmentVariable, Kind
 from drawbridge.translate.work_budget import WorkBudget
@@ -83,6 +84,7 @@ def change_environment(
             ),
         )
     findings += report_devices_of_node(patch.pod, patch.budget)
+    findings += report_selecting(patch.pod, asks, patch.budget)
     if not any(ask.kind is Kind.NIC for ask in all_asks):
         findings += _report_host_rdma(spec, patch.budget)
     for path in users:

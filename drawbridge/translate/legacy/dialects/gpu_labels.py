@@ -50,7 +50,7 @@ _UNPARTITIONED: Final = "spx_nps1"
 # GPUs that share the memory of the host, the machine only where the firmware names it, the clique
 # on nodes of a fabric, MIG's labels where a strategy is set. The labellers of AMD and Intel publish
 # what they are started with.
-_PRESENT: Final = frozenset(
+ALWAYS_PRESENT: Final = frozenset(
     {
         "nvidia.com/gpu.present", "nvidia.com/gpu.product", "nvidia.com/gpu.count",
         "nvidia.com/gpu.replicas", "nvidia.com/gpu.family", "nvidia.com/gpu.compute.major",
@@ -112,7 +112,7 @@ def interpret_term(term: LabelTerm) -> LabelMeaning:
     if term.operator == "Exists":
         return _exists(term)
     if term.operator == "DoesNotExist":
-        if term.key in _PRESENT:
+        if term.key in ALWAYS_PRESENT:
             return _reject(term, "the pod requests a GPU but selects nodes without GPUs")
         return _keep(term)
     reader = _READERS.get(term.key.removeprefix("beta."))
@@ -121,7 +121,7 @@ def interpret_term(term: LabelTerm) -> LabelMeaning:
 
 def _exists(term: LabelTerm) -> LabelMeaning:
     """Read that a label exists: some are on every node, the memory's where it is known."""
-    if term.key in _PRESENT:
+    if term.key in ALWAYS_PRESENT:
         return LabelMeaning(findings=(imply(term, _ALWAYS),))
     if term.key == _MEMORY:
         return LabelMeaning((Memory(at_least=1),))
