@@ -12,6 +12,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from cli.comparison.clusters import add_clusters_option, names_several, print_comparison
+from cli.input.admission_decisions import decide_with
 from cli.input.audited_cluster import ClusterRead, read_audited, select_recent
 from cli.input.cluster_objects import ClusterObjects
 from cli.input.effective_configuration import read_effective_configuration
@@ -31,25 +33,19 @@ from cli.terminal.streams import Streams, for_data, unfolded
 from drawbridge.audit.compose import AskFit, DecisionsByFacts, Future, compose_audit, foresee
 from drawbridge.audit.fit import RunningPods
 from drawbridge.audit.model import Audit
-from drawbridge.audit.objects import AdmissionDecision, AuditedNamespace, Decide
 from drawbridge.audit.written_as_csv import write_csv
 from drawbridge.audit.written_as_html import write_html
 from drawbridge.audit.written_as_text import summarize, write_text
 from drawbridge.config.model import Configuration
-from drawbridge.config.placement import decide_placement
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
-from drawbridge.facts.model import Facts
 from drawbridge.ledger.devices_of_nodes import ServingNodes
 from drawbridge.ledger.still_fits import StillFits, nodes_after, still_fits
-from drawbridge.names import ADMIN_ACCESS_LABEL, DUAL_LABEL
+from drawbridge.names import DUAL_LABEL
 from drawbridge.report.events import time_of_event
 from drawbridge.report.tables import escape_unprintable
-from drawbridge.translate.pods import make_context
-from webhook.admission.claim_summary import ClaimSummaries
-from webhook.admission.pods import decide
 
 EXIT_CODES = {DONE: "printed", BAD: "the cluster or the configuration cannot be read, or bad input"}
 _WRITERS: Final = {"csv": write_csv, "html": write_html}
@@ -77,6 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="print what each step of the plan does to whom, as it was rehearsed",
     )
     add_files_option(parser)
+    add_clusters_option(parser)
     add_live_options(parser)
     add_config_option(parser)
     add_version_options(parser)
@@ -85,7 +82,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the audit."""
+    """Print the audit, or a row of each of several clusters."""
+    if names_several(options):
+        return DONE if print_comparison(options, streams) is not None else BAD
     if not options.cluster and options.context is None:
         options.context = ""
     live = options.context is not None and not options.cluster
@@ -145,8 +144,8 @@ def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
     future = foresee(objects, configuration, gates)
     facts = FactsInput(objects.slices, objects.classes, objects.nodes, objects.networks)
     decisions = DecisionsByFacts(
-        _decide_with(configuration, gather_facts(facts, configuration, gates).facts),
-        _decide_with(configuration, future.facts),
+        decide_with(configuration, gather_facts(facts, configuration, gates).facts),
+        decide_with(configuration, future.facts),
     )
     is_part = bool(options.only) or options.since is not None
     if options.since is not None:
@@ -196,18 +195,6 @@ def _place(running: RunningPods, given: AuditInput, future: Future) -> StillFits
         sharing=gates.consumable_capacity,
         progress=lambda done, total: given.report(f"{done:,} of {total:,} placements"),
     )
-
-
-def _decide_with(configuration: Configuration, facts: Facts) -> Decide:
-    """Return the decision of admission with these facts."""
-    context, summaries = make_context(configuration, facts), ClaimSummaries()
-
-    def decide_pod(pod: Value, namespace: AuditedNamespace) -> AdmissionDecision:
-        placed = context.placed(decide_placement(namespace.labels, configuration))
-        access = namespace.labels.get(ADMIN_ACCESS_LABEL) == "true"
-        return decide(pod, namespace.name, placed, summaries, admin_access=access)
-
-    return decide_pod
 
 
 def _is_recent(value: Value, start: datetime) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from cli.comparison.clusters import add_clusters_option, names_several, print_comparison
 from cli.diagnosis.line import DoctorLine, Status
 from cli.input import live_cluster
 from cli.input.effective_configuration import EffectiveConfiguration, read_effective_configuration
@@ -34,6 +35,7 @@ _COLOURS: Final = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31"}
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster and the output format."""
+    add_clusters_option(parser)
     add_live_options(parser)
     add_namespace_option(parser)
     add_config_option(parser)
@@ -42,7 +44,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
-    """Print the result of each check."""
+    """Print the result of each check, or a row of each of several clusters."""
+    if names_several(options):
+        rows = print_comparison(options, streams)
+        if rows is None:
+            return BAD
+        return NOTICE if any(each.error or each.stuck for each in rows) else DONE
     effective = read_effective_configuration(options, streams, asks_cluster=True)
     if effective.configuration is None and options.config is not None:
         return output.print_unreadable(effective.findings, options.output, streams)

@@ -109,7 +109,7 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
         metrics.CacheCollector(caches.by_resource, settings.caches),
         metrics.EventCollector(recorder),
         usage,
-        StuckCollector(lambda: reconcilers.stuck.found, lambda: reconcilers.stuck.free),
+        StuckCollector(lambda: reconcilers.stuck.stuck, lambda: reconcilers.stuck.free),
     ):
         async with (
             run_background((recorder.run(), reconcilers.observer.run(), *caches.run())),

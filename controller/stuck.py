@@ -45,7 +45,7 @@ class StuckSources:
 
 
 class StuckReconciler:
-    """Searches at intervals; `found` has what two searches found, with the time in Unix seconds.
+    """Searches at intervals; `stuck` has what two searches found, with the time in Unix seconds.
 
     The time is that in the object, or when this process first saw it.
     """
@@ -65,13 +65,13 @@ class StuckReconciler:
         self._is_synced = is_synced
         self._is_leading = is_leading
         self._since: dict[tuple[str, str], float] = {}
-        self._found: tuple[tuple[Stuck, float], ...] = ()
+        self._stuck: tuple[tuple[Stuck, float], ...] = ()
         self._free: Mapping[str, int] = {}
 
     @property
-    def found(self) -> tuple[tuple[Stuck, float], ...]:
+    def stuck(self) -> tuple[tuple[Stuck, float], ...]:
         """What is stuck, and since when; nothing in a replica that does not lead."""
-        return self._found if self._is_leading() else ()
+        return self._stuck if self._is_leading() else ()
 
     @property
     def free(self) -> Mapping[str, int]:
@@ -79,16 +79,16 @@ class StuckReconciler:
         return self._free if self._is_leading() else {}
 
     async def reconcile(self) -> None:
-        """Search once, if all pods are known."""
+        """StuckSearch once, if all pods are known."""
         if not self._is_synced():
             return
         now = self._now()
-        found, self._free = await asyncio.to_thread(_search, _copy(self._sources), now)
+        stuck, self._free = await asyncio.to_thread(_search, _copy(self._sources), now)
         before = self._since
-        self._since = {(e.code, e.object): before.get((e.code, e.object), now) for e in found}
-        self._found = tuple(
+        self._since = {(e.code, e.object): before.get((e.code, e.object), now) for e in stuck}
+        self._stuck = tuple(
             (each, seconds_of(each.since) or before[each.code, each.object])
-            for each in found
+            for each in stuck
             if (each.code, each.object) in before
         )
 

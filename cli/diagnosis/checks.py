@@ -85,11 +85,11 @@ def check_rights(checked: CheckedState) -> Iterator[Result]:
 
 def check_stuck(checked: CheckedState) -> Iterator[Result]:
     """Say which claims, pods and namespaces do not go on, and who holds them."""
-    found = checked.state.stuck
-    if isinstance(found, Unread):
-        yield found
+    stuck = checked.state.stuck
+    if isinstance(stuck, Unread):
+        yield stuck
         return
-    told = [*apply_policies(report_stuck(found), checked.configuration.findings)]
+    told = [*apply_policies(report_stuck(stuck), checked.configuration.findings)]
     for finding in told[:_MOST_STUCK]:
         yield msgspec.structs.replace(finding, message=f"{finding.object}: {finding.message}")
     if len(told) > _MOST_STUCK:

@@ -102,8 +102,8 @@ async def _read_live(session: "Session", node: str, findings: list[LocatedFindin
     values = (*held.claims, *held.pods, *held.slices, *held.nodes)
     # What may not be read as a whole, or was read of one node only, tells nothing by its absence.
     whole = {"Pod"} if node else {"Pod", "ResourceSlice", "Node"}
-    known = frozenset(() if findings else whole)
-    stuck = await find_stuck_holders(session, values, known, "" if findings else node)
+    complete = frozenset(() if findings else whole)
+    stuck = await find_stuck_holders(session, values, complete, "" if findings else node)
     return NodeObjects(held, named, events, stuck)
 
 

@@ -68,10 +68,10 @@ def read_subject(
     named = _parse_name(options.pod, options.namespace or "")
     if files := [*options.filename, *options.cluster]:
         by_kind = _sort_by_kind(read_documents(files, streams.stdin), findings)
-        found = _read_from_files(by_kind, named, options.pod)
+        subject = _read_from_files(by_kind, named, options.pod)
         everything = (each for objects in by_kind.values() for each in objects)
         stuck = find_stuck_in_files(everything, is_cluster=bool(options.cluster))
-        return replace(found, stuck=stuck)
+        return replace(subject, stuck=stuck)
 
     async def read(session: "Session") -> Subject:
         full_name = named._replace(namespace=named.namespace or session.namespace)

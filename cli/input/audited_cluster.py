@@ -54,6 +54,12 @@ class ClusterRead(NamedTuple):
     version: str
     findings: tuple[LocatedFinding, ...]
     namespaces: tuple[Document, ...]
+    config_maps: tuple[Value, ...] = ()
+
+    @property
+    def nodes_missing(self) -> bool:
+        """Whether no node was read, so that the objects are not those of a cluster."""
+        return not self.objects.nodes
 
 
 def read_audited(
@@ -75,11 +81,11 @@ def read_audited(
         values = [*await _read_live(session, options.only or "", findings, report)]
         version = await session.version()
         read = _sort(values, version, findings, options.only or "", scope)
-        known = KINDS if not read.objects.missing else frozenset[str]()
+        complete = KINDS if not read.objects.missing else frozenset[str]()
         failures = await list_failures(session, options.only or "")
         now = session.clock.now()
         hanging = from_values(
-            [*values, *failures], now=now, known=known, slices=read.objects.slices
+            [*values, *failures], now=now, complete=complete, slices=read.objects.slices
         )
         return _with_stuck(read, await find_stuck_live(session, hanging), options.only)
 
@@ -190,7 +196,9 @@ def _sort(
         missing=tuple(e.finding.message for e in findings if e.finding.code == _MISSING),
     )
     documents = live_cluster.as_documents(map(as_mapping, by_kind.get("Namespace", ())))
-    return ClusterRead(objects, version or decoded.version, tuple(findings), tuple(documents))
+    return ClusterRead(
+        objects, version or decoded.version, tuple(findings), tuple(documents), select("ConfigMap")
+    )
 
 
 def _decode(values: Iterable[Value]) -> ClusterObjects:

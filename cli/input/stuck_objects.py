@@ -36,8 +36,8 @@ def find_stuck_in_files(
     """Return what is stuck by objects of files: those of a cluster, or some objects only."""
     values = [*values]
     kinds = frozenset(f"{get_value(each, ('kind',))}" for each in values)
-    known = kinds & KINDS if is_cluster else frozenset[str]()
-    return find_stuck(from_values(values, known=known, slices=slices))
+    complete = kinds & KINDS if is_cluster else frozenset[str]()
+    return find_stuck(from_values(values, complete=complete, slices=slices))
 
 
 async def read_stuck(session: "Session", published: Iterable[Value]) -> tuple[Stuck, ...]:
@@ -59,10 +59,10 @@ async def read_stuck(session: "Session", published: Iterable[Value]) -> tuple[St
 
 async def find_stuck_live(session: "Session", hanging: HangingObjects) -> tuple[Stuck, ...]:
     """Return what is stuck in a live cluster, confirmed where lists of two moments can differ."""
-    found = find_stuck(hanging)
-    gone = [each for each in found if each.code == CONSUMER_GONE.name][:_MOST_CLAIMS]
+    stuck = find_stuck(hanging)
+    gone = [each for each in stuck if each.code == CONSUMER_GONE.name][:_MOST_CLAIMS]
     dropped = {each.object for each in gone if not await _is_confirmed(session, each)}
-    return tuple(each for each in found if each.object not in dropped)
+    return tuple(each for each in stuck if each.object not in dropped)
 
 
 async def _is_confirmed(session: "Session", stuck: Stuck) -> bool:
@@ -87,11 +87,11 @@ async def _is_confirmed(session: "Session", stuck: Stuck) -> bool:
 
 
 async def find_stuck_holders(
-    session: "Session", values: Iterable[Value], known: frozenset[str], only_node: str
+    session: "Session", values: Iterable[Value], complete: frozenset[str], only_node: str
 ) -> tuple[Stuck, ...]:
     """Return which claims and pods are stuck that hold devices, of one node or of all."""
     now = session.clock.now()
-    hanging = from_values(values, now=now, known=known, only_node=only_node)
+    hanging = from_values(values, now=now, complete=complete, only_node=only_node)
     if only_node:
         # Pods of other nodes are not known, so nothing is told of claims for them.
         claims = tuple(each for each in hanging.claims if each.node == only_node)
@@ -110,12 +110,12 @@ async def find_stuck_around(
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     names = [*dict.fromkeys(filter(None, map(_node_of, pods)))][:_MOST_NODES]
-    known = set[str]()
+    complete = set[str]()
     values: list[Value] = [*pods, *claims.values(), *events]
     nodes = [await _read(session, resources.NODES, each) for each in names]
     values += [each for each in nodes if each]
     if len(nodes) == len(set(map(_node_of, pods)) - {""}) and None not in nodes:
-        known.add("Node")
+        complete.add("Node")
     slices: list[dict[str, Value]] | None = []
     only = names[0] if len(names) == 1 else ""
     if only:
@@ -131,13 +131,13 @@ async def find_stuck_around(
                 for each in listed
                 if get_value(each, ("metadata", "name")) not in mine
             ]
-            known.add("Pod")
+            complete.add("Pod")
     if namespace is not None:
         values.append(namespace)
     hanging = from_values(
         values,
         now=session.clock.now(),
-        known=frozenset(known),
+        complete=frozenset(complete),
         only_node="" if slices is None else only,
     )
     return await find_stuck_live(session, hanging)

@@ -112,11 +112,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     plugins = find_plugins(objects.pods)
     groups = group_nodes(objects, plugins, future.prediction, configuration, gates)
     of_nodes = {node.name: group.name for group in groups for node in group.nodes}
-    where = Where(
-        {each.name: each for each in objects.nodes},
-        of_nodes,
-        plugins,
-    )
+    where = Where({each.name: each for each in objects.nodes}, of_nodes, plugins)
     sizes, most = find_sizes(future.facts), find_most(objects.nodes, objects.annotations)
     templates = Templates(objects.workloads)
     decider = Decider(

@@ -24,16 +24,16 @@ class StuckCollector(Collector):
 
     def __init__(
         self,
-        found: Callable[[], Sequence[tuple[Stuck, float]]],
+        stuck: Callable[[], Sequence[tuple[Stuck, float]]],
         free: Callable[[], Mapping[str, int]],
     ) -> None:
-        self._found = found
+        self._stuck = stuck
         self._free = free
 
     def collect(self) -> Iterator[Metric]:
         """Return the counts, and the first objects."""
-        found = self._found()
-        counts = Counter(stuck.code for stuck, _ in found)
+        stuck_objects = self._stuck()
+        counts = Counter(stuck.code for stuck, _ in stuck_objects)
         number = GaugeMetricFamily(
             "drawbridge_stuck_objects",
             "Claims, pods, namespaces and slices that do not go on.",
@@ -46,7 +46,7 @@ class StuckCollector(Collector):
             "Since when an object does not go on, in Unix seconds; of the first 100.",
             labels=_LABELS,
         )
-        for stuck, at in islice(found, MAX_OBJECTS):
+        for stuck, at in islice(stuck_objects, MAX_OBJECTS):
             kind, *names = stuck.object.split("/")
             namespace, name = names if len(names) == 2 else ("", names[0])
             since.add_metric([stuck.code, kind, namespace, name, stuck.held_by], at)

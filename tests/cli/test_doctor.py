@@ -498,18 +498,3 @@ def test_owned_nodes_with_their_taint_are_right(tmp_path: Path) -> None:
     assert scheduler["message"] == "host-1_0d3f leads"
     assert not doctor(tmp_path, "-o", "json").of("scheduler")
     assert not doctor(tmp_path, "-o", "json").of("owned nodes")
-
-
-def test_what_is_stuck_has_a_line_with_its_holder(tmp_path: Path) -> None:
-    claim: JSON = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": "left", "namespace": "team-a"},
-        "spec": {},
-        "status": {"reservedFor": [{"resource": "pods", "name": "gone", "uid": "u"}]},
-    }
-    diagnosis = doctor(tmp_path, "-o", "json", change=lambda api: api.put(claim))
-    (line,) = diagnosis.of("stuck")
-    assert (line["code"], line["status"]) == ("ConsumerGone", "warning")
-    assert line["message"].startswith("ResourceClaim/team-a/left: pod gone is gone; held by ")
-    assert "kube-controller-manager" in line["remedy"]

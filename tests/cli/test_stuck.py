@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.planted import NOW, PLANTS, Cluster, draw
-from tests.cli.running import command
+from tests.cli.running import command, on_api
 
 
 def write(cluster: Cluster, path: Path) -> str:
@@ -25,9 +26,9 @@ def test_twenty_planted_problems_are_named_and_nothing_else(tmp_path: Path) -> N
     cluster = draw(1, 12)
     planted = [plant(cluster) for plant in PLANTS]
     done = command("audit", "--cluster", write(cluster, tmp_path / "dump.json"), "-o", "json")
-    found = {each["object"] for each in json.loads(done.out)["stuck"]}
+    told = {each["object"] for each in json.loads(done.out)["stuck"]}
     assert len(planted) == len({*planted}) == 20
-    assert found == {*planted}
+    assert told == {*planted}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -43,9 +44,9 @@ def test_audit_and_explain_name_the_same_holder(tmp_path: Path, number: int) -> 
     cluster = draw(2, 6)
     name = PLANTS[number](cluster)
     path = write(cluster, tmp_path / "dump.json")
-    found = json.loads(command("audit", "--cluster", path, "-o", "json").out)["stuck"]
+    every = json.loads(command("audit", "--cluster", path, "-o", "json").out)["stuck"]
     # A node that is down holds other pods, too.
-    (stuck,) = (each for each in found if each["object"] == name)
+    (stuck,) = (each for each in every if each["object"] == name)
     exist = {f"{e['metadata'].get('namespace')}/{e['metadata']['name']}" for e in cluster.objects}
     pods = [pod for pod in stuck["pods"] if pod in exist]
     for pod in pods:
@@ -56,3 +57,18 @@ def test_audit_and_explain_name_the_same_holder(tmp_path: Path, number: int) -> 
         held = json.loads(command("explain", "devices", "--cluster", path, "-o", "json").out)
         assert stuck in held["stuck"] or name.startswith("Namespace/")
     assert pods or stuck["devices"] or stuck["code"] == "ConsumerGone"
+
+
+def test_what_is_stuck_has_a_line_with_its_holder(tmp_path: Path) -> None:
+    claim: dict[str, Any] = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "left", "namespace": "team-a"},
+        "spec": {},
+        "status": {"reservedFor": [{"resource": "pods", "name": "gone", "uid": "u"}]},
+    }
+    printed = on_api(tmp_path, [claim], "doctor", "-o", "json")
+    (line,) = (e for e in json.loads(printed.out)["checks"] if e["check"] == "stuck")
+    assert (line["code"], line["status"]) == ("ConsumerGone", "warning")
+    assert line["message"].startswith("ResourceClaim/team-a/left: pod gone is gone; held by ")
+    assert "kube-controller-manager" in line["remedy"]

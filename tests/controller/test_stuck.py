@@ -44,13 +44,13 @@ class Scene:
             is_leading=lambda: self.leads,
         )
         self.registry = CollectorRegistry()
-        told = (lambda: self.reconciler.found), (lambda: self.reconciler.free)
+        told = (lambda: self.reconciler.stuck), (lambda: self.reconciler.free)
         self.registry.register(StuckCollector(*told))
 
     def search(self) -> list[str]:
         """Search once, and return what is told."""
         asyncio.run(self.reconciler.reconcile())
-        return [stuck.object for stuck, _ in self.reconciler.found]
+        return [stuck.object for stuck, _ in self.reconciler.stuck]
 
     def count(self, code: str) -> float | None:
         """Return the number in the metrics."""
@@ -77,10 +77,10 @@ def test_the_metrics_have_what_the_commands_say() -> None:
     scene = Scene(cluster)
     assert scene.search() == []
     assert {*scene.search()} >= expected
-    found = [stuck for stuck, _ in scene.reconciler.found]
+    told = [stuck for stuck, _ in scene.reconciler.stuck]
     # A node that is down holds other pods, too.
-    assert all("not ready" in each.held_by for each in found if each.object not in expected)
-    assert sum(scene.count(code) or 0 for code in {each.code for each in found}) == len(found)
+    assert all("not ready" in each.held_by for each in told if each.object not in expected)
+    assert sum(scene.count(code) or 0 for code in {each.code for each in told}) == len(told)
     labels = {
         "code": "NeverAllocated",
         "kind": "ResourceClaim",
@@ -99,7 +99,7 @@ def test_nothing_is_told_of_a_clean_cluster_and_by_a_replica_that_does_not_lead(
     scene.search()
     assert scene.search()
     scene.leads = False
-    assert scene.reconciler.found == ()
+    assert scene.reconciler.stuck == ()
     assert scene.count("ConsumerGone") == 0
 
 
@@ -119,7 +119,7 @@ def test_what_one_search_finds_between_two_caches_is_not_told() -> None:
     scene.now += 60
     assert len(scene.search()) == 1
     # No object says since when, so it is when this process saw it first.
-    assert [at for _, at in scene.reconciler.found] == [first]
+    assert [at for _, at in scene.reconciler.stuck] == [first]
 
 
 def test_without_all_pods_nobody_is_gone() -> None:

@@ -17,14 +17,14 @@ NOW = datetime.fromisoformat("2026-11-24T12:00:00Z").timestamp()
 
 
 def find(case: YamlValue) -> tuple[Stuck, ...]:
-    known = KINDS - {*case.get("unknown", ())}
-    return find_stuck(from_values(case["objects"], now=NOW, known=known))
+    complete = KINDS - {*case.get("unknown", ())}
+    return find_stuck(from_values(case["objects"], now=NOW, complete=complete))
 
 
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_stuck_cases(case: YamlValue) -> None:
-    found = [f"{each.code} {each.object} {each.held_by}" for each in find(case)]
-    assert found == case["stuck"]
+    told = [f"{each.code} {each.object} {each.held_by}" for each in find(case)]
+    assert told == case["stuck"]
 
 
 def test_every_code_has_a_case_and_a_neighbour_that_is_not_stuck() -> None:
@@ -35,8 +35,8 @@ def test_every_code_has_a_case_and_a_neighbour_that_is_not_stuck() -> None:
 
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_a_finding_names_the_holder_and_a_remedy(case: YamlValue) -> None:
-    found = find(case)
-    for stuck, finding in zip(found, report_stuck(found), strict=True):
+    every = find(case)
+    for stuck, finding in zip(every, report_stuck(every), strict=True):
         assert stuck.held_by in finding.message
         assert finding.remedy
         assert finding.object == stuck.object
@@ -77,8 +77,8 @@ def test_objects_of_files_are_as_old_as_their_latest_time() -> None:
     claim: YamlValue = {"kind": "ResourceClaim", "metadata": deleted}
     assert find_stuck(from_values([node, claim])) == ()
     heartbeat["lastHeartbeatTime"] = "2026-11-24T11:00:40Z"
-    (found,) = find_stuck(from_values([node, claim]))
-    assert found.since == deleted["deletionTimestamp"]
+    (only,) = find_stuck(from_values([node, claim]))
+    assert only.since == deleted["deletionTimestamp"]
 
 
 def test_slices_of_one_node_tell_of_its_devices_only() -> None:
@@ -91,7 +91,7 @@ def test_slices_of_one_node_tell_of_its_devices_only() -> None:
         "metadata": {"name": "c"},
         "status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": selector}},
     }
-    known = KINDS - {"ResourceSlice"}
+    complete = KINDS - {"ResourceSlice"}
     for node, number in (("n1", 1), ("n2", 0), ("", 0)):
-        objects = from_values([claim], now=NOW, known=known, only_node=node)
+        objects = from_values([claim], now=NOW, complete=complete, only_node=node)
         assert len(find_stuck(objects)) == number

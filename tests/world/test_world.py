@@ -14,6 +14,7 @@ FORCED = (
     Event(10.0, "create", 1),
 )
 
+
 @pytest.mark.parametrize("seed", range(drawn(2, thorough=200)))
 def test_every_invariant_holds_whatever_happens(seed: int) -> None:
     outcome = play(seed, write_script(seed, 60))

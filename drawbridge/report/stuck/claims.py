@@ -6,7 +6,7 @@ from typing import Final
 
 from drawbridge.names import CLAIM_FINALIZER
 from drawbridge.report.stuck import codes
-from drawbridge.report.stuck.context import Search
+from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.found import (
     CLAIM_CONTROLLER,
     GARBAGE_COLLECTOR,
@@ -19,7 +19,7 @@ from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod
 _DRIVER: Final = re.compile(r"""device\.driver\s*==\s*["']([\w.-]+)["']""")
 
 
-def find_stuck_claims(search: Search) -> Iterator[Stuck]:
+def find_stuck_claims(search: StuckSearch) -> Iterator[Stuck]:
     """Yield the claims that do not go on; a claim has at most one reason."""
     for claim in search.objects.claims:
         reasons = (
@@ -46,7 +46,7 @@ def _names(claim: HangingClaim) -> tuple[str, ...]:
     return tuple(f"{claim.key[0]}/{each.name}" for each in claim.pods)
 
 
-def _find_deletion(claim: HangingClaim, search: Search) -> Stuck | None:
+def _find_deletion(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     since = claim.metadata.deletion_timestamp
     if not search.is_old(since):
         return None
@@ -71,7 +71,7 @@ def _find_deletion(claim: HangingClaim, search: Search) -> Stuck | None:
     )
 
 
-def _is_used(claim: HangingClaim, name: str, uid: str, search: Search) -> bool:
+def _is_used(claim: HangingClaim, name: str, uid: str, search: StuckSearch) -> bool:
     """Whether a pod exists and has not ended; True if that is not known."""
     namespace = claim.key[0]
     if not search.has_pod(namespace, name, uid):
@@ -80,7 +80,7 @@ def _is_used(claim: HangingClaim, name: str, uid: str, search: Search) -> bool:
     return pod is None or pod.status.phase not in FINISHED
 
 
-def _find_gone_pod(claim: HangingClaim, search: Search) -> Stuck | None:
+def _find_gone_pod(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     namespace, owner = claim.key[0], claim.owner_pod
     gone = [e.name for e in claim.pods if not search.has_pod(namespace, e.name, e.uid)]
     held_by = CLAIM_CONTROLLER
@@ -99,7 +99,7 @@ def _find_gone_pod(claim: HangingClaim, search: Search) -> Stuck | None:
     )
 
 
-def _find_finished_pod(claim: HangingClaim, search: Search) -> Stuck | None:
+def _find_finished_pod(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     ended: list[HangingPod] = []
     for consumer in claim.pods:
         pod = search.pods.get((claim.key[0], consumer.name))
@@ -120,7 +120,7 @@ def _find_finished_pod(claim: HangingClaim, search: Search) -> Stuck | None:
     )
 
 
-def _find_lost_devices(claim: HangingClaim, search: Search) -> Stuck | None:
+def _find_lost_devices(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     lost = [each for each in claim.results if search.is_lost(each, claim.node)]
     if not lost:
         return None
@@ -144,7 +144,7 @@ def _keys(claim: HangingClaim) -> Iterator[tuple[str, str]]:
 # --- claims without an allocation ----------------------------------------------------------------
 
 
-def _find_no_allocation(claim: HangingClaim, search: Search) -> Stuck | None:
+def _find_no_allocation(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     """Return why a claim of a pod will have no devices. One without a pod waits for its first."""
     if claim.status.allocation or not search.is_old(claim.metadata.creation_timestamp):
         return None
@@ -176,7 +176,7 @@ def _find_no_allocation(claim: HangingClaim, search: Search) -> Stuck | None:
     )
 
 
-def _find_users(claim: HangingClaim, search: Search) -> list[HangingPod]:
+def _find_users(claim: HangingClaim, search: StuckSearch) -> list[HangingPod]:
     """Return the pods that are alive and name the claim."""
     return [
         each
@@ -185,7 +185,7 @@ def _find_users(claim: HangingClaim, search: Search) -> list[HangingPod]:
     ]
 
 
-def _find_missing(claim: HangingClaim, search: Search) -> str:
+def _find_missing(claim: HangingClaim, search: StuckSearch) -> str:
     """Return which class or driver does not exist; empty if none is known to be missing."""
     classes = search.objects.classes
     for name in claim.classes if search.knows("DeviceClass") else ():

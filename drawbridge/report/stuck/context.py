@@ -14,7 +14,7 @@ from drawbridge.report.stuck.objects import (
     HangingNode,
     HangingObjects,
     HangingPod,
-    Result,
+    HeldResult,
     find_condition,
     seconds_of,
 )
@@ -24,14 +24,14 @@ PATIENCE: Final = 30.0
 
 
 @dataclass(frozen=True)
-class Search:
+class StuckSearch:
     """The objects by name."""
 
     objects: HangingObjects
 
     def knows(self, kind: str) -> bool:
         """Whether all objects of a kind are known."""
-        return kind in self.objects.known
+        return kind in self.objects.complete
 
     def is_old(self, text: str | None) -> bool:
         """Whether a time is so long ago that what began then is stuck."""
@@ -92,7 +92,7 @@ class Search:
         """Whether all slices of a node are known."""
         return self.knows("ResourceSlice") or node == self.objects.only_node != ""
 
-    def is_lost(self, result: Result, node: str) -> bool:
+    def is_lost(self, result: HeldResult, node: str) -> bool:
         """Whether a device, of a node or of several, is not published; False if not known."""
         if not self.knows_slices_of(node):
             return False

@@ -7,7 +7,7 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Finding
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.claims import find_stuck_claims
-from drawbridge.report.stuck.context import Search
+from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.found import Stuck, as_finding, stuck_at
 from drawbridge.report.stuck.objects import HangingNamespace, HangingObjects
 from drawbridge.report.stuck.pods import asks_plugin, find_stuck_pods
@@ -19,33 +19,34 @@ _FAILED: Final = ("NamespaceDeletionContentFailure", "NamespaceDeletionDiscovery
 
 def find_stuck(objects: HangingObjects) -> tuple[Stuck, ...]:
     """Return what is stuck, by object."""
-    search = Search(objects)
-    found = (
+    search = StuckSearch(objects)
+    stuck = (
         *find_stuck_claims(search),
         *find_stuck_pods(search),
         *_find_stuck_namespaces(search),
         *_find_orphaned_slices(search),
     )
-    return tuple(sorted(_without_repeated(found), key=lambda each: (each.object, each.code)))
+    return tuple(sorted(_without_repeated(stuck), key=lambda each: (each.object, each.code)))
 
 
-def report_stuck(found: Iterable[Stuck]) -> Iterator[Finding]:
+def report_stuck(stuck: Iterable[Stuck]) -> Iterator[Finding]:
     """Yield a finding for each of them."""
-    return (as_finding(each, codes.CODES[each.code]) for each in found)
+    return (as_finding(each, codes.CODES[each.code]) for each in stuck)
 
 
-def _without_repeated(found: Iterable[Stuck]) -> Iterator[Stuck]:
+def _without_repeated(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
     """Leave out a claim whose pod is stuck for the same reason."""
-    found = tuple(found)
-    by_pod = {(each.code, each.object) for each in found if each.object.startswith("Pod/")}
-    for each in found:
-        if not any((each.code, f"Pod/{pod}") in by_pod for pod in each.pods) or (
-            each.object.startswith("Pod/")
-        ):
-            yield each
+    stuck = tuple(stuck)
+    by_pod = {(each.code, each.object) for each in stuck if each.object.startswith("Pod/")}
+    return (
+        entry
+        for entry in stuck
+        if (entry.code, entry.object) in by_pod
+        or not any((entry.code, f"Pod/{pod}") in by_pod for pod in entry.pods)
+    )
 
 
-def _find_stuck_namespaces(search: Search) -> Iterator[Stuck]:
+def _find_stuck_namespaces(search: StuckSearch) -> Iterator[Stuck]:
     """Yield namespaces under deletion that still have claims, or pods with devices."""
     for namespace in search.objects.namespaces:
         since, name = namespace.metadata.deletion_timestamp, namespace.metadata.name
@@ -84,7 +85,7 @@ def _describe_remaining(namespace: HangingNamespace) -> str:
     return told[0] if told else "namespace-controller of kube-controller-manager"
 
 
-def _find_orphaned_slices(search: Search) -> Iterator[Stuck]:
+def _find_orphaned_slices(search: StuckSearch) -> Iterator[Stuck]:
     for published in search.objects.slices if search.knows("Node") else ():
         node = published.node_name
         if node and node not in search.nodes:

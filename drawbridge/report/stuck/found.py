@@ -78,11 +78,11 @@ def format_since(text: str) -> str:
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def format_stuck(found: Iterable[Stuck], most: int | None = None) -> Iterator[str]:
+def format_stuck(several: Iterable[Stuck], most: int | None = None) -> Iterator[str]:
     """Format what is stuck for a person, or the first of it: who holds it, then what to do."""
-    found = (*found,)
-    for each in found[:most]:
-        yield f"{each.object}: {each.text} [{each.code}]"
-        yield f"    {each.remedy}"
-    if most is not None and len(found) > most:
-        yield f"and {len(found) - most:,} more; -o json prints all"
+    several = (*several,)
+    for stuck in several[:most]:
+        yield f"{stuck.object}: {stuck.text} [{stuck.code}]"
+        yield f"    {stuck.remedy}"
+    if most is not None and len(several) > most:
+        yield f"and {len(several) - most:,} more; -o json prints all"

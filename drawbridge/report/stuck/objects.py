@@ -36,7 +36,7 @@ class Owner(_Part, frozen=True):
     controller: bool | None = None
 
 
-class Metadata(_Part, frozen=True):
+class HangingMetadata(_Part, frozen=True):
     """The metadata that tell what keeps an object."""
 
     name: str = ""
@@ -49,7 +49,7 @@ class Metadata(_Part, frozen=True):
     owner_references: tuple[Owner, ...] | None = None
 
 
-class Condition(_Part, frozen=True):
+class HangingCondition(_Part, frozen=True):
     """A condition of a pod, node or namespace."""
 
     type: str = ""
@@ -60,7 +60,7 @@ class Condition(_Part, frozen=True):
 
 
 class _Object(_Part, frozen=True):
-    metadata: Metadata = Metadata()
+    metadata: HangingMetadata = HangingMetadata()
 
     @property
     def key(self) -> tuple[str, str]:
@@ -73,7 +73,7 @@ class _Object(_Part, frozen=True):
         return "/".join(self.key)
 
 
-class Consumer(_Part, frozen=True):
+class ClaimConsumer(_Part, frozen=True):
     """An entry of `status.reservedFor`."""
 
     api_group: str | None = None
@@ -87,7 +87,7 @@ class Consumer(_Part, frozen=True):
         return self.resource == "pods" and not self.api_group
 
 
-class Result(_Part, frozen=True):
+class HeldResult(_Part, frozen=True):
     """An allocated device."""
 
     driver: str = ""
@@ -100,7 +100,7 @@ class Result(_Part, frozen=True):
 
 
 class _Results(_Part, frozen=True):
-    results: tuple[Result, ...] | None = None
+    results: tuple[HeldResult, ...] | None = None
 
 
 class _Allocation(_Part, frozen=True):
@@ -111,7 +111,7 @@ class _Allocation(_Part, frozen=True):
 
 class _ClaimStatus(_Part, frozen=True):
     allocation: _Allocation | None = None
-    reserved_for: tuple[Consumer, ...] | None = None
+    reserved_for: tuple[ClaimConsumer, ...] | None = None
 
 
 class _Exactly(_Part, frozen=True):
@@ -137,7 +137,7 @@ class HangingClaim(_Object, frozen=True):
     status: _ClaimStatus = _ClaimStatus()
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[HeldResult, ...]:
         """The devices that it has."""
         allocation = self.status.allocation
         return (allocation.devices.results or ()) if allocation else ()
@@ -149,7 +149,7 @@ class HangingClaim(_Object, frozen=True):
         return find_selected_node(allocation.node_selector) if allocation else ""
 
     @property
-    def pods(self) -> tuple[Consumer, ...]:
+    def pods(self) -> tuple[ClaimConsumer, ...]:
         """The pods that it is reserved for."""
         return tuple(each for each in self.status.reserved_for or () if each.is_pod)
 
@@ -207,7 +207,7 @@ class _ExtendedClaim(_Part, frozen=True):
 
 class _PodStatus(_Part, frozen=True):
     phase: str = ""
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[HangingCondition, ...] | None = None
     container_statuses: tuple[_ContainerStatus, ...] | None = None
     resource_claim_statuses: tuple[_PodClaim, ...] | None = None
     extended_resource_claim_status: _ExtendedClaim | None = None
@@ -233,13 +233,13 @@ class HangingPod(_Object, frozen=True):
         states = [each.state.terminated for each in self.status.container_statuses or ()]
         return tuple(each for each in states if each) if all(states) else ()
 
-    def condition(self, kind: str) -> Condition | None:
+    def condition(self, kind: str) -> HangingCondition | None:
         """Return a condition; None if it has none of this type."""
         return find_condition(self.status.conditions, kind)
 
 
 class _Conditions(_Part, frozen=True):
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[HangingCondition, ...] | None = None
     allocatable: Mapping[str, Any] | None = None
 
 
@@ -257,7 +257,7 @@ class HangingNamespace(_Object, frozen=True):
 
 @dataclass(frozen=True)
 class HangingObjects:
-    """What was read of a cluster. Absence tells something only of kinds in `known`.
+    """What was read of a cluster. Absence tells something only of kinds in `complete`.
 
     `only_node` is the node whose slices were read, if they were read of one only. `classes` has the
     selectors of DeviceClasses, and `events` are plain objects. `now` is when they were read: Unix
@@ -272,7 +272,7 @@ class HangingObjects:
     namespaces: tuple[HangingNamespace, ...] = ()
     classes: Mapping[str, str] = field(default_factory=dict)
     events: tuple[Value, ...] = ()
-    known: frozenset[str] = KINDS
+    complete: frozenset[str] = KINDS
     only_node: str = ""
 
 
@@ -305,7 +305,7 @@ def from_values(
     values: Iterable[Value],
     *,
     now: float | None = None,
-    known: frozenset[str] = KINDS,
+    complete: frozenset[str] = KINDS,
     slices: tuple[Slice, ...] | None = None,
     only_node: str = "",
 ) -> HangingObjects:
@@ -327,7 +327,7 @@ def from_values(
         namespaces=decode_each(by_kind.get("Namespace", ()), HangingNamespace),
         classes=dict(zip(names, map(class_selectors, classes), strict=True)),
         events=tuple(by_kind.get("Event", ())),
-        known=known,
+        complete=complete,
         only_node=only_node,
     )
 
@@ -352,7 +352,9 @@ def _times(value: Value) -> Iterator[Value]:
         yield get_value(condition, ("lastHeartbeatTime",))
 
 
-def find_condition(conditions: Iterable[Condition] | None, kind: str) -> Condition | None:
+def find_condition(
+    conditions: Iterable[HangingCondition] | None, kind: str
+) -> HangingCondition | None:
     """Return the condition of a type; None if there is none."""
     return next((each for each in conditions or () if each.type == kind), None)
 

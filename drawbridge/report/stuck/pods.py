@@ -9,7 +9,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.report.events import describe_events, is_about
 from drawbridge.report.stuck import codes
-from drawbridge.report.stuck.context import Search
+from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.found import Stuck, stuck_at
 from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod
 from drawbridge.translate.legacy.pod_view import is_device_resource
@@ -18,7 +18,7 @@ from drawbridge.translate.legacy.pod_view import is_device_resource
 FAILURES: Final = ("FailedPrepareDynamicResources", "FailedMount", "FailedCreatePodSandBox")
 
 
-def find_stuck_pods(search: Search) -> Iterator[Stuck]:
+def find_stuck_pods(search: StuckSearch) -> Iterator[Stuck]:
     """Yield the pods with devices that do not go on; a pod has at most one reason."""
     for pod in search.objects.pods:
         claims = [
@@ -80,7 +80,7 @@ def _name_drivers(claims: list[HangingClaim], node: str) -> str:
     return f"driver {', '.join(drivers)} on node {node}" if drivers else ""
 
 
-def _name_holder(pod: HangingPod, claims: list[HangingClaim], search: Search) -> str:
+def _name_holder(pod: HangingPod, claims: list[HangingClaim], search: StuckSearch) -> str:
     """Name the kubelet while its containers run or its node is down, else the driver."""
     node = pod.spec.node_name
     drivers = _name_drivers(claims, node)
@@ -91,7 +91,7 @@ def _name_holder(pod: HangingPod, claims: list[HangingClaim], search: Search) ->
 
 
 def _find_unfinished_deletion(
-    pod: HangingPod, claims: list[HangingClaim], search: Search
+    pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
 ) -> Stuck | None:
     """Return why a pod is still there when its grace period is over."""
     since, finalizers = pod.metadata.deletion_timestamp, pod.metadata.finalizers
@@ -116,7 +116,7 @@ def _find_unfinished_deletion(
 
 
 def _find_unfinished_end(
-    pod: HangingPod, claims: list[HangingClaim], search: Search
+    pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
 ) -> Stuck | None:
     """Return why a pod is not finished although its containers have ended for good."""
     restart = pod.spec.restart_policy
@@ -138,7 +138,9 @@ def _find_unfinished_end(
     )
 
 
-def _find_no_start(pod: HangingPod, claims: list[HangingClaim], search: Search) -> Stuck | None:
+def _find_no_start(
+    pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
+) -> Stuck | None:
     """Return why a pod with a node and all its devices has no containers."""
     node, scheduled = pod.spec.node_name, pod.condition("PodScheduled")
     since = scheduled.last_transition_time if scheduled else pod.metadata.creation_timestamp
@@ -169,7 +171,7 @@ def _find_no_start(pod: HangingPod, claims: list[HangingClaim], search: Search) 
     )
 
 
-def _find_silent_driver(claims: list[HangingClaim], node: str, search: Search) -> str:
+def _find_silent_driver(claims: list[HangingClaim], node: str, search: StuckSearch) -> str:
     """Name a driver that publishes nothing for the node."""
     if not search.knows_slices_of(node):
         return ""
@@ -180,7 +182,7 @@ def _find_silent_driver(claims: list[HangingClaim], node: str, search: Search) -
     return ""
 
 
-def _find_failure(pod: HangingPod, search: Search) -> tuple[str, str]:
+def _find_failure(pod: HangingPod, search: StuckSearch) -> tuple[str, str]:
     """Return the reason and the text of the last event about why the pod does not start."""
     metadata: dict[str, Value] = {"name": pod.metadata.name, "uid": pod.metadata.uid}
     mine = [
@@ -192,7 +194,7 @@ def _find_failure(pod: HangingPod, search: Search) -> tuple[str, str]:
     return (told[-1].reason, told[-1].message) if told else ("", "")
 
 
-def _find_no_plugin(pod: HangingPod, search: Search) -> Stuck | None:
+def _find_no_plugin(pod: HangingPod, search: StuckSearch) -> Stuck | None:
     """Return which resource of a running pod the kubelet of its node does not offer any more."""
     node = search.nodes.get(pod.spec.node_name)
     if node is None or pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
