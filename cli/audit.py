@@ -36,6 +36,7 @@ from drawbridge.audit.model import Audit
 from drawbridge.audit.written_as_csv import write_csv
 from drawbridge.audit.written_as_html import write_html
 from drawbridge.audit.written_as_text import summarize, write_text
+from drawbridge.brief import Brief
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
@@ -44,12 +45,15 @@ from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.ledger.devices_of_nodes import ServingNodes
 from drawbridge.ledger.still_fits import StillFits, nodes_after, still_fits
 from drawbridge.names import DUAL_LABEL
+from drawbridge.process.alarm import cut_after
 from drawbridge.report.events import time_of_event
 from drawbridge.report.tables import escape_unprintable
 
 EXIT_CODES = {DONE: "printed", BAD: "the cluster or the configuration cannot be read, or bad input"}
 _WRITERS: Final = {"csv": write_csv, "html": write_html}
 _CLEAR: Final = "\r\033[K"
+# As in a copy of the webhook.
+_SECONDS_OF_A_POD: Final = 2.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +105,9 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if not isinstance(enabled, Gates):
         report("")
         return output.print_unreadable(enabled, _form(options), streams)
-    audit = audit_cluster(options, AuditInput(read, configuration, enabled, report))
+    with cut_after(_SECONDS_OF_A_POD) as brief:
+        given = AuditInput(read, configuration, enabled, report, brief)
+        audit = audit_cluster(options, given)
     report("")
     # What may not be read is an info, and must be known.
     shown = (*findings, *read.findings)
@@ -135,6 +141,7 @@ class AuditInput(NamedTuple):
     configuration: Configuration
     gates: Gates
     report: Callable[[str], None]
+    brief: Brief = Brief()
 
 
 def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
@@ -146,6 +153,7 @@ def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
     decisions = DecisionsByFacts(
         decide_with(configuration, gather_facts(facts, configuration, gates).facts),
         decide_with(configuration, future.facts),
+        given.brief,
     )
     is_part = bool(options.only) or options.since is not None
     if options.since is not None:

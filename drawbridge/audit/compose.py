@@ -40,6 +40,7 @@ from drawbridge.audit.workloads import (
     has_claims,
     order,
 )
+from drawbridge.brief import Brief
 from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun, list_some
@@ -93,6 +94,7 @@ class DecisionsByFacts(NamedTuple):
 
     now: Decide
     after: Decide
+    brief: Brief = Brief()  # ends what takes long about one pod
 
 
 def compose_audit(  # noqa: PLR0913  # what decides, and what was read

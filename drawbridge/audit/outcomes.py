@@ -21,6 +21,7 @@ from drawbridge.audit.objects import (
     text_at,
 )
 from drawbridge.audit.templates import Templates
+from drawbridge.brief import Brief, CutShort
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import get_value
@@ -32,11 +33,11 @@ from drawbridge.report.plugin_units import count_units
 from drawbridge.report.pod_requests import describe_requests
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.queues import Mappings
+from drawbridge.translate.codes import POD_TOO_COMPLEX
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.codes import LEFT_TO_CLASS
 from drawbridge.translate.essence import essence_key
 from drawbridge.translate.legacy.read import as_created, read_pod
-from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 _LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
 _MAX_LINES: Final = 16  # of one pod
@@ -68,6 +69,7 @@ class Decider:
 
     now: Decide
     after: Decide
+    brief: Brief
     configuration: Configuration
     facts: Facts  # after the migration
     sizes: Sizes
@@ -86,15 +88,27 @@ class Decider:
         kept = _is_kept(pod, namespace, self.configuration)
         key = essence_key(pod, namespace.name, marked, kept, names_node)
         if key is None:
-            return self._decide(pod, namespace, marked=marked)
+            return self._decide_briefly(pod, namespace, marked=marked)
         if key not in self.decided:
-            self.decided[key] = self._decide(pod, namespace, marked=marked)
+            self.decided[key] = self._decide_briefly(pod, namespace, marked=marked)
         return self.decided[key]
+
+    def _decide_briefly(
+        self, pod: Value, namespace: AuditedNamespace, *, marked: bool
+    ) -> PodOutcome | None:
+        """Return what becomes of a pod; a pod for which that takes too long is refused."""
+        try:
+            return self.brief.run(lambda: self._decide(pod, namespace, marked=marked))
+        except CutShort:
+            why = f"{POD_TOO_COMPLEX.name}: the audit ends after {self.brief.seconds:g} s for a pod"
+            return PodOutcome(("not read",), Fate.REFUSED, reasons=(why,))
+        finally:
+            self.brief.stop()
 
     def _decide(
         self, pod: Value, namespace: AuditedNamespace, *, marked: bool
     ) -> PodOutcome | None:
-        original = _restore(pod) if marked else None
+        original = restore_original(pod) if marked else None
         asked = as_created(pod if original is None else original)
         after = self.after(asked, namespace)
         asks = self._describe(asked, after)
@@ -120,10 +134,7 @@ class Decider:
         return bool(self.templates.find(namespace, owner).named_node)
 
     def _describe(self, asked: Value, decision: AdmissionDecision) -> tuple[str, ...]:
-        try:
-            requests = read_pod(asked, self.configuration, WorkBudget(asked))
-        except WorkLimitError:
-            return _cut(decision.asked)
+        requests = read_pod(asked, self.configuration)
         listed = tuple(describe_requests(requests)) if requests.asks else ()
         return _cut(listed or decision.asked)
 
@@ -213,13 +224,6 @@ def read_metadata(pod: Value) -> PodMetadata:
 def _is_kept(pod: Value, namespace: AuditedNamespace, configuration: Configuration) -> bool:
     """Whether the pod or the rollout keeps it out of the translation."""
     return not is_included(namespace.name, read_metadata(pod), configuration.scope)
-
-
-def _restore(pod: Value) -> Value | None:
-    try:
-        return restore_original(pod, WorkBudget(pod))
-    except WorkLimitError:
-        return None
 
 
 def _cut(texts: Iterable[str]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 Values that are not edited stay the same Python objects, so that a writer finds changes by identity.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -25,14 +25,10 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class EditedValue:
-    """A value that edits are applied to; copies each object and list that changes, once.
+    """A value that edits are applied to; copies each object and list that changes, once."""
 
-    `charge` is called with the number of items that are copied or moved, before that happens.
-    """
-
-    def __init__(self, value: Value, charge: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(self, value: Value) -> None:
         self.value = value
-        self._charge = charge
         self._copies: dict[int, Value] = {}  # by id; holding them keeps the ids unique
 
     def apply(self, edit: Edit) -> None:
@@ -57,7 +53,6 @@ class EditedValue:
         if isinstance(held, dict):
             _edit_object(held, edit)
         elif isinstance(held, list):
-            self._charge(len(held))
             _edit_list(held, edit)
         else:
             raise _no_container(edit.path)
@@ -69,7 +64,6 @@ class EditedValue:
     def _copy(self, value: Value) -> Value:
         if not isinstance(value, dict | list) or id(value) in self._copies:
             return value
-        self._charge(len(value))
         copied = value.copy()
         self._copies[id(copied)] = copied
         return copied

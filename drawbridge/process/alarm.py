@@ -7,9 +7,11 @@ so what reads bytes bounds them before.
 """
 
 import atexit
+import contextlib
 import math
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -73,6 +75,25 @@ class CutAlarm(Brief):
             self.end()
         elif time.thread_time() >= self._end and is_interruptible(frame):
             raise CutShort
+
+
+@contextlib.contextmanager
+def cut_after(seconds: float) -> Iterator[Brief]:
+    """Cut each computation of a command after so many seconds of the processor.
+
+    Signals come to the main thread only, so that nothing is cut elsewhere.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield Brief()
+        return
+    before = signal.getsignal(signal.SIGALRM)
+    alarm = CutAlarm()
+    alarm.seconds = seconds
+    try:
+        yield alarm
+    finally:
+        alarm.end()
+        signal.signal(signal.SIGALRM, before)
 
 
 def interruptible(compute: Callable[[], T]) -> T:

@@ -33,7 +33,6 @@ from drawbridge.report.stuck.found import Stuck
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
-from drawbridge.translate.work_budget import WorkBudget
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.
 EXTENDED_RESOURCES: Final = "of extended resources"
@@ -125,8 +124,7 @@ def explain(objects: PodObjects) -> Explanation:
     pod = objects.pod
     metadata = as_mapping(get_value(pod, ("metadata",)))
     status = as_mapping(get_value(pod, ("status",)))
-    budget = WorkBudget(pod)
-    before = restore_original(pod, budget)
+    before = restore_original(pod)
     marked = get_value(pod, ("metadata", "annotations", ORIGINAL_ANNOTATION)) is not None
     node = _text(get_value(pod, ("spec", "nodeName")))
     claims = tuple(_claims(objects))
@@ -150,7 +148,7 @@ def explain(objects: PodObjects) -> Explanation:
         created=_text(metadata.get("creationTimestamp")) or None,
         gang=gangs.explain_gang(pod, objects.pods, objects.groups),
     )
-    unreadable = _describe_unreadable(budget) if marked and before is None else ""
+    unreadable = "does not match this pod" if marked and before is None else ""
     findings = tuple(_findings(objects, explanation, unreadable))
     return msgspec.structs.replace(explanation, findings=findings)
 
@@ -317,13 +315,6 @@ def _devices(claim: Value) -> Iterator[AllocatedDevice]:
 
 
 # --- findings ------------------------------------------------------------------------------------
-
-
-def _describe_unreadable(budget: WorkBudget) -> str:
-    """Return why the original requests cannot be restored."""
-    if budget.spent <= budget.limit:
-        return "does not match this pod"
-    return f"restoring the requests takes more than the {budget.limit} units of work of this pod"
 
 
 def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterator[Finding]:

@@ -8,12 +8,11 @@ POD_TOO_COMPLEX = CODES.define(
     "PodTooComplex",
     Severity.ERROR,
     text=(
-        "The translation of the pod takes more work than its size allows. The limit keeps one pod "
-        "from delaying others."
+        "The translation of the pod takes more time or memory than that of one pod may take. The "
+        "limit keeps one pod from delaying others."
     ),
     example=(
-        "spec: the pod has 2,000 bytes, for which the limit is 20,400 units of work, and its "
-        "translation takes more"
+        "spec: its review gives no result with 2 s of CPU time and 256 MiB of memory"
     ),
     remedy=(
         "Request devices in fewer containers, or with fewer values in node affinity and in "

@@ -21,7 +21,6 @@ from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_n
 from drawbridge.translate.decisions.partition_policy import apply_partition_policy
 from drawbridge.translate.legacy.asks import Ask, PodRequests
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.work_budget import WorkBudget
 
 
 class PodInput(NamedTuple):
@@ -51,13 +50,13 @@ def with_namespace(pod: Value, namespace: str) -> Value:
 
 
 def read_original(
-    given: PodInput, configuration: Configuration, facts: Facts | None, budget: WorkBudget
+    given: PodInput, configuration: Configuration, facts: Facts | None
 ) -> OriginalRequests | None:
     """Read a translated pod as it was before its translation; None for any other pod."""
-    original = restore_original(given.pod, budget)
+    original = restore_original(given.pod)
     if original is None:
         return None
-    requests = read_pod(with_namespace(original, given.namespace), configuration, budget)
+    requests = read_pod(with_namespace(original, given.namespace), configuration)
     requests = charge_to_queue(requests, given.queue)
     return OriginalRequests(original, apply_partition_policy(requests, facts))
 
@@ -67,21 +66,20 @@ def is_left_by_translation(
     given: PodInput,
     configuration: Configuration,
     facts: Facts | None,
-    budget: WorkBudget,
 ) -> bool:
     """Return whether the translation of the original pod leaves all of these requests.
 
     The annotation can be forged, so the original is decided again, and it has to contain the
     requests with the same amounts.
     """
-    original = read_original(given, configuration, facts, budget)
+    original = read_original(given, configuration, facts)
     if original is None or any(
         finding.severity is Severity.ERROR for finding in original.requests.findings
     ):
         return False
     asks = original.requests.asks
     admin = check_admin_access(asks, configuration, labelled=given.admin_access)
-    decided = decide_for_one_node(PodAsks(asks, admin), facts, configuration, budget)
+    decided = decide_for_one_node(PodAsks(asks, admin), facts, configuration)
     now = _list_amounts(given.pod, requests.asks)
     left = _list_amounts(original.pod, decided.left)
     return not decided.refused and bool(now) and all(each in left for each in now)

@@ -40,7 +40,6 @@ from drawbridge.translate.changes.queues import (
 )
 from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
-from drawbridge.translate.codes import POD_TOO_COMPLEX
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.admin_access import check_admin_access
 from drawbridge.translate.decisions.codes import (
@@ -68,7 +67,6 @@ from drawbridge.translate.original_requests import (
 from drawbridge.translate.pod_strategy import add_strategy
 from drawbridge.translate.targets import codes as target_codes
 from drawbridge.translate.targets.available import add_served_names
-from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 # Far more kinds of pods than a cluster has. Each takes some kilobytes.
 MAX_KINDS_OF_PODS: Final = 1024
@@ -187,8 +185,7 @@ def translate(  # noqa: PLR0913  # all but three by name
     context also has the placement of namespaces whose labels are known. `queue` is that of a job
     that Kueue charges by the claims of its template; a pod names its own. `default_queue` is that
     of the namespace for pods without a queue, by default as in the context.
-    Pods with the same essence share one cached translation. The work is limited by the size of the
-    pod.
+    Pods with the same essence share one cached translation.
     """
     if admin_access is None:
         admin_access = context.admin_access.get(namespace)
@@ -217,13 +214,7 @@ def translate(  # noqa: PLR0913  # all but three by name
     cached = context.translations.get(key) if context.translations and key else None
     if cached is not None:
         return cached
-    try:
-        budget = WorkBudget(pod)
-        translation = _translate_rest(
-            PodInput(pod, namespace, admin_access, queue), context, budget
-        )
-    except WorkLimitError as limit:
-        translation = Translation(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
+    translation = _translate_rest(PodInput(pod, namespace, admin_access, queue), context)
     if context.translations is not None and key is not None:
         context.translations.put(key, translation, cost=len(key))
     return translation
@@ -243,14 +234,12 @@ def _report_missing_scheduler(translation: Translation) -> Translation:
     return msgspec.structs.replace(translation, findings=(finding, *translation.findings))
 
 
-def _translate_rest(
-    given: PodInput, context: TranslationContext, budget: WorkBudget
-) -> Translation:
+def _translate_rest(given: PodInput, context: TranslationContext) -> Translation:
     """Translate a pod without the requests that other webhooks put back after a translation."""
-    rest = remove_returned_requests(given.pod, context.configuration, budget)
+    rest = remove_returned_requests(given.pod, context.configuration)
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)
-    translation = _translate(given._replace(pod=rest.pod), context, budget)
+    translation = _translate(given._replace(pod=rest.pod), context)
     findings = (*rest.findings, *translation.findings)
     if not rest.edits:
         return translation
@@ -264,9 +253,9 @@ def _translate_rest(
     )
 
 
-def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget) -> Translation:
+def _translate(given: PodInput, context: TranslationContext) -> Translation:
     pod = given.pod
-    requests = read_pod(with_namespace(pod, given.namespace), context.configuration, budget)
+    requests = read_pod(with_namespace(pod, given.namespace), context.configuration)
     requests = add_strategy(requests, pod, context.configuration)
     requests = charge_to_queue(requests, given.queue)
     if named := tuple(report_named_claims(pod, given.queue)):
@@ -275,9 +264,9 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
         kept = accept_served(requests.findings, lambda name: facts.plugins_serve({name}))
         requests = msgspec.structs.replace(requests, findings=tuple(kept))
     if not requests.asks:
-        visible = environment.report_visible(pod, (), budget)
+        visible = environment.report_visible(pod, ())
         requests = msgspec.structs.replace(requests, findings=(*requests.findings, *visible))
-        return _move_to_scheduler(pod, requests.findings, context, budget)
+        return _move_to_scheduler(pod, requests.findings, context)
     if unchangeable := check_changeable(pod):
         return Translation(findings=unchangeable)
     requests = apply_partition_policy(requests, context.facts)
@@ -289,26 +278,23 @@ def _translate(given: PodInput, context: TranslationContext, budget: WorkBudget)
     if _has_error(findings):
         # Another dialect may read what a translation left: the one that read the whole pod was
         # selected by what is translated now.
-        is_left = is_left_by_translation(
-            requests, given, context.configuration, context.facts, budget
-        )
+        is_left = is_left_by_translation(requests, given, context.configuration, context.facts)
         return Translation(findings=lower_errors(findings) if is_left else findings)
-    outcome = _resolve_asks(given, requests.asks, context, budget)
+    outcome = _resolve_asks(given, requests.asks, context)
     findings += outcome.findings
     if outcome.refused:
         return Translation(findings=findings)
     if not outcome.claims:
-        findings += tuple(environment.report_visible(pod, requests.asks, budget))
+        findings += tuple(environment.report_visible(pod, requests.asks))
         findings = _without_translation(findings, outcome)
-        return _move_to_scheduler(pod, findings, context, budget, requests_devices=True)
-    return _compose(Patch(pod, budget), requests, outcome, findings, context)
+        return _move_to_scheduler(pod, findings, context, requests_devices=True)
+    return _compose(Patch(pod), requests, outcome, findings, context)
 
 
 def _move_to_scheduler(
     pod: Value,
     findings: tuple[Finding, ...],
     context: TranslationContext,
-    budget: WorkBudget,
     *,
     requests_devices: bool = False,
 ) -> Translation:
@@ -323,7 +309,7 @@ def _move_to_scheduler(
         or check_changeable(pod)
     ):
         return Translation(findings=findings)
-    patch = Patch(pod, budget)
+    patch = Patch(pod)
     try:
         if has_claims and not requests_devices:
             moved = own_claims.move_pod(patch, context.facts, context.configuration)
@@ -339,31 +325,27 @@ def _move_to_scheduler(
     return Translation(tuple(patch.edits), tuple(patch.operations), (), findings)
 
 
-def _resolve_asks(
-    given: PodInput, asks: tuple[Ask, ...], context: TranslationContext, budget: WorkBudget
-) -> Outcome:
+def _resolve_asks(given: PodInput, asks: tuple[Ask, ...], context: TranslationContext) -> Outcome:
     """Resolve the asks of a pod, or return the cached outcome of equal asks."""
     admin = check_admin_access(asks, context.configuration, labelled=given.admin_access)
-    key = PodAsks(asks, admin, _read_original_asks(given, context, budget))
+    key = PodAsks(asks, admin, _read_original_asks(given, context))
     try:
         cached = context.outcomes.get(key) if context.outcomes is not None else None
     except TypeError:  # the parameters of a network can be lists, which have no hash
-        return resolve_asks(key, context.facts, context.configuration, budget)
+        return resolve_asks(key, context.facts, context.configuration)
     if cached is not None:
         return cached
-    outcome = resolve_asks(key, context.facts, context.configuration, budget)
+    outcome = resolve_asks(key, context.facts, context.configuration)
     if context.outcomes is not None:
         context.outcomes.put(key, outcome)
     return outcome
 
 
-def _read_original_asks(
-    given: PodInput, context: TranslationContext, budget: WorkBudget
-) -> tuple[Ask, ...]:
+def _read_original_asks(given: PodInput, context: TranslationContext) -> tuple[Ask, ...]:
     """Return the asks of a translated pod before its translation; empty for any other pod."""
     if context.facts is None:
         return ()
-    original = read_original(given, context.configuration, context.facts, budget)
+    original = read_original(given, context.configuration, context.facts)
     return original.requests.asks if original is not None else ()
 
 

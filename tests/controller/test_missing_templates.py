@@ -361,4 +361,4 @@ def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
     assert len(scene.reconcile()) == 1
     (finding,) = scene.reporter.findings
     assert finding.code == "TemplateNotReproduced"
-    assert "no result with 1 s of CPU time" in finding.message
+    assert "gives no result" in finding.message

@@ -24,7 +24,6 @@ from drawbridge.translate.legacy.codes import CODES
 from drawbridge.translate.legacy.dialects.nvidia import mig_profiles
 from drawbridge.translate.legacy.init_containers import share_devices
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.work_budget import WorkBudget
 from tests.tables import YamlValue, load_cases
 from tests.thorough import drawn
 
@@ -265,7 +264,7 @@ def test_an_ask_for_all_devices_satisfies_an_init_container_with_a_count() -> No
         name="a", kind=Kind.NIC, row="x/y", count=None, users=user("main", ContainerRole.APP)
     )
     some = Ask(name="b", kind=Kind.NIC, row="x/y", count=2, users=user("init", ContainerRole.INIT))
-    asks, merged, _ = share_devices((every, some), WorkBudget(None))
+    asks, merged, _ = share_devices((every, some))
     assert [ask.name for ask in asks] == ["a"]
     assert merged["b"] == ("a",)
 
@@ -275,7 +274,7 @@ def test_a_count_does_not_satisfy_an_init_container_that_requests_all_devices() 
     every = Ask(
         name="b", kind=Kind.NIC, row="x/y", count=None, users=user("init", ContainerRole.INIT)
     )
-    asks, merged, _ = share_devices((some, every), WorkBudget(None))
+    asks, merged, _ = share_devices((some, every))
     assert [ask.name for ask in asks] == ["a", "b"]
     assert merged["b"] == ("b",)
 
@@ -286,10 +285,10 @@ def test_shared_devices_have_the_resource_names_of_all_containers() -> None:
     app = replace(app, resources=("nvidia.com/gpu",))
     other = replace(init, resources=("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory"),
                     amounts=("volcano.sh/vgpu-memory",))  # fmt: skip
-    (merged,), _, _ = share_devices((app, other), WorkBudget(None))
+    (merged,), _, _ = share_devices((app, other))
     assert merged.resources == ("nvidia.com/gpu", *other.resources)
     assert merged.amounts == other.amounts
-    (alike,), _, _ = share_devices((app, replace(init, resources=app.resources)), WorkBudget(None))
+    (alike,), _, _ = share_devices((app, replace(init, resources=app.resources)))
     assert alike.resources == app.resources
 
 
@@ -299,7 +298,7 @@ def test_a_whole_device_satisfies_an_init_container_that_requests_a_share() -> N
     part = Ask(
         name="b", kind=Kind.GPU, row="x/z", share=share, users=user("init", ContainerRole.INIT)
     )
-    asks, _, _ = share_devices((whole, part), WorkBudget(None))
+    asks, _, _ = share_devices((whole, part))
     assert [ask.name for ask in asks] == ["a"]
 
 

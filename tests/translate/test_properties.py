@@ -26,7 +26,6 @@ from drawbridge.translate.decisions.outcome import resolve_asks
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.workloads import find_places
 from drawbridge.translate.pods import Translation, TranslationContext, make_context, translate
-from drawbridge.translate.work_budget import WorkBudget
 from tests.tables import YamlValue, every_row, read_yaml_documents
 from tests.thorough import THOROUGH, drawn
 from tests.translate import worlds
@@ -105,7 +104,6 @@ def demand(pod: YamlValue, by: TranslationContext) -> Counter[str]:
         PodAsks(read_pod(pod, by.configuration).asks),
         by.facts,
         by.configuration,
-        WorkBudget(pod),
     ).asks
     counted: Counter[str] = Counter()
     for ask in asks:

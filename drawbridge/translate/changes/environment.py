@@ -24,7 +24,6 @@ from drawbridge.translate.changes.patch import Patch
 from drawbridge.translate.changes.selecting_annotations import report_selecting
 from drawbridge.translate.changes.tolerations import add_toleration
 from drawbridge.translate.legacy.asks import Ask, EnvironmentVariable, Kind
-from drawbridge.translate.work_budget import WorkBudget
 
 _VISIBLE: Final = "NVIDIA_VISIBLE_DEVICES"
 # What container runtimes of other vendors read, or the libraries in a container without a claim.
@@ -56,7 +55,6 @@ _NAMED: Final = frozenset(
 _PREFIXED: Final = "NCCL_IB_HCA"  # a prefix such as mlx5 stays valid; lists and exclusions do not
 _INFINIBAND: Final = "/dev/infiniband/"
 _CONTAINERS: Final = ("initContainers", "containers")
-_REPORT_UNITS: Final = 10  # of work, to report a field
 # The variables whose values a translation reads.
 DEVICE_VARIABLES: Final = _NAMED | {_VISIBLE, _PREFIXED}
 _Variables = Sequence[tuple[int, Mapping[str, Value]]]
@@ -72,7 +70,6 @@ def change_environment(
     spec = as_mapping(as_mapping(patch.pod).get("spec"))
     containers = _containers(spec)
     chosen = {path: variables for path, one in containers.items() if (variables := _variables(one))}
-    patch.budget.charge(_REPORT_UNITS * sum(map(len, chosen.values())))
     findings = _report_containers(containers, users, chosen)
     runtime = spec.get("runtimeClassName")
     if isinstance(runtime, str) and runtime.startswith("nvidia"):
@@ -83,10 +80,10 @@ def change_environment(
                 f"runtime class {runtime} stays, although the claim does not need it",
             ),
         )
-    findings += report_devices_of_node(patch.pod, patch.budget)
-    findings += report_selecting(patch.pod, asks, patch.budget)
+    findings += report_devices_of_node(patch.pod)
+    findings += report_selecting(patch.pod, asks)
     if not any(ask.kind is Kind.NIC for ask in all_asks):
-        findings += _report_host_rdma(spec, patch.budget)
+        findings += _report_host_rdma(spec)
     for path in users:
         findings += _remove_visible(patch, path, chosen.get(path, ()))
     for ask in asks:
@@ -96,16 +93,15 @@ def change_environment(
     return [*findings, *_add_tolerations(patch, removed)]
 
 
-def report_visible(pod: Value, asks: Iterable[Ask], budget: WorkBudget) -> Iterator[Finding]:
+def report_visible(pod: Value, asks: Iterable[Ask]) -> Iterator[Finding]:
     """Report what shows devices to containers without a request or a claim."""
     users = {user.path for ask in asks for user in ask.users}
     for path, container in _containers(as_mapping(as_mapping(pod).get("spec"))).items():
         if path in users or as_mapping(container.get("resources")).get("claims"):
             continue
         chosen = _variables(container)
-        budget.charge(_REPORT_UNITS * len(chosen))
         yield from _report_visible(path, chosen)
-    yield from report_devices_of_node(pod, budget)
+    yield from report_devices_of_node(pod)
 
 
 def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Finding]:
@@ -123,7 +119,6 @@ def _remove_visible(patch: Patch, path: Path, chosen: _Variables) -> list[Findin
 def _add_variable(patch: Patch, ask: Ask, setting: EnvironmentVariable) -> None:
     for user in ask.users:
         env = as_list(get_value(patch.pod, (*user.path, "env")))
-        patch.budget.charge(len(env))
         if not any(as_mapping(each).get("name") == setting.name for each in env):
             variable: Value = {"name": setting.name, "value": setting.value}
             patch.append((*user.path, "env"), variable)
@@ -173,12 +168,11 @@ def _report_visible(path: Path, chosen: _Variables) -> Iterator[Finding]:
             )
 
 
-def _report_host_rdma(spec: Mapping[str, Value], budget: WorkBudget) -> Iterator[Finding]:
+def _report_host_rdma(spec: Mapping[str, Value]) -> Iterator[Finding]:
     """Report RDMA devices that the pod accesses through hostPath volumes."""
     for number, volume in enumerate(as_list(spec.get("volumes"))):
         if not isinstance(volume, dict) or "hostPath" not in volume:
             continue
-        budget.charge(_REPORT_UNITS)
         path = as_mapping(volume["hostPath"]).get("path")
         if isinstance(path, str) and f"{path.rstrip('/')}/".startswith(_INFINIBAND):
             yield RDMA_BY_HOST_ACCESS.at(

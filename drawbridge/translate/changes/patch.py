@@ -29,13 +29,9 @@ from drawbridge.translate.changes.undo import (
     to_pointer,
 )
 from drawbridge.translate.codes import ANNOTATIONS_TOO_LARGE
-from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 _ENCODER: Final = msgspec.json.Encoder()
-_EDIT_UNITS: Final = 20  # of work, to compose an edit and its undo steps
-# To parse an undo patch.
 _UNDO_BYTES_PER_UNIT: Final = 16
-_UNDO_VALUE_UNITS: Final = 2
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 
@@ -119,8 +115,7 @@ class Patch:
     The original pod stays unchanged; every changed object and list is copied once.
     """
 
-    def __init__(self, pod: Value, budget: WorkBudget | None = None) -> None:
-        self.budget = budget or WorkBudget(pod)
+    def __init__(self, pod: Value) -> None:
         self.edits: list[Edit] = []
         self.operations: list[Operation] = []  # the edits as a JSON patch
         self._original = pod
@@ -210,7 +205,7 @@ class Patch:
         if not self.edits or original is Original.NONE:
             return
         path = (*_ANNOTATIONS, ORIGINAL_ANNOTATION)
-        before = _read_undo(self._original, self.budget)
+        before = _read_undo(self._original)
         if get_value(self.pod, _ANNOTATIONS) is None:
             self.put(_ANNOTATIONS, {})
         # Remove the annotation first: new annotations can only be removed once they are empty.
@@ -237,7 +232,6 @@ class Patch:
 
     def _apply(self, place: _Container, edit: Edit, at: str, undo: list[Operation]) -> None:
         """Apply an edit in the container that holds its path; `at` is the path as a pointer."""
-        self.budget.charge(_EDIT_UNITS)
         held, name = place.held, edit.path[-1]
         op, value = edit.op, edit.value
         moves = None
@@ -336,35 +330,31 @@ _REMOVED_WHEN_EMPTY: Final = frozenset(
 )
 
 
-def restore_original(pod: Value, budget: WorkBudget | None = None) -> Value | None:
+def restore_original(pod: Value) -> Value | None:
     """Restore the original pod; None without an undo annotation, or if it does not fit.
 
     Later changes of others stay. A copied or forged annotation has no other effect than its result.
     """
-    budget = budget or WorkBudget(pod)
     try:
-        steps = _parse_undo(pod, budget)
-        return apply_undo(pod, steps, budget)[0] if steps else None
+        steps = _parse_undo(pod)
+        return apply_undo(pod, steps)[0] if steps else None
     except EditError:
         return None
 
 
-def _parse_undo(pod: Value, budget: WorkBudget) -> Sequence[UndoStep]:
-    """Parse the undo patch of a pod, for units by its size."""
+def _parse_undo(pod: Value) -> Sequence[UndoStep]:
+    """Parse the undo patch of a pod."""
     text = get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION))
     if not isinstance(text, str):
         return ()
-    budget.charge(len(text) // _UNDO_BYTES_PER_UNIT + _UNDO_VALUE_UNITS * text.count(","))
     return parse_undo(text)
 
 
-def _read_undo(pod: Value, budget: WorkBudget) -> list[UndoStep]:
+def _read_undo(pod: Value) -> list[UndoStep]:
     """Return the undo steps on a pod, with current indices; empty if they do not fit."""
-    steps = _parse_undo(pod, budget)
+    steps = _parse_undo(pod)
     try:
-        return apply_undo(pod, steps, budget)[1] if steps else []
-    except WorkLimitError:
-        raise
+        return apply_undo(pod, steps)[1] if steps else []
     except EditError:
         return []
 

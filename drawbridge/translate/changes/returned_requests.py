@@ -27,7 +27,6 @@ from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
 from drawbridge.translate.legacy.pod_view import Container, DeviceResource, view_pod
 from drawbridge.translate.legacy.read import read_pod
-from drawbridge.translate.work_budget import WorkBudget
 
 # The fields of an ask that describe its devices.
 _DEVICES: Final = attrgetter(
@@ -60,16 +59,13 @@ class _Comparison(NamedTuple):
     original: Value
     original_requests: Mapping[Path, Mapping[str, DeviceResource]]  # by container and name
     configuration: Configuration
-    budget: WorkBudget
 
     def find_original(self, request: DeviceResource) -> DeviceResource | None:
         """Return the request of the same container for the same resource before."""
         return self.original_requests.get(request.container, {}).get(request.name)
 
 
-def remove_returned_requests(
-    pod: Value, configuration: Configuration, budget: WorkBudget
-) -> PodWithoutReturned:
+def remove_returned_requests(pod: Value, configuration: Configuration) -> PodWithoutReturned:
     """Remove the requests for which their container already has a claim.
 
     A request for other devices than those of the claim is an error.
@@ -77,27 +73,26 @@ def remove_returned_requests(
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
         return PodWithoutReturned(pod)
-    requests = _find_beside_claims(pod, configuration, budget)
-    original = restore_original(_remove(pod, requests, budget).pod, budget) if requests else None
+    requests = _find_beside_claims(pod, configuration)
+    original = restore_original(_remove(pod, requests).pod) if requests else None
     if original is None:
         return PodWithoutReturned(pod)
-    idle = _find_idle(pod, requests, configuration, budget)
-    without_idle = _remove(pod, idle, budget).pod
+    idle = _find_idle(pod, requests, configuration)
+    without_idle = _remove(pod, idle).pod
     comparison = _Comparison(
         without_idle,
-        _find_beside_claims(without_idle, configuration, budget),
+        _find_beside_claims(without_idle, configuration),
         original,
         {
             each.user.path: each.resources
-            for each in view_pod(original, configuration.legacy, budget).containers
+            for each in view_pod(original, configuration.legacy).containers
         },
         configuration,
-        budget,
     )
     if findings := tuple(_find_contradictions(comparison)):
         return PodWithoutReturned(pod, findings=findings)
     removed = [*idle, *_find_returned(comparison)]
-    patch = _remove(pod, removed, budget)
+    patch = _remove(pod, removed)
     return PodWithoutReturned(
         patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(map(_report, removed))
     )
@@ -111,22 +106,18 @@ def _report(request: DeviceResource) -> Finding:
     )
 
 
-def _find_beside_claims(
-    pod: Value, configuration: Configuration, budget: WorkBudget
-) -> list[DeviceResource]:
+def _find_beside_claims(pod: Value, configuration: Configuration) -> list[DeviceResource]:
     """Return the device requests of the containers that also use a claim of Drawbridge."""
-    held = _find_held_containers(pod, configuration, budget)
+    held = _find_held_containers(pod, configuration)
     return [request for container in held for request in container.resources.values()]
 
 
-def _find_held_containers(
-    pod: Value, configuration: Configuration, budget: WorkBudget
-) -> Iterator[Container]:
+def _find_held_containers(pod: Value, configuration: Configuration) -> Iterator[Container]:
     """Yield the containers that use a claim from a template of Drawbridge."""
     spec = as_mapping(as_mapping(pod).get("spec"))
     claims = map(as_mapping, as_list(spec.get("resourceClaims")))
     ours = {f"{claim.get('name')}" for claim in claims if _is_ours(claim)}
-    for container in view_pod(pod, configuration.legacy, budget).containers if ours else ():
+    for container in view_pod(pod, configuration.legacy).containers if ours else ():
         used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
         if any(f"{as_mapping(one).get('name')}" in ours for one in used):
             yield container
@@ -140,10 +131,10 @@ def _is_ours(claim: Mapping[str, Value]) -> bool:
 
 
 def _find_idle(
-    pod: Value, requests: list[DeviceResource], configuration: Configuration, budget: WorkBudget
+    pod: Value, requests: list[DeviceResource], configuration: Configuration
 ) -> list[DeviceResource]:
     """Return the requests of containers that request no devices, for example by a count of 0."""
-    current = read_pod(pod, configuration, budget)
+    current = read_pod(pod, configuration)
     with_asks = {user.path for ask in current.asks for user in ask.users}
     removed = _list_removed(current)
     return [
@@ -162,8 +153,8 @@ def _is_among(request: DeviceResource, fields: set[tuple[Path, str | int]]) -> b
     return any((field.path, field.name) in fields for field in request.source_fields())
 
 
-def _remove(pod: Value, resources: list[DeviceResource], budget: WorkBudget) -> Patch:
-    patch = Patch(pod, budget)
+def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
+    patch = Patch(pod)
     for request in resources:
         for field in request.source_fields():
             patch.remove((*field.path, field.name))
@@ -181,7 +172,7 @@ def _find_contradictions(compared: _Comparison) -> Iterator[Finding]:
             yield _contradict(compared.pod, request, why)
     if changed:
         return
-    restored = restore_original(compared.pod, compared.budget)
+    restored = restore_original(compared.pod)
     if not _count_asks(compared.original, compared) - _count_asks(restored, compared):
         return
     for request in compared.requests:
@@ -204,11 +195,9 @@ def _find_returned(compared: _Comparison) -> list[DeviceResource]:
 
     A request that adds an ask is a new one, or one that was left to its device plugin.
     """
-    restored = restore_original(compared.pod, compared.budget)
+    restored = restore_original(compared.pod)
     adds_no_ask = _count_asks(restored, compared) == _count_asks(compared.original, compared)
-    read = (
-        read_pod(restored, compared.configuration, compared.budget) if adds_no_ask else NO_REQUESTS
-    )
+    read = read_pod(restored, compared.configuration) if adds_no_ask else NO_REQUESTS
     removed = _list_removed(read)
     return [
         request
@@ -219,4 +208,4 @@ def _find_returned(compared: _Comparison) -> list[DeviceResource]:
 
 def _count_asks(pod: Value, compared: _Comparison) -> Counter[object]:
     """Count the asks of a pod, whatever the dialect and the resources that express them."""
-    return Counter(map(_DEVICES, read_pod(pod, compared.configuration, compared.budget).asks))
+    return Counter(map(_DEVICES, read_pod(pod, compared.configuration).asks))

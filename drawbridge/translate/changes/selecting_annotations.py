@@ -14,7 +14,6 @@ from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.legacy.codes import MEANING_CHANGES, RESTRICTION_LOST
 from drawbridge.translate.legacy.pod_view import annotation_path
-from drawbridge.translate.work_budget import WorkBudget
 
 _SELECTING: Final = re.compile(
     r"(?P<domain>[a-z0-9.-]+)/(no-?)?use-(?P<word>[\w.]*?)-?(type|uuid|gputype|gpuuuid|biren|va)"
@@ -25,14 +24,12 @@ _HAMI: Final = "hami.io"  # with the word of a vendor: hami.io/use-Ascend910B-uu
 _DOMAINS: Final = {"baidu.com": "kunlunxin.com", "mthreads.ai": "mthreads.com"}
 # Koordinator's webhook (1.8.0) gives other names to resources by it, whenever it sees the pod.
 _REPLACES: Final = "pod.koordinator.sh/replace-resources"
-_UNITS: Final = 5  # of work, to read an annotation
 
 
-def report_selecting(pod: Value, asks: Iterable[Ask], budget: WorkBudget) -> Iterator[Finding]:
+def report_selecting(pod: Value, asks: Iterable[Ask]) -> Iterator[Finding]:
     """Yield a finding for each annotation of a pod that selected devices of translated asks."""
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     matches = {key: match for key in annotations if (match := _SELECTING.fullmatch(key))}
-    budget.charge(_UNITS * len(annotations))
     if _REPLACES in annotations:
         what = (
             "Koordinator replaces resources by it, also those that a translation reads or removes"

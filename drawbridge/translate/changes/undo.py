@@ -14,17 +14,11 @@ from typing import Final, Literal, NamedTuple
 from drawbridge.documents.patch import Edit, EditedValue, EditError
 from drawbridge.documents.paths import Path, format_path, get_value, parse_index, parse_pointer
 from drawbridge.documents.values import Value, equal_json
-from drawbridge.translate.work_budget import WorkBudget, count_values
 
 # The API server's limit for all annotations of an object. 100 containers need a tenth of it.
 MAX_LENGTH: Final = 256 * 1024
 _MAX_STEPS: Final = 4096
 _MAX_DEPTH: Final = 32
-# In units of drawbridge.translate.work_budget. Merged values stay in memory, so they count more
-# than copies.
-_LOOKUP_UNITS: Final = 3
-_COMPARISON_UNITS: Final = 2
-_MERGED_PER_UNIT: Final = 16
 
 
 Op = Literal["add", "remove", "replace", "test"]
@@ -158,14 +152,12 @@ def _is_guard(steps: Sequence[UndoStep], number: int) -> bool:
     return number + 1 < len(steps) and steps[number + 1].path == step.path
 
 
-def apply_undo(
-    pod: Value, steps: Sequence[UndoStep], budget: WorkBudget
-) -> tuple[Value, list[UndoStep]]:
+def apply_undo(pod: Value, steps: Sequence[UndoStep]) -> tuple[Value, list[UndoStep]]:
     """Apply an undo patch; return the original pod and the steps with current indices.
 
-    Raises EditError if the patch does not fit the pod, or needs more work than the budget allows.
+    Raises EditError if the patch does not fit the pod.
     """
-    run = _UndoRun(pod, budget)
+    run = _UndoRun(pod)
     number = 0
     while number < len(steps):
         step = steps[number]
@@ -221,11 +213,10 @@ class _CurrentIndices:
 class _UndoRun:
     """The pod during undo, and the current indices of the items in the steps."""
 
-    def __init__(self, pod: Value, budget: WorkBudget) -> None:
+    def __init__(self, pod: Value) -> None:
         self.applied: list[UndoStep] = []
-        self._edited = EditedValue(pod, budget.charge_moved)
+        self._edited = EditedValue(pod)
         self._indices = _CurrentIndices()
-        self._budget = budget
 
     @property
     def pod(self) -> Value:
@@ -257,14 +248,12 @@ class _UndoRun:
         self.applied.append(UndoStep("test", path, step.value))
 
     def _find_items(self, step: UndoStep) -> Iterator[Path]:
-        cost = _LOOKUP_UNITS + _COMPARISON_UNITS * count_values(step.value)
-        return self._find_below(self.pod, step, cost, (), self._indices)
+        return self._find_below(self.pod, step, (), self._indices)
 
     def _find_below(
-        self, held: Value, step: UndoStep, cost: int, at: Path, indices: _CurrentIndices | None
+        self, held: Value, step: UndoStep, at: Path, indices: _CurrentIndices | None
     ) -> Iterator[Path]:
         """Find the items below `at` that equal the value of a step."""
-        self._budget.charge(cost if len(at) == len(step.path) else _LOOKUP_UNITS)
         if len(at) == len(step.path):
             if equal_json(held, step.value):
                 yield at
@@ -273,11 +262,11 @@ class _UndoRun:
         inner = indices.inner.get(token) if indices else None
         if isinstance(held, dict):
             if token in held:
-                yield from self._find_below(held[str(token)], step, cost, (*at, token), inner)
+                yield from self._find_below(held[str(token)], step, (*at, token), inner)
         elif isinstance(held, list):
             index = inner.index if inner else None
             for number in self._candidate_indices(token, index, len(held)):
-                yield from self._find_below(held[number], step, cost, (*at, number), inner)
+                yield from self._find_below(held[number], step, (*at, number), inner)
 
     def _candidate_indices(self, token: str | int, index: int | None, length: int) -> Iterator[int]:
         """Yield the possible indices for the end of a path, the most likely first."""
@@ -291,7 +280,6 @@ class _UndoRun:
 
     def change(self, op: Literal["add", "remove", "replace"], step: UndoStep) -> None:
         """Apply a change at the current index of its item."""
-        self._budget.charge(_LOOKUP_UNITS * (1 + len(step.path)))
         path = self._indices.get_path(step.path)
         held = get_value(self.pod, path[:-1])
         value = step.value
@@ -300,7 +288,6 @@ class _UndoRun:
         elif op == "add" and isinstance(held, dict):
             theirs = held.get(str(path[-1]))
             if theirs is not None:
-                self._charge_merge(theirs, value)
                 value = _merge(theirs, value)
                 self._edited.share()
         self._edited.apply(Edit(op, path, value))
@@ -308,10 +295,6 @@ class _UndoRun:
         above = self._indices.find(step.path[:-1]) if isinstance(held, list) else None
         if above is not None:
             above.inner.clear()
-
-    def _charge_merge(self, theirs: Value, ours: Value) -> None:
-        merged = len(theirs) if isinstance(theirs, dict | list) else 0
-        self._budget.charge(_COMPARISON_UNITS * count_values(ours) + merged // _MERGED_PER_UNIT)
 
     def _insert_index(self, written: Path, at: str | int) -> str | int:
         """Return the index at which to insert into a list: next to the former neighbor."""

@@ -27,8 +27,6 @@ from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.targets.choose import express_asks
 from drawbridge.translate.targets.codes import ALIGNMENT_LOST
 from drawbridge.translate.targets.plan import TargetResult
-from drawbridge.translate.targets.work import estimate_work
-from drawbridge.translate.work_budget import WorkBudget
 
 # Kinds of nodes that are tried for one pod, those of most nodes first.
 MAX_KINDS: Final = 16
@@ -66,17 +64,16 @@ class NodeNeed(msgspec.Struct, frozen=True):
 
 
 def decide_for_one_node(
-    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
+    pod: PodAsks, facts: Facts | None, configuration: Configuration
 ) -> DecidedAsks:
     """Decide about all asks of a pod; refuse them if no node serves them together.
 
     The asks of a translated pod are decided for the nodes that serve its original asks together.
-    Raises WorkLimitError if that takes more work than the budget allows.
     """
     if not pod.original:
-        return _choose_facts(pod, facts, configuration, budget)[0]
+        return _choose_facts(pod, facts, configuration)[0]
     whole, chosen = _choose_facts(
-        replace(pod, asks=pod.original, original=()), facts, configuration, budget
+        replace(pod, asks=pod.original, original=()), facts, configuration
     )
     rest = _decide_each(pod.asks, pod.admin, chosen, configuration)
     # Claims that exist stay; only a new one can be refused.
@@ -84,11 +81,10 @@ def decide_for_one_node(
 
 
 def _choose_facts(
-    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
+    pod: PodAsks, facts: Facts | None, configuration: Configuration
 ) -> tuple[DecidedAsks, Facts | None]:
     """Decide about asks, and return the facts to decide by: of all nodes, or of one kind."""
     asks, admin = pod.asks, pod.admin
-    budget.charge(estimate_work(asks, facts))
     decided = _decide_each(asks, admin, facts, configuration)
     if facts is None or not facts.knows_offers or decided.refused or not decided.results:
         return decided, facts
@@ -97,7 +93,6 @@ def _choose_facts(
     if not needs or _is_met(needs, open_offers):
         return decided, facts
     for offer in _list_kinds(asks, facts):
-        budget.charge(estimate_work(asks, facts))
         # As in a cluster that has only nodes of this kind.
         narrowed = facts.narrowed(offer)
         other = _decide_each(asks, admin, narrowed, configuration)

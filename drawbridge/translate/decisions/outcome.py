@@ -22,7 +22,6 @@ from drawbridge.translate.decisions.node_offers import PodAsks, decide_for_one_n
 from drawbridge.translate.legacy.asks import Ask
 from drawbridge.translate.targets.claims import ClaimLimitError, ComposedClaim, assemble_claims
 from drawbridge.translate.targets.plan import TargetResult
-from drawbridge.translate.work_budget import WorkBudget
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -41,14 +40,9 @@ class Outcome(msgspec.Struct, frozen=True):
 OutcomeCache = BoundedCache[PodAsks, Outcome]
 
 
-def resolve_asks(
-    pod: PodAsks, facts: Facts | None, configuration: Configuration, budget: WorkBudget
-) -> Outcome:
-    """Decide about the asks of a pod, and compose the claims of the translated ones.
-
-    Raises WorkLimitError if that takes more work than the budget allows.
-    """
-    decided = decide_for_one_node(pod, facts, configuration, budget)
+def resolve_asks(pod: PodAsks, facts: Facts | None, configuration: Configuration) -> Outcome:
+    """Decide about the asks of a pod, and compose the claims of the translated ones."""
+    decided = decide_for_one_node(pod, facts, configuration)
     if decided.refused or not decided.results:
         left = () if decided.refused else dual_nodes.report_left(decided.left, facts)
         return Outcome((*decided.findings, *left), decided.refused)

@@ -1,23 +1,15 @@
 """Strict parsing of JSON in annotations. Errors become findings with the position in the text."""
 
 import json
-from typing import Final
 
 from drawbridge.documents.values import Value
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.codes import ANNOTATION_UNREADABLE
 from drawbridge.translate.legacy.pod_view import annotation_path
-from drawbridge.translate.work_budget import WorkBudget
-
-_VALUE_UNITS: Final = 8  # of work, to parse a value and to read it
 
 
-def parse_annotation(key: str, text: str, budget: WorkBudget) -> tuple[Value, Finding | None]:
-    """Parse the JSON of an annotation. Returns None and a finding if it is invalid.
-
-    Charges the budget for the values, which the caller reads.
-    """
-    budget.charge(_VALUE_UNITS * text.count(","))
+def parse_annotation(key: str, text: str) -> tuple[Value, Finding | None]:
+    """Parse the JSON of an annotation. Returns None and a finding if it is invalid."""
     try:
         value: Value = _STRICT.decode(text)
     except json.JSONDecodeError as error:

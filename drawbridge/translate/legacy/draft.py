@@ -23,7 +23,6 @@ from drawbridge.translate.legacy.codes import (
 )
 from drawbridge.translate.legacy.pod_view import DeviceResource, PodView
 
-_ASK_UNITS = 15  # of work, to read an ask
 # No machine has more. Larger counts are usually percentages or megabytes.
 MAX_DEVICES = 16
 MAX_NICS = 32  # p5.48xlarge of AWS
@@ -75,7 +74,6 @@ class RequestBuilder:
 
         `totals` are the amounts by name of an ask for several containers.
         """
-        self.pod.budget.charge(_ASK_UNITS)
         resources = tuple(sources)
         name = f"{self.dialect}-{len(self.asks)}"
         named = msgspec.structs.replace(

@@ -5,8 +5,7 @@ of its largest init container and the sum of its app containers, plus its sideca
 init container shares devices by referring to the same request as an app container.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Final
 
@@ -24,11 +23,7 @@ from drawbridge.translate.legacy.asks import (
     Percent,
 )
 from drawbridge.translate.legacy.codes import INIT_ADDS_UP, INIT_SEES_MORE, SHARE_ENLARGED
-from drawbridge.translate.work_budget import WorkBudget
 
-# Of work: to compare two asks, and to let one container use the devices of another.
-_COMPARISON_UNITS: Final = 2
-_MERGE_UNITS: Final = 20
 _MAX_NAMES: Final = 8  # of containers in a message
 AskNames = Mapping[str, tuple[str, ...]]
 
@@ -68,9 +63,7 @@ class _HeldAsk:
 _AskPool = dict[object, list[_HeldAsk]]  # by everything but share, count and names
 
 
-def share_devices(
-    asks: Iterable[Ask], budget: WorkBudget
-) -> tuple[tuple[Ask, ...], AskNames, tuple[Finding, ...]]:
+def share_devices(asks: Iterable[Ask]) -> tuple[tuple[Ask, ...], AskNames, tuple[Finding, ...]]:
     """Merge the asks of init containers into those of later containers.
 
     Also returns the names of the asks that each one was merged into: empty if nothing was merged.
@@ -79,7 +72,6 @@ def share_devices(
     if not any(map(_is_init_only, original)):
         return original, {}, ()
     properties = [_shared_properties(ask) for ask in original]
-    budget.charge(_estimate_work(original, properties))
     held: list[_HeldAsk] = []
     pool: _AskPool = {}
     inits: list[tuple[Ask, object]] = []
@@ -92,7 +84,7 @@ def share_devices(
     findings: list[Finding] = []
     merged: dict[str, tuple[str, ...]] = {each.ask.name: (each.ask.name,) for each in held}
     for ask, alike in inits:
-        into, missing, reported = _share(ask, pool.get(alike, ()), budget)
+        into, missing, reported = _share(ask, pool.get(alike, ()))
         findings += reported
         if missing != 0 and not into:
             larger, enlarged = _enlarge(ask, pool.get(alike, ()))
@@ -108,31 +100,13 @@ def share_devices(
     return tuple([each.merge() for each in held]), merged, tuple(findings)
 
 
-def _estimate_work(asks: Sequence[Ask], properties: Sequence[object]) -> int:
-    """Return the units of work to share devices at most."""
-    units = 0
-    candidates = Counter(
-        alike for ask, alike in zip(asks, properties, strict=True) if not _is_init_only(ask)
-    )
-    for ask, alike in zip(asks, properties, strict=True):
-        if _is_init_only(ask):
-            others = candidates[alike]
-            merged = others if ask.count is None else min(ask.count, others)
-            # Compared once to share a device, and once to enlarge a share.
-            units += 2 * _COMPARISON_UNITS * others + _MERGE_UNITS * merged
-            candidates[alike] += 1  # it may hold devices of its own
-    return units
-
-
 def _hold(ask: Ask, alike: object, held: list[_HeldAsk], pool: _AskPool) -> None:
     held_ask = _HeldAsk(ask)
     held.append(held_ask)
     pool.setdefault(alike, []).append(held_ask)
 
 
-def _share(
-    ask: Ask, candidates: Iterable[_HeldAsk], budget: WorkBudget
-) -> tuple[list[str], int | None, list[Finding]]:
+def _share(ask: Ask, candidates: Iterable[_HeldAsk]) -> tuple[list[str], int | None, list[Finding]]:
     """Share devices with an init container; returns the names of the asks, and what is missing."""
     into: list[str] = []
     findings: list[Finding] = []
@@ -145,7 +119,7 @@ def _share(
         if missing is None:
             missing = 0
         else:
-            findings += _report_excess(ask, missing, held_ask, budget)
+            findings += _report_excess(ask, missing, held_ask)
             missing = max(0, missing - (held_ask.ask.count or missing))
         held_ask.share(ask)
         into.append(held_ask.ask.name)
@@ -272,13 +246,12 @@ def _memory_satisfies(held: Bytes | Percent | None, wanted: Bytes | Percent | No
     return False
 
 
-def _report_excess(ask: Ask, missing: int, held_ask: _HeldAsk, budget: WorkBudget) -> list[Finding]:
+def _report_excess(ask: Ask, missing: int, held_ask: _HeldAsk) -> list[Finding]:
     other = held_ask.ask
     more_devices = other.count is None or other.count > missing
     if not more_devices and ask.share == other.share:
         return []
     names = held_ask.describe_users()
-    budget.charge_moved(len(names))
     return [_sees_more(ask, names)]
 
 

@@ -34,7 +34,6 @@ _ANNOTATIONS: Final = (
     ("kai.scheduler/topology-required-placement", _PENDING),
     ("kai.scheduler/topology-preferred-placement", _NO_EFFECT),
 )
-_UNITS: Final = 5  # of work, to read a term or a key
 
 
 class UsedLabel(NamedTuple):
@@ -50,7 +49,6 @@ def list_used_labels(pod: PodView) -> list[UsedLabel]:
     """List the labels of the pod that go with a device plugin."""
     listed: Iterable[UsedLabel] = (*_list_terms(pod.spec), *_list_topology_keys(pod))
     used = list(listed)
-    pod.budget.charge(_UNITS * len(used))
     return [each for each in used if find_publisher(each.key)]
 
 

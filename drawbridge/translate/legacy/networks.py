@@ -17,12 +17,10 @@ from drawbridge.facts.model import NetworkFacts
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy import annotation_json
 from drawbridge.translate.legacy.pod_view import PodView, format_value
-from drawbridge.translate.work_budget import WorkBudget
 
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 DEFAULT: Final = "v1.multus-cni.io/default-network"
 _ENTRY: Final = re.compile(r"(?:([a-z0-9][a-z0-9.-]*)/)?([a-z0-9][a-z0-9.-]*)(?:@([^\s/@,]+))?")
-_NETWORK_UNITS: Final = 4  # of work, to read a network, or a field of one
 _IDENTITY_FIELDS: Final = ("name", "namespace", "interface")
 
 
@@ -55,9 +53,8 @@ def read_networks(pod: PodView) -> tuple[tuple[PodNetwork, ...], tuple[Finding, 
         text = pod.annotations.get(key, "").strip()
         if not text:
             continue
-        pod.budget.charge(_NETWORK_UNITS * text.count(","))
         if text[0] in "[{":
-            read, problem = _parse_json(key, text, home, pod.budget)
+            read, problem = _parse_json(key, text, home)
         else:
             read, problem = _parse_names(key, text, home)
         if problem:
@@ -82,10 +79,8 @@ def _parse_names(key: str, text: str, home: str) -> tuple[list[PodNetwork], Find
     return networks, None
 
 
-def _parse_json(
-    key: str, text: str, home: str, budget: WorkBudget
-) -> tuple[list[PodNetwork], Finding | None]:
-    value, problem = annotation_json.parse_annotation(key, text, budget)
+def _parse_json(key: str, text: str, home: str) -> tuple[list[PodNetwork], Finding | None]:
+    value, problem = annotation_json.parse_annotation(key, text)
     if problem is not None:
         return [], problem
     networks = []

@@ -26,7 +26,6 @@ from drawbridge.translate.legacy.dialects.gpu_labels import LabelMeaning, LabelT
 from drawbridge.translate.legacy.kept_labels import list_used_labels, report_used
 from drawbridge.translate.legacy.pod_view import PodView, format_value
 from drawbridge.translate.legacy.selectors import AllOf, AnyOf, AskSelector, Memory, Not
-from drawbridge.translate.work_budget import WorkBudget
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -36,7 +35,6 @@ _PARTITIONED_ROWS = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/part
 _PARTITION = "nvidia/mig"
 # Giving a condition to an ask takes as much work as moving this many items of a list.
 _CONDITION_ITEMS = 100
-_EXPRESSION_UNITS = 10  # of work, to read a term or an expression
 # A claim has at most eight alternatives. The last one accepts any device.
 _MAX_PREFERENCES = 7
 _MAX_KEYS = 10  # in a message
@@ -75,7 +73,6 @@ def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
         _read_node_selector(pod, labels)
         _read_required(pod, labels)
         _read_preferred(pod, labels)
-        pod.budget.charge_moved(len(names) * _count_conditions(labels))
         affected = frozenset(names)
         asks = tuple([_apply(ask, labels) if ask.name in affected else ask for ask in asks])
         findings += labels.findings
@@ -158,7 +155,6 @@ def _is_on_memory(selector: AskSelector) -> bool:
 def _read_node_selector(pod: PodView, labels: _VendorLabels) -> None:
     path: Path = ("spec", "nodeSelector")
     selector = as_mapping(pod.spec.get("nodeSelector"))
-    pod.budget.charge(_EXPRESSION_UNITS * len(selector))
     terms = [
         LabelTerm(key, "In", (format_value(value),), format_path((*path, key)))
         for key, value in selector.items()
@@ -209,11 +205,10 @@ class _AffinityTerm:
         return any(meaning.profile or meaning.replica for meaning in self.meanings.values())
 
 
-def _read_entry(raw: Value, path: Path, vendor: str, budget: WorkBudget) -> _AffinityTerm:
+def _read_entry(raw: Value, path: Path, vendor: str) -> _AffinityTerm:
     entry = dict(as_mapping(raw))
     expressions = as_list(entry.get("matchExpressions"))
     terms: dict[int, LabelTerm] = {}
-    budget.charge(_EXPRESSION_UNITS * (1 + len(expressions)))
     for i, written in enumerate(expressions):
         expression = as_mapping(written)
         key = expression.get("key")
@@ -242,9 +237,7 @@ def _read_required(pod: PodView, labels: _VendorLabels) -> None:
     required = affinity.get(_REQUIRED)
     written = as_list(as_mapping(required).get("nodeSelectorTerms"))
     path: Path = (*_AFFINITY, _REQUIRED, "nodeSelectorTerms")
-    terms = [
-        _read_entry(term, (*path, i), labels.vendor, pod.budget) for i, term in enumerate(written)
-    ]
+    terms = [_read_entry(term, (*path, i), labels.vendor) for i, term in enumerate(written)]
     if not any(term.meanings for term in terms):
         return
     if len(terms) == 1:
@@ -323,7 +316,7 @@ def _read_preferred(pod: PodView, labels: _VendorLabels) -> None:
     for i, raw in enumerate(as_list(affinity.get(_PREFERRED))):
         preference = as_mapping(raw)
         where: Path = (*path, i, "preference")
-        entry = _read_entry(preference.get("preference"), where, labels.vendor, pod.budget)
+        entry = _read_entry(preference.get("preference"), where, labels.vendor)
         if not entry.meanings:
             continue
         weight = preference.get("weight")

@@ -25,7 +25,6 @@ from drawbridge.translate.legacy.codes import (
     REQUESTS_CONTRADICT,
     REQUESTS_ONLY,
 )
-from drawbridge.translate.work_budget import WorkBudget
 
 # The fields of a pod that this view is built from, which all dialects may read.
 READS: Final = frozenset(
@@ -43,8 +42,6 @@ READS: Final = frozenset(
 _ANNOTATIONS: Path = ("metadata", "annotations")
 _LABELS: Path = ("metadata", "labels")
 _MAX_SHOWN = 80  # characters of a value in a message
-_CONTAINER_UNITS = 15  # of work, to read a container by all dialects
-_RESOURCE_UNITS = 15
 _INT64_DIGITS = 19  # shorter numbers are below 2**63
 # Device names in Kubernetes' own domain, from Koordinator's first proposal.
 KOORDINATOR_PROPOSAL = ("kubernetes.io/gpu", "kubernetes.io/rdma")
@@ -108,7 +105,6 @@ class PodView(msgspec.Struct, frozen=True):
     metadata: Mapping[str, Value]
     findings: tuple[Finding, ...] = ()
     readable: bool = True  # every device amount was parsed
-    budget: WorkBudget = msgspec.field(default_factory=lambda: WorkBudget(None))
 
     @property
     def scheduler(self) -> str:
@@ -172,9 +168,8 @@ def label_path(key: str) -> str:
     return format_path((*_LABELS, key))
 
 
-def view_pod(pod: Value, legacy: Legacy, budget: WorkBudget | None = None) -> PodView:
-    """Parse a pod or a pod template. Charges the budget for its containers and resources."""
-    budget = budget or WorkBudget(pod)
+def view_pod(pod: Value, legacy: Legacy) -> PodView:
+    """Parse a pod or a pod template."""
     root = as_mapping(pod)
     metadata, spec = as_mapping(root.get("metadata")), as_mapping(root.get("spec"))
     findings: list[Finding] = []
@@ -183,8 +178,7 @@ def view_pod(pod: Value, legacy: Legacy, budget: WorkBudget | None = None) -> Po
     for path, raw, role in _containers(spec):
         name = raw.get("name")
         user = DeviceUser(path, name if isinstance(name, str) else "", role)
-        budget.charge(_CONTAINER_UNITS)
-        container, problems, parsed = _read_container(user, raw, legacy, budget)
+        container, problems, parsed = _read_container(user, raw, legacy)
         readable = readable and parsed
         findings += problems
         containers.append(container)
@@ -196,7 +190,6 @@ def view_pod(pod: Value, legacy: Legacy, budget: WorkBudget | None = None) -> Po
         metadata,
         tuple(findings),
         readable,
-        budget,
     )
 
 
@@ -248,7 +241,7 @@ def is_device_resource(name: str) -> bool:
 
 
 def _read_container(
-    user: DeviceUser, raw: Mapping[str, Value], legacy: Legacy, budget: WorkBudget
+    user: DeviceUser, raw: Mapping[str, Value], legacy: Legacy
 ) -> tuple[Container, list[Finding], bool]:
     resources = as_mapping(raw.get("resources"))
     limits, requests = as_mapping(resources.get("limits")), as_mapping(resources.get("requests"))
@@ -260,7 +253,6 @@ def _read_container(
     for written in {**limits, **requests}:
         if not is_device_resource(written):
             continue
-        budget.charge(_RESOURCE_UNITS)
         entries = _resource_entries(written, limits, requests)
         first = entries[0][1]
         amount = other = _parse_amount(first)

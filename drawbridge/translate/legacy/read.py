@@ -13,7 +13,6 @@ from drawbridge.config.model import Configuration, Legacy
 from drawbridge.documents.paths import Path
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.finding import Finding
-from drawbridge.translate.codes import POD_TOO_COMPLEX
 from drawbridge.translate.legacy import misspelt_names, named_devices, rdma_tokens
 from drawbridge.translate.legacy.asks import NO_REQUESTS, Ask, PodRequests, SourceField
 from drawbridge.translate.legacy.codes import DIALECTS_MIXED
@@ -37,7 +36,6 @@ from drawbridge.translate.legacy.dialects import (
 from drawbridge.translate.legacy.init_containers import AskNames, share_devices
 from drawbridge.translate.legacy.node_labels import apply_node_labels
 from drawbridge.translate.legacy.pod_view import DeviceResource, PodView, view_pod
-from drawbridge.translate.work_budget import WorkBudget, WorkLimitError
 
 # They read all names of some form, or names without a known driver, unless the configuration or a
 # class gives the name a meaning.
@@ -87,21 +85,10 @@ def as_created(pod: Value) -> Value:
     return {**created, "metadata": metadata, "spec": unbound}
 
 
-def read_pod(
-    pod: Value, configuration: Configuration | None = None, budget: WorkBudget | None = None
-) -> PodRequests:
-    """Read the device requests of a pod or pod template. Accepts any plain value.
-
-    A pod that needs more work than its budget allows has an error and no requests.
-    """
-    try:
-        return _read_pod(pod, configuration or Configuration(), budget or WorkBudget(pod))
-    except WorkLimitError as limit:
-        return PodRequests(findings=(POD_TOO_COMPLEX.at("spec", f"{limit}"),))
-
-
-def _read_pod(pod: Value, configuration: Configuration, budget: WorkBudget) -> PodRequests:
-    view = view_pod(pod, configuration.legacy, budget)
+def read_pod(pod: Value, configuration: Configuration | None = None) -> PodRequests:
+    """Read the device requests of a pod or pod template. Accepts any plain value."""
+    configuration = configuration or Configuration()
+    view = view_pod(pod, configuration.legacy)
     if not view.readable:
         # An amount that cannot be parsed is not the same as no request: translate nothing.
         return PodRequests(findings=view.findings)
@@ -114,9 +101,7 @@ def _read_pod(pod: Value, configuration: Configuration, budget: WorkBudget) -> P
         zeros = _find_zeros(view, with_labels.asks, configuration)
         parts.append(PodRequests(source_fields=tuple(zeros)))
     inits = view.spec.get("initContainers")  # only init containers reuse devices of others
-    asks, merged, shared = (
-        share_devices(with_labels.asks, budget) if inits else (with_labels.asks, {}, ())
-    )
+    asks, merged, shared = share_devices(with_labels.asks) if inits else (with_labels.asks, {}, ())
     dialects = tuple([name for part in parts for name in part.dialects])
     return PodRequests(
         rdma_tokens.join_tokens_to_gpus(asks),

@@ -16,7 +16,6 @@ from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.codes import ORIGINAL_UNUSABLE
 from drawbridge.translate.manifests.objects import TranslatedObject
 from drawbridge.translate.manifests.workloads import Place, find_places, map_path
-from drawbridge.translate.work_budget import WorkBudget
 
 _ANNOTATION: Path = ("metadata", "annotations", ORIGINAL_ANNOTATION)
 
@@ -48,7 +47,7 @@ def _undo_place(place: Place, name: str) -> tuple[Edit, ...]:
     if not steps:
         raise _refuse(place, name, "the annotation is not a list of changes")
     try:
-        _, applied = apply_undo(place.pod, steps, WorkBudget(place.pod))
+        _, applied = apply_undo(place.pod, steps)
     except EditError as error:
         raise _refuse(place, name, f"{error}") from None
     edits = argo.map_undo(place, tuple(_edits(applied)))

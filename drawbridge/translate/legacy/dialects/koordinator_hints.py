@@ -208,7 +208,7 @@ def _read_object(builder: RequestBuilder, key: str) -> Mapping[str, Value]:
     text = builder.pod.annotations.get(key)
     if text is None:
         return {}
-    value, problem = annotation_json.parse_annotation(key, text, builder.pod.budget)
+    value, problem = annotation_json.parse_annotation(key, text)
     if problem is None and value is not None and not isinstance(value, dict):
         problem = annotation_json.unreadable_annotation(key, "the value must be a JSON object")
     if problem:

@@ -174,9 +174,7 @@ def _read_container_counts(
     """Read the number of GPUs of each container, by container name."""
     if COUNTS not in settings.values:
         return {}, []
-    value, problem = annotation_json.parse_annotation(
-        PREFIX + COUNTS, settings.values[COUNTS], settings.pod.budget
-    )
+    value, problem = annotation_json.parse_annotation(PREFIX + COUNTS, settings.values[COUNTS])
     if problem is not None:
         return {}, [problem]
     counts = {key: _parse_count(format_value(number)) for key, number in as_mapping(value).items()}
