@@ -18,6 +18,8 @@ TEMPLATE = re.compile(r"\{\{|\{%|<%")
 _NOT_IN_COMMENT = re.compile(r"(?m)^(?:[^#\n]|(?<=\S)#)*?(\{\{|\{%|<%)")
 # Matching the opening is enough, and needs no search for a missing end.
 _PLACEHOLDER = re.compile(r"\$\{|\$\([A-Za-z_][\w.-]{0,200}\)|\{\{|<%")
+# A variable as envsubst replaces it. Keys may begin with a dollar sign.
+_VARIABLE = re.compile(r"\$[A-Za-z_]\w*")
 _ONLY_PLACEHOLDER = re.compile(r"(\$\{[^}\n]*\}|\$\([A-Za-z_][\w.-]*\))")
 # As bytes, with the escapes that can encode them.
 _MARKERS = (b"$", b"{{", b"<%", b"\\u", b"\\x")
@@ -71,7 +73,8 @@ def describe_placeholder(text: str) -> str:
     if _HELM.search(text):
         return "a Helm template"
     engine = next((name for sign, name in _ENGINES if sign in text), "")
-    return engine or ("a placeholder" if _PLACEHOLDER.search(text) else "")
+    is_placeholder = _PLACEHOLDER.search(text) or _VARIABLE.search(text)
+    return engine or ("a placeholder" if is_placeholder else "")
 
 
 def check_object(value: Value, *, unfinished: bool = True) -> DocumentProblem | None:
@@ -137,9 +140,13 @@ def _placeholders(value: dict[str, Value]) -> Iterator[tuple[Path, str]]:
     """Yield the placeholders in fields that determine the meaning of the document."""
     for path in _IDENTITY:
         text = get_value(value, path)
-        if isinstance(text, str) and _PLACEHOLDER.search(text):
+        if isinstance(text, str) and _holds_placeholder(text):
             yield path, text
     yield from _placeholders_below(value, (), quantity=False)
+
+
+def _holds_placeholder(text: str) -> bool:
+    return bool(_PLACEHOLDER.search(text) or _VARIABLE.search(text))
 
 
 def _placeholders_below(value: Value, path: Path, *, quantity: bool) -> Iterator[tuple[Path, str]]:
@@ -154,7 +161,7 @@ def _placeholders_below(value: Value, path: Path, *, quantity: bool) -> Iterator
             yield at_key, key
         if isinstance(child, str):
             decides_meaning = quantity or key in _NUMBERS
-            pattern = _PLACEHOLDER.search if decides_meaning else _ONLY_PLACEHOLDER.fullmatch
+            pattern = _holds_placeholder if decides_meaning else _ONLY_PLACEHOLDER.fullmatch
             if (decides_meaning or key in _OBJECTS) and pattern(child):
                 yield at_key, child
         else:

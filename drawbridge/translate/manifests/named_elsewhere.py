@@ -26,6 +26,7 @@ _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("policies.kyverno.io", "ValidatingPolicy"): _POLICY,
     ("policies.kyverno.io", "MutatingPolicy"): _POLICY,
     ("templates.gatekeeper.sh", "ConstraintTemplate"): _POLICY,
+    ("kubevirt.io", "KubeVirt"): ("spec.configuration.permittedHostDevices",),
     ("policy.karmada.io", "OverridePolicy"): _POLICY,
     ("policy.karmada.io", "ClusterOverridePolicy"): _POLICY,
 }

@@ -23,6 +23,7 @@ from drawbridge.translate.changes.queues import (
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.manifests import argo, gitops, quotas, ray
 from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, REQUEST_NOT_IN_POD
+from drawbridge.translate.manifests.counters import report_counters
 from drawbridge.translate.manifests.named_elsewhere import report_named
 from drawbridge.translate.manifests.readable_names import rename_templates
 from drawbridge.translate.manifests.workloads import (
@@ -35,6 +36,7 @@ from drawbridge.translate.manifests.workloads import (
 from drawbridge.translate.pods import Translation, TranslationContext, translate
 
 _KNATIVE = "serving.knative.dev"
+_INFERENCE_SERVICE = ("serving.kserve.io", "InferenceService")
 _KSERVE_MODE = "serving.kserve.io/deploymentMode"
 _WITHOUT_KNATIVE = ("RawDeployment", "Standard", "ModelMesh")
 # By these annotations, KServe makes a claim of its own (0.20).
@@ -74,6 +76,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
         *(carried or _report_other_requests(value, tuple(translated_places))),
         *quotas.report_quotas(value),
         *report_named(value),
+        *report_counters(value),
         *_report_own_claims(value),
         *(_report_serverless(value) if edits else ()),
         *findings,
@@ -137,7 +140,7 @@ def report_unreadable(value: Value, name: str) -> Iterator[Finding]:
 
 def _report_serverless(value: Value) -> Iterator[Finding]:
     """Report an InferenceService that KServe may run with Knative, which refuses claims."""
-    if not isinstance(value, dict) or group_kind(value)[0] != "serving.kserve.io":
+    if not isinstance(value, dict) or group_kind(value) != _INFERENCE_SERVICE:
         return
     mode = get_value(value, ("metadata", "annotations", _KSERVE_MODE))
     if mode not in _WITHOUT_KNATIVE:

@@ -18,7 +18,8 @@ _ON_EACH_NODE: Final = frozenset(
 _GROUPS: Final = ("leaderworkerset.x-k8s.io", "LeaderWorkerSet")
 _WORKERS: Final = "workerTemplate"
 _NAMES: Final = ("name", "groupName")
-_ROLES: Final = ("leaderTemplate", "workerTemplate", "submitterPodTemplate")
+_ROLES: Final = ("leaderTemplate", "entryTemplate", "workerTemplate", "submitterPodTemplate")
+_WORKER_REPLICAS: Final = "workerReplicas"
 _PARTS: Final = ("headGroupSpec", "predictor", "transformer", "explainer")
 
 
@@ -46,6 +47,9 @@ def count_pods(value: Value, place: Place) -> PodCount:
         number *= _factor(surrounding)
     if group_kind(fields) == _GROUPS:
         number *= _members(fields, place.path)
+    if place.path[-1] == _WORKERS:
+        role = get_value(value, place.path[:-1])
+        number *= _read(role if isinstance(role, dict) else {}, _WORKER_REPLICAS, 1)
     return PodCount(number, name=name)
 
 

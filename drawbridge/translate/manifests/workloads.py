@@ -60,6 +60,13 @@ TEMPLATES: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("apps.kruise.io", "BroadcastJob"): ("spec.template",),
     ("apps.openshift.io", "DeploymentConfig"): ("spec.template",),
     ("flow.volcano.sh", "JobTemplate"): ("spec.tasks[].template",),
+    ("workload.serving.volcano.sh", "ModelServing"): (
+        "spec.template.roles[].entryTemplate",
+        "spec.template.roles[].workerTemplate",
+    ),
+    ("orchestration.aibrix.ai", "PodSet"): ("spec.template",),
+    ("orchestration.aibrix.ai", "RoleSet"): ("spec.roles[].template",),
+    ("orchestration.aibrix.ai", "StormService"): ("spec.template.spec.roles[].template",),
     ("keda.sh", "ScaledJob"): ("spec.jobTargetRef.template",),
 }
 # Paths of pod specs with annotations and labels next to their containers; `model` is one more
@@ -72,6 +79,16 @@ SPECS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
         "spec.explainer",
     ),
 }
+# Pod specs below an object with their annotations and labels: the object, and the spec in it. Two
+# specs that share the annotations of one object are not translated.
+SPECS_BELOW: Final[Mapping[tuple[str, str], tuple[tuple[str, Path], ...]]] = {
+    ("grove.io", "PodCliqueSet"): (("spec.template.cliques[]", ("spec", "podSpec")),),
+    ("serving.kserve.io", "LLMInferenceService"): (
+        ("spec", ("template",)),
+        ("spec.prefill", ("template",)),
+    ),
+}
+_BESIDE: Final = "worker"
 # Fields that name a device next to its count: Spark's executors, KubeVirt's machines.
 _NAMED: Final = ("name", "deviceName")
 _NUMBERED: Final = frozenset({"gpu", "gpus", "hostDevices"})
@@ -86,7 +103,19 @@ _DYNAMO: Final = "nvidia.com"
 # Fields of operators that count GPUs without a resource name, as of November 2026.
 _PLAIN: Final[Mapping[str, frozenset[str]]] = {
     "production-stack.vllm.ai": frozenset({"gpu", "requestGPU"}),
-    "run.ai": frozenset({"gpu", "gpuDevices", "gpuMemory", "gpuPortion", "migProfile"}),
+    "run.ai": frozenset(
+        {
+            "gpu",
+            "gpuDevices",
+            "gpuDevicesRequest",
+            "gpuMemory",
+            "gpuMemoryRequest",
+            "gpuPortion",
+            "gpuPortionRequest",
+            "migProfile",
+            "deservedGpus",
+        }
+    ),
 }
 _NOTHING: Final[tuple[Value, ...]] = (None, "", 0, "0", {}, [])
 # An object that names a device by its value, next to an amount: `{resource: ..., quantity: 1}`.
@@ -95,6 +124,9 @@ _AMOUNTS: Final = frozenset({"quantity", "amount", "count"})
 _SPARK: Final = re.compile(r"spark\.(driver|executor)\.resource\.\w+\.amount")
 # The name after the slash, and the domain before it. Searching for the slash takes linear time.
 _KEY_NAMES: Final = re.compile(r"/([A-Za-z0-9._-]+)[\"']?\s*:")
+# What follows a key that requests devices, in the text of a ConfigMap: a number, or a placeholder.
+_AMOUNT: Final = re.compile(r"\s*[\"']?[\d${]")
+_ANYTHING: Final = re.compile("")
 _DOMAIN_BACKWARDS: Final = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 _MAX_DOMAIN: Final = 253
 # Deeper than any Kubernetes object, and less than the document reader accepts.
@@ -145,6 +177,11 @@ def find_places(
         for pattern in specs.get(key, ())
         for path, spec in follow_path(value, pattern)
     ]
+    places += [
+        _spec_below(held, path, below)
+        for pattern, below in SPECS_BELOW.get(key, ())
+        for path, held in follow_path(value, pattern)
+    ]
     return tuple(place for place in places if place is not None)
 
 
@@ -160,7 +197,8 @@ def find_other_requests(value: Value, places: tuple[Place, ...]) -> tuple[Untran
     requests += _find_plain_keys(value.get("spec"), ("spec",), plain) if plain else ()
     if group_kind(value) == _CONFIG_MAP:
         for key, text in _items(value.get("data")):
-            names = dict.fromkeys(_find_keys(text)) if isinstance(text, str) else {}
+            requested = _find_keys(text, _AMOUNT) if isinstance(text, str) else ()
+            names = dict.fromkeys(requested)
             listed = (name for name in names if is_device_resource(name))
             requests += (UntranslatedRequest(("data", key), name) for name in listed)
     return tuple(requests)
@@ -251,6 +289,16 @@ def _spec_place(spec: Value, path: Path) -> Place | None:
     return Place({"metadata": metadata, "spec": inner}, path, at)
 
 
+def _spec_below(held: Value, path: Path, below: Path) -> Place | None:
+    """Return a pod spec with the annotations of the object above it as a pod template."""
+    spec = get_value(held, below)
+    if not isinstance(held, dict) or not isinstance(spec, dict) or _BESIDE in held:
+        return None
+    metadata: dict[str, Value] = {k: held[k] for k in ("annotations", "labels") if k in held}
+    at: Path = (*path, *below)
+    return Place({"metadata": metadata, "spec": spec}, at, {("metadata",): path, ("spec",): at})
+
+
 def _container_paths(place: Place) -> Iterator[Path]:
     spec = get_value(place.pod, ("spec",))
     for part in ("containers", "initContainers"):
@@ -318,13 +366,14 @@ def _find_counted(value: Mapping[str, Value], path: Path) -> Iterator[Untranslat
             yield UntranslatedRequest((*path, key), name)
 
 
-def _find_keys(text: str) -> Iterator[str]:
-    """Yield the keys with a domain in a patch that is written as text."""
+def _find_keys(text: str, value: re.Pattern[str] = _ANYTHING) -> Iterator[str]:
+    """Yield the keys with a domain, and with such a value, in a text of YAML or JSON."""
     for match in _KEY_NAMES.finditer(text):
         slash = match.start()
         backwards = text[max(0, slash - _MAX_DOMAIN) : slash][::-1]
         domain = _DOMAIN_BACKWARDS.match(backwards)
-        if domain:
+        is_address = domain and backwards.startswith("/", domain.end())
+        if domain and not is_address and value.match(text, match.end()):
             yield f"{domain.group()[::-1]}/{match.group(1)}"
 
 
