@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from cli.input import allocator_api
-from cli.simulation import adjustment, changes, defragmentation, placements
+from cli.simulation import adjustment, changes, defragmentation, placements, removals
 from cli.simulation.api import ask_cluster, print_found, run_by_allocator
 from cli.simulation.gangs import has_gangs
 from cli.simulation.input import SimulationInput, read_input
@@ -52,8 +52,8 @@ _ALLOCATORS: Final = {
 # The options that have an effect on some questions only; the one without a name places pods.
 _OPTIONS: Final = {
     "": (
-        "allocator", "allocator_url", "claims", "devices", "drain", "more_nodes", "node", "preempt",
-        "stages", "taint", "without_class", "without_pods",
+        "allocator", "allocator_url", "claims", "devices", "more_nodes", "node", "preempt",
+        "stages", "taint", "without",
     ),
     "adjust": ("adjust", "count", "capacity", "request", "namespace"),
     "defrag": ("defrag", "hold", "namespace"),
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         if not answer.not_asked:
             return print_found(options, inputs, answer, streams)
         not_asked = answer.not_asked
-    names = frozenset(changes.parse_names(options.without_pods))
+    names = removals.names_of_pods(removals.read_removals(options))
     fewest = tuple(changes.find_fewest_pods(before, names)) if names else ()
     return _place_here(options, inputs, not_asked, fewest, streams)
 
@@ -168,7 +168,7 @@ def _place_here(
         data = {"allocator": result.allocators[0].value, **data}
         if options.stages:
             data = {**data, "stages": stages_as_data(result.stages)}
-        if options.without_pods:
+        if removals.names_of_pods(removals.read_removals(options)):
             data = {**data, "fewestPods": changes.fewest_as_data(fewest)}
         if not_asked:
             data = {**data, "allocatorNotAsked": not_asked}

@@ -37,15 +37,13 @@ _LOCAL_OPTIONS: Final = (
     "cluster",
     "config",
     "devices",
-    "drain",
     "feature_gates",
     "kubernetes_version",
     "more_nodes",
     "node",
     "preempt",
     "taint",
-    "without_class",
-    "without_pods",
+    "without",
 )
 
 

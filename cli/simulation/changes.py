@@ -1,50 +1,39 @@
 """Changes the cluster before a simulation: what is gone, added, drained or tainted."""
 
 import argparse
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import count, islice
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
-from cli.input.codes import POD_UNKNOWN
-from cli.simulation.input import PodsToPlace, SimulationInput
-from cli.simulation.pod_allocators import find_cluster_nodes
+from cli.simulation import removals
+from cli.simulation.input import SimulationInput
 from cli.simulation.preemption import find_evictable
+from cli.simulation.removals import to_place, unknown_node, with_findings, with_nodes, without_pods
 from cli.simulation.schedulers import find_schedulers
 from drawbridge.documents.document import LocatedFinding
-from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import Taint
-from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import EXCLUDING, DeviceTaintRule, TaintSelector
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
 from drawbridge.ledger.defragmentation import RECREATING
 from drawbridge.ledger.evictions import TaintedPod, find_tainted_pods
-from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.removals import NodeRemovals, Tries, by_node, find_fewest, find_holds
 from drawbridge.ledger.victims import importance
-from drawbridge.translate.manifests.replicas import PodCount
 
 MAX_COPIES: Final = 1000
 _HOST: Final = "kubernetes.io/hostname"
-# Their pods stay on a drained node.
-_STAYING: Final = ("DaemonSet", "Node")
 _MOST_SETS: Final = 10
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the changes."""
     group = parser.add_argument_group("what if")
-    text = "as if these pods (namespace/name,...) were gone; says which few of them must go"
-    group.add_argument("--without-pods", metavar="NAMES", action="append", default=[], help=text)
+    removals.add_options(group)
     text = "as if there were N more nodes like NODE, with its devices and without pods"
     group.add_argument("--more-nodes", metavar="NODE=N", action="append", default=[], help=text)
-    text = "as if this node were drained: places its pods on other nodes first"
-    group.add_argument("--drain", metavar="NODE", action="append", default=[], help=text)
-    text = "as if this DeviceClass did not exist"
-    group.add_argument("--without-class", metavar="CLASS", action="append", default=[], help=text)
     text = (
         "as if devices had this taint: who is evicted, who stays, and which pods wait then; -f"
         " with a DeviceTaintRule asks the same"
@@ -58,56 +47,8 @@ def change_cluster(inputs: SimulationInput, options: argparse.Namespace) -> Simu
     """Return the input with the changes of the options; their errors are in its findings."""
     for text in options.more_nodes:
         inputs = _with_more_nodes(inputs, text)
-    for name in options.without_class:
-        inputs = _without_class(inputs, name)
-    names = frozenset(parse_names(options.without_pods))
-    inputs = _without_pods(inputs, names, _report_unknown(inputs, names))
-    for name in options.drain:
-        inputs = _drained(inputs, name)
+    inputs = removals.remove(inputs, removals.read_removals(options))
     return _tainted(inputs, options)
-
-
-def parse_names(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the names of pods; the namespace defaults to `default`."""
-    for name in ",".join(texts).split(","):
-        if name.strip():
-            yield name.strip() if "/" in name else f"default/{name.strip()}"
-
-
-def _with_findings(inputs: SimulationInput, *findings: LocatedFinding) -> SimulationInput:
-    return replace(inputs, findings=(*inputs.findings, *findings))
-
-
-def _report_unknown(inputs: SimulationInput, names: Collection[str]) -> list[LocatedFinding]:
-    running = {each.full_name for each in inputs.running or ()}
-    return [
-        LocatedFinding(POD_UNKNOWN.at("--without-pods", f"pod {name} has no node in the input"))
-        for name in sorted(names)
-        if name not in running
-    ]
-
-
-def _without_pods(
-    inputs: SimulationInput, names: Collection[str], findings: Sequence[LocatedFinding] = ()
-) -> SimulationInput:
-    """Return the input without pods that run, and with the claims released that only they use."""
-    if not names or inputs.running is None:
-        return _with_findings(inputs, *findings)
-    running = tuple(each for each in inputs.running if each.full_name not in names)
-    claims = tuple(_without_consumers(each, names) for each in inputs.objects.claims)
-    objects = replace(inputs.objects, claims=claims)
-    return _with_findings(replace(inputs, running=running, objects=objects), *findings)
-
-
-def _without_consumers(claim: Claim, names: Collection[str]) -> Claim:
-    namespace = claim.metadata.namespace or "default"
-    users = claim.status.reserved_for
-    left = tuple(e for e in users if not e.is_pod or f"{namespace}/{e.name}" not in names)
-    if len(left) == len(users):
-        return claim
-    allocation = claim.status.allocation if left else None
-    status = structs.replace(claim.status, reserved_for=left, allocation=allocation)
-    return structs.replace(claim, status=status)
 
 
 def _with_more_nodes(inputs: SimulationInput, text: str) -> SimulationInput:
@@ -115,10 +56,10 @@ def _with_more_nodes(inputs: SimulationInput, text: str) -> SimulationInput:
     name, _, number = text.rpartition("=")
     like = {each.name: each for each in inputs.objects.nodes}.get(name)
     if like is None:
-        return _with_findings(inputs, _unknown_node("--more-nodes", name or text))
+        return with_findings(inputs, unknown_node("--more-nodes", name or text))
     if not number.isdecimal() or not 1 <= int(number) <= MAX_COPIES:
         message = f"{text} does not end with a number from 1 to {MAX_COPIES:,}"
-        return _with_findings(
+        return with_findings(
             inputs, LocatedFinding(codes.CHANGE_UNREADABLE.at("--more-nodes", message))
         )
     own = [each for each in inputs.objects.slices if each.node_name == name]
@@ -141,49 +82,7 @@ def _with_more_nodes(inputs: SimulationInput, text: str) -> SimulationInput:
         ]
     added = nodes[len(inputs.objects.nodes) :]
     objects = replace(inputs.objects, nodes=tuple(nodes), slices=tuple(slices))
-    return _with_nodes(replace(inputs, objects=objects), (*inputs.cluster.nodes, *added))
-
-
-def _with_nodes(inputs: SimulationInput, nodes: tuple[Node, ...]) -> SimulationInput:
-    legacy = inputs.configuration.legacy
-    return replace(inputs, cluster=find_cluster_nodes(nodes, inputs.objects, inputs.gates, legacy))
-
-
-def _without_class(inputs: SimulationInput, name: str) -> SimulationInput:
-    classes = tuple(each for each in inputs.objects.classes if each.metadata.name != name)
-    if len(classes) == len(inputs.objects.classes):
-        message = f"the input has no DeviceClass {name}"
-        return _with_findings(
-            inputs, LocatedFinding(codes.CHANGE_UNREADABLE.at("--without-class", message))
-        )
-    objects = replace(inputs.objects, classes=classes)
-    return _with_nodes(replace(inputs, objects=objects), inputs.cluster.nodes)
-
-
-def _drained(inputs: SimulationInput, name: str) -> SimulationInput:
-    """Return the input with a cordoned node, whose pods are the first ones to place."""
-    if all(each.name != name for each in inputs.objects.nodes):
-        return _with_findings(inputs, _unknown_node("--drain", name))
-    leaving = [
-        each
-        for each in inputs.running or ()
-        if each.spec.node_name == name and each.owner_kind not in _STAYING
-    ]
-    findings = [
-        LocatedFinding(
-            codes.POD_NOT_RECREATED.at("", "no owner recreates it", object=f"Pod/{each.full_name}")
-        )
-        for each in leaving
-        if each.owner_kind not in RECREATING
-    ]
-    again = [_to_place(each) for each in leaving if each.owner_kind in RECREATING]
-    inputs = _without_pods(inputs, {each.full_name for each in leaving}, findings)
-    nodes = tuple(map(_cordon, inputs.objects.nodes, (name,) * len(inputs.objects.nodes)))
-    by_name = {each.name: each for each in nodes}
-    inputs = replace(
-        inputs, objects=replace(inputs.objects, nodes=nodes), pods=(*again, *inputs.pods)
-    )
-    return _with_nodes(inputs, tuple(by_name[each.name] for each in inputs.cluster.nodes))
+    return with_nodes(replace(inputs, objects=objects), (*inputs.cluster.nodes, *added))
 
 
 def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> SimulationInput:
@@ -192,7 +91,7 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
     if options.taint or options.devices:
         rule = _read_taint(options.taint or "", options.devices or "")
         if isinstance(rule, LocatedFinding):
-            return _with_findings(inputs, rule)
+            return with_findings(inputs, rule)
         rules.append(rule)
         every = (*inputs.objects.taint_rules, rule)
         inputs = replace(inputs, objects=replace(inputs.objects, taint_rules=every))
@@ -202,13 +101,13 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
     pods, version = inputs.running or (), inputs.gates.version
     tainted = tuple(find_tainted_pods(rules, inputs.objects.claims, pods, version))
     leaving = [each.pod for each in tainted if each.seconds is not None]
-    inputs = _without_pods(
+    inputs = without_pods(
         inputs,
         {each.full_name for each in leaving},
         [LocatedFinding(_describe_tainted(each)) for each in tainted],
     )
-    again = [_to_place(each) for each in leaving if each.owner_kind in RECREATING]
-    return _with_nodes(replace(inputs, pods=(*again, *inputs.pods)), inputs.cluster.nodes)
+    again = [to_place(each) for each in leaving if each.owner_kind in RECREATING]
+    return with_nodes(replace(inputs, pods=(*again, *inputs.pods)), inputs.cluster.nodes)
 
 
 def _read_taint(text: str, devices: str) -> DeviceTaintRule | LocatedFinding:
@@ -245,19 +144,6 @@ def _describe_tainted(tainted: TaintedPod) -> Finding:
     return codes.POD_EVICTED.at("", message, object=pod)
 
 
-def _cordon(node: Node, name: str) -> Node:
-    return structs.replace(node, unschedulable=True) if node.name == name else node
-
-
-def _to_place(pod: Pod) -> PodsToPlace:
-    pod = structs.replace(pod, spec=structs.replace(pod.spec, node_name=""))
-    return PodsToPlace(pod, f"Pod/{pod.full_name}", PodCount(1))
-
-
-def _unknown_node(option: str, name: str) -> LocatedFinding:
-    return LocatedFinding(codes.NODE_UNKNOWN.at(option, f"Node {name} not found"))
-
-
 # --- the fewest pods ------------------------------------------------------------------------------
 
 
@@ -283,8 +169,8 @@ def find_fewest_pods(inputs: SimulationInput, names: Collection[str]) -> Iterato
     schedulers = find_schedulers(inputs)
     placers = schedulers.plain_placers(schedulers.new_placer())
     tries = Tries()
-    for to_place in inputs.pods:
-        pod = to_place.pod
+    for asked_for in inputs.pods:
+        pod = asked_for.pod
         allocator = schedulers.of_pod(pod)
         placer = placers[allocator]
         if placer.fitting_nodes(pod, ()):
@@ -293,9 +179,9 @@ def find_fewest_pods(inputs: SimulationInput, names: Collection[str]) -> Iterato
         planner, cluster = schedulers.world_of(allocator)
         fewest = []
         for node, candidates in sorted(nodes.items()):
-            removals = NodeRemovals(pod, node, placer, planner, cluster, holds, tries)
+            asked = NodeRemovals(pod, node, placer, planner, cluster, holds, tries)
             ordered = sorted(candidates, key=importance)
-            smallest = find_fewest(ordered, removals.fits_without, tries)
+            smallest = find_fewest(ordered, asked.fits_without, tries)
             if smallest.pods is not None:
                 gone = tuple(sorted(each.name for each in smallest.pods))
                 fewest.append(FewestPods(pod.full_name, node, gone, smallest.proven))

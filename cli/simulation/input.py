@@ -53,6 +53,7 @@ class ObjectDetails:
     allocations: dict[str, dict[str, Any]] = field(default_factory=dict)
     places: dict[str, Document] = field(default_factory=dict)
     rules: set[str] = field(default_factory=set)  # the DeviceTaintRules that are asked about
+    slices: set[str] = field(default_factory=set)  # the ResourceSlices that are asked about
 
 
 class PodsToPlace(NamedTuple):
@@ -186,6 +187,8 @@ def _keep_details(document: Document, details: ObjectDetails, *, to_place: bool)
             details.allocations[full_name] = dict(allocation)
     elif kind == "DeviceTaintRule" and to_place:
         details.rules.add(f"{metadata.get('name')}")
+    elif kind == "ResourceSlice" and to_place:
+        details.slices.add(f"{metadata.get('name')}")
     elif kind == "Pod" or (to_place and _has_pods(document.value)):
         # Objects without a name do not replace each other.
         unnamed = "" if metadata.get("name") else f"{id(document)}"

@@ -329,8 +329,8 @@ CHANGE_UNREADABLE = CODES.define(
     "ChangeUnreadable",
     Severity.ERROR,
     text="An option of `drawbridge simulate` that changes the cluster names nothing in it.",
-    example="--without-class: the input has no DeviceClass gpu.example.com",
-    remedy="Name an object of the input. `--more-nodes` takes NODE=N.",
+    example="--without: the input has no DeviceClass gpu.example.com",
+    remedy="Name an object of the input. `--more-nodes` takes NODE=N, `--without` KIND/NAME.",
 )
 POD_NOT_RECREATED = CODES.define(
     "PodNotRecreated",
@@ -338,6 +338,26 @@ POD_NOT_RECREATED = CODES.define(
     text="A pod of a drained node ends for good: no owner creates it again on another node.",
     example="Pod/research/notebook: no owner recreates it",
     remedy="Find out who uses it before the node is drained, or run it in a Deployment or Job.",
+)
+POD_KEEPS_DEVICES = CODES.define(
+    "PodKeepsDevices",
+    Severity.WARNING,
+    text=(
+        "A pod runs on when a driver, a device or a class is gone, and keeps its devices until it "
+        "ends. Created again, it waits unless others serve it. Without its driver, a pod does not "
+        "end cleanly."
+    ),
+    example="Pod/research/train-0: stays, and keeps gpu.nvidia.com/gpu-1/gpu-3, which nobody"
+    " publishes then; created again, it needs others",
+    remedy="Drain the nodes before the driver goes, so that the pods end while it runs.",
+)
+QUOTA_BELOW_USE = CODES.define(
+    "QuotaBelowUse",
+    Severity.WARNING,
+    text="A quota is lower than what is used of it: nobody is evicted, and new pods wait.",
+    example="Quota/research: namespace research uses 6 of 4 devices of class gpu.nvidia.com:"
+    " running pods stay, and new ones wait",
+    remedy="Raise the limit, or end pods of the namespace.",
 )
 POD_EVICTED = CODES.define(
     "PodEvicted",

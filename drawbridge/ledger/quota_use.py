@@ -42,6 +42,11 @@ class QuotaLine(NamedTuple):
     used: Quantity
 
     @property
+    def is_exceeded(self) -> bool:
+        """Whether more is used than the limit, which was lowered after that."""
+        return self.limit < self.used
+
+    @property
     def left(self) -> Quantity:
         """What can still be allocated."""
         return self.limit - self.used if self.used < self.limit else _ZERO

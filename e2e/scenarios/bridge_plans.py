@@ -159,14 +159,14 @@ def _ask(stage: BridgeStage, a: str) -> None:
         return nodes[f"{stage.namespace}/large"]
 
     assert node_of(simulate()) is None
-    without = simulate("--without-pods", f"{stage.namespace}/{left}")
+    without = simulate("--without", f"pod/{stage.namespace}/{left}")
     assert node_of(without) == a
     (fewest,) = without["fewestPods"]
     assert (fewest["node"], fewest["proven"]) == (a, True)
     assert fewest["pods"] == [f"{stage.namespace}/{left}"]
     assert node_of(simulate("--more-nodes", f"{a}=1")) == f"{a}-more-1"
-    assert node_of(simulate("--more-nodes", f"{a}=1", "--without-class", GPU)) is None
-    drained = simulate("--drain", a)
+    assert node_of(simulate("--more-nodes", f"{a}=1", "--without", f"class/{GPU}")) is None
+    drained = simulate("--without", f"node/{a}")
     moved = {each["pod"]: each["node"] for each in drained["pods"]}
     # It may run on its node only.
     assert moved == {f"{stage.namespace}/{left}": None, f"{stage.namespace}/large": None}

@@ -5,6 +5,7 @@ import pytest
 from tests.cli.simulating import CLUSTER, Run, devices, nodes, pod, simulate
 from tests.cli.test_simulate_defrag import ASK, BUDGET, TWO_NODES, node, running
 
+WITHOUT_ABC = ("--without", "pod/a", "--without", "pod/b", "--without", "pod/c")
 WITHOUT_FREE = TWO_NODES + running("a") + running("b", "w")
 
 
@@ -12,7 +13,9 @@ def test_pods_that_are_gone_hold_nothing(run: Run) -> None:
     code, printed, _ = run(ASK, cluster=WITHOUT_FREE)
     assert (code, nodes(printed)) == (1, [None])
     assert "fewestPods" not in printed
-    code, printed, _ = run(ASK, "--without-pods", "a,default/b", cluster=WITHOUT_FREE)
+    code, printed, _ = run(
+        ASK, "--without", "pod/a", "--without", "pod/default/b", cluster=WITHOUT_FREE
+    )
     assert (code, nodes(printed)) == (0, ["n1"])
     fewest = {
         "pod": "default/ask",
@@ -26,7 +29,7 @@ def test_pods_that_are_gone_hold_nothing(run: Run) -> None:
 def test_the_fewest_of_the_named_pods_are_told_for_each_node(run: Run) -> None:
     second = running("c").replace("n1", "n3").replace("name: c", "name: c")
     cluster = TWO_NODES + node("n3", "{name: x}, {name: w}") + running("a") + running("b", "w")
-    _, printed, _ = run(ASK, "--without-pods", "a,b,c", cluster=cluster + second)
+    _, printed, _ = run(ASK, *WITHOUT_ABC, cluster=cluster + second)
     assert [(e["node"], e["pods"]) for e in printed["fewestPods"]] == [
         ("n3", ["default/c"]),
         ("n1", ["default/a", "default/b"]),
@@ -36,8 +39,8 @@ def test_the_fewest_of_the_named_pods_are_told_for_each_node(run: Run) -> None:
 def test_a_pod_that_fits_anyway_needs_nobody_to_go(run: Run) -> None:
     _, printed, _ = run(
         ASK,
-        "--without-pods",
-        "a",
+        "--without",
+        "pod/a",
         cluster=TWO_NODES + node("n3", "{name: x}, {name: w}") + running("a"),
     )
     assert printed["fewestPods"] == []
@@ -45,12 +48,12 @@ def test_a_pod_that_fits_anyway_needs_nobody_to_go(run: Run) -> None:
 
 def test_an_unknown_pod_node_or_class_is_an_error(run: Run) -> None:
     for words, text in (
-        (("--without-pods", "gone"), "pod default/gone has no node in the input"),
-        (("--drain", "n9"), "Node n9 not found"),
+        (("--without", "pod/gone"), "pod default/gone has no node in the input"),
+        (("--without", "node/n9"), "Node n9 not found"),
         (("--more-nodes", "n9=2"), "Node n9 not found"),
         (("--more-nodes", "n1=0"), "n1=0 does not end with a number from 1 to 1,000"),
         (("--more-nodes", "n1"), "Node n1 not found"),
-        (("--without-class", "none"), "the input has no DeviceClass none"),
+        (("--without", "class/none"), "the input has no DeviceClass none"),
     ):
         code, _, err = run(ASK, *words, cluster=TWO_NODES)
         assert code == 2, words
@@ -79,21 +82,24 @@ def test_more_nodes_of_two_options_are_different_nodes(run: Run) -> None:
 
 def test_the_pods_of_a_drained_node_are_placed_elsewhere_first(run: Run) -> None:
     small = pod("late", "{name: g, resourceClaimName: late}") + LATE
-    code, printed, _ = run(small, "--drain", "n1", cluster=TWO_NODES + running("a"))
+    code, printed, _ = run(small, "--without", "node/n1", cluster=TWO_NODES + running("a"))
     assert [each["pod"] for each in printed["pods"]] == ["default/a", "default/late"]
     assert (code, nodes(printed)) == (1, ["n2", None])
     assert "unschedulable" in str(printed["pods"][1]["reasons"])
 
 
 def test_a_drain_needs_no_other_pod(run: Run) -> None:
-    code, printed, _ = run("", "--drain", "n1", cluster=TWO_NODES + running("a"))
+    code, printed, _ = run("", "--without", "node/n1", cluster=TWO_NODES + running("a"))
     assert (code, nodes(printed)) == (0, ["n2"])
 
 
 def test_pods_of_daemons_stay_on_a_drained_node_and_pods_of_nobody_end(run: Run) -> None:
     cluster = TWO_NODES + running("d", owner="DaemonSet") + running("lone", "w", owner="Nobody")
     _, printed, err = run(
-        pod("p", "{name: g, resourceClaimName: late}") + LATE, "--drain", "n1", cluster=cluster
+        pod("p", "{name: g, resourceClaimName: late}") + LATE,
+        "--without",
+        "node/n1",
+        cluster=cluster,
     )
     assert [each["pod"] for each in printed["pods"]] == ["default/p"]
     assert "Pod/default/lone: no owner recreates it [PodNotRecreated]" in err.replace("\n", " ")
@@ -102,13 +108,13 @@ def test_pods_of_daemons_stay_on_a_drained_node_and_pods_of_nobody_end(run: Run)
 
 
 def test_without_a_class_nothing_is_allocated_of_it(run: Run) -> None:
-    code, printed, _ = run(pod("p"), "--without-class", "gpu")
+    code, printed, _ = run(pod("p"), "--without", "class/gpu")
     assert (code, nodes(printed)) == (1, [None])
     assert "device class gpu does not exist" in str(printed["pods"][0]["reasons"])
 
 
 def test_changes_add_up(run: Run) -> None:
-    words = ("--drain", "n1", "--more-nodes", "n1=2", "--without-pods", "b")
+    words = ("--without", "node/n1", "--more-nodes", "n1=2", "--without", "pod/b")
     code, printed, _ = run(ASK, *words, cluster=WITHOUT_FREE + BUDGET)
     assert (code, nodes(printed)) == (0, ["n1-more-1", "n1-more-2"])
 
@@ -116,7 +122,7 @@ def test_changes_add_up(run: Run) -> None:
 def test_the_text_says_which_pods_must_go(run: Run) -> None:
     run(ASK, cluster=WITHOUT_FREE)
     files = ("--cluster", f"{run.folder}/cluster.yaml", "-f", f"{run.folder}/pods.yaml")
-    _, out, _ = simulate(*files, "--without-pods", "a,b")
+    _, out, _ = simulate(*files, "--without", "pod/a", "--without", "pod/b")
     assert "default/ask fits on n1 without default/a, default/b\n" in out
 
 
@@ -129,7 +135,7 @@ spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu}}]}}
 """
 
 
-@pytest.mark.parametrize("words", [("--drain", "n1"), ("--more-nodes", "n1=1")])
+@pytest.mark.parametrize("words", [("--without", "node/n1"), ("--more-nodes", "n1=1")])
 def test_a_change_of_one_run_stays_in_it(run: Run, words: tuple[str, ...]) -> None:
     first = run(pod("p"), cluster=CLUSTER)
     run(pod("p"), *words, cluster=CLUSTER)
@@ -177,3 +183,89 @@ def test_a_taint_that_names_nothing_is_an_error(run: Run) -> None:
     ):
         code, _, err = run(ASK, *words, cluster=TWO_NODES)
         assert (code, text in err) == (2, True), err
+
+
+def test_without_a_driver_pods_keep_their_devices_and_others_wait(run: Run) -> None:
+    code, printed, err = run(ASK, "--without", "driver/d.io", cluster=TWO_NODES + running("a"))
+    assert (code, nodes(printed)) == (1, [None])
+    kept = "Pod/default/a: stays, and keeps d.io/n1/x, which nobody publishes then"
+    assert kept in err
+    assert "Pod/default/b" not in err
+
+
+UPGRADED = node("n1", "{name: x}, {name: v}").partition("---\n")[2].partition("---\n")[2]
+
+
+def test_an_upgrade_of_a_driver_is_its_slices_in_the_place_of_the_old_ones(run: Run) -> None:
+    asked = f"---\n{UPGRADED}"
+    cluster = WITHOUT_FREE
+    code, printed, err = run(asked + ASK, "--without", "driver/d.io", cluster=cluster)
+    assert "Pod/default/b: stays, and keeps d.io/n1/w, which nobody publishes then" in err
+    assert "Pod/default/a" not in err
+    assert (code, nodes(printed)) == (1, [None])  # v is free, and two are asked for
+    one = pod("late", "{name: g, resourceClaimName: late}") + LATE
+    code, printed, _ = run(asked + one, "--without", "driver/d.io", cluster=cluster)
+    assert (code, devices(printed["pods"][0])) == (0, ["v"])
+
+
+def test_without_a_class_its_pods_stay(run: Run) -> None:
+    _, _, err = run(ASK, "--without", "class/gpu", cluster=TWO_NODES + running("a"))
+    assert "Pod/default/a: stays, and keeps its devices of class gpu; created again" in err
+
+
+def test_a_node_group_goes_as_a_whole(run: Run) -> None:
+    labels = "metadata: {name: n1, labels: {pool: a}}"
+    cluster = (
+        TWO_NODES.replace("metadata: {name: n1}", labels, 1) + running("a") + running("b", "w")
+    )
+    both = cluster.replace("metadata: {name: n2}", "metadata: {name: n2, labels: {pool: a}}", 1)
+    code, printed, _ = run("", "--without", "nodes/pool=a", cluster=cluster)
+    assert (code, nodes(printed)) == (1, ["n2", None])
+    # No pod of a group goes to a node of it that goes as well.
+    code, printed, _ = run("", "--without", "nodes/pool=a", cluster=both)
+    assert (code, nodes(printed)) == (1, [None, None])
+
+
+QUOTA = """\
+---
+apiVersion: drawbridge.dev/v1alpha1
+kind: Configuration
+placement: bridge
+ownedPools: [{driver: d.io, nodeSelector: {matchExpressions: [{key: x, operator: DoesNotExist}]}}]
+quotas: [{name: q, total: {gpu: {devices: 4}}}]
+"""
+
+
+def test_a_lower_quota_evicts_nobody_and_new_pods_wait(run: Run) -> None:
+    words = ("--allocator", "drawbridge", "--without", "quota/q/gpu/devices=1")
+    one = pod("late", "{name: g, resourceClaimName: late}") + LATE + QUOTA
+    code, printed, err = run(one, *words, cluster=WITHOUT_FREE)
+    assert "Quota/q: namespace default uses 2 of 1 devices of class gpu: running pods stay" in err
+    assert (code, nodes(printed)) == (1, [None])
+    assert printed["pods"][0]["reasons"][0]["code"] == "DeviceQuotaUsedUp"
+    code, printed, err = run(one, *words[:2], cluster=WITHOUT_FREE)
+    assert (code, nodes(printed)) == (0, ["n2"])
+    assert "QuotaBelowUse" not in err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("driver/none", "the input has no ResourceSlice of none"),
+        ("nodes/pool=none", "no node has the label pool=none"),
+        ("quota/none/gpu/devices=1", "no total of a quota has this name"),
+        ("quota/q/gpu/devices=some", "some is no other amount"),
+        ("cluster/all", "cluster/all is no pod, class, node, nodes, driver, quota"),
+    ],
+)
+def test_a_removal_that_names_nothing_is_an_error(run: Run, name: str, text: str) -> None:
+    code, _, err = run(ASK + QUOTA, "--without", name, cluster=TWO_NODES)
+    assert (code, text in err) == (2, True), err
+
+
+def test_former_options_still_work(run: Run) -> None:
+    new = run(ASK, "--without", "pod/a", "--without", "pod/b", cluster=WITHOUT_FREE)
+    assert run(ASK, "--without-pods", "a,default/b", cluster=WITHOUT_FREE) == new
+    assert run("", "--drain", "n1", cluster=WITHOUT_FREE) == run(
+        "", "--without", "node/n1", cluster=WITHOUT_FREE
+    )

@@ -1,14 +1,13 @@
 """What is used and left of device quotas, from the claims that were read."""
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Final
 
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.device_quotas import DeviceQuota
-from drawbridge.dra.inventory import Inventory, find_published_pool
-from drawbridge.ledger.ledger import uid_of
-from drawbridge.ledger.quota_use import QuotaLine, QuotaUse, published_capacity
+from drawbridge.dra.inventory import Inventory
+from drawbridge.ledger.quota_lines import measure_quotas
+from drawbridge.ledger.quota_use import QuotaLine, QuotaUse
 from drawbridge.report.page.model import Extent, PageObjects, QuotaOnPage, QuotasOnPage
 
 MAX_LINES: Final = 500
@@ -23,14 +22,8 @@ def describe_quotas(
         return None
     if objects.claims_known is Extent.NOTHING:
         return QuotasOnPage(is_known=False)
-    use = QuotaUse(quotas, published_capacity(partial(find_published_pool, inventory)))
-    for namespace, labels in objects.labels.items():
-        use.set_labels(namespace, labels)
-    for value in objects.claims:
-        claim = read_claim(value)
-        if isinstance(claim, Claim):
-            namespace = claim.metadata.namespace or "default"
-            use.charge_allocation(uid_of(claim), namespace, claim.spec, claim.status.allocation)
+    claims = (each for each in map(read_claim, objects.claims) if isinstance(each, Claim))
+    use = measure_quotas(quotas, inventory, claims, objects.labels)
     lines = list(_list_lines(use, objects))
     return QuotasOnPage(
         lines=tuple(map(_describe, lines[:MAX_LINES])), more_lines=max(0, len(lines) - MAX_LINES)
