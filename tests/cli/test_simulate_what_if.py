@@ -203,8 +203,8 @@ def test_an_upgrade_of_a_driver_is_its_slices_in_the_place_of_the_old_ones(run: 
     assert "Pod/default/b: stays, and keeps d.io/n1/w, which nobody publishes then" in err
     assert "Pod/default/a" not in err
     assert (code, nodes(printed)) == (1, [None])  # v is free, and two are asked for
-    one = pod("late", "{name: g, resourceClaimName: late}") + LATE
-    code, printed, _ = run(asked + one, "--without", "driver/d.io", cluster=cluster)
+    late = pod("late", "{name: g, resourceClaimName: late}") + LATE
+    code, printed, _ = run(asked + late, "--without", "driver/d.io", cluster=cluster)
     assert (code, devices(printed["pods"][0])) == (0, ["v"])
 
 
@@ -238,12 +238,12 @@ quotas: [{name: q, total: {gpu: {devices: 4}}}]
 
 def test_a_lower_quota_evicts_nobody_and_new_pods_wait(run: Run) -> None:
     words = ("--allocator", "drawbridge", "--without", "quota/q/gpu/devices=1")
-    one = pod("late", "{name: g, resourceClaimName: late}") + LATE + QUOTA
-    code, printed, err = run(one, *words, cluster=WITHOUT_FREE)
+    late = pod("late", "{name: g, resourceClaimName: late}") + LATE + QUOTA
+    code, printed, err = run(late, *words, cluster=WITHOUT_FREE)
     assert "Quota/q: namespace default uses 2 of 1 devices of class gpu: running pods stay" in err
     assert (code, nodes(printed)) == (1, [None])
     assert printed["pods"][0]["reasons"][0]["code"] == "DeviceQuotaUsedUp"
-    code, printed, err = run(one, *words[:2], cluster=WITHOUT_FREE)
+    code, printed, err = run(late, *words[:2], cluster=WITHOUT_FREE)
     assert (code, nodes(printed)) == (0, ["n2"])
     assert "QuotaBelowUse" not in err
 
