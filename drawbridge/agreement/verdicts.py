@@ -92,14 +92,13 @@ def _by_simulator(
         yield Verdict(product, since, form, serves, answer, source, date, SIMULATORS)
 
 
-_FORMS_OF_CLAIMS: Final = (
+_FORMS_WITH_A_COUNT: Final = (
     Form.COUNT,
     Form.SHARE,
     Form.PARTITION,
     Form.ALTERNATIVES,
     Form.JOINT,
     Form.DISTINCT,
-    Form.ALL,
 )
 _IGNORES_RULES: Final = "simulates without them"
 _SERVED, _NOT_SERVED = True, False
@@ -110,7 +109,7 @@ VERDICTS: Final = (
         (1, 32),
         f"{_AUTOSCALER_1_36}: the plugins of kube-scheduler, which are asked",
         "2026-11-24",
-        dict.fromkeys(_FORMS_OF_CLAIMS, _SERVED),
+        dict.fromkeys((*_FORMS_WITH_A_COUNT, Form.ALL), _SERVED),
     ),
     Verdict(
         CLUSTER_AUTOSCALER,
@@ -131,19 +130,29 @@ VERDICTS: Final = (
         "kubernetes-sigs/cluster-autoscaler 119 (open), kubernetes/autoscaler 7781 and PR 10010",
         "2026-09-15",
     ),
+    Verdict(
+        KARPENTER,
+        (1, 14),
+        Form.ALL,
+        _SERVED,
+        f"{_ADDS}, of any type where its provider describes no devices",
+        _KARPENTER_1_15,
+        "2026-11-24",
+        SIMULATORS,
+    ),
     *_by_simulator(
         KARPENTER,
         (1, 15),
         _KARPENTER_1_15,
         "2026-11-24",
-        {form: form is not Form.DISTINCT for form in _FORMS_OF_CLAIMS},
+        {form: form is not Form.DISTINCT for form in _FORMS_WITH_A_COUNT},
     ),
     *_by_simulator(
         KARPENTER,
         (1, 14),
         _KARPENTER_1_14,
         "2026-11-24",
-        {form: form not in {Form.DISTINCT, Form.ALTERNATIVES} for form in _FORMS_OF_CLAIMS},
+        {form: form not in {Form.DISTINCT, Form.ALTERNATIVES} for form in _FORMS_WITH_A_COUNT},
     ),
     Verdict(KARPENTER, (), Form.RULES, _NOT_SERVED, _IGNORES_RULES, _KARPENTER_1_15, "2026-10"),
     Verdict(

@@ -5,8 +5,8 @@
 Kubernetes' own allocator is asked for Cluster Autoscaler, which calls the plugin of kube-scheduler
 for a copy of a node. With --karpenter, Karpenter's allocator is asked with the devices of a node as
 those of an instance type, and without any, as where its provider has no gate on: then it must
-refuse each form. Its versions are built, which takes long; --program names one that is there. Exit
-code 1 if an answer differs from the table.
+refuse each form, but that of all devices, which are none. Its versions are built, which takes long;
+--program names one that is there. Exit code 1 if an answer differs from the table.
 """
 
 import argparse
@@ -173,8 +173,10 @@ def main() -> int:
         answers = ask_each_of_karpenter(program, described=True)
         differences += _report(KARPENTER, version, answers)
         unknown = ask_each_of_karpenter(program, described=False)
-        served = [form for form, answer in unknown.items() if answer == ALLOCATED]
-        print(f"{KARPENTER} {version}: without devices of its provider: {len(served)} served")  # noqa: T201
+        served = [each for each, answer in unknown.items() if answer == ALLOCATED]
+        names = ", ".join(served) or "none"
+        print(f"{KARPENTER} {version}: served without devices of its provider: {names}")  # noqa: T201
+        served = [each for each in served if each is not Form.ALL]
         differences += [Difference(KARPENTER, form, False, ALLOCATED) for form in served]  # noqa: FBT003
     for each in differences:
         print(f"differs: {each}")  # noqa: T201  # a command's output

@@ -64,8 +64,8 @@ def play_policy(version: Rendered, stage: Stage, cluster: Installation) -> None:
     units = tuple(each.uuid for each in stage.hardware("old", "lab-2g2n").gpus)
     stage.node("old", "lab-2g2n", {}, {LEGACY: units}, {**labels, **group})
     stage.node("new", "lab-2g2n", {GPU: "full"}, labels=labels)
-    _install(stage, version)
-    stage.wait("the operands run", lambda: _operands(stage, "old") == set(version.daemons))
+    install_operands(stage, version)
+    stage.wait("the operands run", lambda: list_operands(stage, "old") == set(version.daemons))
 
     _, lines = examine(cluster, "-n", stage.namespace)
     (line,) = lines["GPU Operator"]
@@ -77,7 +77,7 @@ def play_policy(version: Rendered, stage: Stage, cluster: Installation) -> None:
     for each in RIVALS:
         assert f"{DEPLOY}{each}=false" in command, command
     cluster.kubectl.inside("")(*shlex.split(command)[1:]).check()
-    stage.wait("the operands leave the node", lambda: not _operands(stage, "old"))
+    stage.wait("the operands leave the node", lambda: not list_operands(stage, "old"))
     node = stage.client.get(f"/api/v1/nodes/{stage.node_name('old')}")
     kept = {name for name in version.labels if name not in RIVALS}
     on = {key.removeprefix(DEPLOY) for key, value in node["metadata"]["labels"].items()
@@ -96,8 +96,8 @@ def play_cluster(version: Rendered, stage: Stage, cluster: Installation) -> None
     """Let pods be translated beside its operands; doctor and audit ask for no change of these."""
     stage.template(ADMIN, claim_spec({"name": ADMIN, "exactly": ADMIN_ACCESS}))
     stage.node("new", "lab-2g2n", {GPU: "full"}, labels=version.node_labels)
-    _install(stage, version)
-    stage.wait("the operands run", lambda: _operands(stage, "new") == set(version.operands))
+    install_operands(stage, version)
+    stage.wait("the operands run", lambda: list_operands(stage, "new") == set(version.operands))
     wait_for_facts(stage, cluster, stage.pod_object("probe", limits={LEGACY: "1"}))
 
     stage.client.create(stage.pod_path(), legacy_pod(stage, "train", 2))
@@ -117,8 +117,8 @@ def play_cluster(version: Rendered, stage: Stage, cluster: Installation) -> None
     commands = [each for step in plan["steps"] for each in step["commands"]]
     assert not any(DEPLOY in each or "daemonset" in each for each in commands), commands
 
-    _define(stage, "ClusterPolicy")
-    _create(stage, "ClusterPolicy")
+    define_kind(stage, "ClusterPolicy")
+    create_policy(stage, "ClusterPolicy")
     _, lines = examine(cluster, "-n", stage.namespace)
     assert [each["code"] for each in lines["GPU Operator"]] == ["TwoGpuModels"], lines
 
@@ -137,7 +137,7 @@ def _find_move(cluster: Installation, stage: Stage) -> str:
     return str(command)
 
 
-def _define(stage: Stage, kind: str) -> None:
+def define_kind(stage: Stage, kind: str) -> None:
     """Make a kind of the operator known, until the stage is left."""
     served, plural = KINDS[kind]
     names = {
@@ -168,18 +168,24 @@ def _named(kind: str) -> str:
     return f"the-{kind.lower()}"
 
 
-def _create(stage: Stage, kind: str) -> None:
+def create_policy(stage: Stage, kind: str) -> None:
     """Create an object of a kind."""
     body = {"apiVersion": f"nvidia.com/{KINDS[kind][0]}", "kind": kind}
     stage.cluster_object(_objects(kind), {**body, "metadata": {"name": _named(kind)}})
 
 
-def _install(stage: Stage, version: Rendered) -> None:
+def delete_policy(stage: Stage, kind: str) -> None:
+    """Delete the object of a kind."""
+    stage.client.delete(f"{_objects(kind)}/{_named(kind)}", grace=None)
+
+
+def install_operands(stage: Stage, version: Rendered) -> None:
     """Create the operator's Deployment, its policy and its DaemonSets."""
-    _create(stage, version.kind)
+    create_policy(stage, version.kind)
     image = f"nvcr.io/nvidia/gpu-operator:v{version.version}"
     operator = _workload("gpu-operator", {"containers": [{"name": "gpu-operator", "image": image}]})
-    stage.client.create(_path(stage, "deployments"), _with(operator, replicas=0))
+    with contextlib.suppress(ApiError):  # it is there from another model
+        stage.client.create(_path(stage, "deployments"), _with(operator, replicas=0))
     for name, operand in version.operands.items():
         container: JSON = {"name": name, "image": f"nvcr.io/nvidia/{name}:x"}
         spec: JSON = {
@@ -195,7 +201,7 @@ def _install(stage: Stage, version: Rendered) -> None:
         stage.client.create(_path(stage, "daemonsets"), _workload(name, spec))
 
 
-def _uninstall(stage: Stage, version: Rendered) -> None:
+def uninstall_operands(stage: Stage, version: Rendered) -> None:
     """Delete the DaemonSets, which make their pods again otherwise."""
     for name in version.operands:
         with contextlib.suppress(ApiError):  # it was not made
@@ -219,7 +225,7 @@ def _with(workload: JSON, **fields: object) -> JSON:
     return {**workload, "spec": {**workload["spec"], **fields}}
 
 
-def _operands(stage: Stage, suffix: str) -> set[str]:
+def list_operands(stage: Stage, suffix: str) -> set[str]:
     """Return the operands that run on a node."""
     node = stage.node_name(suffix)
     pods = stage.client.get(stage.pod_path(), fieldSelector=f"spec.nodeName={node}")["items"]
@@ -236,11 +242,11 @@ PLAYS = {"ClusterPolicy": play_policy, "GPUCluster": play_cluster}
 def _register(version: Rendered) -> None:
     def play_it(stage: Stage) -> None:
         cluster = installed(stage)
-        _define(stage, version.kind)
+        define_kind(stage, version.kind)
         try:
             PLAYS[version.kind](version, stage, cluster)
         finally:
-            _uninstall(stage, version)
+            uninstall_operands(stage, version)
 
     number = version.version.replace(".", "_")
     play_it.__name__ = f"gpu_operator_{number}_with_a_{version.kind.lower()}"
