@@ -12,7 +12,7 @@ from drawbridge.agreement.verdicts import (
     KUEUE,
     VOLCANO,
     Form,
-    Verdict,
+    NeighbourVerdict,
     Version,
     find_verdicts,
 )
@@ -33,7 +33,7 @@ class Column(NamedTuple):
         return f"{self.product} {'.'.join(map(str, self.version))}"
 
     @property
-    def verdicts(self) -> Mapping[Form, Verdict]:
+    def verdicts(self) -> Mapping[Form, NeighbourVerdict]:
         """The verdicts by form."""
         return {each.form: each for each in find_verdicts(self.product, self.version)}
 
@@ -70,7 +70,7 @@ def render_forms(columns: Sequence[Column]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines).replace("|  |", "| |")
 
 
-def _describe(verdict: Verdict | None) -> str:
+def _describe(verdict: NeighbourVerdict | None) -> str:
     if verdict is None:
         return ""
     gate = f", with `{verdict.gate}`" if verdict.gate else ""

@@ -19,14 +19,16 @@ CODES: Final = frozenset(name for package in TABLES for name in package)
 # misspells on purpose.
 FOREIGN: Final = frozenset(
     {
-        "ApplyForAll", "BestEffort", "CompactFirst", "DevicesInUse", "DisruptionTarget",
+        "ApplyForAll", "BestEffort", "CompactFirst", "CompositePodGroup", "DevicesInUse",
+        "DisruptionTarget",
         "DoesNotExist", "DynamicResources", "EswitchMode", "FailedCreate",
         "FailedPrepareDynamicResources",
         "FailedResourceClaimCreation", "FailedScheduling", "FromClaim", "GenericWorkload",
         "GpuConfig", "IfNeeded", "LeastAllocated", "LowLoadFirst", "MigDeviceConfig",
         "MostAllocated", "NoExecute", "NoSchedule", "NodePrepareResources",
-        "NodeUnprepareResources", "NotIn", "PodScheduled", "SchedulerKpt", "TimeSlicing",
-        "ValidatingAdmissionPolicy", "VfConfig",
+        "NodeUnprepareResources", "NotIn", "NvidiaGpuPlugin", "PodGroupPreemptionPolicy",
+        "PodScheduled", "SchedulerKpt", "TimeSlicing", "TopologyAwareWorkloadScheduling",
+        "ValidatingAdmissionPolicy", "VfConfig", "WorkloadWithJob",
     }
 )  # fmt: skip
 # This page names classes of ours as well.

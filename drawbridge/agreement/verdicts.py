@@ -43,7 +43,7 @@ class Form(enum.StrEnum):
     REMOVAL = "removal of a node with devices"
 
 
-class Verdict(NamedTuple):
+class NeighbourVerdict(NamedTuple):
     """What a product does with a form of a claim, from a version on."""
 
     product: str
@@ -55,6 +55,7 @@ class Verdict(NamedTuple):
     date: str
     asked: str = ""
     gate: str = ""  # that must be on
+    serves_unknown: bool = False  # an autoscaler adds a node though nobody describes its devices
 
 
 class ProviderRow(NamedTuple):
@@ -86,10 +87,10 @@ _ADDS: Final = "adds a node"
 
 def _by_simulator(
     product: str, since: Version, source: str, date: str, forms: Mapping[Form, bool]
-) -> Iterator[Verdict]:
+) -> Iterator[NeighbourVerdict]:
     for form, serves in forms.items():
         answer = _ADDS if serves else "adds no node"
-        yield Verdict(product, since, form, serves, answer, source, date, SIMULATORS)
+        yield NeighbourVerdict(product, since, form, serves, answer, source, date, SIMULATORS)
 
 
 _FORMS_WITH_A_COUNT: Final = (
@@ -111,7 +112,7 @@ VERDICTS: Final = (
         "2026-11-24",
         dict.fromkeys((*_FORMS_WITH_A_COUNT, Form.ALL), _SERVED),
     ),
-    Verdict(
+    NeighbourVerdict(
         CLUSTER_AUTOSCALER,
         (),
         Form.RULES,
@@ -120,8 +121,10 @@ VERDICTS: Final = (
         _AUTOSCALER_1_36,
         "2026-08-22",
     ),
-    Verdict(CLUSTER_AUTOSCALER, (), Form.NAME, _SERVED, _ADDS, _AUTOSCALER_1_36, "2026-08-22"),
-    Verdict(
+    NeighbourVerdict(
+        CLUSTER_AUTOSCALER, (), Form.NAME, _SERVED, _ADDS, _AUTOSCALER_1_36, "2026-08-22"
+    ),
+    NeighbourVerdict(
         CLUSTER_AUTOSCALER,
         (1, 32),
         Form.REMOVAL,
@@ -130,22 +133,23 @@ VERDICTS: Final = (
         "kubernetes-sigs/cluster-autoscaler 119 (open), kubernetes/autoscaler 7781 and PR 10010",
         "2026-09-15",
     ),
-    Verdict(
-        KARPENTER,
-        (1, 14),
-        Form.ALL,
-        _SERVED,
-        f"{_ADDS}, of any type where its provider describes no devices",
-        _KARPENTER_1_15,
-        "2026-11-24",
-        SIMULATORS,
-    ),
     *_by_simulator(
         KARPENTER,
         (1, 15),
         _KARPENTER_1_15,
         "2026-11-24",
-        {form: form is not Form.DISTINCT for form in _FORMS_WITH_A_COUNT},
+        {form: form is not Form.DISTINCT for form in (*_FORMS_WITH_A_COUNT, Form.ALL)},
+    ),
+    NeighbourVerdict(
+        KARPENTER,
+        (1, 14),
+        Form.ALL,
+        _SERVED,
+        f"{_ADDS}, of any type where its provider describes no devices",
+        _KARPENTER_1_14,
+        "2026-11-24",
+        SIMULATORS,
+        serves_unknown=True,
     ),
     *_by_simulator(
         KARPENTER,
@@ -154,8 +158,10 @@ VERDICTS: Final = (
         "2026-11-24",
         {form: form not in {Form.DISTINCT, Form.ALTERNATIVES} for form in _FORMS_WITH_A_COUNT},
     ),
-    Verdict(KARPENTER, (), Form.RULES, _NOT_SERVED, _IGNORES_RULES, _KARPENTER_1_15, "2026-10"),
-    Verdict(
+    NeighbourVerdict(
+        KARPENTER, (), Form.RULES, _NOT_SERVED, _IGNORES_RULES, _KARPENTER_1_15, "2026-10"
+    ),
+    NeighbourVerdict(
         KARPENTER,
         (),
         Form.NAME,
@@ -164,7 +170,7 @@ VERDICTS: Final = (
         "sigs.k8s.io/karpenter 1.15.0, pkg/controllers/nodeclaim/lifecycle/initialization.go",
         "2026-10",
     ),
-    Verdict(
+    NeighbourVerdict(
         KARPENTER,
         (),
         Form.REMOVAL,
@@ -173,30 +179,98 @@ VERDICTS: Final = (
         "sigs.k8s.io/karpenter 1.15.0, pkg/controllers/disruption",
         "2026-10",
     ),
-    Verdict(KUEUE, (0, 18), Form.COUNT, _SERVED, "the count, by the mapping of its class", _KUEUE,
-            "2026-11-24", QUEUES),
-    Verdict(KUEUE, (0, 19), Form.SHARE, _SERVED, "a capacity, by a mapping of its own", _KUEUE,
-            "2026-11-24", QUEUES, "KueueDRAIntegrationConsumableCapacity"),
-    Verdict(KUEUE, (0, 18), Form.SHARE, _NOT_SERVED, "each share as a device",
-            "sigs.k8s.io/kueue 0.18.2, pkg/dra", "2026-06"),
-    Verdict(KUEUE, (0, 18), Form.JOINT, _SERVED, "the counts", _KUEUE, "2026-11-24", QUEUES),
-    Verdict(KUEUE, (0, 18), Form.ALTERNATIVES, _NOT_SERVED, _REFUSED, _KUEUE, "2026-11-24", QUEUES),
-    Verdict(KUEUE, (0, 18), Form.ALL, _NOT_SERVED, _REFUSED, _KUEUE, "2026-11-24", QUEUES),
-    Verdict(KUEUE, (0, 18), Form.BY_NAME, _NOT_SERVED, _REFUSED, _KUEUE, "2026-11-24", QUEUES),
-    Verdict(VOLCANO, (1, 16), Form.COUNT, _SERVED, "the count", _VOLCANO, "2026-08", "",
-            "capacity.DynamicResourceAllocationEnable"),
-    Verdict(VOLCANO, (1, 16), Form.SHARE, _SERVED, "amounts, as `DIMENSION.deviceclass/CLASS`",
-            _VOLCANO, "2026-08", "", "capacity.DRAConsumableCapacityEnable"),
-    Verdict(VOLCANO, (1, 16), Form.ALTERNATIVES, _NOT_SERVED, _UNLIMITED, _VOLCANO, "2026-08"),
-    Verdict(VOLCANO, (1, 16), Form.ALL, _NOT_SERVED, _UNLIMITED, _VOLCANO, "2026-08"),
-    Verdict(VOLCANO, (1, 16), Form.BY_NAME, _SERVED, "as the claim says", _VOLCANO, "2026-08"),
-    Verdict(KAI, (0, 13), Form.COUNT, _SERVED,
-            "the count if the class has `gpu` in its name, else **unlimited**", _KAI, "2026-03"),
-    Verdict(KAI, (0, 13), Form.ALTERNATIVES, _NOT_SERVED, f"0, {_UNLIMITED}", _KAI, "2026-03"),
-    Verdict(KAI, (0, 13), Form.ALL, _NOT_SERVED, "1", _KAI, "2026-03"),
-    Verdict(KAI, (0, 13), Form.BY_NAME, _SERVED, "as the claim says, if one pod uses it", _KAI,
-            "2026-03"),
-)  # fmt: skip
+    NeighbourVerdict(
+        KUEUE,
+        (0, 18),
+        Form.COUNT,
+        _SERVED,
+        "the count, by the mapping of its class",
+        _KUEUE,
+        "2026-11-24",
+        QUEUES,
+    ),
+    NeighbourVerdict(
+        KUEUE,
+        (0, 19),
+        Form.SHARE,
+        _SERVED,
+        "a capacity, by a mapping of its own",
+        _KUEUE,
+        "2026-11-24",
+        QUEUES,
+        "KueueDRAIntegrationConsumableCapacity",
+    ),
+    NeighbourVerdict(
+        KUEUE,
+        (0, 18),
+        Form.SHARE,
+        _NOT_SERVED,
+        "each share as a device",
+        "sigs.k8s.io/kueue 0.18.2, pkg/dra",
+        "2026-06",
+    ),
+    NeighbourVerdict(
+        KUEUE, (0, 18), Form.JOINT, _SERVED, "the counts", _KUEUE, "2026-11-24", QUEUES
+    ),
+    NeighbourVerdict(
+        KUEUE, (0, 18), Form.ALTERNATIVES, _NOT_SERVED, _REFUSED, _KUEUE, "2026-11-24", QUEUES
+    ),
+    NeighbourVerdict(KUEUE, (0, 18), Form.ALL, _NOT_SERVED, _REFUSED, _KUEUE, "2026-11-24", QUEUES),
+    NeighbourVerdict(
+        KUEUE, (0, 18), Form.BY_NAME, _NOT_SERVED, _REFUSED, _KUEUE, "2026-11-24", QUEUES
+    ),
+    NeighbourVerdict(
+        VOLCANO,
+        (1, 16),
+        Form.COUNT,
+        _SERVED,
+        "the count",
+        _VOLCANO,
+        "2026-08",
+        "",
+        "capacity.DynamicResourceAllocationEnable",
+    ),
+    NeighbourVerdict(
+        VOLCANO,
+        (1, 16),
+        Form.SHARE,
+        _SERVED,
+        "amounts, as `DIMENSION.deviceclass/CLASS`",
+        _VOLCANO,
+        "2026-08",
+        "",
+        "capacity.DRAConsumableCapacityEnable",
+    ),
+    NeighbourVerdict(
+        VOLCANO, (1, 16), Form.ALTERNATIVES, _NOT_SERVED, _UNLIMITED, _VOLCANO, "2026-08"
+    ),
+    NeighbourVerdict(VOLCANO, (1, 16), Form.ALL, _NOT_SERVED, _UNLIMITED, _VOLCANO, "2026-08"),
+    NeighbourVerdict(
+        VOLCANO, (1, 16), Form.BY_NAME, _SERVED, "as the claim says", _VOLCANO, "2026-08"
+    ),
+    NeighbourVerdict(
+        KAI,
+        (0, 13),
+        Form.COUNT,
+        _SERVED,
+        "the count if the class has `gpu` in its name, else **unlimited**",
+        _KAI,
+        "2026-03",
+    ),
+    NeighbourVerdict(
+        KAI, (0, 13), Form.ALTERNATIVES, _NOT_SERVED, f"0, {_UNLIMITED}", _KAI, "2026-03"
+    ),
+    NeighbourVerdict(KAI, (0, 13), Form.ALL, _NOT_SERVED, "1", _KAI, "2026-03"),
+    NeighbourVerdict(
+        KAI,
+        (0, 13),
+        Form.BY_NAME,
+        _SERVED,
+        "as the claim says, if one pod uses it",
+        _KAI,
+        "2026-03",
+    ),
+)
 
 _NVIDIA, _DRANET = (BY_SHORT_NAME[name].driver for name in ("nvidia", "dranet"))
 _NO_DRIVERS: Final[Mapping[str, str]] = {}
@@ -270,13 +344,13 @@ class Outlook(NamedTuple):
     wanted: str = ""
 
 
-def find_verdicts(product: str, version: Version) -> Sequence[Verdict]:
+def find_verdicts(product: str, version: Version) -> Sequence[NeighbourVerdict]:
     """Return the verdict on each form that somebody looked at, at a version of a product."""
-    known: dict[Form, Verdict] = {}
+    by_form: dict[Form, NeighbourVerdict] = {}
     for verdict in VERDICTS:
         if verdict.product == product and verdict.since <= version:
-            known.setdefault(verdict.form, verdict)
-    return tuple(known.values())
+            by_form.setdefault(verdict.form, verdict)
+    return tuple(by_form.values())
 
 
 def find_row(product: str, provider: str, version: Version) -> ProviderRow | None:

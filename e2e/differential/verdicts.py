@@ -5,7 +5,7 @@
 Kubernetes' own allocator is asked for Cluster Autoscaler, which calls the plugin of kube-scheduler
 for a copy of a node. With --karpenter, Karpenter's allocator is asked with the devices of a node as
 those of an instance type, and without any, as where its provider has no gate on: then it must
-refuse each form, but that of all devices, which are none. Its versions are built, which takes long;
+refuse each form of which the table says nothing else. Its versions are built, which takes long;
 --program names one that is there. Exit code 1 if an answer differs from the table.
 """
 
@@ -160,6 +160,18 @@ def _report(product: str, version: str, answers: Mapping[Form, str]) -> list[Dif
     return list(compare(product, number, answers))
 
 
+def _report_unknown(version: str, answers: Mapping[Form, str]) -> list[Difference]:
+    """Print what is served without devices of a provider, and return what differs."""
+    served = {form for form, answer in answers.items() if answer == ALLOCATED}
+    names = ", ".join(sorted(served)) or "none"
+    print(f"{KARPENTER} {version}: served without devices of its provider: {names}")  # noqa: T201
+    verdicts = find_verdicts(KARPENTER, tuple(map(int, version.split("."))))
+    expected = {each.form for each in verdicts if each.serves_unknown}
+    return [
+        Difference(KARPENTER, form, form in expected, answers[form]) for form in served ^ expected
+    ]
+
+
 def main() -> int:
     """Print each answer, and what differs."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -173,11 +185,7 @@ def main() -> int:
         answers = ask_each_of_karpenter(program, described=True)
         differences += _report(KARPENTER, version, answers)
         unknown = ask_each_of_karpenter(program, described=False)
-        served = [each for each, answer in unknown.items() if answer == ALLOCATED]
-        names = ", ".join(served) or "none"
-        print(f"{KARPENTER} {version}: served without devices of its provider: {names}")  # noqa: T201
-        served = [each for each in served if each is not Form.ALL]
-        differences += [Difference(KARPENTER, form, False, ALLOCATED) for form in served]  # noqa: FBT003
+        differences += _report_unknown(version, unknown)
     for each in differences:
         print(f"differs: {each}")  # noqa: T201  # a command's output
     return int(bool(differences))

@@ -57,8 +57,8 @@ def find_differences(seeds: range, pinned: Oracle, newest: Oracle) -> Iterator[t
     for seed in seeds:
         asked = scenario(seed)
         answers = [oracle.answer(asked) for oracle in (pinned, newest)]
-        found = [one for answer in answers for one in answer.values()]
-        if any(one["verdict"] == "timeout" or one.get("steps", 0) > STEPS for one in found):
+        verdicts = [one for answer in answers for one in answer.values()]
+        if any(one["verdict"] == "timeout" or one.get("steps", 0) > STEPS for one in verdicts):
             continue  # the clock decides
         before, after = map(told, answers)
         if before != after:

@@ -39,11 +39,11 @@ def classes_change_their_release_while_pods_come_and_go(stage: Stage) -> None:
             done = turns()
             command().check()
             stage.wait("pods come and go", lambda done=done: turns() >= done + ROUNDS)  # type: ignore[misc]
-    found = stage.client.get(CLASS)
+    owned = stage.client.get(CLASS)
     assert absent == [], absent
-    assert found["metadata"]["uid"] == uid
-    assert found["metadata"]["annotations"][RELEASE] == NEW, found
-    assert KEEP not in found["metadata"]["annotations"], found
+    assert owned["metadata"]["uid"] == uid
+    assert owned["metadata"]["annotations"][RELEASE] == NEW, owned
+    assert KEEP not in owned["metadata"]["annotations"], owned
 
 
 def _steps(cluster: Installation, chart: str) -> Iterator[Callable[[], CommandResult]]:
