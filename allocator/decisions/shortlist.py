@@ -111,6 +111,11 @@ class Shortlist(msgspec.Struct, kw_only=True):
         errors = self.error.reasons if self.error is not None else ()
         return (*errors, *merge_reasons(self.exceeding), *merge_reasons(self.reasons))
 
+    def copy(self) -> "Shortlist":
+        """Return the same lists, as they are now."""
+        lists = {name: [*getattr(self, name)] for name in ("fitting", "reasons", "exceeding")}
+        return replace(self, **lists)
+
     @property
     def complete(self) -> bool:
         """Whether no other node fits."""
@@ -130,8 +135,13 @@ class Shortlist(msgspec.Struct, kw_only=True):
 def find_nodes(
     search: NodeSearch, state: AllocatorState, view: View, ids: Callable[[], str]
 ) -> Shortlist:
-    """Examine nodes until enough are found, or too many have an error."""
+    """Examine nodes until enough are found, or too many have an error.
+
+    A node whose driver declares what takes too long keeps no pod from the nodes behind it. If none
+    of these fits, the search ended there.
+    """
     names = candidate_names(search, state)
+    at_cut: Shortlist | None = None
     shortlist = Shortlist(candidates=len(names))
     unfit: Counter[str] = Counter()
     last = min(len(names), search.visits)
@@ -145,7 +155,13 @@ def find_nodes(
             _examine(nodes, search, state, view, ids, shortlist)
         except OutOfTimeError:
             del shortlist.reasons[reasons_before:]
-            break
+            node = state.planner.cut_by
+            if node not in batch or search.out_of_time():
+                break
+            at_cut = at_cut or shortlist.copy()
+            names = [each for each in names if each != node]
+            last = min(len(names), search.visits)
+            continue
         unfit += unfit_here
         shortlist.examined += len(batch)
         missing = search.limit - len(shortlist.fitting)
@@ -153,7 +169,11 @@ def find_nodes(
             break
         # Nodes that do not fit are examined in larger batches.
         size = max(missing, 1) if len(shortlist.fitting) > before else min(2 * size, MAX_BATCH)
-    shortlist.reasons += _reasons_beside_devices(search, state, unfit, len(names))
+    if at_cut is not None and shortlist.fitting:
+        state.planner.forget_cut()
+    elif at_cut is not None:
+        shortlist = at_cut
+    shortlist.reasons += _reasons_beside_devices(search, state, unfit, shortlist.candidates)
     return shortlist
 
 

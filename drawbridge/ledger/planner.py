@@ -172,6 +172,11 @@ class Planner:
         """Whether a search on a node was cut since the decision began."""
         return self._memo.was_cut
 
+    @property
+    def cut_by(self) -> str:
+        """The last node by whose declarations a search was cut since the decision began."""
+        return self._memo.cut_by
+
     def begin_decision(self, seconds: float) -> None:
         """Begin a decision, in which the search on a node may take some seconds."""
         self.forget_cut()
@@ -180,7 +185,7 @@ class Planner:
 
     def forget_cut(self) -> None:
         """Forget that a search was cut, because its result does not matter to the decision."""
-        self._memo.was_cut = False
+        self._memo.was_cut, self._memo.cut_by = False, ""
 
     def become_copy(self, tell: Tell, clock: Callable[[], float]) -> None:
         """Tell what is computed from now on, without being cut, in a copy of the process."""

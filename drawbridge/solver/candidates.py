@@ -7,6 +7,7 @@ dropped with the slice.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from drawbridge.brief import CutShort
 from drawbridge.dra.attributes import find_attribute
 from drawbridge.dra.compatibility import (
     Declaration,
@@ -70,6 +71,10 @@ class Candidate:
         return f"{self.pool.driver}/{self.pool.name}/{self.name}"
 
 
+class CutByNode(CutShort):  # not an error, see there
+    """A computation was interrupted within what the driver of a node declares."""
+
+
 class CandidateCache:
     """Creates the candidates of each slice once."""
 
@@ -92,7 +97,10 @@ class CandidateCache:
                     for device in resource_slice.devices
                 ]
             )
-            self._declare(resource_slice, candidates)
+            try:
+                self._declare(resource_slice, candidates)
+            except CutShort as cut:
+                raise CutByNode from cut
             if self._partition_tables:
                 evaluate = rule_evaluator(self._expressions)
                 for candidate in candidates:

@@ -49,8 +49,9 @@ class Memo:
     """Caches filter results of devices, the pools of nodes and the free counters of pools.
 
     `before_node` is called before a node is searched whose result is not known, and may raise.
-    `brief`, if there is one, runs the search on a node. If that was cut, `was_cut` says so; `ahead`
-    has what a copy of the process answered since, and `tell` is what a copy tells its answers.
+    `brief`, if there is one, runs the search on a node. If that was cut, `was_cut` says so, and
+    `cut_by` the node if what its driver declares took so long; `ahead` has what a copy of the
+    process answered since, and `tell` is what a copy tells its answers.
     `clock` returns the processor's time of this thread, and limits that of the search on a node.
     """
 
@@ -64,6 +65,7 @@ class Memo:
         self.brief = brief
         self.clock = clock
         self.was_cut = False
+        self.cut_by = ""
         self.ahead: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS_AHEAD)
         self.before_node = do_nothing
         self._interrupt = do_nothing

@@ -28,7 +28,7 @@ from drawbridge.solver.answers import (
     SolverResult,
     compose_allocations,
 )
-from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.candidates import Candidate, CutByNode
 from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_size
 from drawbridge.solver.expressions import EvaluationLimitExceededError, ExpensiveEvaluation
 from drawbridge.solver.memo import Memo, OutOfTimeError
@@ -202,6 +202,9 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             return self._solve_anew(node, pools, uses)
         try:
             return brief.run(lambda: self._solve_anew(node, pools, uses))
+        except CutByNode:
+            self.memo.cut_by = node.name
+            return None
         except CutShort:
             return None
 

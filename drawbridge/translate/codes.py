@@ -11,9 +11,7 @@ POD_TOO_COMPLEX = CODES.define(
         "The translation of the pod takes more time or memory than that of one pod may take. The "
         "limit keeps one pod from delaying others."
     ),
-    example=(
-        "spec: its review gives no result with 2 s of CPU time and 256 MiB of memory"
-    ),
+    example=("spec: its review gives no result with 2 s of CPU time and 256 MiB of memory"),
     remedy=(
         "Request devices in fewer containers, or with fewer values in node affinity and in "
         "annotations about devices."

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import signal
 import sys
@@ -25,8 +26,10 @@ from drawbridge.brief import (
     CutShort,
     NamespaceTimes,
 )
+from drawbridge.cel import meter
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
+from drawbridge.names import COMPATIBILITY_ANNOTATION
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.forked import ForkLimits, run_forked
 from drawbridge.solver.search import Search
@@ -189,6 +192,38 @@ def test_a_gang_whose_search_is_cut_gets_the_same_devices(calls: int) -> None:
         held.append(sorted(map(str, made.held())))
     assert len(held[0]) == 9
     assert held[0] == held[1]
+
+
+LOOP = "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"
+DECLARED = f"{LOOP}.all(a,{LOOP}.all(b,{LOOP}.all(c,a+b+c<{{}})))"
+
+
+def cluster_with_costly_driver(alarm: CutAlarm, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Two nodes; the driver of the first one declares selectors that take a second."""
+    monkeypatch.setattr("drawbridge.solver.candidates.DECLARED_WORK", 1 << 60)
+    monkeypatch.setattr("drawbridge.solver.expressions.SHORT_WORK", meter.MOST_WORK)
+    declared = [
+        {"selector": f"!{DECLARED.format(100 + each)}", "compatibleOnlyWith": "true"}
+        for each in range(60)
+    ]
+    made = Cluster(brief=alarm)
+    costly = replace(
+        gpu_slice("n1", 4), annotations={COMPATIBILITY_ANNOTATION: json.dumps(declared)}
+    )
+    made.add(Node("n1", {"name": "n1"}), costly, Node("n2", {"name": "n2"}), gpu_slice("n2", 4))
+    return made
+
+
+def test_what_the_driver_of_a_node_declares_keeps_no_pod_from_other_nodes(
+    alarm: CutAlarm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = cluster_with_costly_driver(alarm, monkeypatch)
+    assert made.schedule("p", claim("c", 4)) == "n2"
+    assert not made.state.planner.was_cut
+    # Without devices elsewhere, it is the node about which a copy has to decide.
+    reply = made.prefilter("q", claim("d", 4))
+    assert not reply.complete
+    assert made.state.planner.was_cut
 
 
 def test_answers_for_a_node_that_changed_meanwhile_do_not_count() -> None:
