@@ -121,7 +121,15 @@ def run_expression(
     else:
         if not admitted:
             streams.err.write(f"{_describe_refusal(program, refused)}\n")
-        lines = _format_results(source, rows, options) if options.cluster else ["compiles"]
+        lines = [*_format_results(source, rows, options)] if options.cluster else ["compiles"]
+        if rows and not options.quiet and all(row["result"] is False for row in rows):
+            from cli.checking.cel_why import explain_no_match  # noqa: PLC0415  # loaded on demand
+
+            views = [
+                device_variables(driver, device, list_attributes=selectors.lists)
+                for driver, _, device in devices
+            ]
+            lines += explain_no_match(source, program, selectors, views)
         streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
     if not readable:
         return BAD

@@ -6,6 +6,7 @@ from dataclasses import replace
 from cli.checking.input import CheckInput
 from cli.checking.looked_at import CLAIMS_AND_PODS, kind_of
 from cli.checking.published import drop_consequences, find_ignored_fields, judge_published
+from drawbridge.config.load import OBJECT
 from drawbridge.config.policy import apply_policies
 from drawbridge.documents.document import Document, LayoutCache, LocatedFinding
 from drawbridge.finding import Finding
@@ -53,6 +54,9 @@ def _locate(findings: Iterable[Finding], documents: Sequence[Document]) -> Itera
     """Add the file and line of the object; findings about other objects have none."""
     # In a cluster, the last one of several objects with one name replaces the others.
     places = {each.name: each.without_value() for each in documents}
+    own = [each for each in documents if kind_of(each) == OBJECT]
+    if len(own) == 1:
+        places[OBJECT] = own[0]
     layouts = LayoutCache()
     for finding in findings:
         document = places.get(finding.object)

@@ -39,6 +39,7 @@ class CheckInput(NamedTuple):
     cluster: ClusterObjects = ClusterObjects()
     is_read: bool = False
     gates: Gates = DEFAULTS
+    own: Configuration | None = None  # the only Configuration among the manifests
 
 
 class _ReadCluster(NamedTuple):
@@ -85,9 +86,10 @@ def of_manifests(
     files = sort_documents(read)
     given = _load_configurations(read)
     problems = [one for each in given if isinstance(each, tuple) for one in each]
-    if may_replace and len(given) == 1 and isinstance(given[0], Configuration):
-        configuration = given[0]
-    return CheckInput(read, files, configuration, (*files.findings, *problems))
+    own = given[0] if len(given) == 1 and isinstance(given[0], Configuration) else None
+    if may_replace and own is not None:
+        configuration = own
+    return CheckInput(read, files, configuration, (*files.findings, *problems), own=own)
 
 
 def _load_configurations(

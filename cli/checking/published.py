@@ -9,7 +9,9 @@ from cli.checking.input import CheckInput
 from drawbridge.agreement.configuration import report_not_published
 from drawbridge.agreement.node_groups import report_unlike_nodes
 from drawbridge.agreement.owned_pools import report_shared_pools
+from drawbridge.agreement.targets_in_cluster import report_targets, report_units
 from drawbridge.cel.dra import Selectors
+from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import compatibility_declarations
 from drawbridge.documents.document import Document, LocatedFinding
@@ -17,7 +19,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.dra.claim import claim_reader, template_reader
 from drawbridge.dra.classes import KIND as CLASS
-from drawbridge.dra.classes import class_reader
+from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.codes import EITHER_OR, FIELD_MISPLACED
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.ignored_fields import IgnoredFields
@@ -43,16 +45,33 @@ def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterato
     if files.slices:
         unset = UnsetGroups(configuration.unset_groups)
         declared = compatibility_declarations(configuration)
-        judged = judge_slices(slices, unset, declared, selectors)
+        nodes = {each.name for each in (*cluster.nodes, *files.nodes)}
+        judged = judge_slices(slices, unset, declared, selectors, nodes)
         findings += _without_consequences(judged, files.slices, documents)
         findings += report_shared_pools(owned_pools(configuration), slices)
-        findings += report_not_published(configuration, slices)
     if files.classes:
         unpublished = [e for e in cluster.classes if e.metadata.name not in own_classes]
         about_others |= {f"{CLASS}/{each.metadata.name}" for each in unpublished}
         findings += judge_classes((*unpublished, *files.classes), slices, selectors)
+    if given.own or files.slices:
+        unpublished = [e for e in cluster.classes if e.metadata.name not in own_classes]
+        findings += _judge_targets(
+            given.own or configuration, (*unpublished, *files.classes), slices, selectors
+        )
     yield from (each for each in findings if each.object not in about_others)
     yield from report_unlike_nodes(files.nodes, slices, known_families(configuration))
+
+
+def _judge_targets(
+    configuration: Configuration,
+    classes: Sequence[DeviceClass],
+    slices: Sequence[Slice],
+    selectors: Selectors,
+) -> Iterator[Finding]:
+    """Judge what a configuration says of classes and devices."""
+    yield from report_not_published(configuration, slices)
+    yield from report_targets(configuration, classes, slices, selectors)
+    yield from report_units(configuration)
 
 
 def _without_consequences(

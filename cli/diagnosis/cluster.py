@@ -20,7 +20,9 @@ from drawbridge.agreement.owned_pools import (
     report_shared_pools,
     report_unfenced_nodes,
 )
+from drawbridge.agreement.targets_in_cluster import find_missing_classes
 from drawbridge.cel.dra import Selectors
+from drawbridge.config.codes import TARGET_CLASS_MISSING
 from drawbridge.config.placement import owned_pools
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.documents.document import Source
@@ -188,18 +190,9 @@ def check_targets(checked: CheckedState) -> Iterator[Result]:
     if missing := checked.unread("DeviceClass"):
         yield from missing
         return
-    configuration = checked.configuration
-    named = {f"targets[{i}].class": each.class_ for i, each in enumerate(configuration.targets)} | {
-        f"fleet[{i}].class": each.class_ for i, each in enumerate(configuration.fleet)
-    }
-    for i, quota in enumerate(configuration.quotas):
-        for field, limits in (("single", quota.single), ("total", quota.total)):
-            named |= {f"quotas[{i}].{field}[{name}]": name for name in limits}
     exist = {each.metadata.name for each in checked.objects.classes}
-    for path, name in named.items():
-        if name not in exist:
-            message = f"{path}: DeviceClass {name} does not exist"
-            yield codes.TARGET_CLASS_MISSING.at(path, message)
+    for path, message in find_missing_classes(checked.configuration, exist):
+        yield TARGET_CLASS_MISSING.at(path, message)
 
 
 def check_quotas(checked: CheckedState) -> Iterator[Result]:

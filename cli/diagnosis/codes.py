@@ -59,17 +59,6 @@ CLASS_SELECTS_NOTHING = CODES.define(
     example="DeviceClass vfio.gpu.nvidia.com selects none of 74 devices",
     remedy="Check that the driver of the class runs, or delete the class.",
 )
-TARGET_CLASS_MISSING = CODES.define(
-    "TargetClassMissing",
-    Severity.WARNING,
-    text=(
-        "The configuration names a DeviceClass that does not exist. An entry of `targets` with "
-        "such a class translates nothing; an entry of `fleet`, or a limit in `quotas`, has no "
-        "effect."
-    ),
-    example="targets[0].class: DeviceClass gpu.exmaple.com does not exist",
-    remedy="Correct the name in the configuration, or create the class.",
-)
 QUOTA_NAMESPACE_MISSING = CODES.define(
     "QuotaNamespaceMissing",
     Severity.WARNING,

@@ -55,6 +55,37 @@ TARGET_NOT_PUBLISHED = CODES.define(
         "of the driver."
     ),
 )
+TARGET_CLASS_MISSING = CODES.define(
+    "TargetClassMissing",
+    Severity.WARNING,
+    text=(
+        "The configuration names a DeviceClass that does not exist. An entry of `targets` with "
+        "such a class translates nothing; an entry of `fleet`, or a limit in `quotas`, has no "
+        "effect."
+    ),
+    example="targets[0].class: DeviceClass gpu.exmaple.com does not exist",
+    remedy="Correct the name in the configuration, or create the class.",
+)
+TARGET_OF_OTHER_DRIVER = CODES.define(
+    "TargetOfOtherDriver",
+    Severity.WARNING,
+    text=(
+        "A target names a DeviceClass that selects devices, but none of the driver of the target. "
+        "Claims are written in the words of a driver that never serves them."
+    ),
+    example="targets[0].class: gpu.amd.com selects devices of gpu.amd.com, none of gpu.nvidia.com",
+    remedy="Name the driver whose devices the class selects, or another class.",
+)
+UNIT_WITHOUT_USE = CODES.define(
+    "UnitWithoutUse",
+    Severity.WARNING,
+    text=(
+        "`legacy.units` or `legacy.defaults` has a resource name that no dialect and no target "
+        "reads an amount from."
+    ),
+    example="legacy.units[example.com/mem]: nothing reads an amount of example.com/mem",
+    remedy="Correct the name, or remove the entry.",
+)
 PARTITIONS_OVERLAP = CODES.define(
     "PartitionsOverlap",
     Severity.ERROR,

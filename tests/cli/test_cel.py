@@ -52,6 +52,20 @@ def test_the_matching_devices_are_counted_and_named(inventory: str) -> None:
     assert run(source, "--inventory", inventory, "-q")[1].splitlines() == matches[:1]
 
 
+def test_no_match_is_explained_by_terms_and_values(inventory: str) -> None:
+    own = 'device.attributes["gpu.example.com"].model'
+    code, out, _ = run(f'device.driver != "x" && {own} == "c"', "--inventory", inventory)
+    assert code == 0
+    assert out.splitlines() == [
+        "0 of 2 devices match",
+        '  2 of 2 devices: device.driver != "x"',
+        f'  0 of 2 devices: {own} == "c"',
+        '  gpu.example.com/model: "a" (1), "b" (1)',
+    ]
+    none = run('"x" in device.attributes["gpu.example.com"]', "--inventory", inventory)[1]
+    assert none.splitlines()[0] == "0 of 2 devices match"
+
+
 def test_each_device_has_a_line_with_verbose(inventory: str) -> None:
     source = 'device.attributes["gpu.example.com"].model == "a"'
     code, out, _ = run(source, "--inventory", inventory, "-v")

@@ -77,7 +77,7 @@ CLASS = """\
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
 metadata: {name: %s}
-spec: {extendedResourceName: e.com/gpu}
+spec: {extendedResourceName: e.com/gpu, selectors: [{cel: {expression: "true"}}]}
 """
 
 

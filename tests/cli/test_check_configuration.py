@@ -58,3 +58,43 @@ def test_what_the_configuration_reads_and_no_device_publishes_is_reported() -> N
     target = "{kind: gpu, driver: d.io, class: gpu, attributes: {product: d.io/nuna}}"
     text = f"{WARNED}---\n{HEAD}targets: [{target}]\n"
     assert "TargetNotPublished" in codes(stdin=text)
+
+
+CLUSTER = f"""\
+{WARNED}---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {{name: all}}
+spec: {{selectors: [{{cel: {{expression: "device.driver == 'd.io'"}}}}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "reported"),
+    [
+        (["targets: [{kind: gpu, driver: d.io, class: gone}]"], ["TargetClassMissing"]),
+        (["targets: [{kind: gpu, driver: e.io, class: all}]"], ["TargetOfOtherDriver"]),
+        (
+            ["targets: [{kind: gpu, driver: d.io, class: all, attributes: {product: numa}}]"],
+            ["TargetNotPublished"],
+        ),
+        (["targets: [{kind: gpu, driver: d.io, class: all}]"], []),
+        (["legacy: {units: {nobody.io/mem: 2Mi}}"], ["UnitWithoutUse"]),
+        (["legacy: {defaults: {nobody.io/mem: '1'}}"], ["UnitWithoutUse"]),
+        (["legacy: {units: {nvidia.com/gpumem: 2Mi, volcano.sh/gpu-memory: 10Mi}}"], []),
+        (
+            [
+                "legacy: {units: {e.io/mem: 2Mi}}",
+                "targets: [{driver: d.io, class: all, amounts: {e.io/mem: mem}}]",
+            ],
+            ["TargetNotPublished"],
+        ),
+    ],
+)
+def test_a_configuration_is_compared_with_the_cluster(
+    parts: list[str], reported: list[str], tmp_path: Path
+) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(CLUSTER)
+    text = HEAD + "".join(f"{each}\n" for each in parts)
+    assert codes("--cluster", str(cluster), stdin=text) == reported

@@ -101,7 +101,8 @@ def short_slice(short: YamlValue, count: int) -> Slice:
 @every_row("case", SLICES, ids=lambda case: case["name"])
 def test_checks_across_slices(case: YamlValue) -> None:
     read = [short_slice(each, len(case["slices"])) for each in case["slices"]]
-    findings = slices.judge_slices(read, UnsetGroups(case.get("unset", "alone")))
+    unset = UnsetGroups(case.get("unset", "alone"))
+    findings = slices.judge_slices(read, unset, nodes=case.get("nodes", ()))
     expected = [(code, f"ResourceSlice/{name}", path) for code, name, path in case["found"]]
     assert [(each.code, each.object, each.path) for each in findings] == expected
     told = " ".join(each.message for each in findings)
@@ -165,8 +166,9 @@ def test_configured_rules_are_checked_like_those_of_devices() -> None:
     ]
 
 
-def of_class(selectors: YamlValue) -> DeviceClass:
-    spec = {"selectors": [{"cel": {"expression": each}} for each in selectors]}
+def of_class(selectors: YamlValue, config: YamlValue) -> DeviceClass:
+    listed = [{"cel": {"expression": each}} for each in selectors]
+    spec = {"selectors": listed, "config": config}
     device_class = read_class({"metadata": {"name": "c"}, "spec": spec})
     assert isinstance(device_class, DeviceClass)
     return device_class
@@ -177,7 +179,8 @@ def test_expressions_on_devices(case: YamlValue) -> None:
     devices = [{"name": name, **rest} for name, rest in case.get("devices", DEVICES_SEEN).items()]
     read = [short_slice({"name": "a", "devices": devices}, 1)] if devices else []
     if "selectors" in case:
-        findings = classes.judge_classes([of_class(case["selectors"])], read, SELECTORS)
+        device_class = of_class(case["selectors"], case.get("config", []))
+        findings = classes.judge_classes([device_class], read, SELECTORS)
     else:
         said = [Declaration(driver="d.io", compatible_only_with=case["going"])]
         findings = slices.judge_slices(read, declarations=said, selectors=SELECTORS)

@@ -4,7 +4,7 @@ If a slice occurs more than once, only the last one is checked. The limits of th
 slice; checks between devices apply to the newest generations.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
 
 from drawbridge.cel.dra import Selectors
@@ -26,6 +26,7 @@ from drawbridge.judge.slices.groups import check_declarations, check_groups
 from drawbridge.judge.slices.ordinary_devices import OrdinaryDevices
 from drawbridge.judge.slices.partitions import check_partition_types
 from drawbridge.judge.slices.policies import check_request_policies
+from drawbridge.judge.slices.reach import check_nodes, check_shared
 from drawbridge.judge.slices.validation import check_api_limits
 
 MAX_EQUAL_FINDINGS = 10
@@ -36,8 +37,9 @@ def judge_slices(
     unset_groups: UnsetGroups = UnsetGroups.ALONE,
     declarations: Sequence[Declaration] = (),
     selectors: Selectors | None = None,
+    nodes: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Return all errors of slices, alone and together.
+    """Return all errors of slices, alone and together; `nodes` are all nodes, if they are known.
 
     Rules between devices are checked only with `selectors`, which compiles and caches their
     expressions. `declarations` override the rules of slices.
@@ -63,6 +65,8 @@ def judge_slices(
         attributes.check_standard_names(last),
         check_partition_types(last),
         check_request_policies(last),
+        check_shared(last),
+        check_nodes(last, nodes),
     )
     # API limits are truncated in their own check, over all codes.
     return (

@@ -31,6 +31,7 @@ def judge_classes(
         *(finding for each in kept.values() for finding in check_class_configs(each)),
         *_find_repeated(classes),
         *_find_shared_names(kept.values()),
+        *_find_unselective(kept.values()),
         *(_check_selectors(kept.values(), slices, selectors) if selectors and kept else ()),
     )
 
@@ -64,3 +65,13 @@ def _find_shared_names(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
                 format_object_name(KIND, device_class.metadata),
             )
             yield codes.EXTENDED_NAME_SHARED.at(path, message, object=about)
+
+
+def _find_unselective(classes: Iterable[DeviceClass]) -> Iterator[Finding]:
+    """Report classes that serve a resource name with the devices of every driver."""
+    for device_class in classes:
+        name, served = device_class.metadata.name, device_class.spec.extended_resource_name
+        if served and not device_class.spec.selectors:
+            message = f"class {name} serves {served} with the devices of every driver"
+            about = format_object_name(KIND, device_class.metadata)
+            yield codes.CLASS_TAKES_ALL.at("spec.selectors", message, object=about)

@@ -315,3 +315,43 @@ READ_NOWHERE = CODES.define(
     example="reads attribute d.io/modell, which no device publishes; did you mean model?",
     remedy="Correct the name. Ignore this finding if such devices will be published later.",
 )
+SLICE_OF_MISSING_NODE = CODES.define(
+    "SliceOfMissingNode",
+    Severity.WARNING,
+    text=(
+        "A slice names a node that is not among the nodes of the input and the cluster. No pod "
+        "gets its devices."
+    ),
+    example="spec.nodeName: there is no node gpu-7",
+    remedy="Correct the name, or delete the slice if the node is gone.",
+)
+SHARED_WITHOUT_CAPACITY = CODES.define(
+    "SharedWithoutCapacity",
+    Severity.WARNING,
+    text=(
+        "A device allows multiple allocations but has no capacity, so any number of claims share "
+        "it, and nothing limits what each of them gets."
+    ),
+    example="spec.devices[0]: gpu-0 can be allocated any number of times, without a capacity",
+    remedy="Publish the capacity that claims consume. If no limit is intended, ignore this.",
+)
+CLASS_TAKES_ALL = CODES.define(
+    "ClassTakesAll",
+    Severity.WARNING,
+    text=(
+        "A class serves a resource name and has no selectors, so pods that request the name get "
+        "devices of any driver."
+    ),
+    example="spec.selectors: class gpu serves nvidia.com/gpu with the devices of every driver",
+    remedy='Select the driver: `device.driver == "gpu.nvidia.com"`.',
+)
+CONFIG_OF_OTHER_DRIVER = CODES.define(
+    "ConfigOfOtherDriver",
+    Severity.WARNING,
+    text=(
+        "A class has a configuration for a driver of which it selects no device. No driver ever "
+        "reads it."
+    ),
+    example="spec.config[0].opaque.driver: class gpu selects no device of gpu.example.com",
+    remedy="Correct the driver, or remove the configuration.",
+)

@@ -5,7 +5,7 @@ or if it reads a name that no device publishes. Without devices only the first c
 failing selector aborts every pod that evaluates it.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.cel import EvaluationError, Program
@@ -103,6 +103,37 @@ def check_class_selectors(
                     codes.SELECTOR_NEVER_TRUE, _no_match_message(device_class, left, i)
                 )
             left = holding
+        else:
+            yield from _check_config_drivers(device_class, about, {each.driver for each in left})
+
+
+def _check_config_drivers(
+    device_class: DeviceClass, about: str, drivers: Collection[str]
+) -> Iterator[Finding]:
+    """Report configurations for drivers of which a class selects no device."""
+    for i, config in enumerate(device_class.spec.config):
+        opaque = config.opaque
+        if drivers and opaque is not None and opaque.driver not in drivers:
+            message = f"class {device_class.metadata.name} selects no device of {opaque.driver}"
+            path = f"spec.config[{i}].opaque.driver"
+            yield codes.CONFIG_OF_OTHER_DRIVER.at(path, message, object=about)
+
+
+def select_drivers(
+    device_class: DeviceClass, devices: Sequence[PublishedDevice], selectors: Selectors
+) -> frozenset[str] | None:
+    """Return the drivers of the devices that a class selects; None if it fails on one of them."""
+    left = devices
+    for selector in device_class.spec.selectors:
+        program = None
+        if selector.cel is not None:
+            text = selector.cel.expression
+            program, _ = _compile(_Expression(text, "", ""), selectors)
+        tried = _evaluate_all(program, left) if program else []
+        if program is None or any(isinstance(answer, EvaluationError) for _, answer in tried):
+            return None
+        left = [device for device, answer in tried if answer is True]
+    return frozenset(device.driver for device in left)
 
 
 def check_compatible_only_with(

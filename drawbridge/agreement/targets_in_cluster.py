@@ -1,0 +1,96 @@
+"""Compares the targets and units of a Configuration with the classes and devices of a cluster."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from drawbridge.cel.dra import Selectors
+from drawbridge.config.codes import (
+    TARGET_CLASS_MISSING,
+    TARGET_NOT_PUBLISHED,
+    TARGET_OF_OTHER_DRIVER,
+    UNIT_WITHOUT_USE,
+)
+from drawbridge.config.load import OBJECT
+from drawbridge.config.model import Configuration
+from drawbridge.config.target import Target
+from drawbridge.dra.attributes import split_name
+from drawbridge.dra.classes import DeviceClass
+from drawbridge.dra.device import Attribute
+from drawbridge.dra.slices import Slice
+from drawbridge.finding import Finding
+from drawbridge.judge.slices.expressions import published_devices, select_drivers
+from drawbridge.translate.legacy.read import find_dialects
+
+# The words of `attributes` that are compared with texts; the others may be versions.
+_TEXTS: Final = ("product", "uuid", "architecture", "profile", "kernel-driver", "resource")
+
+
+def report_targets(
+    configuration: Configuration,
+    classes: Sequence[DeviceClass],
+    slices: Sequence[Slice],
+    selectors: Selectors,
+) -> Iterator[Finding]:
+    """Report targets that no class of the cluster serves, and attributes of another type."""
+    by_name = {each.metadata.name: each for each in classes}
+    devices = published_devices(slices, selectors)
+    for path, message in find_missing_classes(configuration, by_name) if by_name else ():
+        yield TARGET_CLASS_MISSING.at(path, message, object=OBJECT)
+    for i, target in enumerate(configuration.targets):
+        yield from _report_types(target, i, slices)
+        path, device_class = f"targets[{i}].class", by_name.get(f"{target.class_}")
+        if device_class is None:
+            continue
+        drivers = select_drivers(device_class, devices, selectors)
+        if drivers and f"{target.driver}" not in drivers:
+            listed = ", ".join(sorted(drivers))
+            message = f"{target.class_} selects devices of {listed}, none of {target.driver}"
+            yield TARGET_OF_OTHER_DRIVER.at(path, message, object=OBJECT)
+
+
+def find_missing_classes(
+    configuration: Configuration, exist: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the path and the message of each class that is named and does not exist."""
+    named = {f"targets[{i}].class": each.class_ for i, each in enumerate(configuration.targets)} | {
+        f"fleet[{i}].class": each.class_ for i, each in enumerate(configuration.fleet)
+    }
+    for i, quota in enumerate(configuration.quotas):
+        for field, limits in (("single", quota.single), ("total", quota.total)):
+            named |= {f"quotas[{i}].{field}[{name}]": name for name in limits}
+    for path, name in named.items():
+        if name not in exist:
+            yield path, f"{path}: DeviceClass {name} does not exist"
+
+
+def _report_types(target: Target, number: int, slices: Collection[Slice]) -> Iterator[Finding]:
+    """Report attributes that the target compares with texts, and that are no texts anywhere."""
+    driver = f"{target.driver}"
+    published: dict[tuple[str, str], list[Attribute]] = {}
+    for slice_ in slices:
+        for device in slice_.devices if slice_.driver == driver else ():
+            for name, attribute in device.attributes.items():
+                published.setdefault(split_name(name, driver), []).append(attribute)
+    for word, name in target.attributes.items():
+        values = published.get(split_name(f"{name}", driver), [])
+        is_text = any(each.string is not None or each.strings is not None for each in values)
+        if word in _TEXTS and values and not is_text:
+            message = f"no device of {driver} publishes the attribute {name} as a string"
+            path = f"targets[{number}].attributes[{word}]"
+            yield TARGET_NOT_PUBLISHED.at(path, message, object=OBJECT)
+
+
+def report_units(configuration: Configuration) -> Iterator[Finding]:
+    """Report units and defaults of names that nothing reads."""
+    legacy = configuration.legacy
+    entries: Mapping[str, Collection[str]] = {
+        "units": [f"{name}" for name in legacy.units],
+        "defaults": [f"{name}" for name in legacy.defaults],
+    }
+    read = {*configuration.named_devices, *(f"{name}" for name in legacy.renames)}
+    for field, names in entries.items():
+        for name in names:
+            if name not in read and not find_dialects(name):
+                message = f"nothing reads an amount of {name}"
+                path = f"legacy.{field}[{name}]"
+                yield UNIT_WITHOUT_USE.at(path, message, object=OBJECT)
