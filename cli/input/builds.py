@@ -6,6 +6,7 @@ as parts of the build only. A Helm chart is not rendered: only its user knows th
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -26,6 +27,9 @@ _BUILDERS: Final = (("kustomize", "build"), ("kubectl", "kustomize"))
 _SECONDS: Final = 60.0
 _MOST_BYTES: Final = 64 << 20
 _MOST_SHOWN: Final = 300
+# What kustomize says of a file outside the folder, and the option by which it reads such files.
+_OUTSIDE: Final = re.compile(r"'[^'\n]{1,200}' is not in or below '[^'\n]{1,200}'")
+_UNRESTRICTED: Final = ("--load-restrictor", "LoadRestrictionsNone")
 # Without a PATH, the build starts no git and no plugin. No proxy listens on port 0, so that remote
 # files are refused instead of downloaded.
 _NO_PROXY: Final = "http://127.0.0.1:0"
@@ -115,8 +119,14 @@ def _build(kustomization: _Kustomization) -> Source | LocatedFinding:
         return _refuse(folder, message, _pipe(shown))
     output, problem = _run([program, verb, "--", folder])
     if problem:
-        message = f"`{_command((Path(program).name, verb), folder)}` fails: {problem}"
-        return _refuse(folder, message, f"Correct the kustomization. {_pipe(shown)}")
+        message = f"`{_command((Path(program).name, verb), folder)}` fails: {_shorten(problem)}"
+        outside = _OUTSIDE.search(problem)
+        if outside is None:
+            return _refuse(folder, message, f"Correct the kustomization. {_pipe(shown)}")
+        unrestricted = shlex.join([*_BUILDERS[0], *_UNRESTRICTED, folder])
+        return _refuse(
+            folder, f"the build reads outside its folder: {outside[0]}", _pipe(unrestricted)
+        )
     return Source(str(Path(folder) / BUILD_NAME), output)
 
 
@@ -149,7 +159,7 @@ def _run(command: list[str]) -> tuple[bytes, str]:
             return b"", f"no result after {_SECONDS:g} seconds"
         errors.seek(0)
         text = errors.read(_MOST_BYTES).decode(errors="replace")
-    return output, _shorten(text) or "no message" if code else ""
+    return output, text.strip() or "no message" if code else ""
 
 
 def _shorten(text: str) -> str:

@@ -120,6 +120,14 @@ def test_a_build_has_limits_and_names_the_command(
     assert ("kustomize build k | drawbridge" in err) == bool(error)
 
 
+def test_a_build_that_reads_outside_its_folder_has_the_option_of_kustomize(folder: Path) -> None:
+    outside = "security; file '/base/p.yaml' is not in or below '/k'"
+    install(folder, "kustomize", f'echo "accumulating: {outside}" >&2; exit 1')
+    error = build(folder).err
+    assert "reads outside its folder: '/base/p.yaml' is not in or below '/k'" in error
+    assert "kustomize build --load-restrictor LoadRestrictionsNone k | drawbridge" in error
+
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "gitops"
 
 
