@@ -16,10 +16,13 @@ WORKERS ?= 1 2 4
 # Where it is set, as in many containers, each process of a test compiles all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo help test test-random bridge-test check e2e play bench bench-scheduler docs site release image scheduler-image image-lock lock clean
+.PHONY: demo translate help test test-random bridge-test check e2e play bench bench-scheduler docs site release image scheduler-image image-lock lock clean
 
 demo: $(READY)  ## Translate the example manifests and place their pods on a sample inventory; needs no cluster
 	$(BIN)/python -m cli.demo
+
+translate: $(READY)  ## Report what becomes of your manifests; needs no cluster; FILE=file or folder
+	$(BIN)/drawbridge translate -f "$(FILE)" -o report
 
 help:  ## List the targets
 	@sed -nE "s/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 16
