@@ -384,15 +384,17 @@ class AllocatorState:
     def _can_be_used(self, device: DeviceID) -> bool:
         """Whether a device is of an owned pool, and its node has not been shut down for good.
 
-        What a pod holds lasts while the driver withdraws the whole pool, which then comes back.
+        A driver can withdraw the whole pool for a moment, also before this process starts. Then the
+        name of the pool tells the node if nothing else does.
         """
-        if device.pool not in self._owned and device.pool not in self._withdrawn:
+        if device.pool in self._slices and device.pool not in self._owned:
             return False
-        node = self._owned.get(device.pool, self._withdrawn.get(device.pool))
-        local = self.planner.nodes.get(node) if node is not None else None
-        if local is None:
-            return node is None
-        return all(taint.key != OUT_OF_SERVICE for taint in local.taints)
+        named = self._withdrawn.get(device.pool, device.pool.name)
+        node = self._owned.get(device.pool, named)
+        if node is None:
+            return True
+        local = self.planner.nodes.get(node)
+        return local is not None and all(taint.key != OUT_OF_SERVICE for taint in local.taints)
 
     # --- claims ---
 

@@ -62,6 +62,8 @@ class PodRecords:
         self._records: dict[str, PodRecord] = {}
         # With the seconds that the containers may still run; None after a confirmed end.
         self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
+        # The pods that this process has bound, which the watch may not show yet.
+        self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
         self._users: dict[str, set[str]] = {}  # the pods that name a claim
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: dict[str, set[str]] = {}
@@ -126,8 +128,13 @@ class PodRecords:
         self._records.pop(uid, None)
         self._lingering.discard(uid)
         self._gone.put(uid, unconfirmed)
+        self._bound.pop(uid)
         self._settled.append(uid)
         self._update_claims_of(uid)
+
+    def note_bound(self, uid: str) -> None:
+        """Remember that a pod has a node: it can vanish before a watch or a list shows that."""
+        self._bound.put(uid, None)
 
     def observe_claim(self, uid: str, claim: Claim) -> None:
         """Apply the consumers of a claim."""
@@ -204,7 +211,8 @@ class PodRecords:
         record = self._records.get(uid)
         if record is None:
             return self._gone.get(uid) if uid in self._gone else DEFAULT_GRACE_SECONDS
-        return None if record.ended or not record.node else record.container_seconds
+        has_node = record.node or uid in self._bound
+        return record.container_seconds if has_node and not record.ended else None
 
     def is_leaving(self, uid: str) -> bool:
         """Whether a pod is gone, ended or terminating in time."""

@@ -279,6 +279,10 @@ class ReservedPods:
             self._records.change(pod_uid, devices=None)
         return problem
 
+    def note_bound(self, pod_uid: str) -> None:
+        """Remember that a pod was bound, whatever the watch shows of it."""
+        self._state.pods.note_bound(pod_uid)
+
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """End a write; without `written`, remove what is reserved and not allocated."""
         devices = self._records.get(pod_uid).devices

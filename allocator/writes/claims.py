@@ -56,6 +56,10 @@ class Reservations(Protocol):
         """Keep the reservation from expiring; returns why it cannot be written, or ""."""
         ...
 
+    def note_bound(self, pod_uid: str) -> None:
+        """Remember that a pod was bound, whatever the watch shows of it."""
+        ...
+
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """End a write; without `written`, remove what is reserved and not allocated."""
         ...

@@ -227,6 +227,9 @@ class FakeReservations:
         self.begun.append(pod_uid)
         return self.refusal
 
+    def note_bound(self, pod_uid: str) -> None:
+        """Remember nothing: the watch of this cluster shows all."""
+
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """Record the end."""
         self.ended.append((pod_uid, written))

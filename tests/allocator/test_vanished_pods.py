@@ -141,6 +141,19 @@ def test_the_grace_period_of_the_pod_decides_how_long(case: Vanished) -> None:
     assert is_free(state)
 
 
+@pytest.mark.parametrize("release", [RELEASE, [(allocated("p"), None)]])
+def test_a_pod_that_vanishes_before_the_watch_shows_its_node_keeps_its_devices(
+    release: list[Change],
+) -> None:
+    unbound = without_unused_parts(pod("p", "c"))
+    for order in interleave([(unbound, None)], release):
+        state = state_with(unbound, allocated("p"))
+        state.pods.note_bound("p")
+        for before, after in order:
+            state.apply(before, after)
+            assert not is_free(state), order
+
+
 def test_a_claim_that_others_use_too_is_kept_when_the_last_one_ends() -> None:
     both, other = allocated("p", "q"), allocated("q", version=2)
     state = state_with(running(), running("q"), both)
@@ -192,6 +205,17 @@ def test_a_driver_that_withdraws_its_pool_for_a_moment_frees_nothing(first: str)
     state.apply(Node("n1"), None)
     state.vanished.observe_time(103.0)
     assert is_free(state)
+
+
+def test_a_driver_that_is_away_when_the_process_starts_frees_nothing() -> None:
+    state = AllocatorState(Planner(), Ledger(), owns_all, SECONDS)
+    for each in (Node("n1"), running(), allocated("p")):
+        state.apply(None, each)
+    for before, after in [(running(), None), *RELEASE]:
+        state.apply(before, after)
+    state.vanished.observe_time(100.0)
+    state.apply(None, gpu_slice("n1", 2))
+    assert not is_free(state)
 
 
 def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
