@@ -5,9 +5,7 @@ import logging
 import time
 from collections import Counter
 
-from tests.world.world import Outcome, play, shrink, write_script
-
-LENGTH = 60
+from tests.world.world import LENGTH, Outcome, play, shrink, write_script
 
 
 def main() -> int:

@@ -48,7 +48,7 @@ def create(world: "World", drawn: int) -> str:
     return f"{pod['metadata']['name']} with {', '.join(names)}"
 
 
-@event(3)
+@event(2.5)
 def create_important(world: "World", _drawn: int) -> str:
     """Create a pod that may preempt others."""
     name = world.next_name("c")
@@ -57,7 +57,7 @@ def create_important(world: "World", _drawn: int) -> str:
     return f"{pod['metadata']['name']} with {name}"
 
 
-@event(2)
+@event(2.5)
 def create_gang(world: "World", drawn: int) -> str:
     """Create two or three pods that run together or not at all."""
     size = 2 + drawn % 2
@@ -142,7 +142,7 @@ def delete_with_force(world: "World", drawn: int) -> str:
     return f"{pod['metadata']['name']}"
 
 
-@event(6)
+@event(14)
 def finish(world: "World", drawn: int) -> str:
     """Let the containers of a pod end."""
     pod = _choose(world, "pods", drawn, is_bound=True)
@@ -153,7 +153,7 @@ def finish(world: "World", drawn: int) -> str:
     return f"{pod['metadata']['name']}"
 
 
-@event(2)
+@event(1.5)
 def delete_claim(world: "World", drawn: int) -> str:
     """Delete a claim under its pod."""
     claim = _choose(world, "resourceclaims", drawn)
@@ -163,12 +163,13 @@ def delete_claim(world: "World", drawn: int) -> str:
     return f"{claim['metadata']['name']}"
 
 
-@event(2)
+@event(1.5)
 def forge_mark(world: "World", drawn: int) -> str:
     """Write the allocator's mark, as a tenant can."""
     claim = _choose(world, "resourceclaims", drawn)
     if claim is None:
         return ""
+    world.forged.add(claim["metadata"]["name"])
     own = claim["metadata"].get("annotations") or {}
     forged = {**own, "drawbridge.dev/allocation": ("{}", "x")[drawn % 2]}
     world.server.put({**claim, "metadata": {**claim["metadata"], "annotations": forged}})
@@ -183,7 +184,7 @@ def _choose_machine(world: "World", drawn: int) -> Machine:
     return world.machines[names[drawn % len(names)]]
 
 
-@event(2)
+@event(1.5)
 def publish_again(world: "World", drawn: int) -> str:
     """Publish a pool anew, its slices one after the other."""
     machine = _choose_machine(world, drawn)
@@ -191,7 +192,7 @@ def publish_again(world: "World", drawn: int) -> str:
     return f"{machine.name} within {pause:.1f} s"
 
 
-@event(2)
+@event(1.5)
 def leave_out_device(world: "World", drawn: int) -> str:
     """Let a driver take a device out of its pool for a while."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
@@ -200,7 +201,7 @@ def leave_out_device(world: "World", drawn: int) -> str:
     return f"{machine.name}/{device} for {seconds:.1f} s"
 
 
-@event(2)
+@event(1.2)
 def taint_device(world: "World", drawn: int) -> str:
     """Let a driver taint a device for a while."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
@@ -210,7 +211,7 @@ def taint_device(world: "World", drawn: int) -> str:
     return f"{machine.name}/{device} with {effect} for {seconds:.1f} s"
 
 
-@event(1)
+@event(0.8)
 def stop_driver(world: "World", drawn: int) -> str:
     """Remove a driver with its slices for a while."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
@@ -218,7 +219,7 @@ def stop_driver(world: "World", drawn: int) -> str:
     return f"{machine.name} for {seconds:.1f} s"
 
 
-@event(2)
+@event(1.5)
 def stop_kubelet(world: "World", drawn: int) -> str:
     """Stop a kubelet for a while."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 15)
@@ -226,7 +227,7 @@ def stop_kubelet(world: "World", drawn: int) -> str:
     return f"{machine.name} for {seconds:.1f} s"
 
 
-@event(2)
+@event(1.5)
 def slow_driver(world: "World", drawn: int) -> str:
     """Let a driver need seconds to unprepare, or not any more."""
     kubelet = _choose_machine(world, drawn).kubelet
@@ -234,7 +235,7 @@ def slow_driver(world: "World", drawn: int) -> str:
     return f"{kubelet.name}: {kubelet.slow}"
 
 
-@event(1)
+@event(0.7)
 def cordon(world: "World", drawn: int) -> str:
     """Cordon a node for a while."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
@@ -242,7 +243,7 @@ def cordon(world: "World", drawn: int) -> str:
     return f"{machine.name} for {seconds:.1f} s"
 
 
-@event(1)
+@event(0.7)
 def drain(world: "World", drawn: int) -> str:
     """Cordon a node for a while, and evict its pods."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
@@ -253,7 +254,7 @@ def drain(world: "World", drawn: int) -> str:
     return f"{machine.name} for {seconds:.1f} s"
 
 
-@event(1)
+@event(0.6)
 def replace_machine(world: "World", drawn: int) -> str:
     """Delete a machine with its node; another one comes with its name."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 40)
@@ -264,13 +265,13 @@ def replace_machine(world: "World", drawn: int) -> str:
 # --- our processes ---
 
 
-@event(2)
+@event(0.7)
 def kill(world: "World", drawn: int) -> str:
     """Kill a scheduler with its allocator; others start at once."""
     return world.kill_pair(drawn)
 
 
-@event(2)
+@event(0.8)
 def kill_allocator(world: "World", drawn: int) -> str:
     """Kill an allocator beside its scheduler."""
     pair = world.choose_pair(drawn)
@@ -278,7 +279,7 @@ def kill_allocator(world: "World", drawn: int) -> str:
     return pair.host
 
 
-@event(1.5)
+@event(0.6)
 def stand_still(world: "World", drawn: int) -> str:
     """Let a host stand still for a while; what it had decided is sent later."""
     pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
@@ -287,7 +288,7 @@ def stand_still(world: "World", drawn: int) -> str:
     return f"{pair.host} for {seconds:.1f} s"
 
 
-@event(1.5)
+@event(0.6)
 def cut_off(world: "World", drawn: int) -> str:
     """Cut a host of ours or a node off from the API servers for a while."""
     hosts = [*sorted(world.pairs), *sorted(world.machines)]
@@ -297,7 +298,7 @@ def cut_off(world: "World", drawn: int) -> str:
     return f"{host} for {seconds:.1f} s"
 
 
-@event(0.7)
+@event(0.3)
 def forbid(world: "World", drawn: int) -> str:
     """Take a right away from our roles for a while."""
     plural = ("resourceclaims", "pods", "nodes", "resourceslices", "leases")[drawn % 5]
@@ -309,21 +310,21 @@ def forbid(world: "World", drawn: int) -> str:
 # --- API servers ---
 
 
-@event(2)
+@event(1.5)
 def end_watches(world: "World", _drawn: int) -> str:
     """End all watches normally."""
     world.server.end_watches()
     return "all"
 
 
-@event(2)
+@event(1.5)
 def bookmark(world: "World", _drawn: int) -> str:
     """Send bookmarks to all watches."""
     world.server.bookmark()
     return "all"
 
 
-@event(1)
+@event(0.8)
 def expire(world: "World", _drawn: int) -> str:
     """Compact the history, so that watches and pages expire."""
     world.server.expire()
@@ -346,7 +347,7 @@ def skew(world: "World", drawn: int) -> str:
     return f"server {drawn % 2} by {front.skew} s"
 
 
-@event(1)
+@event(0.6)
 def stop_server(world: "World", drawn: int) -> str:
     """Stop one server for a while; its watches end."""
     seconds = draw_seconds(drawn, 10)
@@ -360,7 +361,7 @@ def back_up(world: "World", _drawn: int) -> str:
     return f"version {world.back_up()}"
 
 
-@event(0.5)
+@event(0.35)
 def restore(world: "World", _drawn: int) -> str:
     """Put the last snapshot back."""
     return f"version {world.restore()}"

@@ -1,0 +1,18 @@
+"""Plays many seeds, for the planted mistakes of `tests/mutations/world.yaml`.
+
+    python -m e2e.mutations world
+
+No part of the usual tests: pytest collects it only by its name.
+"""
+
+import os
+
+from tests.world.world import LENGTH, play, write_script
+
+SEEDS = int(os.environ.get("SEEDS", "300"))
+
+
+def test_no_seed_breaks_an_invariant() -> None:
+    for seed in range(SEEDS):
+        outcome = play(seed, write_script(seed, LENGTH))
+        assert not outcome.violation, f"seed {seed}: {outcome.violation}"
