@@ -7,6 +7,7 @@ replaced wherever they stand, so that a new one cannot be missed.
 import asyncio
 import contextlib
 import datetime as dt
+import gc
 import inspect
 import random
 import secrets
@@ -59,16 +60,23 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], seed: int) -> None:
     drawn = random.Random(seed)
     state = random.getstate()
     random.seed(seed)
+    # A run is too short for collections to help.
+    was_collecting = gc.isenabled()
+    gc.disable()
     try:
         with (
             asyncio.Runner(loop_factory=WorldLoop) as runner,
             _virtual(runner.get_loop().time),
             _patched(uuid, "uuid4", lambda: uuid.UUID(int=drawn.getrandbits(128), version=4)),
+            _patched(gc, "collect", lambda *_: 0),
+            _patched(gc, "freeze", lambda: None),
             _patched(secrets, "token_hex", lambda size: drawn.randbytes(size).hex()),
         ):
             runner.run(main())
     finally:
         random.setstate(state)
+        if was_collecting:
+            gc.enable()
 
 
 def _patched(module: Any, name: str, value: object) -> AbstractContextManager[Any]:  # noqa: ANN401  # a module

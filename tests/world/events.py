@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.machines import Machine, draw_seconds
-from tests.world.objects import CLASS, TEAM
+from tests.world.objects import CHANGING, CLASS, TEAM
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
+from tests.world.stock import NAME as STOCK
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -80,6 +81,15 @@ def create_sharing(world: "World", _drawn: int) -> str:
     return f"{' and '.join(made)} with {name}"
 
 
+@event(5)
+def create_native(world: "World", _drawn: int) -> str:
+    """Create a pod of the stock scheduler."""
+    name = world.next_name("n")
+    pod = _create_pod(world, [name], scheduler=STOCK)
+    _create_claim(world, name, pod)
+    return f"{pod['metadata']['name']} with {name}"
+
+
 def _create_pod(
     world: "World",
     claims: list[str],
@@ -87,9 +97,10 @@ def _create_pod(
     space: str = "default",
     priority: int = 0,
     labels: dict[str, str] | None = None,
+    scheduler: str = NAME,
 ) -> JSON:
     spec: JSON = {
-        "schedulerName": NAME,
+        "schedulerName": scheduler,
         "priority": priority,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [],
@@ -138,6 +149,7 @@ def delete_with_force(world: "World", drawn: int) -> str:
     pod = _choose(world, "pods", drawn, is_bound=True)
     if pod is None:
         return ""
+    world.note_forced(pod)
     world.network.store.delete(named("pods"), pod)
     return f"{pod['metadata']['name']}"
 
@@ -219,6 +231,13 @@ def stop_driver(world: "World", drawn: int) -> str:
     return f"{machine.name} for {seconds:.1f} s"
 
 
+@event(1.2)
+def change_owner(world: "World", _drawn: int) -> str:
+    """Give a node to our allocator, or to others again."""
+    is_owned = world.machines[CHANGING].change_owner()
+    return f"{CHANGING} is owned: {is_owned}"
+
+
 @event(1.5)
 def stop_kubelet(world: "World", drawn: int) -> str:
     """Stop a kubelet for a while."""
@@ -277,6 +296,13 @@ def kill_allocator(world: "World", drawn: int) -> str:
     pair = world.choose_pair(drawn)
     pair.restart.set()
     return pair.host
+
+
+@event(0.6)
+def kill_controller(world: "World", _drawn: int) -> str:
+    """Kill the controller; another one starts at once."""
+    world.controller.restart.set()
+    return world.controller.host
 
 
 @event(0.6)

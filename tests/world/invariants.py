@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON
-from tests.world.network import LEASE_SECONDS
+from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of
-from tests.world.objects import NODES, TEAM, TEAM_DEVICES
-from tests.world.scheduler import GROUP_LABEL, MIN_LABEL
+from tests.world.objects import ALL_NODES, BROKEN, NODES, TEAM, TEAM_DEVICES
+from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 Invariant = Callable[["World"], Iterator[str]]
 # A preemptor asks again when its victims stay, or others take their devices.
 MOST_EVICTIONS = 5
-# What allocators may write; beside it everybody may write events.
-_ALLOWED = ("resourceclaims/", "/binding")
+# What our processes may write; beside it all may write events.
+_ALLOWED = {
+    "allocator": ("resourceclaims/", "/binding"),
+    "controller": (f"/namespaces/{SYSTEM}/", "/nodes/"),
+}
 
 
 def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
@@ -54,7 +57,7 @@ def _overlaps(
             other = by_device.setdefault(device, name)
             if other != name:
                 yield f"{'/'.join(device)} is {word} {name} and {other}"
-    for node, shape in NODES.items():
+    for node, shape in ALL_NODES.items():
         on_node = {device: name for (pool, device), name in by_device.items() if pool == node}
         held = [device for device, name in on_node.items() if name not in forged]
         if shape.units and sum(shape.devices.get(device, 0) for device in held) > shape.units:
@@ -99,11 +102,12 @@ def one_allocator_leads(world: "World") -> Iterator[str]:
         yield f"{' and '.join(leading)} lead"
 
 
-def an_allocator_writes_only_claims_and_bindings(world: "World") -> Iterator[str]:
+def our_processes_write_only_what_is_theirs(world: "World") -> Iterator[str]:
     """No object of others changes."""
     for who, method, path in world.network.written[world.checked_writes :]:
+        allowed = _ALLOWED.get(who.partition(" ")[0])
         is_event = path.endswith("/events") or "/events/" in path
-        if who.startswith("allocator") and not is_event and not any(e in path for e in _ALLOWED):
+        if allowed and not is_event and not any(part in path for part in allowed):
             yield f"{who}: {method} {path}"
     world.checked_writes = len(world.network.written)
 
@@ -122,7 +126,7 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     team = sum(len(devices_of(c)) for c in world.all("resourceclaims") if _space(c) == TEAM)
     gangs: dict[str, list[tuple[str, list[int], str]]] = {}
     for pod in world.all("pods"):
-        if not _is_waiting(pod) or not _has_claims(world, pod):
+        if not _is_waiting(pod) or not _has_claims(world, pod) or _is_native(pod):
             continue
         counts, node = _needs(world, pod)
         if _space(pod) == TEAM and team + sum(counts) > TEAM_DEVICES:
@@ -137,6 +141,19 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
         ):
             names = ", ".join(name for name, _, _ in members)
             yield f"{names} of {gang} wait, and devices for {lacks} are free"
+
+
+def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
+    """Neither does a pod of others on their nodes; without a defect of Kubernetes."""
+    held = {device for claim in world.all("resourceclaims") for device in devices_of(claim)}
+    free = (BROKEN, "good") not in held and (BROKEN, "broken") not in held
+    for pod in world.all("pods"):
+        if free and _is_waiting(pod) and _is_native(pod) and _has_claims(world, pod):
+            yield f"{_name(pod)} waits, and a device of {BROKEN} is free"
+
+
+def _is_native(pod: JSON) -> bool:
+    return bool(pod["spec"]["schedulerName"] != NAME)
 
 
 def _lacks(world: "World", gang: str, waiting: int) -> int:
@@ -251,12 +268,13 @@ ALWAYS: tuple[Invariant, ...] = (
     nobody_evicts_again_and_again,
     an_allocated_claim_has_its_mark_and_finalizer,
     one_allocator_leads,
-    an_allocator_writes_only_claims_and_bindings,
+    our_processes_write_only_what_is_theirs,
     nothing_crashed,
 )
 AT_THE_END: tuple[Invariant, ...] = (
     every_reservation_has_a_pod,
     no_pod_waits_beside_free_devices,
+    no_pod_waits_for_the_stock_scheduler,
     a_bound_pod_runs,
     the_ledger_holds_what_claims_hold,
 )

@@ -8,7 +8,7 @@ from typing import Any
 from tests.cluster.fake.kinds import JSON, named
 from tests.cluster.fake.server import Server
 from tests.world.nodes import Kubelet
-from tests.world.objects import Shape, make_node, make_slices
+from tests.world.objects import BROKEN, BROKEN_TAINTS, NODES, Shape, make_node, make_slices
 
 _SLICE, _NODE = named("resourceslices"), named("nodes")
 
@@ -18,10 +18,11 @@ class Machine:
 
     def __init__(self, name: str, shape: Shape, server: Server, kubelet: Kubelet) -> None:
         self.name, self.shape, self.kubelet = name, shape, kubelet
-        self.is_there, self.is_owned = True, True
+        self.is_there, self.is_owned = True, name in NODES
         self._server = server
         self._generation = 0
-        self._taints: dict[str, JSON] = {}
+        self._lasting = BROKEN_TAINTS if name == BROKEN else {}
+        self._taints: dict[str, JSON] = {**self._lasting}
         self._left_out = ""
         self._is_driver_there = True
         self._ends: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
@@ -64,6 +65,7 @@ class Machine:
         else:
             # A restore can have brought back what had ended.
             self._change({"unschedulable": False})
+            self.show_owner()
             self.publish()
 
     def _for(self, what: str, seconds: float, end: Callable[[], None]) -> None:
@@ -96,7 +98,7 @@ class Machine:
         self.publish()
 
         def end() -> None:
-            self._taints.clear()
+            self._taints = {**self._lasting}
             self.publish()
 
         self._for("taint", seconds, end)
@@ -127,6 +129,19 @@ class Machine:
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:
             self._server.put({**node, "spec": {**node["spec"], **spec}})
+
+    def change_owner(self) -> bool:
+        """Let the node become owned, or give it back; return whether it is owned now."""
+        self.is_owned = not self.is_owned
+        self.show_owner()
+        return self.is_owned
+
+    def show_owner(self) -> None:
+        """Label the node as it is owned; our controller keeps the fence."""
+        node = self._server.store.find(_NODE, "", self.name)
+        if node is not None:
+            labels = {**node["metadata"]["labels"], "pool": "bridge" if self.is_owned else "native"}
+            self._server.put({**node, "metadata": {**node["metadata"], "labels": labels}})
 
     def remove(self, seconds: float) -> None:
         """Delete the machine with its containers; another one comes with its name."""

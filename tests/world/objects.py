@@ -6,7 +6,7 @@ from typing import NamedTuple
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
-from tests.cluster.fake.configuration import accept
+from tests.cluster.fake.configuration import accept, offer
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import SYSTEM
 
@@ -49,6 +49,15 @@ NODES = {
     "n2": Shape({"gpu-0": 0, "gpu-1": 0}),
     "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2),
 }
+# Nodes that others use: one that becomes owned and is given back, and one with a broken device that
+# takes the only unit of a counter.
+CHANGING, BROKEN = "n4", "n5"
+NATIVE = {
+    CHANGING: Shape({"gpu-0": 0, "gpu-1": 0}),
+    BROKEN: Shape({"broken": 1, "good": 1}, units=1),
+}
+BROKEN_TAINTS: Mapping[str, JSON] = {"broken": {"key": "d.io/broken", "effect": "NoSchedule"}}
+ALL_NODES = NODES | NATIVE
 
 
 def make_node(name: str, *, is_owned: bool = True) -> JSON:
@@ -109,6 +118,7 @@ def make_system() -> Iterator[JSON]:
         "metadata": {"name": "drawbridge-facts", **system},
         "data": data,
     }
+    yield offer(CONFIGURATION)
     yield accept(CONFIGURATION)
     lease = {"name": "drawbridge-scheduler", **system}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease, "spec": {}}

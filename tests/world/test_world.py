@@ -4,20 +4,20 @@ import pytest
 
 from allocator.state.vanished_pods import VanishedPods
 from tests.thorough import drawn
-from tests.world.world import Event, play, shrink, write_script
+from tests.world.world import LENGTH, Event, play, shrink, write_script
 
 # A pod is deleted with force while another one waits for its device, and its driver is slow.
 FORCED = (
-    *(Event(0.1, "slow driver", number) for number in range(3)),
-    *(Event(0.2, "create", 1) for _ in range(6)),
+    *(Event(0.1, "slow driver", number) for number in range(5)),
+    *(Event(0.2, "create", 26) for _ in range(8)),
     Event(5.0, "delete with force", 0),
-    Event(10.0, "create", 1),
+    Event(10.0, "create", 26),
 )
 
 
 @pytest.mark.parametrize("seed", range(drawn(2, thorough=200)))
 def test_every_invariant_holds_whatever_happens(seed: int) -> None:
-    outcome = play(seed, write_script(seed, 60))
+    outcome = play(seed, write_script(seed, LENGTH))
     assert not outcome.violation, "\n".join(outcome.story)
 
 
@@ -37,7 +37,7 @@ def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(VanishedPods, "follow_claim", lambda *_: None)
-    script = (*FORCED[:3], Event(0.1, "back up", 0), *FORCED[3:], Event(0.1, "end watches", 0))
+    script = (*FORCED[:5], Event(0.1, "back up", 0), *FORCED[5:], Event(0.1, "end watches", 0))
     outcome = play(1, script)
     assert outcome.violation.startswith("no_device_is_used_by_two_pods")
     shrunk = shrink(outcome)

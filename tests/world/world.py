@@ -2,20 +2,23 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
 from tests.world import clock, invariants
+from tests.world.control import ControllerProcess
 from tests.world.controllers import ClaimController, PodController
 from tests.world.events import EVENTS
 from tests.world.machines import Machine
 from tests.world.network import Faults, Network
 from tests.world.nodes import Device, Kubelet, Use, devices_of
-from tests.world.objects import NODES, make_system
+from tests.world.objects import ALL_NODES, make_system
 from tests.world.pair import Pair
+from tests.world.stock import NAME as STOCK
+from tests.world.stock import StockScheduler
 
 HOSTS = ("host-a", "host-b")
 FAULTS = Faults(refused=0.01, overloaded=0.02, broken=0.02, lost=0.04, slow=0.04)
@@ -45,6 +48,7 @@ class Outcome:
     story: list[str] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     happened: int = 0
+    defects: frozenset[str] = frozenset()
 
 
 def write_script(seed: int, length: int) -> tuple[Event, ...]:
@@ -61,9 +65,12 @@ def write_script(seed: int, length: int) -> tuple[Event, ...]:
     )
 
 
-def play(seed: int, script: Iterable[Event]) -> Outcome:
-    """Play a script to its end, or to the first violation."""
-    outcome = Outcome(seed, tuple(script))
+def play(seed: int, script: Iterable[Event], defects: Collection[str] = ()) -> Outcome:
+    """Play a script to its end, or to the first violation.
+
+    The stock scheduler has these defects of Kubernetes.
+    """
+    outcome = Outcome(seed, tuple(script), defects=frozenset(defects))
 
     async def run() -> None:
         await World(outcome).run()
@@ -81,7 +88,7 @@ def shrink(outcome: Outcome) -> Outcome:
         before, at = best, 0
         while at < len(best.script):
             kept = best.script[:at] + best.script[at + size :]
-            tried = play(outcome.seed, kept)
+            tried = play(outcome.seed, kept, outcome.defects)
             if tried.violation.partition(":")[0] == broken:
                 best = tried
             else:
@@ -102,10 +109,11 @@ class World:
         self.network.open()
         self.server = self.network.fronts[0].server
         self.uses: dict[tuple[str, str], Use] = {}
+        self.controller = ControllerProcess(self.network, "control-a")
         self.checked_writes = 0
         self.forged: set[str] = set()  # claims whose mark a tenant has changed
         self.pairs: dict[str, Pair] = {}
-        self.machines = {name: self._make_machine(name) for name in NODES}
+        self.machines = {name: self._make_machine(name) for name in ALL_NODES}
         self._number = 0
         self._backup: Saved | None = None
         self._restored_at = float("-inf")
@@ -114,7 +122,7 @@ class World:
 
     def _make_machine(self, name: str) -> Machine:
         kubelet = Kubelet(name, self.network, self._start_use, self._end_use)
-        return Machine(name, NODES[name], self.server, kubelet)
+        return Machine(name, ALL_NODES[name], self.server, kubelet)
 
     # --- a run ---
 
@@ -128,6 +136,8 @@ class World:
         self.network.store.listeners.append(self._follow)
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         parts += [ClaimController(self.network).run(), PodController(self.network).run()]
+        stock = StockScheduler(self.network, self.outcome.defects)
+        parts += [stock.run(), self.controller.run()]
         tasks = [asyncio.ensure_future(part) for part in parts]
         for host in HOSTS:
             self._start_pair(host)
@@ -268,6 +278,14 @@ class World:
                 self.network.count("use that a restore lost")
                 self.uses[key] = use._replace(lost=True)
         return self._backup.version
+
+    def note_forced(self, pod: JSON) -> None:
+        """Note that Kubernetes itself frees what a pod uses that is deleted with force."""
+        if pod["spec"]["schedulerName"] == STOCK and "141471" not in self.outcome.defects:
+            uid = pod["metadata"]["uid"]
+            for key in [key for key in self.uses if key[0] == uid]:
+                self.network.count("use that Kubernetes frees too early")
+                self.uses[key] = self.uses[key]._replace(lost=True)
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
         key = pod["metadata"]["uid"], claim["metadata"]["uid"]

@@ -1,0 +1,73 @@
+"""The real controller in the world: its caches, its election and all its reconcilers."""
+
+import asyncio
+from typing import Any
+
+from controller.api_server import EventReporter
+from controller.caches import ControllerCaches
+from controller.process import _run_reconcilers, _watch_configurations
+from controller.reconcilers import ControllerContext, Reconcilers
+from drawbridge.cluster.client import ResourceClient, decode_object
+from drawbridge.cluster.events import EventRecorder
+from drawbridge.cluster.history import HistoryChangedError
+from drawbridge.cluster.lease import LeaderElector
+from drawbridge.cluster.resources import EVENTS
+from drawbridge.names import CONTROLLER_LEASE
+from drawbridge.process.settings import Settings
+from tests.world.network import SYSTEM, Network, WorldSession
+
+
+class ControllerProcess:
+    """One replica; `restart` ends it at once, and another one starts in its place."""
+
+    def __init__(self, network: Network, host: str) -> None:
+        self.network, self.host = network, host
+        self.restart = asyncio.Event()
+        self.leads = False
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        while True:
+            self.restart.clear()
+            running = asyncio.ensure_future(self._serve())
+            killed = asyncio.ensure_future(self.restart.wait())
+            try:
+                await asyncio.wait((running, killed), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in (running, killed):
+                    task.cancel()
+                ended = await asyncio.gather(running, killed, return_exceptions=True)
+                self.leads = False
+            if isinstance(ended[0], BaseExceptionGroup):
+                _, others = ended[0].split(HistoryChangedError)
+                if others is not None:
+                    raise others
+            elif isinstance(ended[0], Exception) and not isinstance(ended[0], HistoryChangedError):
+                raise ended[0]
+            await asyncio.sleep(1)
+
+    async def _serve(self) -> None:
+        session: Any = WorldSession(self.network, f"controller {self.host}")
+        settings = Settings(_watch_configurations(session))
+        async with asyncio.TaskGroup() as group:
+            for part in settings.run():
+                group.create_task(part)
+            await settings.wait_unless_first()
+            elector = LeaderElector(session, SYSTEM, CONTROLLER_LEASE, self.host)
+            events = ResourceClient(session, EVENTS, decode_object)
+            recorder = EventRecorder(events, "drawbridge.dev/controller", elector.identity)
+            reporter = EventReporter(recorder, lambda: settings.current)
+            caches = ControllerCaches(session)
+            context = ControllerContext(session, SYSTEM, settings, None)
+            reconcilers = Reconcilers(context, caches, elector, reporter)
+
+            async def lead() -> None:
+                reconcilers.leads = self.leads = True
+                try:
+                    await _run_reconcilers(caches, reconcilers, settings, elector.identity)
+                finally:
+                    reconcilers.leads = self.leads = False
+
+            for part in (recorder.run(), reconcilers.observer.run(), *caches.run()):
+                group.create_task(part)
+            group.create_task(elector.run(lead))

@@ -1,0 +1,184 @@
+"""A model of the stock kube-scheduler with its allocator of devices, and of what upstream mended.
+
+`DEFECTS` are races and mistakes of Kubernetes, by their numbers. With one of them the model does
+what the code did before it was mended. It shows that the world finds such things:
+
+- kubernetes 136269: a cycle reads the allocated claims and then those that are being written. One
+  that is written in between is in neither list, and its devices are given again.
+- kubernetes 140436: a device that is refused for its taint keeps the counters that it would take.
+- kubernetes 141471: a pod that is deleted with force frees its devices while its containers run.
+  Kubernetes documents this one and has not mended it.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable
+
+from tests.cluster.fake.kinds import JSON
+from tests.world.controllers import SLICES
+from tests.world.network import Follower, Network
+from tests.world.nodes import CLAIMS, PODS, Client, Device, claim_names, devices_of, path_of
+from tests.world.scheduler import NODES
+
+NAME = "stock"
+MENDED = ("136269", "140436")
+DEFECTS = (*MENDED, "141471")
+_FENCE = "drawbridge.dev/owned"
+_FINALIZER = "resource.kubernetes.io/delete-protection"
+# A binding that is on its way takes no longer than this, less than nodes have to settle.
+LONGEST_SECONDS = 7.0
+
+
+class StockScheduler:
+    """One kube-scheduler that tries the waiting pods in turns."""
+
+    def __init__(self, network: Network, defects: Collection[str] = ()) -> None:
+        self._network, self._defects = network, defects
+        self._client = Client(network, f"{NAME} scheduler")
+        who = f"{NAME} scheduler"
+        self._pods, self._claims = Follower(network, who, PODS), Follower(network, who, CLAIMS)
+        self._nodes, self._slices = Follower(network, who, NODES), Follower(network, who, SLICES)
+        self._in_flight: dict[str, frozenset[Device]] = {}  # by the UID of the claim
+        self._allocated: dict[str, frozenset[Device]] = {}
+        self._revision = 0
+        self._busy: set[str] = set()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.run())
+            group.create_task(self._claims.run(self._claim_changed))
+            group.create_task(self._nodes.run())
+            group.create_task(self._slices.run())
+            while True:
+                await asyncio.sleep(self._network.random.expovariate(4))
+                waiting = [pod for pod in self._pods.objects.values() if self._is_waiting(pod)]
+                if waiting:
+                    group.create_task(self._try(self._network.random.choice(waiting)))
+
+    def _claim_changed(self, before: JSON | None, after: JSON | None) -> None:
+        uid = (after or before or {})["metadata"]["uid"]
+        self._note(uid, devices_of(after) if after is not None else frozenset())
+
+    def _note(self, uid: str, devices: frozenset[Device]) -> None:
+        """Follow what a claim has; each change is a revision."""
+        self._revision += 1
+        self._allocated.pop(uid, None)
+        if devices:
+            self._allocated[uid] = devices
+
+    def _is_waiting(self, pod: JSON) -> bool:
+        metadata = pod["metadata"]
+        is_alive = "deletionTimestamp" not in metadata and "nodeName" not in pod["spec"]
+        is_ours = pod["spec"].get("schedulerName") == NAME
+        return is_ours and is_alive and metadata["uid"] not in self._busy
+
+    async def _gather(self) -> set[Device]:
+        """Return the devices that are taken."""
+        while True:
+            revision = self._revision
+            allocated = {device for held in self._allocated.values() for device in held}
+            # Other goroutines run in between.
+            await asyncio.sleep(self._network.random.expovariate(50))
+            in_flight = {device for held in self._in_flight.values() for device in held}
+            if "136269" in self._defects or revision == self._revision:
+                return allocated | in_flight
+
+    async def _try(self, pod: JSON) -> None:
+        uid = pod["metadata"]["uid"]
+        self._busy.add(uid)
+        try:
+            by_name = {value["metadata"]["name"]: value for value in self._claims.objects.values()}
+            claims = [by_name.get(name) for name in claim_names(pod)]
+            if any(claim is None or "deletionTimestamp" in claim["metadata"] for claim in claims):
+                return
+            own = [claim for claim in claims if claim is not None]
+            taken = await self._gather()
+            new = [claim for claim in own if not devices_of(claim)]
+            for node in self._usable_nodes():
+                only = {pool for claim in own for pool, _ in devices_of(claim)}
+                chosen = self._choose(node, len(new), taken) if only <= {node} else None
+                if chosen is not None:
+                    await self._bind(pod, node, own, dict(zip(map(_uid, new), chosen, strict=True)))
+                    return
+        finally:
+            self._busy.discard(uid)
+
+    def _usable_nodes(self) -> list[str]:
+        return sorted(
+            node["metadata"]["name"]
+            for node in self._nodes.objects.values()
+            if not node["spec"].get("unschedulable")
+            and all(taint["key"] != _FENCE for taint in node["spec"].get("taints") or ())
+        )
+
+    def _choose(self, node: str, count: int, taken: set[Device]) -> list[Device] | None:
+        """Return devices of a node, or None; the counters are charged before the taint is seen."""
+        slices = [s["spec"] for s in self._slices.objects.values() if s["spec"]["nodeName"] == node]
+        devices = {each["name"]: each for part in slices for each in part.get("devices", ())}
+        units = sum(
+            int(counter["value"])
+            for part in slices
+            for counters in part.get("sharedCounters", ())
+            for counter in counters["counters"].values()
+        )
+        left = units - sum(_units(each) for name, each in devices.items() if (node, name) in taken)
+        chosen: list[Device] = []
+        for name, device in devices.items():
+            needed = _units(device)
+            if len(chosen) == count or (node, name) in taken or needed > left:
+                continue
+            left -= needed
+            if device.get("taints"):
+                left += 0 if "140436" in self._defects else needed
+                continue
+            chosen.append((node, name))
+        return chosen if len(chosen) == count else None
+
+    async def _bind(
+        self, pod: JSON, node: str, claims: Iterable[JSON], chosen: dict[str, Device]
+    ) -> None:
+        """Do PreBind and Bind."""
+        for uid, device in chosen.items():
+            self._in_flight[uid] = frozenset([device])
+        random = self._network.random
+        is_slow = random.random() < 0.1
+        await asyncio.sleep(random.uniform(1, LONGEST_SECONDS) if is_slow else random.uniform(0, 1))
+        written = [await self._allocate(claim, pod, chosen.get(_uid(claim))) for claim in claims]
+        for uid in chosen:
+            self._in_flight.pop(uid, None)
+        if all(written):
+            metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata}
+            target = {"target": {"kind": "Node", "name": node}}
+            await self._client.ask("POST", path_of(PODS, pod, "binding"), {**body, **target})
+
+    async def _allocate(self, claim: JSON, pod: JSON, device: Device | None) -> bool:
+        """Write the finalizer, then the allocation and the pod."""
+        metadata = claim["metadata"]
+        reserved = (claim.get("status") or {}).get("reservedFor") or []
+        consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": _uid(pod)}
+        status: JSON = {"reservedFor": [*(e for e in reserved if e["uid"] != _uid(pod)), consumer]}
+        version = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        if device is not None:
+            pool, name = device
+            result = {"request": "gpu", "driver": "d.io", "pool": pool, "device": name}
+            status["allocation"] = {"devices": {"results": [result]}}
+            change = {"metadata": {**version, "finalizers": [_FINALIZER]}}
+            marked = await self._client.ask("PATCH", path_of(CLAIMS, claim), change)
+            if marked is None:
+                return False
+            version["resourceVersion"] = marked["metadata"]["resourceVersion"]
+        change = {"metadata": version, "status": status}
+        answer = await self._client.ask("PATCH", path_of(CLAIMS, claim, "status"), change)
+        if answer is not None and "136269" not in self._defects:
+            self._note(metadata["uid"], devices_of(answer))
+        return answer is not None
+
+
+def _uid(value: JSON) -> str:
+    return str(value["metadata"]["uid"])
+
+
+def _units(device: JSON) -> int:
+    drawn = (use["counters"].values() for use in device.get("consumesCounters", ()))
+    return sum(int(counter["value"]) for counters in drawn for counter in counters)

@@ -1,0 +1,52 @@
+"""Races and mistakes of Kubernetes that the world must find, and must not find once mended."""
+
+import random
+
+import pytest
+
+from tests.world.stock import MENDED
+from tests.world.world import Event, play
+
+SEEDS = 60
+
+
+def write_load(seed: int) -> tuple[Event, ...]:
+    """Draw a script of many pods of the stock scheduler that come and go."""
+    drawn = random.Random(seed)
+    names = ("create native", "create native", "finish")
+    return tuple(
+        Event(round(drawn.expovariate(6), 3), drawn.choice(names), drawn.getrandbits(16))
+        for _ in range(60)
+    )
+
+
+# A pod is deleted with force while another one waits for its device.
+FORCED = (
+    *(Event(0.1, "slow driver", number) for number in range(5)),
+    *(Event(0.2, "create native", 1) for _ in range(4)),
+    *(Event(8.0, "delete with force", 0) for _ in range(2)),
+)
+
+
+@pytest.mark.parametrize(
+    ("defect", "invariant"),
+    [
+        ("136269", "no_device_is_allocated_to_two_claims"),
+        ("140436", "no_pod_waits_for_the_stock_scheduler"),
+    ],
+)
+def test_a_mended_defect_is_found_in_the_code_before(defect: str, invariant: str) -> None:
+    assert defect in MENDED
+    for seed in range(SEEDS):
+        script = write_load(seed)
+        if (outcome := play(seed, script, [defect])).violation:
+            assert outcome.violation.startswith(invariant)
+            assert not play(seed, script).violation
+            return
+    pytest.fail(f"no seed below {SEEDS} shows it")
+
+
+def test_kubernetes_gives_a_device_away_that_a_vanished_pod_uses() -> None:
+    outcome = play(1, FORCED, ["141471"])
+    assert outcome.violation.startswith("no_device_is_used_by_two_pods")
+    assert not play(1, FORCED).violation
