@@ -220,7 +220,8 @@ def _namespaces(values: Iterable[Value], only: str, scope: Scope) -> Iterator[Au
         texts = {key: text for key, text in labels.items() if isinstance(text, str)}
         if not only or name == only:
             mode = decide_namespace_scope(name, texts, scope).mode
-            yield AuditedNamespace(name, mode, texts)
+            ends = bool(text_at(value, "metadata", "deletionTimestamp"))
+            yield AuditedNamespace(name, mode, texts, ends)
 
 
 def _tie_volumes(

@@ -25,10 +25,11 @@ from drawbridge.audit.node_groups import Group, group_nodes
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, text_at
 from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.outlived import note_outlived
-from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict
+from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.unowned import count_unowned
+from drawbridge.audit.unread import note_unread
 from drawbridge.audit.workloads import (
     CLAIMS,
     NOBODY,
@@ -63,7 +64,8 @@ _MAX_NAMES: Final = 5
 _SLACK: Final = 1e-6
 _SIMULATED: Final = (
     "The steps are rehearsed with devices, CPU, memory, node selectors, taints, local volumes,"
-    " budgets and Jobs; affinity between pods, topology spread and other volumes are not."
+    " budgets, quotas, Jobs, rollouts, required anti-affinity and topology spread; affinity to"
+    " other pods, other volumes and preemption are not."
 )
 _OTHER_KINDS: Final = "Of kinds of workloads that it does not know, the audit sees the pods only."
 
@@ -318,6 +320,11 @@ def _note_group(
         yield f"{' and '.join(both)} can give the same device to two pods."
     elif group.replaced and not serving:
         yield "No pod of a device plugin was found on these nodes."
+    if profile := single_profile(group.nodes[0]):
+        yield (
+            f"nvidia.com/gpu counts partitions {profile} there, and a claim for it asks for a whole"
+            " GPU: pods that need these nodes must ask for class mig.nvidia.com."
+        )
     if group.now.dual:
         names = ", ".join(sorted(group.now.dual))
         yield f"A plugin ({names}) and a driver offer the same devices; translated pods avoid them."
@@ -365,5 +372,6 @@ def _notes(
         yield f"Not counted: {count_noun(objects.unread, 'object')} that could not be read."
     if finished := sum(each.finished for each in entries):
         yield f"No devices are held by {count_noun(finished, 'finished pod')}."
+    yield from note_unread(objects)
     yield _SIMULATED
     yield _OTHER_KINDS

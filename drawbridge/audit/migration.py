@@ -13,6 +13,7 @@ from drawbridge.audit.outcomes import Decider, read_metadata
 from drawbridge.audit.plan import StepPlanner
 from drawbridge.audit.rehearsed_cluster import read_cluster
 from drawbridge.audit.trials import Namespaces
+from drawbridge.audit.unable import find_unending, find_without_driver, note_unable
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
@@ -38,12 +39,14 @@ def make_plan(
 ) -> Rehearsed:
     """Return the steps from the cluster as it is to one without replaceable plugins."""
     start = read_cluster(objects, groups, decider, find_devices)
+    unending = find_unending(objects.pods)
+    kept = find_kept(ModelCluster(start), groups)
     planner = StepPlanner(
         start,
         groups,
         _read_namespaces(objects, namespaces),
         decider.templates,
-        find_kept(ModelCluster(start), groups),
+        kept.union(unending),
     )
     before = planner.cluster
     daemons = preparation.read_daemons(objects.workloads)
@@ -64,12 +67,19 @@ def make_plan(
     planner.move_all()
     without = planner.translate_rest()
     last = [*_say_what_stays(planner, namespaces, without)]
-    if not without and not planner.kept and any(each.has_plugin for each in groups):
+    unable = {**unending, **find_without_driver(objects.nodes)}
+    unmoved = [n.name for each in groups for n in each.nodes if n.name in unable and each.units]
+    stay = bool(without or planner.kept or unmoved)
+    if not stay and any(each.has_plugin for each in groups):
         needed_names = find_needed(planner.cluster, decider.most)
         step = preparation.remove_plugins(groups, needed_names, daemons)
         if step is not None:
             last.append(step.with_expected(planner.expected()))
-    notes = (*_note_tied(before, planner.kept), *_note_uncounted(objects))
+    notes = (
+        *note_unable(unable, unmoved),
+        *_note_tied(before, kept),
+        *_note_uncounted(objects),
+    )
     return Rehearsed((*first, *planner.steps, *last), notes)
 
 

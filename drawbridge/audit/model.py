@@ -141,20 +141,39 @@ class NodeGroup(AuditPart, frozen=True):
 
 
 class Expected(AuditPart, frozen=True):
-    """What a step leaves: running pods by who serves them, and nodes by who offers devices."""
+    """What a step leaves: running pods by who serves them, and nodes by who offers devices.
+
+    `either` pods have devices of a plugin or of a driver: the scheduler can choose.
+    """
 
     on_plugins: int
     on_drivers: int
     waiting: int
     plugin_nodes: int
     driver_nodes: int
+    either: int = 0
+
+
+class PodsOfOwner(AuditPart, frozen=True):
+    """The pods of an owner that ask for devices: with those of plugins, of drivers, or waiting.
+
+    Of `either` the scheduler decides: they have devices of a plugin or of a driver, or wait while
+    pods of others have these.
+    """
+
+    owner: str
+    on_plugins: int = 0
+    on_drivers: int = 0
+    waiting: int = 0
+    either: int = 0
 
 
 class MigrationStep(AuditPart, frozen=True):
     """One step of the migration: what it is for, what to type, and what it leaves.
 
     `loses` is who never comes back, `story` what happened when it was rehearsed, `checks` are the
-    commands that end when one can go on, and `undo` puts back what it set.
+    commands that end when one can go on, and `undo` puts back what it set. `leaves` has the owners
+    of whose pods the step changes who gives them devices.
     """
 
     title: str
@@ -166,6 +185,7 @@ class MigrationStep(AuditPart, frozen=True):
     loses: tuple[str, ...] = ()
     story: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
+    leaves: tuple[PodsOfOwner, ...] = ()
 
     def with_expected(self, expected: Expected) -> "MigrationStep":
         """Return the step with what it leaves."""

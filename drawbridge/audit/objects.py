@@ -28,6 +28,7 @@ class AuditedNamespace(NamedTuple):
     name: str
     mode: Mode = Mode.OFF
     labels: Mapping[str, str] = {}
+    is_ending: bool = False
 
 
 @dataclass(frozen=True)

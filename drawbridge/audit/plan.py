@@ -13,7 +13,9 @@ from typing import Final
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands, story, typed
+from drawbridge.audit.left import count_left, find_changed
 from drawbridge.audit.model import Expected, MigrationStep
+from drawbridge.audit.namespaces import count_pods_to_translate, find_restartable, has_room
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.risks import find_failing_jobs, may_stop
 from drawbridge.audit.templates import Templates
@@ -24,7 +26,6 @@ from drawbridge.models.cluster import BLOCKED, HELD, LOST, ClusterStart, ModelCl
 from drawbridge.models.nodes import find_request
 from drawbridge.models.pods import PodKind, Served
 
-_RESTARTED: Final = ("Deployment", "StatefulSet")
 # Labels that alike pods do not share, or that binding adds.
 _OF_ONE_POD: Final = frozenset(
     {
@@ -272,6 +273,7 @@ class StepPlanner:
             and kind.translated.devices.keys() <= offered
             and kind.owner_kind != "Pod"
             and kind.job is None
+            and not kind.is_gated
             and self._selector(kind)
         ]
         trial = cluster.copy()
@@ -310,6 +312,7 @@ class StepPlanner:
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
+                tuple(find_changed(before, self.cluster)),
             )
         )
         return nodes
@@ -382,14 +385,7 @@ class StepPlanner:
 
     def expected(self) -> Expected:
         """Return the counts as they are now."""
-        nodes = self.cluster.nodes.values()
-        return Expected(
-            self.cluster.count(Served.PLUGIN),
-            self.cluster.count(Served.DRIVER),
-            self.cluster.count_waiting(),
-            sum(each.has_plugin for each in nodes),
-            sum(bool(each.devices) and not each.has_plugin for each in nodes),
-        )
+        return count_left(self.cluster)
 
     # --- namespaces ------------------------------------------------------------------------------
 
@@ -400,7 +396,7 @@ class StepPlanner:
 
     def _find_fitting(self) -> tuple[str, Trial] | None:
         offered = self.cluster.offered()
-        held = self._pods_to_translate()
+        held = count_pods_to_translate(self.cluster)
         waiting = {
             e.namespace
             for e, _, is_translated in self.cluster.describe_waiting()
@@ -411,7 +407,7 @@ class StepPlanner:
             kinds = [e for e in self.cluster.kinds if e.namespace == namespace and e.translated]
             if not any(e.translated and e.translated.devices.keys() <= offered for e in kinds):
                 continue
-            if not self._has_room(namespace):
+            if not has_room(self.cluster, namespace):
                 continue
             trial = self._try_namespace(namespace)
             waited, plugin = self.cluster.count_waiting(), self.cluster.count(Served.PLUGIN)
@@ -420,39 +416,28 @@ class StepPlanner:
                 return namespace, trial
         return None
 
-    def _has_room(self, namespace: str) -> bool:
-        """Whether drivers have free devices for any pod of a namespace that has no claims."""
-        most = Counter[str]()
-        for node in self.cluster.nodes.values():
-            if not node.is_cordoned:
-                most |= Counter({name: int(n * 1_000) for name, n in node.devices.items()})
-        return any(
-            all(most[name] >= int(n * 1_000) for name, n in kind.translated.devices.items())
-            for kind in self.cluster.kinds
-            if kind.namespace == namespace and kind.translated is not None
-        )
-
-    def _pods_to_translate(self) -> Counter[str]:
-        """Return the pods that ask for units and would have claims if created again."""
-        counted = Counter[str]()
-        for pod in self.cluster.pods.values():
-            kind = self.cluster.kinds[pod.kind]
-            if kind.translated is not None and not pod.is_translated:
-                counted[kind.namespace] += 1
-        return counted
-
     def _try_namespace(self, namespace: str) -> Trial:
+        """Try to translate a namespace; what a restart would not end for is not restarted.
+
+        Nothing is restarted while other pods may have the devices that it needs.
+        """
+        owners = find_restartable(self.cluster, namespace)
+        while True:
+            trial = self._try_restarts(namespace, owners)
+            stuck = {
+                self.cluster.kinds[each.kind].owner
+                for each in trial.changes
+                if each.what == BLOCKED
+            }
+            if not stuck:
+                return trial
+            owners = tuple(each for each in owners if each not in stuck)
+
+    def _try_restarts(self, namespace: str, owners: Iterable[str]) -> Trial:
         cluster = self.cluster.copy()
         play = Typing(cluster)
         play.type(self._enforce(() if namespace in cluster.enforced else (namespace,)))
-        kinds = [
-            cluster.kinds[number]
-            for number in sorted({e.kind for e in cluster.pods.values() if not e.is_translated})
-        ]
-        owners = dict.fromkeys(
-            e.owner for e in kinds if e.namespace == namespace and e.translated is not None
-        )
-        play.type(typed.restart(namespace, [e for e in owners if e.startswith(_RESTARTED)]))
+        play.type(typed.restart(namespace, owners))
         play.type(self._start_waiting(cluster))
         changes = cluster.take_changes()
         told = Counter(each.what for each in changes)
@@ -478,6 +463,7 @@ class StepPlanner:
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
+                tuple(find_changed(before, self.cluster)),
             )
         )
 

@@ -1,6 +1,7 @@
 """Predicts what nodes publish after the migration: the slices and classes of their drivers.
 
-A node that has a device plugin is expected to get the driver of the same family. Its devices are
+A node that has a device plugin is expected to get the driver of the same family, if one can run
+there. Its devices are
 read from the labels of feature discovery and from the list that HAMi's plugin writes; what neither
 says is not predicted. Where a driver publishes already, nothing is predicted.
 """
@@ -12,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from drawbridge.audit.objects import AuditedObjects
+from drawbridge.audit.unable import find_without_driver
 from drawbridge.config.model import Configuration
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import DeviceClass, class_reader
@@ -31,6 +33,7 @@ _EXTENDED: Final = {"gpu.nvidia.com": "nvidia.com/gpu"}
 _MIG: Final = re.compile(r"nvidia\.com/mig-([0-9a-z.]+)")
 # Units of a name that one GPU has.
 _UNITS: Final = {"koordinator.sh/gpu": 100, "koordinator.sh/gpu-core": 100}
+_PROFILE: Final = re.compile(r"[0-9a-z.+]{1,40}")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 # More than any machine has: labels and annotations are text.
 _MOST: Final = 128
@@ -62,8 +65,12 @@ def predict(
         publishing.setdefault(each.node_name or "", set()).add(each.driver)
     slices, drivers = list(objects.slices), dict[str, str]()
     replaced, unknown, nodes = dict[str, frozenset[str]](), set[str](), list[Node]()
+    unable = find_without_driver(objects.nodes)
     for node in objects.nodes:
         names = advertised_resources(node)
+        if node.name in unable:
+            nodes.append(node)
+            continue
         annotations = objects.annotations.get(node.name, {})
         family = _choose(names, node, families, configuration)
         gone = frozenset(name for name in names if family and _replaces(family, name))
@@ -75,7 +82,8 @@ def predict(
         nodes.append(_without(node, gone))
     classes = {each.metadata.name for each in objects.classes}
     needed = dict.fromkeys(families[driver].classes[0] for driver in drivers.values())
-    if any(_MIG.fullmatch(name) for names in replaced.values() for name in names):
+    plugged = [each for each in objects.nodes if each.name in replaced]
+    if any(single_profile(e) or any(map(_MIG.fullmatch, replaced[e.name])) for e in plugged):
         needed["mig.nvidia.com"] = None
     missing = tuple(name for name in needed if name not in classes)
     added = (_new_class(name, families, class_names=class_names) for name in missing)
@@ -139,7 +147,7 @@ def _slices(
     """Yield the slice that a driver is expected to publish for a node."""
     listed = [*_registered(annotations)]
     devices: list[Value] = []
-    for profile, count in _partitions(names):
+    for profile, count in _partitions(names, node):
         devices += [
             _device(f"mig-{profile}-{i}", {"type": "mig", "profile": profile}, node, "")
             for i in range(count)
@@ -149,7 +157,7 @@ def _slices(
     elif family is _HAMI:
         memory, product = node.labels.get("nvidia.com/gpu.memory", ""), _product(node)
         devices += [_shared(f"hami-gpu-{i}", product, memory) for i in range(_count(node, names))]
-    elif not devices or "nvidia.com/gpu" in names:
+    elif not devices or ("nvidia.com/gpu" in names and not single_profile(node)):
         kind = {family.type: family.whole_types[0]} if family.whole_types else {}
         memory = node.labels.get("nvidia.com/gpu.memory", "")
         devices += [_device(f"gpu-{i}", kind, node, memory) for i in range(_count(node, names))]
@@ -248,10 +256,23 @@ def _count(node: Node, names: Mapping[str, int]) -> int:
     return min(max(whole, default=0), _MOST)
 
 
-def _partitions(names: Mapping[str, int]) -> Iterator[tuple[str, int]]:
+def _partitions(names: Mapping[str, int], node: Node) -> Iterator[tuple[str, int]]:
     for name, count in names.items():
         if profile := _MIG.fullmatch(name):
             yield profile[1], min(count, _MOST)
+    if profile_name := single_profile(node):
+        yield profile_name, min(names.get("nvidia.com/gpu", 0), _MOST)
+
+
+def single_profile(node: Node) -> str:
+    """Return the profile of the partitions that `nvidia.com/gpu` counts on a node; empty if none.
+
+    With MIG strategy `single`, feature discovery writes it into the product.
+    """
+    if node.labels.get("nvidia.com/mig.strategy") != "single":
+        return ""
+    profile = node.labels.get("nvidia.com/gpu.product", "").rpartition("-MIG-")[2]
+    return profile if _PROFILE.fullmatch(profile) else ""
 
 
 def _registered(annotations: Mapping[str, Value]) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,8 @@ from drawbridge.models.budgets import read_budget
 from drawbridge.models.cluster import ClusterStart
 from drawbridge.models.nodes import ModelNode
 from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
+from drawbridge.models.quotas import read_quota
+from drawbridge.models.spreading import read_rules
 from drawbridge.names import DEVICES_LABEL, DUAL_LABEL
 
 _MIRROR: Final = "kubernetes.io/config.mirror"
@@ -100,13 +102,16 @@ class _Reader:
             id(outcome),
             _freeze(asked),
             translated and _freeze(translated),
+            rules := read_rules(pod),
+            gated := bool(as_list(get_value(pod, ("spec", "schedulingGates")))),
         )
         labels = as_mapping(get_value(pod, ("metadata", "labels")))
         if key not in self.numbers:
             self.numbers[key] = len(self.kinds)
             texts = {name: f"{text}" for name, text in labels.items()}
+            made = self._make_kind(namespace.name, owner, texts, outcome, asked, translated)
             self.kinds.append(
-                self._make_kind(namespace.name, owner, texts, outcome, asked, translated)
+                made._replace(rules=rules, is_ending=namespace.is_ending, is_gated=gated)
             )
         number = self.numbers[key]
         kind = self.kinds[number]
@@ -121,7 +126,7 @@ class _Reader:
             templates = [
                 read for each in outcome.templates for read in read_template(dict(each), namespace)
             ]
-            read = pod_reader().read(apply_edits(_unbind(pod), outcome.edits))
+            read = pod_reader().read(_only_claims(apply_edits(_unbind(pod), outcome.edits)))
             everywhere = frozenset(each.name for each in self.nodes.all)
             self.serving[key] = (
                 self.find_devices(read, templates) if isinstance(read, Pod) else everywhere
@@ -158,6 +163,7 @@ class _Reader:
             template.named_node,
             template.wanted,
             template.job,
+            rollout=template.rollout,
         )
 
     def _find_owner(self, pod: Value, namespace: str) -> str:
@@ -221,7 +227,8 @@ def read_cluster(
         pods.append(reader.read(pod, by_name.get(name, AuditedNamespace(name))))
     enforced = frozenset(e.name for e in objects.namespaces if e.mode is Mode.ENFORCE)
     budgets = tuple(map(read_budget, objects.budgets))
-    return ClusterStart(tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, enforced)
+    quotas = tuple(map(read_quota, objects.quotas))
+    return ClusterStart(tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, quotas, enforced)
 
 
 def _read_node(node: Node, group: Group) -> ModelNode:
@@ -238,6 +245,7 @@ def _read_node(node: Node, group: Group) -> ModelNode:
         group.has_plugin,
         is_cordoned=node.unschedulable,
         is_ready=node.ready,
+        labels=node.labels,
     )
 
 
@@ -257,6 +265,23 @@ def _unbind(pod: Value) -> Value:
     spec = as_mapping(fields.get("spec"))
     unbound: Value = {key: value for key, value in spec.items() if key != "nodeName"}
     return {**fields, "spec": unbound}
+
+
+def _only_claims(pod: Value) -> Value:
+    """Return a pod that asks for nothing but its claims, on any node: its nodes are known apart."""
+    fields = as_mapping(pod)
+    spec = as_mapping(fields.get("spec"))
+    reduced: dict[str, Value] = {
+        key: spec[key] for key in ("resourceClaims", "schedulerName") if key in spec
+    }
+    for part in ("containers", "initContainers"):
+        reduced[part] = [
+            {"name": each.get("name"), "resources": {"claims": claims}}
+            for each in map(as_mapping, as_list(spec.get(part)))
+            if (claims := as_mapping(each.get("resources")).get("claims")) is not None
+        ]
+    tolerated: Value = [{"operator": "Exists"}]
+    return {**fields, "spec": {**reduced, "tolerations": tolerated}}
 
 
 def _freeze(request: AskedOfNode) -> object:

@@ -1,14 +1,18 @@
 """What the owners of pods say of them: how many they want, on which node, and how a Job ends."""
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from drawbridge.audit.objects import namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.models.jobs import JobRules, read_job
+from drawbridge.models.rollouts import PodRollout, read_rollout
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import find_places
+
+# Those that `kubectl rollout restart` takes, without DaemonSets.
+RESTARTED: Final = ("Deployment", "StatefulSet")
 
 
 class OwnerTemplate(NamedTuple):
@@ -19,6 +23,7 @@ class OwnerTemplate(NamedTuple):
     job: JobRules | None = None
     selector: str = ""
     manager: str = ""  # who admits a Job in place of its controller
+    rollout: PodRollout | None = None
 
 
 class Templates:
@@ -42,7 +47,8 @@ def _read(workload: Value) -> OwnerTemplate:
     places = find_places(workload)
     named = [text_at(each.pod, "spec", "nodeName") for each in places]
     wanted = sum(count_pods(workload, each).number for each in places)
-    is_job = text_at(workload, "kind") == "Job"
+    kind = text_at(workload, "kind")
+    is_job = kind == "Job"
     labels = as_mapping(get_value(workload, ("spec", "selector", "matchLabels")))
     more = get_value(workload, ("spec", "selector", "matchExpressions"))
     queue = text_at(workload, "metadata", "labels", "kueue.x-k8s.io/queue-name")
@@ -52,4 +58,5 @@ def _read(workload: Value) -> OwnerTemplate:
         read_job(workload) if is_job else None,
         "" if more else ",".join(f"{key}={text}" for key, text in labels.items()),
         f"Kueue's queue {queue}" if queue else "",
+        read_rollout(workload, wanted) if kind in RESTARTED else None,
     )

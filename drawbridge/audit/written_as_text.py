@@ -184,6 +184,8 @@ def describe_expected(expected: Expected) -> str:
         f"{count_noun(expected.on_drivers, 'pod')} with devices of drivers",
         f"{expected.on_plugins:,} with those of plugins",
     ]
+    if expected.either:
+        parts.append(f"{expected.either:,} with either, as the scheduler chooses")
     if expected.waiting:
         parts.append(f"{expected.waiting:,} waiting")
     nodes = (

@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 from drawbridge.models.admission import is_translated
 from drawbridge.models.budgets import Budget
-from drawbridge.models.nodes import ModelNode
+from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
-from drawbridge.models.scheduler import choose_node
+from drawbridge.models.quotas import ModelQuota, sum_units
+from drawbridge.models.rollouts import PodRollout, restart
+from drawbridge.models.scheduler import ChosenNode, choose_node
+from drawbridge.models.spreading import PodOnNode, find_kept_apart
 from drawbridge.models.workloads import Again, find_successor
 
 
@@ -38,6 +41,7 @@ class ClusterStart(NamedTuple):
     pods: Sequence[ModelPod]
     nodes: Sequence[ModelNode]
     budgets: Sequence[Budget] = ()
+    quotas: Sequence[ModelQuota] = ()
     enforced: frozenset[str] = frozenset()
 
 
@@ -47,6 +51,7 @@ class ModelCluster:
     def __init__(self, start: ClusterStart) -> None:
         self.kinds = start.kinds
         self.budgets = start.budgets
+        self.quotas = start.quotas
         self.nodes = {each.name: each.copy() for each in start.nodes}
         self.enforced = set(start.enforced)
         self.pods: dict[int, ModelPod] = {}
@@ -65,6 +70,7 @@ class ModelCluster:
             [n for n, each in enumerate(self.budgets) if each.selects(kind.namespace, kind.labels)]
             for kind in self.kinds
         ]
+        self._labels = {name: each.labels for name, each in self.nodes.items()}
         self._wanted = self._count_wanted(start.pods)
         for pod in start.pods:
             self._enter(pod, counted=False)
@@ -105,6 +111,13 @@ class ModelCluster:
     def count(self, served: Served) -> int:
         """Return the pods with devices of plugins or of drivers."""
         return sum(each.served is served for each in self.pods.values() if each.node)
+
+    def has_other_source(self, pod: ModelPod) -> bool:
+        """Whether a pod may have its devices of a plugin as well as of a driver."""
+        if not (pod.node and pod.has_other_source):
+            return False
+        nodes = find_request(self.kinds[pod.kind], translated=False).nodes
+        return any(self.nodes[each].has_plugin for each in nodes if each in self.nodes)
 
     def count_waiting(self) -> int:
         """Return the pods that wait for devices."""
@@ -179,13 +192,35 @@ class ModelCluster:
     def _note(self, what: str, pod: ModelPod, *, to: str = "", why: str = "") -> None:
         self.changes.append(Change(what, pod.kind, pod.node, to, pod.served, why))
 
-    def _create(self, kind: int, node: str = "") -> None:
+    def _create(self, kind: int, node: str = "", *, has_other_source: bool = False) -> int:
         """Create a pod again. A DaemonSet creates it on its node, also on one that is cordoned."""
         translated = is_translated(self.kinds[kind], self.enforced, self.offered())
-        key = self._enter(ModelPod(kind, "", is_translated=translated))
+        pod = ModelPod(kind, is_translated=translated, has_other_source=has_other_source)
+        key = self._enter(pod)
         if node:
             self.pods[key] = self.pods[key]._replace(name=node)
             self._try_node(key, node)
+        return key
+
+    def create_beside(self, kind: int) -> int | None:
+        """Create a pod beside those of its owner, and return it; None if a quota forbids it."""
+        return self._create(kind) if self._allows_another(self.kinds[kind]) else None
+
+    def _allows_another(self, kind: PodKind) -> bool:
+        """Whether the quotas of a namespace leave room. One pod in place of another always has.
+
+        Quotas by units count pods without claims, and with them where a class has the name.
+        """
+        quotas = [each for each in self.quotas if each.namespace == kind.namespace]
+        if not quotas:
+            return True
+        pods = [e for e in self.pods.values() if self.kinds[e.kind].namespace == kind.namespace]
+        used = sum_units(self.kinds[each.kind].units for each in pods)
+        return all(each.allows(len(pods), used, kind.units) for each in quotas)
+
+    def end_replaced(self, key: int) -> None:
+        """End a pod that another one replaces already."""
+        self._note(ENDED, self._end(key))
 
     def _try_node(self, key: int, node: str) -> bool:
         pod, at = self.pods[key], self.nodes.get(node)
@@ -194,15 +229,35 @@ class ModelCluster:
         served = at.serve(self.kinds[pod.kind], translated=pod.is_translated)
         if served is None:
             return False
-        self._place(key, node, served)
+        self._place(key, ChosenNode(node, served))
         return True
 
-    def _place(self, key: int, node: str, served: Served) -> None:
-        pod = self.pods[key]._replace(node=node, served=served)
+    def _place(self, key: int, choice: ChosenNode) -> None:
+        old = self.pods[key]
+        kind = self.kinds[old.kind]
+        pod = old._replace(
+            node=choice.node,
+            served=choice.served,
+            has_other_places=choice.has_other_places,
+            has_other_source=old.has_other_source or self._can_have_either(kind),
+        )
         self.pods[key] = pod
         del self.waiting[key]
         self._start(key, pod)
-        self._note(STARTED, pod, to=node)
+        self._note(STARTED, pod, to=choice.node)
+
+    def _can_have_either(self, kind: PodKind) -> bool:
+        """Whether the scheduler can give pods of a kind devices of a plugin, or of a driver."""
+        if not kind.by_class or kind.owner_kind == "DaemonSet":
+            return False
+        sources = {
+            node.has_plugin
+            for name in kind.asked.nodes
+            if (node := self.nodes.get(name)) is not None
+            and not node.is_cordoned
+            and (node.devices or node.has_plugin)
+        }
+        return len(sources) > 1
 
     def schedule(self) -> bool:
         """Give nodes to waiting pods; alike pods wait behind the first that finds none."""
@@ -212,17 +267,42 @@ class ModelCluster:
             if pod.name:
                 placed |= self._try_node(key, pod.name)
                 continue
-            if (pod.kind, pod.is_translated) in self._unfit:
+            kind = self.kinds[pod.kind]
+            if kind.is_gated or (pod.kind, pod.is_translated) in self._unfit:
                 continue
-            place = choose_node(self.kinds[pod.kind], self.nodes, translated=pod.is_translated)
+            place = choose_node(
+                kind,
+                self.nodes,
+                translated=pod.is_translated,
+                is_kept_off=self._find_kept_apart(pod) if kind.rules else None,
+            )
             if place is None:
-                self._unfit.add((pod.kind, pod.is_translated))
+                if not kind.rules:
+                    self._unfit.add((pod.kind, pod.is_translated))
                 continue
-            self._place(key, *place)
+            self._place(key, place)
             placed = True
         return placed
 
-    def _end_and_follow(self, key: int, *, evicted: bool = False, counts: bool = True) -> None:
+    def _find_kept_apart(self, pod: ModelPod) -> Callable[[str], bool]:
+        kind = self.kinds[pod.kind]
+        allowed = find_request(kind, translated=pod.is_translated)
+        running = (
+            PodOnNode(self.kinds[e.kind].namespace, self.kinds[e.kind].labels, e.node)
+            for e in self.pods.values()
+            if e.node
+        )
+        nodes = allowed.nodes | allowed.moved_nodes
+        return find_kept_apart(kind.rules, kind.namespace, running, self._labels, nodes)
+
+    def end_and_follow(
+        self,
+        key: int,
+        *,
+        evicted: bool = False,
+        counts: bool = True,
+        has_other_source: bool = False,
+    ) -> None:
         """End a pod, and let its owner create another one."""
         pod = self._end(key)
         kind = self.kinds[pod.kind]
@@ -230,7 +310,8 @@ class ModelCluster:
         successor = find_successor(kind)
         if successor is Again.NEVER:
             self.lost[pod.kind] += 1
-            self._note(LOST, pod, why="nobody creates it again")
+            why = "its namespace is being deleted" if kind.is_ending else "nobody creates it again"
+            self._note(LOST, pod, why=why)
             return
         if kind.job is not None and counts:
             if not kind.job.ignores_evictions or not evicted:
@@ -239,7 +320,8 @@ class ModelCluster:
                 self._fail_job(pod)
                 return
         same = successor is Again.SAME_NODE
-        self._create(pod.kind, (kind.named_node or pod.node) if same else "")
+        node = (kind.named_node or pod.node) if same else ""
+        self._create(pod.kind, node, has_other_source=has_other_source)
 
     def _fail_job(self, pod: ModelPod) -> None:
         """End all pods of a Job that has failed; of an indexed one, only this index."""
@@ -271,6 +353,7 @@ class ModelCluster:
     def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
         """Evict the pods of nodes until none is left, or the budgets refuse all that are left."""
         names = [*nodes]
+        doubtful = self._doubt_sources(names)
         for name in names:
             self.nodes[name].is_cordoned = True
         left = {key: None for name in names for key in self._on[name] if self._is_evicted(key)}
@@ -286,10 +369,29 @@ class ModelCluster:
                     self._note(OVERRULED, self.pods[key], why=why)
                 if not why or not obeys_budgets:
                     del left[key]
-                    self._end_and_follow(key, evicted=obeys_budgets)
+                    doubt = key in doubtful
+                    self.end_and_follow(key, evicted=obeys_budgets, has_other_source=doubt)
                     self.schedule()
         for key in left:
             self._note(BLOCKED, self.pods[key], why=self._refuses(self.pods[key]))
+
+    def _doubt_sources(self, drained: Collection[str]) -> set[int]:
+        """Return the pods that may not be on these nodes, although the play has them there.
+
+        Of those elsewhere that may be there, it is not known who gives them devices afterwards.
+        """
+        doubtful = set[int]()
+        for key, pod in self.pods.items():
+            kind = self.kinds[pod.kind]
+            goes = kind.by_class or (kind.translated and kind.namespace in self.enforced)
+            if not (goes and pod.has_other_places and pod.served is Served.PLUGIN):
+                continue
+            may_have = {e for e in kind.asked.nodes if e in self.nodes and self.nodes[e].has_plugin}
+            if pod.node in drained and may_have.difference(drained):
+                doubtful.add(key)
+            elif pod.node not in drained and not may_have.isdisjoint(drained):
+                self.pods[key] = pod._replace(has_other_source=True)
+        return doubtful
 
     def _is_evicted(self, key: int) -> bool:
         pod = self.pods[key]
@@ -327,17 +429,17 @@ class ModelCluster:
         """Delete the pods that are chosen; budgets do not hold."""
         for key, pod in [*self.pods.items()]:
             if key in self.pods and chosen(pod):
-                self._end_and_follow(key)
+                self.end_and_follow(key)
         self.schedule()
 
     def restart(self, owners: Collection[str]) -> None:
-        """Restart workloads, one pod after the other, with as much room as there is."""
-        old = [k for k, e in self.pods.items() if self.kinds[e.kind].full_owner in owners]
-        # What waits has no devices to give back, and is created first.
-        for key in sorted(old, key=lambda each: bool(self.pods[each].node)):
-            if key in self.pods:
-                self._end_and_follow(key, counts=False)
-                self.schedule()
+        """Restart workloads as their controllers do; one whose new pods wait is stopped."""
+        for owner in owners:
+            rollouts = (e.rollout for e in self.kinds if e.full_owner == owner and e.rollout)
+            rollout = next(rollouts, PodRollout())
+            if not restart(self, owner, rollout):
+                pod = next(e for e in self.pods.values() if self.kinds[e.kind].full_owner == owner)
+                self._note(BLOCKED, pod, why="a new pod waits, so the rollout does not end")
 
     def suspend(self, owners: Collection[str]) -> None:
         """Suspend Jobs: their pods end, and none of them counts as a failure."""

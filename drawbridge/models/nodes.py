@@ -30,6 +30,7 @@ class ModelNode:
     is_moved: bool = False
     is_cordoned: bool = False
     is_ready: bool = True
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def copy(self) -> "ModelNode":
         """Return a copy that changes alone."""

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from drawbridge.models.jobs import JobRules
+from drawbridge.models.rollouts import PodRollout
+from drawbridge.models.spreading import SpreadRule
 
 
 class AskedOfNode(NamedTuple):
@@ -27,7 +29,8 @@ class PodKind(NamedTuple):
     `asked` is the pod as its owner writes it, `translated` as admission would; None if it does not.
     With `by_class`, a class serves the names that the pod asks for, where no plugin does; then
     `asked.devices` are those. `named_node` is that of a template with `nodeName`. `wanted` is what
-    the owner asks for.
+    the owner asks for. In a namespace that is ending, nobody creates pods again. Gated pods get no
+    node.
     """
 
     namespace: str
@@ -40,6 +43,10 @@ class PodKind(NamedTuple):
     named_node: str = ""
     wanted: int = 0
     job: JobRules | None = None
+    rules: tuple[SpreadRule, ...] = ()
+    rollout: PodRollout | None = None
+    is_ending: bool = False
+    is_gated: bool = False
 
     @property
     def owner_kind(self) -> str:
@@ -66,12 +73,18 @@ class Served(enum.Enum):
 
 
 class ModelPod(NamedTuple):
-    """A pod: alive on a node, or waiting without one. `is_translated` pods have claims."""
+    """A pod: alive on a node, or waiting without one. `is_translated` pods have claims.
+
+    `has_other_places` tells that the scheduler could have chosen another
+    node, and `has_other_source` that the pod may have its devices of a plugin or of a driver, by
+    that choice.
+    """
 
     kind: int
     node: str = ""
     served: Served = Served.NOBODY
     is_translated: bool = False
     is_static: bool = False
-    # Created in the play: nobody knows its name yet.
-    name: str = ""
+    has_other_places: bool = False
+    has_other_source: bool = False
+    name: str = ""  # the node of a pod of a DaemonSet

@@ -201,8 +201,9 @@ def group_text(group: dict[str, Any]) -> str:
 
 
 def leaves_text(expected: dict[str, int]) -> str:
-    """Return the pods with devices of plugins, with those of drivers, and those that wait."""
-    return "{onPlugins} plugin, {onDrivers} driver, {waiting} waiting".format_map(expected)
+    """Return the pods with devices of plugins, of drivers, of either, and those that wait."""
+    told = "{onPlugins} plugin, {onDrivers} driver, {waiting} waiting".format_map(expected)
+    return f"{told}, {expected['either']} either" if expected["either"] else told
 
 
 def capacities_text(capacities: list[dict[str, Any]]) -> str:

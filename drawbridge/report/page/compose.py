@@ -72,8 +72,8 @@ def _sum_plugins(nodes: Iterable[NodeOnPage]) -> Iterator[PluginOnPage]:
         for plugin in node.plugins:
             by_name[plugin.name].append(plugin)
     for name, plugins in sorted(by_name.items()):
-        known = [each.held for each in plugins if each.held is not None]
-        held = sum(known) if len(known) == len(plugins) else None
+        numbers = [each.held for each in plugins if each.held is not None]
+        held = sum(numbers) if len(numbers) == len(plugins) else None
         yield PluginOnPage(name, sum(each.offered for each in plugins), held)
 
 

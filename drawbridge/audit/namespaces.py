@@ -1,0 +1,46 @@
+"""What of a namespace can be translated: its pods, the devices for them, and who can restart."""
+
+from collections import Counter
+
+from drawbridge.models.cluster import ModelCluster
+
+
+def has_room(cluster: ModelCluster, namespace: str) -> bool:
+    """Whether drivers have free devices for any pod of a namespace that has no claims."""
+    most = Counter[str]()
+    for node in cluster.nodes.values():
+        if not node.is_cordoned:
+            most |= Counter({name: int(n * 1_000) for name, n in node.devices.items()})
+    return any(
+        all(most[name] >= int(n * 1_000) for name, n in kind.translated.devices.items())
+        for kind in cluster.kinds
+        if kind.namespace == namespace and kind.translated is not None
+    )
+
+
+def count_pods_to_translate(cluster: ModelCluster) -> Counter[str]:
+    """Count by namespace the pods that ask for units, and would have claims if created again."""
+    counted = Counter[str]()
+    for pod in cluster.pods.values():
+        kind = cluster.kinds[pod.kind]
+        if kind.translated is not None and not pod.is_translated:
+            counted[kind.namespace] += 1
+    return counted
+
+
+def find_restartable(cluster: ModelCluster, namespace: str) -> tuple[str, ...]:
+    """Return the owners whose pods get claims by a restart.
+
+    None while pods of others may have the devices that these need.
+    """
+    pods = cluster.pods.values()
+    if any(map(cluster.has_other_source, pods)):
+        return ()
+    kinds = [cluster.kinds[n] for n in sorted({e.kind for e in pods if not e.is_translated})]
+    owners = (
+        kind.owner
+        for kind in kinds
+        if kind.namespace == namespace and kind.translated is not None and not kind.is_ending
+        if kind.rollout is not None and kind.rollout.can_restart
+    )
+    return tuple(dict.fromkeys(owners))

@@ -1,0 +1,38 @@
+"""Says what was not read of a cluster, and what can therefore come otherwise."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
+from drawbridge.documents.paths import get_value
+from drawbridge.documents.values import as_list, as_mapping
+from drawbridge.dra.counted import list_some
+from drawbridge.report.plugin_units import count_units
+
+_MAX_NAMES: Final = 5
+# Owners whose rules decide whether and where their pods come back.
+_DECIDING: Final = ("Job", "StatefulSet")
+
+
+def note_unread(objects: AuditedObjects) -> Iterator[str]:
+    """Yield notes about owners of pods, and about budgets, of which nothing was read."""
+    owners = {
+        (namespace_of(each), text_at(each, "kind"), text_at(each, "metadata", "name"))
+        for each in objects.workloads
+    }
+    missing = dict[str, None]()
+    for pod in objects.pods:
+        if not count_units(pod):
+            continue
+        for reference in map(as_mapping, as_list(get_value(pod, ("metadata", "ownerReferences")))):
+            kind, name = f"{reference.get('kind')}", f"{reference.get('name')}"
+            if kind in _DECIDING and (namespace_of(pod), kind, name) not in owners:
+                missing[f"{namespace_of(pod)}/{kind}/{name}"] = None
+    if missing:
+        listed = list_some([*missing], _MAX_NAMES, "owner")
+        yield (
+            f"Owners that were not read: {listed}. Whether a Job fails when its pod ends is not"
+            " known, and a step can lose such pods unannounced."
+        )
+    if objects.pods and not objects.budgets:
+        yield "No PodDisruptionBudget was read. One that exists can stop a drain."
