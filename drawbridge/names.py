@@ -33,6 +33,8 @@ RULES_ANNOTATION: Final = "drawbridge.dev/rules"
 # On a pod: the strategy for its nodes and devices, and the weights of the parts of its scores.
 STRATEGY_ANNOTATION: Final = "drawbridge.dev/strategy"
 WEIGHTS_ANNOTATION: Final = "drawbridge.dev/strategy-weights"
+# On a pod: how often it writes a checkpoint, such as 30m; that bounds what its eviction loses.
+CHECKPOINTS_ANNOTATION: Final = "drawbridge.dev/checkpoint-interval"
 # The default start of the names of attributes that the Configuration derives.
 PARTITION_ATTRIBUTE: Final = "drawbridge.dev/partition"
 ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"

@@ -93,7 +93,7 @@ class PodDecisions:
         self._quotas = QuotaChecks(state)
         self._briefs = NamespaceTimes()
         self.reservations = ReservedPods(state, limits)
-        self._preemption = DevicePreemption(state, self.reservations, ids)
+        self._preemption = DevicePreemption(state, self.reservations, ids, server_time)
         self.requests = ReceivedRequests(
             state, self.reservations.allocation_of, self._quotas.narrow
         )

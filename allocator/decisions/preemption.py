@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from allocator.decisions.lost_work import LostWork
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes
 from allocator.decisions.victims import (
     MAX_REPRIEVES,
@@ -41,11 +42,16 @@ class DevicePreemption:
     """Preemption for devices. `ids` returns a new share ID at each call."""
 
     def __init__(
-        self, state: AllocatorState, reserved: ReservedPods, ids: Callable[[], str]
+        self,
+        state: AllocatorState,
+        reserved: ReservedPods,
+        ids: Callable[[], str],
+        server_time: Callable[[], float],
     ) -> None:
         self._state = state
         self._reserved = reserved
         self._ids = ids
+        self._lost_work = LostWork(state, server_time)
         self._releases = Releases(state)
         self.preemptors = Preemptors(state)
         self._attempts = itertools.count()
@@ -207,6 +213,7 @@ class DevicePreemption:
             promised=promised,
             taken=taken,
             reprieves=self._reprieves,
+            lost_work=self._lost_work,
             ids=self._ids,
         )
 

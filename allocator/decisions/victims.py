@@ -1,7 +1,8 @@
 """Finds the pods to evict from a node so that the claims of another pod can be allocated.
 
-As kube-scheduler does: all candidates are removed, then as many as possible are kept in the order
-of the request. A claim is released only when all its consumers are removed or gone.
+As kube-scheduler does: all candidates are removed, then as many as possible are kept, of equal
+priority first those whose eviction loses most work. A claim is released only when all its consumers
+are removed or gone.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from allocator.decisions.lost_work import LostWork
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes, never
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
 from allocator.state.cluster_state import AllocatorState
@@ -21,7 +23,6 @@ from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.pool_use import replace_uses, with_devices_held
 from drawbridge.ledger.victims import (
     NodeVictims,
-    RunningPod,
     choose_victims,
     importance,
     search_fewest,
@@ -86,6 +87,7 @@ class VictimSearch:
         promised: Collection[str],
         taken: Mapping[PoolID, Collection[str]],
         reprieves: Reprieves,
+        lost_work: LostWork,
         ids: Callable[[], str],
     ) -> None:
         self._state = state
@@ -96,6 +98,7 @@ class VictimSearch:
         self._unusable = frozenset(promised).union(map(uid_of, search.claims))
         self._taken = taken
         self._reprieves = reprieves
+        self._lost_work = lost_work
         self._ids = ids
         # The quotas that the pod would exceed with what victims release.
         self.exceeding: list[Reason] = []
@@ -119,7 +122,8 @@ class VictimSearch:
             removed_pods |= self._reprieve(steps, pods, out_of_time)
             size *= 2
         victims = {
-            node: _node_victims(node, pods[node], removed) for node, removed in removed_pods.items()
+            node: self._node_victims(node, pods[node], removed)
+            for node, removed in removed_pods.items()
         }
         best = choose_victims(victims.values())
         return None if best is None else self._describe(best, removed_pods[best.node])
@@ -134,7 +138,8 @@ class VictimSearch:
             # A pod that must be evicted in any case is the first to release its devices.
             required = [pod for pod in pods[node] if pod.required]
             others = [pod for pod in pods[node] if not pod.required]
-            steps[node] = search_fewest(pods[node], (*others, *required))
+            kept_first = self._lost_work.kept_first(others, node)
+            steps[node] = search_fewest(pods[node], (*kept_first, *required))
         return steps
 
     def _reprieve(
@@ -212,6 +217,17 @@ class VictimSearch:
         lingers = self._state.pods.is_lingering
         return tuple(each for each in pods if each.priority < priority and not lingers(each.uid))
 
+    def _node_victims(
+        self,
+        node: str,
+        pods: Iterable[PotentialVictim],
+        for_devices: Collection[PotentialVictim],
+    ) -> NodeVictims:
+        """Return all victims of a node, also those that are evicted for other reasons."""
+        gone = [pod for pod in pods if pod.required or pod in for_devices]
+        victims = sorted((self._lost_work.running(pod, node) for pod in gone), key=importance)
+        return NodeVictims(node, tuple(victims), sum(pod.violates for pod in gone))
+
     def _describe(
         self, best: NodeVictims, for_devices: Iterable[PotentialVictim]
     ) -> DeviceVictims | None:
@@ -275,13 +291,3 @@ class VictimSearch:
         pods = self._state.pods
         users = (*pods.consumers(claim_uid), *self._users.get(claim_uid, ()))
         return all(each in removed or pods.is_leaving(each) for each in users)
-
-
-def _node_victims(
-    node: str, pods: Iterable[PotentialVictim], for_devices: Collection[PotentialVictim]
-) -> NodeVictims:
-    """Return all victims of a node, also those that are evicted for other reasons."""
-    gone = [pod for pod in pods if pod.required or pod in for_devices]
-    running = (RunningPod("", pod.uid, node, pod.priority, pod.start_time) for pod in gone)
-    victims = sorted(running, key=importance)
-    return NodeVictims(node, tuple(victims), sum(pod.violates for pod in gone))

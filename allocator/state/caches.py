@@ -38,7 +38,7 @@ from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus, pod_reader
 from drawbridge.memory_shares import MemoryShares
-from drawbridge.names import FENCE_POLICY
+from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
@@ -235,8 +235,10 @@ def without_unused_parts(pod: Pod) -> Pod:
     old, waits = pod.spec, bool(pod.spec.resource_claims) and not pod.spec.node_name
     labels = pod.metadata.labels if old.resource_claims else {}
     owners = pod.metadata.owner_references if old.resource_claims else ()
+    interval = pod.metadata.annotations.get(CHECKPOINTS_ANNOTATION)
+    annotations = {CHECKPOINTS_ANNOTATION: interval} if interval and old.resource_claims else {}
     metadata = msgspec.structs.replace(
-        pod.metadata, labels=labels, annotations={}, owner_references=owners
+        pod.metadata, labels=labels, annotations=annotations, owner_references=owners
     )
     spec = PodSpec(
         scheduler_name=old.scheduler_name if old.resource_claims else "",

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from drawbridge.agreement.template_objects import parse_time
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
+from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.node_resources import Amounts, amounts_of
 from drawbridge.ledger.pods import FINISHED, ContainerResources, Pod
 from drawbridge.ledger.priorities import NEVER
@@ -47,6 +48,7 @@ class PodRecord(NamedTuple):
     unschedulable_since: float | None = None  # Unix time
     # How long its containers may take to end, whether it was deleted or not.
     container_seconds: int = DEFAULT_GRACE_SECONDS
+    checkpoint_interval: int | None = None  # seconds
 
     @property
     def is_bound_member(self) -> bool:
@@ -271,6 +273,17 @@ class PodRecords:
         record = self._records.get(uid)
         return bool(uid) and (record is None or record.node == node)
 
+    def checkpoint_interval(self, uid: str) -> int | None:
+        """Return the seconds between two checkpoints of a pod; None if it says nothing."""
+        record = self._records.get(uid)
+        return record.checkpoint_interval if record is not None else None
+
+    def gang_of(self, uid: str) -> tuple[PodGroup | None, int]:
+        """Return the gang of a pod, and how many members have a node."""
+        record = self._records.get(uid)
+        group = record.group if record is not None else None
+        return group, self._bound_members[group] if group is not None else 1
+
     def interrupted_groups(self) -> tuple[PodGroup, ...]:
         """Return the gangs of which some members have a node and some can be scheduled."""
         bound: set[PodGroup] = set()
@@ -330,6 +343,7 @@ def _read_record(pod: Pod) -> PodRecord:
         requests=pod.spec.resources,
         unschedulable_since=since.timestamp() if since else None,
         container_seconds=min(_container_seconds(pod), MAX_GRACE_SECONDS),
+        checkpoint_interval=read_interval(pod.metadata.annotations),
     )
 
 

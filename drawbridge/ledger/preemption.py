@@ -4,6 +4,7 @@ Victims are pods that hold devices, and on nodes that lack CPU, memory or anothe
 if the placer counts them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from drawbridge.dra.counted import count_noun
 from drawbridge.ledger import codes
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
+from drawbridge.ledger.lost_work import newest_start, read_interval, with_lost_work
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_resources import Amounts, requested_amounts
 from drawbridge.ledger.placing import Placer, PodPlacement
@@ -100,7 +102,7 @@ class PreemptingPlacer:
             )
         lower = [
             running
-            for running in self._running.values()
+            for running in self._with_lost_work(attempt.holders).values()
             if running.priority < priority.value and not running.terminating
         ]
         victims = self._choose(attempt, lower)
@@ -153,6 +155,15 @@ class PreemptingPlacer:
         reasons = (_budget_reason(victims),) if victims.violations else ()
         return replace(placement, preempted=tuple(names), reasons=reasons)
 
+    def _with_lost_work(self, holders: Holders) -> Mapping[str, RunningPod]:
+        devices = Counter[str]()
+        for name, pods in holders.by_claim.items():
+            allocation = self._placer.claims[name].status.allocation
+            number = len(allocation.devices.results) if allocation is not None else 0
+            devices.update(dict.fromkeys(pods, number))
+        running = self._running.values()
+        return with_lost_work(running, devices, newest_start(running))
+
     def _holders(self) -> Holders:
         names = {}
         for name, claim in self._placer.claims.items():
@@ -182,6 +193,8 @@ def running_pod(pod: Pod, priority: int, held: Amounts = MappingProxyType({})) -
         terminating=pod.metadata.deletion_timestamp is not None,
         labels=pod.metadata.labels,
         held=held,
+        group=f"{pod.group}" if pod.group and pod.group.is_gang else "",
+        interval=read_interval(pod.metadata.annotations),
     )
 
 

@@ -1,8 +1,10 @@
 """Chooses the pods that a pod with a higher priority preempts, as kube-scheduler does.
 
 On each node, all candidates are removed first. Then as many as possible are kept: first those
-whose eviction violates a PodDisruptionBudget, then the others, each by priority and by age. Of all
-nodes, the one with the fewest violations and the least important victims is chosen.
+whose eviction violates a PodDisruptionBudget, then the others, each by priority, by the work that
+its eviction loses, and by age. Of all nodes, the one with the fewest violations, the lowest highest
+priority and the least lost work is chosen, then as kube-scheduler does. Where nothing is known
+about the work, all is as kube-scheduler decides.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
@@ -22,7 +24,9 @@ _OFFSET: Final = 1 << 31
 class RunningPod(msgspec.Struct, frozen=True):
     """A pod on a node. `started` is a time as the API server writes it, or empty.
 
-    `held` is what it requests of the node, or empty if that does not count.
+    `held` is what it requests of the node, or empty if that does not count. `interval` are the
+    seconds between its checkpoints, and `lost` the device-seconds that its eviction costs, with all
+    pods of its group if that is a gang.
     """
 
     namespace: str
@@ -33,6 +37,9 @@ class RunningPod(msgspec.Struct, frozen=True):
     terminating: bool = False
     labels: Mapping[str, str] = {}
     held: Mapping[str, int] = {}
+    group: str = ""
+    interval: int | None = None
+    lost: int = 0
 
     @property
     def name(self) -> str:
@@ -125,20 +132,21 @@ def choose_victims(candidates: Iterable[NodeVictims]) -> NodeVictims | None:
     return max(left, key=_start_of_most_important)
 
 
-def _cost(victims: NodeVictims) -> tuple[int, int, int, int]:
+def _cost(victims: NodeVictims) -> tuple[int, int, int, int, int]:
+    lost = {each.group or each.name: each.lost for each in victims.pods}
     priorities = [each.priority for each in victims.pods]
     total = sum(each + _OFFSET for each in priorities)
     highest = max(priorities, default=-_OFFSET)
-    return (victims.violations, highest, total, len(priorities))
+    return (victims.violations, highest, sum(lost.values()), total, len(priorities))
 
 
 def _start_of_most_important(victims: NodeVictims) -> str:
     return victims.pods[0].started or _NOT_STARTED if victims.pods else _NOT_STARTED
 
 
-def importance(pod: RunningPod) -> tuple[int, str, str]:
-    """Sort more important pods first: by priority, then by age."""
-    return (-pod.priority, pod.started or _NOT_STARTED, pod.name)
+def importance(pod: RunningPod) -> tuple[int, int, str, str]:
+    """Sort more important pods first: by priority, by lost work, then by age."""
+    return (-pod.priority, -pod.lost, pod.started or _NOT_STARTED, pod.name)
 
 
 _: type[LabelledPod] = RunningPod

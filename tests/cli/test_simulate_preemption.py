@@ -77,6 +77,28 @@ def test_the_least_important_pod_is_evicted(run: Run) -> None:
     assert "default/cx" not in holders
 
 
+_CHECKPOINTS = "annotations: {drawbridge.dev/checkpoint-interval: 10m}"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "expected"), [("", "default/newer"), (_CHECKPOINTS, "default/older")]
+)
+def test_of_equal_pods_the_one_that_loses_less_work_is_evicted(
+    run: Run, metadata: str, expected: str
+) -> None:
+    def at(text: str, hour: int) -> str:
+        return text.replace("2026-01-01T00", f"2026-01-01T{hour:02}")
+
+    cluster = FULL.replace(running("low", "cx"), running("older", "cx", 0, metadata))
+    newer = at(running("newer", "cw"), 6) + at(running("latest", "none", 2000), 12)
+    cluster = cluster.replace(running("mid", "cw", 5), newer)
+    user = "name: {0}, uid: u-{0}"
+    for before, after in (("low", "older"), ("mid", "newer")):
+        cluster = cluster.replace(user.format(before), user.format(after))
+    _, printed, _ = run(pod("a", spec=HIGH), "--preempt", cluster=cluster)
+    assert preempted(printed) == [[expected]]
+
+
 def test_without_the_option_nobody_is_evicted(run: Run) -> None:
     code, printed, _ = run(pod("a", spec=HIGH), cluster=FULL)
     assert (code, nodes(printed), preempted(printed)) == (1, [None], [[]])
