@@ -46,6 +46,7 @@ check: $(READY)  ## Run the linters, the type checker and the repository checks;
 	$(BIN)/python -m tools.house
 	$(BIN)/python -m tools.parts
 	$(BIN)/python -m tools.named_codes
+	$(BIN)/python -m tools.record_states
 	$(BIN)/python -m tools.version
 	$(BIN)/python -m tools.docs --check
 

@@ -201,6 +201,8 @@ class _Parts:
             metrics.ALLOCATOR_READY.set(ready)
             metrics.ALLOCATOR_NOT_UNDONE.set(self.recovery.failing + self.binder.failing)
             reservations = self.state.reservations if self.state.ready else None
+            records = self.state.decisions.state.records if self.state.ready else None
+            metrics.ALLOCATOR_UNEXPECTED.set(records.unexpected if records else 0)
             held = reservations.count_renewed_devices(time.monotonic()) if reservations else 0
             metrics.ALLOCATOR_HELD.set(held)
             await asyncio.sleep(1)

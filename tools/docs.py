@@ -13,6 +13,7 @@ import allocator.scheduler.protocol
 import drawbridge.config.schema
 from drawbridge.dra.rules import rules_schema
 from tools import (
+    allocator_page,
     beside_page,
     chart,
     commands_page,
@@ -55,7 +56,7 @@ def generated_files() -> dict[Path, Callable[[], str]]:
 def main() -> int:
     """Write or compare every page; 1 if a page is out of date."""
     stale = 0
-    for path, render in generated_files().items():
+    for path, render in (*generated_files().items(), (allocator_page.PAGE, allocator_page.render)):
         text = render()
         if "--check" not in sys.argv[1:]:
             path.write_text(text, encoding="utf-8")

@@ -102,6 +102,7 @@ class _Results(Generic[T]):
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        # Callers and rights, for 10 s.
         self._kept: BoundedCache[Hashable, T | None] = BoundedCache(MAX_RESULTS)
         self._pending: dict[Hashable, asyncio.Task[T | None]] = {}
 
@@ -145,6 +146,7 @@ class Reviews:
         self._audiences = [audience] if audience else []
         self._key = secrets.token_bytes(32)
         self._callers: _Results[Caller] = _Results(now)
+        # Callers whose token was accepted, for 10 s.
         self._accepted: BoundedCache[bytes, Tenant] = BoundedCache(MAX_RESULTS)
         self._allowed: _Results[bool] = _Results(now)
 

@@ -52,7 +52,7 @@ class KeyedRates:
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
-        # What is left, at which time.
+        # What callers and addresses have left, at which time.
         self._left: BoundedCache[Hashable, tuple[float, float]] = BoundedCache(MAX_KEYS)
 
     def find_left(self, key: Hashable, now: float) -> float:

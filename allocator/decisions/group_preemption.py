@@ -26,6 +26,7 @@ from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest,
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import GroupHolds
 from allocator.state.preemptors import MAX_PREEMPTORS
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest
 from allocator.state.releases import waits_for
 from allocator.state.reserved_pods import ReservedPods
@@ -63,6 +64,7 @@ class GroupPreemption:
         self._ids = ids
         self._requests = requests
         self._holds = holds
+        # Searches for pods to evict that were cut, by group.
         self._searches: FairCache[GroupVictimSearch] = FairCache(MAX_SEARCHES)
 
     def find_wait(self, question: GroupQuestion) -> Reason | None:
@@ -203,7 +205,7 @@ class GroupPreemption:
         if exceeds is not None and len(assigned) < search.needed:
             return PreemptReply(message=shorten_message(exceeds.message))
         for uid in question.members:
-            self._state.records.change(uid, kept=None)
+            self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
         self._keep_devices(assigned, search, victims, now)
         if not chosen.pods:
             return PreemptReply(waiting=True, message=_FREE)

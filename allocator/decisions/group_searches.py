@@ -20,6 +20,7 @@ from drawbridge.solver.world import View
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
+MAX_GROUPS: Final = 4096
 
 
 def ask_in(
@@ -59,10 +60,11 @@ class _CutSearch(msgspec.Struct, frozen=True):
 
 
 class GroupSearches:
-    """The unfinished searches of so many groups."""
+    """The unfinished searches of groups."""
 
-    def __init__(self, groups: int) -> None:
-        self._cut: FairCache[_CutSearch] = FairCache(groups)
+    def __init__(self) -> None:
+        # Searches for members that were cut, by group.
+        self._cut: FairCache[_CutSearch] = FairCache(MAX_GROUPS)
 
     def find(  # noqa: PLR0913  # one question
         self,

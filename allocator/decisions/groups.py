@@ -38,6 +38,7 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds, HoldEnd
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
@@ -91,9 +92,11 @@ class GroupDecisions:
         self._reserve = reserve
         self._min_member = min_member
         self.holds = GroupHolds(reserved)
+        # What was last asked about groups; each of its members counts.
         self._questions: FairCache[GroupQuestion] = FairCache(MAX_ASKED_MEMBERS)
+        # Why groups were refused, for a second.
         self._refusals: FairCache[_Refusal] = FairCache(MAX_GROUPS)
-        self._searches = GroupSearches(MAX_GROUPS)
+        self._searches = GroupSearches()
         self._interrupted = InterruptedGroups()
         self._victims = GroupPreemption(
             state,
@@ -143,9 +146,9 @@ class GroupDecisions:
         The last member that waits is asked about without its group, but has its part of the hold.
         """
         if group is not None:
-            self._state.records.change(pod_uid, group=group.key)
+            self._state.records.change(pod_uid, RecordEvent.ASKED, group=group.key)
         elif self.find_hold(pod_uid, now, alone=True) is None:
-            self._state.records.change(pod_uid, group="")
+            self._state.records.change(pod_uid, RecordEvent.ASKED, group="")
 
     def with_priority(self, pod: SchedulingPod) -> SchedulingPod:
         """Return a pod with the priority of its group, if that is lower."""
@@ -290,7 +293,7 @@ class GroupDecisions:
         self._reserved.release_promised(question.members)
         for uid in question.members:
             # Nobody else is answered before the devices are reserved.
-            self._state.records.change(uid, kept=None)
+            self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
         answer = self._promise(members, kinds, placement, needed - alone, now)
         if answer.reason is not None:
             self.holds.note_refused(group.key, now)

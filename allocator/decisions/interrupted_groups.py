@@ -35,6 +35,7 @@ class InterruptedGroups:
     """The groups that a change of the leader has interrupted, by key."""
 
     def __init__(self) -> None:
+        # Groups that come first, for 15 minutes.
         self._keys: FairCache[None] = FairCache(MAX_INTERRUPTED)
         self._unanswered: set[str] = set()
         self._first_until: float | None = None
@@ -42,6 +43,7 @@ class InterruptedGroups:
         self._gathering = ""
         self._gathers_until = 0.0
         self._pause_until = 0.0
+        # Until when the groups of namespaces that gathered in vain do not gather.
         self._namespaces: BoundedCache[str, float] = BoundedCache(MAX_NAMESPACES)
 
     def begin_term(self, keys: Iterable[str]) -> None:

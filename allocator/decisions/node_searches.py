@@ -64,6 +64,7 @@ class NodeSearches:
         self._ids = ids
         self._nodes_per_call = nodes_per_call
         self._start = 0
+        # Searches without a result, in a state of the cluster.
         self._scans: BoundedCache[bytes, _Scan] = BoundedCache(MAX_REMEMBERED)
 
     def is_refused(self, key: bytes) -> bool:

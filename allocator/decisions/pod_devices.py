@@ -45,6 +45,7 @@ from allocator.scheduler.replies import (
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold, GroupHold
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.brief import NamespaceTimes
@@ -192,7 +193,8 @@ class PodDecisions:
         received = self.requests.receive(pod, claims)
         if isinstance(received, Reason):
             self.reservations.release(pod.uid)
-            self.state.records.change(pod.uid, request=None, group="", kept=None, paired=None)
+            nothing = {"request": None, "group": "", "kept": None, "paired": None}
+            self.state.records.change(pod.uid, RecordEvent.UNUSABLE, **nothing)
         return received
 
     def _decide_member(
@@ -233,7 +235,7 @@ class PodDecisions:
         shortlist, places = self.strategy.find_ordered(search, self._searches.run, now)
         if shortlist.fitting:
             # Others can wait for the devices that are being released.
-            self.state.records.change(uid, paired=None)
+            self.state.records.change(uid, RecordEvent.UNPAIRED, paired=None)
             if reservation is not None:
                 self._reserver.keep(request, reservation.node, search, shortlist, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
@@ -255,7 +257,7 @@ class PodDecisions:
         pod_uid = request.pod.uid
         self._settle(now)
         # No other call is handled before the devices that were kept for the pod are reserved.
-        self.state.records.change(pod_uid, kept=None, paired=None)
+        self.state.records.change(pod_uid, RecordEvent.NOT_KEPT, kept=None, paired=None)
         hold = self.groups.find_hold(pod_uid, now, alone=True)
         part = self.reservations.find(pod_uid) if hold else None
         problem = self._reserver.reserve_on(request, node, now)

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from allocator.decisions.shortlist import NodeSearch
 from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, consumer_of
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation
@@ -158,7 +159,8 @@ class ReceivedRequests:
         if (reason := check_claims(pod, received, self._state)) is not None:
             return reason
         request = PodRequest(pod, tuple(dict.fromkeys(uid_of(claim) for claim, _ in received)))
-        self._state.records.change(pod.uid, namespace=pod.namespace, request=request)
+        records = self._state.records
+        records.change(pod.uid, RecordEvent.ASKED, namespace=pod.namespace, request=request)
         return request
 
     def level_priority(self, members: Collection[PodRequest]) -> int:
@@ -170,7 +172,7 @@ class ReceivedRequests:
         priority = min(each.pod.priority for each in needing or members)
         for member in members:
             leveled = member._replace(pod=with_at_most(member.pod, priority))
-            self._state.records.change(member.pod.uid, request=leveled)
+            self._state.records.change(member.pod.uid, RecordEvent.ASKED, request=leveled)
         return priority
 
     def _needs_devices(self, request: PodRequest) -> bool:

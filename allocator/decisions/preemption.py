@@ -55,6 +55,7 @@ class DevicePreemption:
         self._releases = Releases(state)
         self.preemptors = Preemptors(state)
         self._attempts = itertools.count()
+        # Victims that were spared, by node, in searches that are not finished.
         self._reprieves: Reprieves = BoundedCache(MAX_REPRIEVES)
 
     def expire(self, now: float) -> None:

@@ -32,7 +32,7 @@ class QuotaChecks:
 
     def __init__(self, state: AllocatorState) -> None:
         self._state = state
-        # The revision of the use in which the pods with a key were refused.
+        # Requests that a quota refused, with the revision of its use.
         self._refused: BoundedCache[bytes, int] = BoundedCache(MAX_REFUSED)
 
     def is_refused(self, key: bytes) -> bool:

@@ -9,6 +9,7 @@ from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist
 from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.scheduler.replies import summarize
 from allocator.state.pod_table import PodTable
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.ledger.ledger import ReservationRefusal, uid_of
@@ -39,7 +40,8 @@ class PodReserver:
         """Return which quota a pod exceeds on every node; others get what is kept for it."""
         reason = self._quotas.find_reason(search)
         if reason is not None:
-            self._records.change(search.pod.uid, kept=None, paired=None)
+            uid = search.pod.uid
+            self._records.change(uid, RecordEvent.NOT_KEPT, kept=None, paired=None)
         return reason
 
     def reserve_on(

@@ -54,6 +54,7 @@ class CutSearches(SearchesAside):
     def __init__(self) -> None:
         super().__init__()
         self._answered = ""
+        # What was asked when a search for victims was cut, by pod.
         self._preemptions: BoundedCache[str, PreemptRequest] = BoundedCache(MAX_PREEMPTIONS)
 
     def take(self) -> str | None:

@@ -34,6 +34,7 @@ from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
 from allocator.decisions.wake_turns import VISITS_PER_TURN, Turn, TurnWork
 from allocator.scheduler.protocol import PreemptRequest
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import (
     BEHIND_ALL,
     FIRST_PAUSE_SECONDS,
@@ -120,14 +121,15 @@ class WaitingPods:
             if self._state.pods.nominated_node(uid):
                 victims = (victims or VictimQuestion()).refused(self._ended)
         waiting = Waiting(place, key, frozenset(fitting))
-        self._change(uid, waiting, device_pause=pause, victims=victims, unanswered=False)
+        parts = {"device_pause": pause, "victims": victims, "unanswered": False}
+        self._change(uid, RecordEvent.ANSWERED, waiting, **parts)
         if record.group:
             self._move_members(key, rank)
         if not fitting and not complete:
-            self._records.change(uid, unanswered=True)
+            self._records.change(uid, RecordEvent.SEARCHED, unanswered=True)
 
-    def _change(self, uid: str, waiting: Waiting, **changes: Any) -> None:  # noqa: ANN401  # parts
-        self._records.change(uid, waiting=waiting, **changes)
+    def _change(self, uid: str, event: RecordEvent, waiting: Waiting, **parts: Any) -> None:  # noqa: ANN401
+        self._records.change(uid, event, waiting=waiting, **parts)
         self._again = True
 
     def _move_members(self, key: bytes, rank: int) -> None:
@@ -135,14 +137,15 @@ class WaitingPods:
         for uid in tuple(self._records.alike[key]):
             pod = self._find(uid)
             if pod is not None and pod.place.priority != rank:
-                self._change(uid, replace(pod, place=pod.place._replace(priority=rank)))
+                moved = replace(pod, place=pod.place._replace(priority=rank))
+                self._change(uid, RecordEvent.SEARCHED, moved)
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
         if reserved:
             self._remove(uid)
         elif (pod := self._find(uid)) is not None:
-            self._change(uid, replace(pod, seen=(), tried=-1))
+            self._change(uid, RecordEvent.SEARCHED, replace(pod, seen=(), tried=-1))
 
     def note_preemption(
         self, uid: str, *, refused: bool, again: bool = False, cut: PreemptRequest | None = None
@@ -156,7 +159,8 @@ class WaitingPods:
         if pod is not None and key is not None:
             self._leave(uid)
             victims = VictimQuestion(ended=self._ended) if refused else None
-            self._change(uid, Waiting(pod.place, key), victims=victims, unanswered=False)
+            waiting = Waiting(pod.place, key)
+            self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:
                 namespace = self._decisions.requests.namespace_of(uid)
                 self._aside.add_preemption(namespace, uid, self._name_of(uid), cut)
@@ -168,7 +172,7 @@ class WaitingPods:
     def _ask_again(self, uid: str) -> None:
         """Let a pod ask for victims again, at the end of its pause."""
         question = self._records.get(uid).victims or VictimQuestion()
-        self._records.change(uid, victims=question._replace(asks=True))
+        self._records.change(uid, RecordEvent.ASKS_VICTIMS, victims=question._replace(asks=True))
         self._may_ask = True
 
     def delay_preemption(self, uid: str, now: float) -> float:
@@ -186,7 +190,7 @@ class WaitingPods:
         if end > now:
             self.note_preemption(uid, refused=True, again=True)
             pause = self._records.get(uid).victim_pause.extended(end)
-            self._records.change(uid, victim_pause=pause)
+            self._records.change(uid, RecordEvent.PAUSED, victim_pause=pause)
         return max(0.0, end - now)
 
     def end(self, uid: str) -> None:
@@ -324,7 +328,7 @@ class WaitingPods:
         for uid in tuple(islice(self._records.with_part("unanswered"), VISITS_PER_TURN)):
             pod = self._find(uid)
             if pod is None or self._decisions.is_refused(pod.key):
-                self._records.change(uid, unanswered=False)
+                self._records.change(uid, RecordEvent.SEARCHED, unanswered=False)
                 ended.append(uid)
             else:
                 self._records.move_to_end("unanswered", uid)
@@ -347,7 +351,7 @@ class WaitingPods:
             record = self._records.get(uid)
             victims = record.victims.asked(self._ended) if record.victims else None
             pause = record.victim_pause.grown(now)
-            self._records.change(uid, victims=victims, victim_pause=pause)
+            self._records.change(uid, RecordEvent.WOKEN, victims=victims, victim_pause=pause)
         return some
 
     def _place_of(self, uid: str) -> WaitingPlace:
@@ -448,12 +452,12 @@ class WaitingPods:
             # The members of a group are woken together.
             for member in promise.members or (uid,):
                 pause = self._records.get(member).device_pause.grown(work.now)
-                self._records.change(member, device_pause=pause)
+                self._records.change(member, RecordEvent.WOKEN, device_pause=pause)
                 work.woken.append(member)
         elif promise.pauses_until:
             for member in alike:
                 pause = self._records.get(member).device_pause.extended(promise.pauses_until)
-                self._records.change(member, device_pause=pause)
+                self._records.change(member, RecordEvent.PAUSED, device_pause=pause)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)
@@ -461,7 +465,7 @@ class WaitingPods:
             for member in alike:
                 if (waiting := self._find(member)) is not None:
                     tried = replace(waiting, tried=self._state.epoch())
-                    self._records.change(member, waiting=tried)
+                    self._records.change(member, RecordEvent.SEARCHED, waiting=tried)
         return promise
 
     def _decide(self, uid: str, pod: Waiting, work: TurnWork) -> Promise:
@@ -474,7 +478,7 @@ class WaitingPods:
     def _remove(self, uid: str) -> None:
         """Let a pod wait no more."""
         self._leave(uid)
-        self._records.change(uid, waiting=None, victims=None, unanswered=False)
+        self._records.change(uid, RecordEvent.LEFT, waiting=None, victims=None, unanswered=False)
 
     def _leave(self, uid: str) -> None:
         """Continue no search of a pod."""

@@ -127,6 +127,7 @@ class AllocatorState:
         self._claims: dict[str, Claim] = {}
         self._uids: dict[str, str] = {}
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
+        # Claims that were allocated since somebody asked.
         self._newly_allocated: deque[str] = deque(maxlen=MAX_NEWLY_ALLOCATED)
         self._node_holds: dict[str, NodeHold] = {}
         self._freed = False  # whether a pod without claims has ended beside owned devices

@@ -80,9 +80,11 @@ class GroupHolds:
         self.eviction_pauses = GroupPauses(FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS)
         # The groups for which pods were evicted since a member was bound.
         self._evicted: BoundedCache[str, None] = BoundedCache(MAX_GROUPS)
+        # Holds that ended in vain, until they are reported.
         self._ended: deque[EndedHold] = deque(maxlen=MAX_GROUPS)
-        # When groups were woken that are not reserved, and how long that took by namespace.
+        # When groups were woken that are not reserved.
         self._woken: BoundedCache[str, float] = BoundedCache(MAX_GROUPS)
+        # How long that took, by namespace.
         self._delays: BoundedCache[str, tuple[float, ...]] = BoundedCache(MAX_GROUPS)
 
     def find(self, key: str, now: float) -> GroupHold | None:

@@ -42,7 +42,9 @@ class GroupPauses:
 
     def __init__(self, first: float, longest: float) -> None:
         self._first, self._longest = first, longest
+        # Failures and pauses of groups, once for holds and once for evictions.
         self._groups: BoundedCache[str, _Pause] = BoundedCache(MAX_GROUPS)
+        # The same of all groups of a namespace.
         self._namespaces: BoundedCache[str, _Namespace] = BoundedCache(MAX_GROUPS)
 
     def until(self, key: str) -> float:

@@ -62,7 +62,7 @@ class PodRecords:
 
     def __init__(self) -> None:
         self._records: dict[str, PodRecord] = {}
-        # With the seconds that the containers may still run; None after a confirmed end.
+        # Deleted pods, with the seconds that their containers may still run.
         self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
         # The pods that this process has bound, which the watch may not show yet.
         self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)

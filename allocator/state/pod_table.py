@@ -7,11 +7,13 @@ devices.
 """
 
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from allocator.state.record_states import RecordEvent, RecordState, is_expected, state_of
 from allocator.state.records import Pause, Record, Waiting, WaitingPlace, key_of
 from allocator.state.wheel import Wheel
 from drawbridge.ledger.ledger import Ledger, Reservation
@@ -37,6 +39,10 @@ class PodTable:
         self._places: list[WaitingPlace] = []
         self._alike: dict[bytes, set[str]] = {}
         self.times: Wheel[Due] = Wheel()
+        self.limit = MAX_RECORDS
+        self.unexpected = 0  # moves that cannot happen
+        # How often each event has moved a record from one state to another.
+        self.moves: Counter[tuple[RecordState, RecordEvent, RecordState]] = Counter()
 
     # --- questions ---
 
@@ -79,21 +85,28 @@ class PodTable:
 
     # --- changes ---
 
-    def change(self, uid: str, **changes: Any) -> Record:  # noqa: ANN401  # fields of a record
-        """Change parts of a record, which begins or ends with that, and return it."""
+    def change(self, uid: str, event: RecordEvent, **changes: Any) -> None:  # noqa: ANN401  # fields
+        """Change parts of a record, which begins or ends with that."""
         before = self.get(uid)
-        after = replace(before, **changes)
-        self._put(before, after)
-        return after
+        if any(getattr(before, name) is not value for name, value in changes.items()):
+            self._put(before, event, replace(before, **changes))
+        # Only this is without an end. Nothing is dropped while it is decided about a pod.
+        while event is RecordEvent.ASKED and len(self._records) > self.limit:
+            if not self._drop_oldest(uid):
+                break
 
-    def end(self, uid: str) -> None:
+    def end(self, uid: str, event: RecordEvent = RecordEvent.ENDED) -> None:
         """Let a record go with everything; a write in progress has its devices until its end."""
         before = self.get(uid)
-        writes = before.devices is not None and before.devices.writing
-        self._put(before, Record(uid, before.namespace, devices=before.devices if writes else None))
+        devices = before.devices if before.devices and before.devices.writing else None
+        self._put(before, event, Record(uid, before.namespace, devices=devices))
 
-    def _put(self, before: Record, after: Record) -> None:
+    def _put(self, before: Record, event: RecordEvent, after: Record) -> None:
         uid = after.uid
+        state, later = state_of(before), state_of(after)
+        if state is not later:
+            self.moves[state, event, later] += 1
+            self.unexpected += not is_expected(state, event, later)
         if after == Record(uid, after.namespace):
             self._records.pop(uid, None)
             self._leave(uid, before.namespace)
@@ -112,8 +125,6 @@ class PodTable:
         if before.kept is not after.kept:
             self._follow_kept(before, after)
         self._follow_waiting(before, after)
-        while len(self._records) > MAX_RECORDS and self._drop_oldest():
-            pass
 
     def _leave(self, uid: str, namespace: str) -> None:
         of_namespace = self._namespaces.get(namespace, {})
@@ -121,13 +132,13 @@ class PodTable:
         if not of_namespace:
             self._namespaces.pop(namespace, None)
 
-    def _drop_oldest(self) -> bool:
+    def _drop_oldest(self, but: str) -> bool:
         """End the oldest record without devices of the namespace with most; False without any."""
         for uids in sorted(self._namespaces.values(), key=len, reverse=True):
             for uid in uids:
                 record = self._records[uid]
-                if record.devices is None and record.kept is None:
-                    self.end(uid)
+                if record.devices is None and record.kept is None and uid != but:
+                    self.end(uid, RecordEvent.DROPPED)
                     return True
         return False
 

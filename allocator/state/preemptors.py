@@ -17,6 +17,7 @@ import msgspec
 from allocator.decisions.shortlist import NodeSearch, is_open
 from allocator.decisions.victims import DeviceVictims
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import Preemptor
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID
@@ -68,7 +69,7 @@ class Preemptors:
         until: float,
         planned: NodeHold | None = None,
     ) -> None:
-        self._records.change(pod_uid, kept=None)
+        self._records.change(pod_uid, RecordEvent.NOT_KEPT, kept=None)
         for other in self._lower_that_lose_devices(devices, search.pod.priority):
             self._end_and_retry(other)
         self._put(
@@ -99,7 +100,7 @@ class Preemptors:
     def clear(self) -> None:
         """Forget all pods, because another process decides now."""
         for pod in self._all():
-            self._records.change(pod.uid, kept=None)
+            self._records.change(pod.uid, RecordEvent.TERM_BEGAN, kept=None)
 
     def give_up(self, claims: frozenset[str], others: Iterable[str]) -> None:
         """Let pods preempt again that wait for claims which are not released, and `others`."""
@@ -146,7 +147,7 @@ class Preemptors:
         for pod in filter(None, map(self.find, self._records.times.take("kept", now))):
             if any(uid in releasing for uid in pod.pending):
                 kept = msgspec.structs.replace(pod, until=now + KEEP_SECONDS)
-                self._records.change(pod.uid, kept=kept)
+                self._records.change(pod.uid, RecordEvent.KEPT_LONGER, kept=kept)
             else:
                 self._end_and_retry(pod)
 
@@ -217,7 +218,7 @@ class Preemptors:
 
     def _end_and_retry(self, preemptor: Preemptor) -> None:
         """Keep nothing for a pod any more, and let it preempt again."""
-        self._records.change(preemptor.uid, kept=None)
+        self._records.change(preemptor.uid, RecordEvent.NOT_KEPT, kept=None)
         self._to_retry.append(preemptor.uid)
 
     def _put(self, preemptor: Preemptor) -> None:
@@ -230,7 +231,8 @@ class Preemptors:
             if taken.isdisjoint(self._hardware_of((each.device_id,)))
         )
         kept = msgspec.structs.replace(preemptor, held=held)
-        self._records.change(preemptor.uid, namespace=preemptor.pod.namespace, kept=kept)
+        namespace = preemptor.pod.namespace
+        self._records.change(preemptor.uid, RecordEvent.KEPT, namespace=namespace, kept=kept)
 
     def _devices_of(self, claim_uid: str) -> frozenset[DeviceID]:
         ledger = self._state.ledger

@@ -1,8 +1,8 @@
 """What the allocator remembers of a pod: one record, with its parts.
 
 A part is there or not: what the scheduler asks, the devices that are reserved, those that are kept
-until others release them, and the place among those that wait. `pod_states.py` says in which state
-a record is, and what changes it. `pod_table.py` has all records.
+until others release them, and the place among those that wait. `record_states.py` says in which
+state a record is, and what changes it. `pod_table.py` has all records.
 """
 
 import math

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import Paired
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
@@ -57,7 +58,7 @@ class Releases:
         """Return the pods that wait for claims which are not released; they wait no more."""
         pods = [pod for pod, each in self._all() if not each.claims.isdisjoint(claims)]
         for pod in pods:
-            self._records.change(pod, paired=None)
+            self._records.change(pod, RecordEvent.UNPAIRED, paired=None)
         return pods
 
     def _all(self) -> list[tuple[str, Paired]]:
@@ -75,7 +76,7 @@ class Releases:
         No other pod with at least its priority waits for them, and they are not `promised`. Those
         on its nominated node come first.
         """
-        self._records.change(pod_uid, paired=None)
+        self._records.change(pod_uid, RecordEvent.UNPAIRED, paired=None)
         unpaired = self.unpaired(search.pod.priority).difference(promised)
         nominated = self._state.pods.nominated_node(pod_uid)
         on_nominated = {nominated: self._claims_on.get(nominated, set())}
@@ -94,7 +95,8 @@ class Releases:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
                 self.give_up(claims)  # pods with a lower priority wait for others
-                self._records.change(pod_uid, paired=Paired(search.pod.priority, claims))
+                paired = Paired(search.pod.priority, claims)
+                self._records.change(pod_uid, RecordEvent.PAIRED, paired=paired)
                 devices = sum(len(self._known[uid].devices) for uid in claims)
                 holds = tuple(h for each in fit.solution.allocations for h in read_holds(each))
                 return Pairing(fit.name, claims, holds, waits_for(devices, fit.name))
@@ -108,7 +110,7 @@ class Releases:
             left = paired.claims & releasing
             if left != paired.claims:
                 later = Paired(paired.priority, left) if left else None
-                self._records.change(pod, paired=later)
+                self._records.change(pod, RecordEvent.UNPAIRED, paired=later)
         taken = (each.claims for _, each in self._all() if each.priority >= priority)
         return frozenset(releasing).difference(*taken)
 

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.record_states import RecordEvent
 from allocator.state.records import (
     ClaimReservation,
     PodRequest,
@@ -165,7 +166,8 @@ class ReservedPods:
             priority=pod.priority,
             promised=promised,
         )
-        self._records.change(pod.uid, devices=devices, taken_by="")
+        event = RecordEvent.PROMISED if promised else RecordEvent.RESERVED
+        self._records.change(pod.uid, event, devices=devices, taken_by="")
         return None
 
     def confirm(self, pod_uid: str, now: float) -> None:
@@ -174,20 +176,20 @@ class ReservedPods:
         if devices is not None and devices.promised:
             devices = msgspec.structs.replace(devices, promised=False, since=now)
         if devices is not None:
-            self._extend(devices, now)
+            self._extend(devices, RecordEvent.RESERVED, now)
 
     def prolong(self, pod_uid: str, until: float) -> None:
         """Let a promise last until a time."""
         devices = self._records.get(pod_uid).devices
         if devices is not None and devices.promised:
-            self._change(devices, until=until)
+            self._change(devices, RecordEvent.RENEWED, until=until)
 
     def hold(self, pod_uid: str, now: float) -> bool:
         """Make a reservation a promise for a short time; False if there is none to hold."""
         devices = self._records.get(pod_uid).devices
         if devices is None or devices.writing:
             return False
-        self._change(devices, promised=True, until=now + HOLD_SECONDS)
+        self._change(devices, RecordEvent.HELD_BACK, promised=True, until=now + HOLD_SECONDS)
         return True
 
     def renew(self, pod_uids: Iterable[str], now: float) -> None:
@@ -206,15 +208,20 @@ class ReservedPods:
                 counted[namespace] += devices.count()
                 if counted[namespace] > self._limits.devices:
                     continue
-            self._extend(devices, now)
+            self._extend(devices, RecordEvent.RENEWED, now)
 
-    def _extend(self, devices: ReservedDevices, now: float) -> None:
+    def _extend(self, devices: ReservedDevices, event: RecordEvent, now: float) -> None:
         until = min(now + RESERVATION_SECONDS, devices.since + self._limits.seconds)
-        self._change(devices, until=max(devices.until, until))
+        self._change(devices, event, until=max(devices.until, until))
 
-    def _change(self, devices: ReservedDevices, **changes: Any) -> None:  # noqa: ANN401  # its fields
+    def _change(
+        self,
+        devices: ReservedDevices,
+        event: RecordEvent,
+        **changes: Any,  # noqa: ANN401  # its fields
+    ) -> None:
         changed = msgspec.structs.replace(devices, **changes)
-        self._records.change(devices.reservation.uid, devices=changed)
+        self._records.change(devices.reservation.uid, event, devices=changed)
 
     def _make_reservation(self, allocation: Allocation) -> Reservation:
         return Reservation(allocation, make_mark(allocation, self._state.planner.counter_uses))
@@ -223,14 +230,17 @@ class ReservedPods:
 
     def release(self, pod_uid: str) -> None:
         """Remove the reservation of a pod, unless it is being written."""
+        self._release(pod_uid, RecordEvent.GIVEN_BACK)
+
+    def _release(self, pod_uid: str, event: RecordEvent, **changes: Any) -> None:  # noqa: ANN401  # as well
         record = self._records.get(pod_uid)
-        writes = record.devices is not None and record.devices.writing
-        self._records.change(pod_uid, devices=record.devices if writes else None, expired_on="")
+        if record.devices is None or not record.devices.writing:
+            changes["devices"] = None
+        self._records.change(pod_uid, event, expired_on="", **changes)
 
     def give_up(self, pod_uid: str, taker: str) -> None:
         """Remove a promise, because a pod of the namespace `taker` has a higher priority."""
-        self.release(pod_uid)
-        self._records.change(pod_uid, taken_by=taker)
+        self._release(pod_uid, RecordEvent.TAKEN_OVER, taken_by=taker)
 
     def taker_of(self, pod_uid: str) -> str:
         """Return the namespace of the pod that took over what was promised to this one."""
@@ -239,7 +249,7 @@ class ReservedPods:
     def protect(self, pod_uids: Iterable[str], *, protected: bool = True) -> None:
         """Let no pod take over what is promised to these, whatever its priority, or let it."""
         for uid in pod_uids:
-            self._records.change(uid, protected=protected)
+            self._records.change(uid, RecordEvent.PROTECTED, protected=protected)
 
     def release_promised(self, pod_uids: Iterable[str]) -> None:
         """Remove what is promised to pods, and not what the scheduler has reserved for them."""
@@ -252,15 +262,23 @@ class ReservedPods:
         expired = self._records.times.take("devices", now)
         for uid in expired:
             devices = self._records.get(uid).devices
+            changes: dict[str, Any] = {"devices": None}
             if devices is not None and not devices.promised:
-                self._records.change(uid, expired_on=devices.reservation.node)
-            self._records.change(uid, devices=None)
+                changes["expired_on"] = devices.reservation.node
+            self._records.change(uid, RecordEvent.EXPIRED, **changes)
         return tuple(expired)
 
     def clear(self) -> None:
         """Remove all reservations, because another process decides now."""
         for uid in self._records:
-            self._records.change(uid, devices=None, expired_on="", taken_by="", protected=False)
+            self._records.change(
+                uid,
+                RecordEvent.TERM_BEGAN,
+                devices=None,
+                expired_on="",
+                taken_by="",
+                protected=False,
+            )
 
     # --- writing ---
 
@@ -274,9 +292,9 @@ class ReservedPods:
         if not problem and self._state.ledger.has_conflict(each.uid for each in claims):
             problem = f"cannot write the allocation: {ReservationRefusal.HELD}"
         if not problem:
-            self._change(devices, promised=False, writing=True)
+            self._change(devices, RecordEvent.WRITING, promised=False, writing=True)
         elif not devices.writing:
-            self._records.change(pod_uid, devices=None)
+            self._records.change(pod_uid, RecordEvent.LOST, devices=None)
         return problem
 
     def note_bound(self, pod_uid: str) -> None:
@@ -292,13 +310,14 @@ class ReservedPods:
             # The others that share the claim count on its allocation from now on.
             for other in tuple(self._records.reserved_for(claim.uid)):
                 self._forget_claim(other, claim.uid)
-        self._records.change(pod_uid, devices=None)
+        event = RecordEvent.WRITTEN if written else RecordEvent.NOT_WRITTEN
+        self._records.change(pod_uid, event, devices=None)
 
     def _forget_claim(self, pod_uid: str, claim_uid: str) -> None:
         devices = self._records.get(pod_uid).devices
         if devices is not None:
             left = {uid: each for uid, each in devices.reserved.items() if uid != claim_uid}
-            self._change(devices, reserved=left)
+            self._change(devices, RecordEvent.SHARED, reserved=left)
 
     def _lost_claim(self, claims: Iterable[ClaimReservation]) -> str:
         """Return which claim has neither its reservation any more nor an allocation."""

@@ -42,7 +42,9 @@ class ClaimReporter:
         self._recorder = recorder
         self._configuration = configuration
         self._leads = leads
+        # What was reported of claims.
         self._reported: BoundedCache[tuple[str, Finding], None] = BoundedCache(_MAX_REPORTED)
+        # Claims of which others had to report.
         self._left: BoundedCache[str, None] = BoundedCache(_MAX_REPORTED)
 
     def take_left(self) -> list[str]:

@@ -289,6 +289,11 @@ ALLOCATOR_NOT_UNDONE: Final = Gauge(
     "Unfinished writes that could not be undone yet: their devices can be held meanwhile.",
     registry=REGISTRY,
 )
+ALLOCATOR_UNEXPECTED: Final = Gauge(
+    "drawbridge_allocator_unexpected_transitions",
+    "Changes of the state of a pod in the allocator that cannot happen: each is a bug.",
+    registry=REGISTRY,
+)
 ALLOCATOR_HELD: Final = Gauge(
     "drawbridge_allocator_held_devices",
     "Devices reserved for longer than 30 s for pods between Reserve and Bind.",

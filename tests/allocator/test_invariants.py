@@ -194,6 +194,7 @@ class Allocator(RuleBasedStateMachine):
         assert state.ledger.kept == kept
         places = sorted(each.waiting.place for each in every if each.waiting)
         assert records.places == places
+        assert not records.unexpected
         assert {uid for uids in records.alike.values() for uid in uids} == {e.uid for e in places}
         for part in PARTS:
             assert set(records.with_part(part)) == {e.uid for e in every if getattr(e, part)}

@@ -7,7 +7,6 @@ import pytest
 
 from allocator.decisions.pod_devices import Promise
 from allocator.decisions.waiting import WaitingPods
-from allocator.state import pod_table
 from allocator.state.records import MAX_PAUSE_SECONDS
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
@@ -66,9 +65,9 @@ def test_nobody_is_woken_while_nothing_changes() -> None:
     assert waiting.wake() == []
 
 
-def test_a_pod_beyond_the_limit_is_left_to_the_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_table, "MAX_RECORDS", 3)
+def test_a_pod_beyond_the_limit_is_left_to_the_scheduler() -> None:
     waiting = Waiting(held=3, n1=3)
+    waiting.cluster.state.records.limit = 3
     waiting.ask("other", namespace="blue")
     for uid in ("a", "b", "c"):
         waiting.ask(uid)

@@ -145,6 +145,7 @@ class Story:
         waiting = [each for each in self.api.pods.values() if not each.node and not each.deleted]
         free = sum(NODES.values()) - len(held)
         left = [*marked, *(["devices differ"] if held != recorded else [])]
+        left += ["a move that cannot happen"] * pair.state.records.unexpected
         if waiting and free >= max(len(NODES), len(waiting[0].claims)) + 2:
             left.append(f"{waiting[0].uid} waits, {free} devices are free")
         return left

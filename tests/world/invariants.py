@@ -261,6 +261,15 @@ def nothing_crashed(world: "World") -> Iterator[str]:
             yield f"{pair.host}: {pair.failure}"
 
 
+def a_record_moves_as_its_states_allow(world: "World") -> Iterator[str]:
+    """What cannot happen to a pod in an allocator does not."""
+    for pair in world.pairs.values():
+        if pair.parts is not None and pair.parts.state.ready:
+            unexpected = pair.parts.state.decisions.state.records.unexpected
+            if unexpected:
+                yield f"{unexpected} moves of pods in the allocator of {pair.host} cannot happen"
+
+
 ALWAYS: tuple[Invariant, ...] = (
     no_device_is_used_by_two_pods,
     no_device_is_allocated_to_two_claims,
@@ -277,4 +286,5 @@ AT_THE_END: tuple[Invariant, ...] = (
     no_pod_waits_for_the_stock_scheduler,
     a_bound_pod_runs,
     the_ledger_holds_what_claims_hold,
+    a_record_moves_as_its_states_allow,
 )

@@ -1,0 +1,84 @@
+"""The states of the records: every pair of a state and an event, and what the histories reach."""
+
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from allocator.scheduler.protocol import SchedulingPod
+from allocator.state.pod_table import PodTable
+from allocator.state.record_states import (
+    TRANSITIONS,
+    RecordEvent,
+    RecordState,
+    is_expected,
+    state_of,
+)
+from allocator.state.records import (
+    PodRequest,
+    PodReservation,
+    Preemptor,
+    Record,
+    ReservedDevices,
+    Waiting,
+    WaitingPlace,
+)
+from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.node_holds import NodeHold
+from tests.allocator.histories import History
+
+UID = "p"
+POD = SchedulingPod(namespace="default", name=UID, uid=UID)
+KEPT = Preemptor(POD, frozenset(), "n1", frozenset(), frozenset(), (), 1.0)
+PLAN = NodeHold(f"default/{UID}", UID, datetime(2026, 1, 1, tzinfo=UTC), ())
+DEVICES = ReservedDevices(PodReservation("default", UID, UID, "n1"), {}, since=0.0, until=1.0)
+PARTS: dict[RecordState, dict[str, Any]] = {
+    RecordState.UNKNOWN: {},
+    RecordState.SEEN: {"request": PodRequest(POD, ())},
+    RecordState.WAITING: {"waiting": Waiting(WaitingPlace(0, 0.0, UID), b"key")},
+    RecordState.PREEMPTING: {"kept": KEPT},
+    RecordState.HELD: {"kept": replace(KEPT, planned=PLAN)},
+    RecordState.PROMISED: {"devices": replace(DEVICES, promised=True)},
+    RecordState.RESERVED: {"devices": DEVICES},
+    RecordState.WRITING: {"devices": replace(DEVICES, writing=True)},
+}
+
+
+@pytest.mark.parametrize("state", RecordState)
+def test_a_record_is_in_the_state_of_its_parts(state: RecordState) -> None:
+    assert state_of(Record(UID, **PARTS[state])) is state
+
+
+@pytest.mark.parametrize(("state", "event"), [*product(RecordState, RecordEvent)])
+def test_what_cannot_follow_is_counted(state: RecordState, event: RecordEvent) -> None:
+    nothing = {"request": None, "waiting": None, "kept": None, "devices": None}
+    for later in RecordState:
+        table = PodTable(Ledger())
+        table.change(UID, RecordEvent.ASKED, **PARTS[state])
+        before = table.unexpected
+        table.change(UID, event, **{**nothing, **PARTS[later]})
+        assert state_of(table.get(UID)) is later
+        assert table.unexpected - before == (not is_expected(state, event, later))
+
+
+def test_a_table_ends_empty_whatever_the_record_was() -> None:
+    for state in RecordState:
+        table = PodTable(Ledger())
+        table.change(UID, RecordEvent.ASKED, **PARTS[state])
+        table.end(UID)
+        assert len(table) == (state is RecordState.WRITING)
+
+
+def test_histories_move_pods_only_as_they_can() -> None:
+    for seed in range(40):
+        history = History(seed)
+        history.play()
+        records = history.state.records
+        assert not records.unexpected, (seed, records.moves)
+
+
+def test_no_event_moves_a_record_to_where_it_is() -> None:
+    for moves in TRANSITIONS.values():
+        assert all(state not in later for state, later in moves.items())
