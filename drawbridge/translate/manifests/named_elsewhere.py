@@ -26,6 +26,8 @@ _FIELDS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("policies.kyverno.io", "ValidatingPolicy"): _POLICY,
     ("policies.kyverno.io", "MutatingPolicy"): _POLICY,
     ("templates.gatekeeper.sh", "ConstraintTemplate"): _POLICY,
+    # Scores and extenders of a scheduler, which see no requests of translated pods.
+    ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): ("profiles", "extenders"),
     ("kubevirt.io", "KubeVirt"): ("spec.configuration.permittedHostDevices",),
     ("policy.karmada.io", "OverridePolicy"): _POLICY,
     ("policy.karmada.io", "ClusterOverridePolicy"): _POLICY,

@@ -21,6 +21,7 @@ _MAP: Final = (
 _PREFIXES: Final = ("requests.", "limits.")
 # The API groups of Volcano, and of the scheduler plugins and Koordinator, older and newer.
 _GROUPS: Final = ("scheduling.volcano.sh", "scheduling.sigs.k8s.io", "scheduling.x-k8s.io")
+_NOS: Final = "nos.nebuly.com"
 # Names with a slash that are not devices: object counts, storage, and claims of device classes.
 _OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
 
@@ -84,5 +85,9 @@ _KINDS: Final[Mapping[tuple[str, str], Callable[[Value], Iterator[tuple[Path, st
         ("spec", "capability"), ("spec", "deserved"), ("spec", "guarantee", "resource")
     ),
     **{(group, "PodGroup"): _read_keys(("spec", "minResources")) for group in _GROUPS},
-    **{(group, "ElasticQuota"): _read_keys(("spec", "min"), ("spec", "max")) for group in _GROUPS},
+    **{
+        (group, kind): _read_keys(("spec", "min"), ("spec", "max"))
+        for group in (*_GROUPS, _NOS)
+        for kind in ("ElasticQuota", "CompositeElasticQuota")
+    },
 }

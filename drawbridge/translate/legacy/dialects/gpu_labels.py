@@ -64,9 +64,7 @@ ALWAYS_PRESENT: Final = frozenset(
 )  # fmt: skip
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
 
-_ALWAYS: Final = (
-    "GPU feature discovery publishes it on every node with such a device, so each one satisfies it"
-)
+_ALWAYS: Final = "publishes it on every node with such a device, so each one satisfies it"
 _NOT_A_NUMBER: Final = "the label is not a number, so only the operators In and NotIn can match"
 
 
@@ -122,10 +120,15 @@ def interpret_term(term: LabelTerm) -> LabelMeaning:
 def _exists(term: LabelTerm) -> LabelMeaning:
     """Read that a label exists: some are on every node, the memory's where it is known."""
     if term.key in ALWAYS_PRESENT:
-        return LabelMeaning(findings=(imply(term, _ALWAYS),))
+        return LabelMeaning(findings=(_imply_always(term),))
     if term.key == _MEMORY:
         return LabelMeaning((Memory(at_least=1),))
     return _keep(term)
+
+
+def _imply_always(term: LabelTerm) -> Finding:
+    publisher = find_publisher(term.key)
+    return imply(term, f"{publisher.name if publisher else 'its publisher'} {_ALWAYS}")
 
 
 def imply(term: LabelTerm, why: str) -> Finding:
@@ -282,7 +285,7 @@ def _present(term: LabelTerm) -> LabelMeaning:
     if (term.operator == "In" and "true" in term.values) or (
         term.operator == "NotIn" and "true" not in term.values
     ):
-        return LabelMeaning(findings=(imply(term, _ALWAYS),))
+        return LabelMeaning(findings=(_imply_always(term),))
     return _reject(term, "the pod requests a GPU but selects nodes without GPUs")
 
 
