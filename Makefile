@@ -22,7 +22,7 @@ demo: $(READY)  ## Translate the example manifests and place their pods on a sam
 	$(BIN)/python -m cli.demo
 
 translate: $(READY)  ## Report what becomes of your manifests; needs no cluster; FILE=file or folder
-	$(BIN)/drawbridge translate -f "$(FILE)" -o report
+	@$(BIN)/drawbridge translate -f "$(or $(FILE),$(error name your manifest: make translate FILE=my.yaml))" -o report
 
 help:  ## List the targets
 	@sed -nE "s/^([a-z0-9-]+):.*## (.*)/  \1\t\2/p" $(MAKEFILE_LIST) | expand -t 16
