@@ -58,10 +58,15 @@ def put_back_lines(text: str) -> str | None:
     if cut is None:
         return None
     lines = _split(cut.text)
-    places = [_find(lines, *each) for each in cut.hunks]
+    places: list[int] = []  # all before the first change, which moves the lines below
+    for hunk, checksum in cut.hunks:
+        at = _find(lines, hunk, checksum)
+        if at is None:
+            return None
+        places.append(at)
     behind = len(lines)
     for at, (hunk, _) in zip(reversed(places), reversed(cut.hunks), strict=True):
-        if at is None or at + hunk.replaced > behind:
+        if at + hunk.replaced > behind:
             return None
         lines[at : at + hunk.replaced] = hunk.before
         behind = at
