@@ -4,6 +4,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import yaml
 
@@ -11,6 +12,7 @@ from e2e.installed.installation import Installation, installed, wait_for_facts
 from e2e.installed.kubectl import CommandResult, run
 from e2e.renderers.build import binaries
 from e2e.scenarios.admission import GPU, NEEDS, add_gpu_node, claim_of, legacy_pod
+from e2e.scenarios.lifecycle import read_commands, run_documented
 from e2e.scenarios.objects import RESOURCE
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -19,6 +21,8 @@ CLASS = f"{RESOURCE}/deviceclasses/{GPU}"
 SPACE = "gpu-operator"
 OLD, NEW = "dra-driver", "gpu-operator"
 KEEP, RELEASE = "helm.sh/resource-policy", "meta.helm.sh/release-name"
+ROOT = Path(__file__).parents[2]
+PAGE, SECTION = ROOT / "docs" / "beside.md", "DeviceClasses between Helm releases"
 CHART = {"apiVersion": "v2", "name": "driver", "version": "1.0.0"}
 ROUNDS = 3  # of pods before, between and after the steps
 LOOK = 0.02
@@ -35,9 +39,9 @@ def classes_change_their_release_while_pods_come_and_go(stage: Stage) -> None:
     _helm(cluster, "install", OLD, chart, "--create-namespace", "--take-ownership").check()
     uid = stage.client.get(CLASS)["metadata"]["uid"]
     with _pods_come_and_go(stage, cluster) as turns, _watched(stage) as absent:
-        for command in _steps(cluster, chart):
+        for command in _steps(chart):
             done = turns()
-            command().check()
+            run_documented(cluster, f"export HELM_NAMESPACE={SPACE}; {command}", ROOT).check()
             stage.wait("pods come and go", lambda done=done: turns() >= done + ROUNDS)  # type: ignore[misc]
     owned = stage.client.get(CLASS)
     assert absent == [], absent
@@ -46,16 +50,11 @@ def classes_change_their_release_while_pods_come_and_go(stage: Stage) -> None:
     assert KEEP not in owned["metadata"]["annotations"], owned
 
 
-def _steps(cluster: Installation, chart: str) -> Iterator[Callable[[], CommandResult]]:
-    """Yield the steps of the page, each as a function."""
-    kubectl = cluster.kubectl.inside("")
-    annotate = ("annotate", "deviceclass", GPU)
-    without = ("--set", "classes=false")
-    yield lambda: kubectl(*annotate, f"{KEEP}=keep", "--overwrite")
-    yield lambda: _helm(cluster, "upgrade", OLD, chart, *without)
-    yield lambda: _helm(cluster, "install", NEW, chart, "--take-ownership")
-    yield lambda: kubectl(*annotate, f"{KEEP}-")
-    yield lambda: _helm(cluster, "uninstall", OLD)
+def _steps(chart: str) -> Iterator[str]:
+    """Yield the commands of the page, with this chart and its value."""
+    for command in read_commands(SECTION, PAGE):
+        named = command.replace("<its chart>", chart)
+        yield named.replace("<values without its classes>", "--set classes=false")
 
 
 def _write_chart(stage: Stage) -> str:

@@ -99,9 +99,9 @@ def managed_fields(stage: Stage) -> list[tuple[object, ...]]:
     ]
 
 
-def read_commands(section: str) -> list[str]:
-    """Return the commands of the first block in a section of docs/installing.md."""
-    text = PAGE.read_text("utf-8").partition(f"\n## {section}\n")[2]
+def read_commands(section: str, page: Path = PAGE) -> list[str]:
+    """Return the commands of the first block in a section of docs/installing.md or another page."""
+    text = page.read_text("utf-8").partition(f"# {section}\n")[2]
     block = re.findall(r"```console cluster\n(.*?)```", text, re.DOTALL)[0]
     return re.findall(r"^\$ (.*)$", block, re.MULTILINE)
 
