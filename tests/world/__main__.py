@@ -1,11 +1,18 @@
 """Plays seeds: `python -m tests.world --seeds 100`, `--minutes 60`, or `--seed 7 --story`."""
 
 import argparse
+import itertools
 import logging
 import time
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from statistics import median
 
 from tests.world.world import LENGTH, Outcome, play, shrink, write_script
+
+# Each process plays so many seeds before it tells about them.
+CHUNK = 8
 
 
 def main() -> int:
@@ -15,46 +22,82 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of several seeds")
     parser.add_argument("--seeds", type=int, default=20, help="how many seeds")
     parser.add_argument("--minutes", type=float, help="play seeds for so long instead")
-    parser.add_argument("--events", type=int, default=LENGTH, help="events of each run")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes play")
+    parser.add_argument("--events", type=int, default=LENGTH, help="events of each script")
     parser.add_argument("--story", action="store_true", help="print what happened")
     parser.add_argument("--no-shrink", action="store_true", help="keep all events")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    began = time.monotonic()
+    began, played, broken = time.monotonic(), [], False
+    for outcome in _play_all(options, began):
+        played.append(outcome)
+        if outcome.violation or options.seed is not None:
+            broken |= bool(outcome.violation)
+            _print(outcome, options)
+    _summarize(played, time.monotonic() - began)
+    return int(broken)
+
+
+def _play_all(options: argparse.Namespace, began: float) -> Iterator[Outcome]:
+    """Yield the outcomes until one is broken, or all are played."""
+    if options.seed is not None:
+        yield play(options.seed, write_script(options.seed, options.events))
+        return
+    chunks = itertools.count(options.first, CHUNK)
+    if options.minutes is None:
+        chunks = iter(range(options.first, options.first + options.seeds, CHUNK))  # type: ignore[assignment]
+    end = None if options.minutes is None else began + options.minutes * 60
+    with ProcessPoolExecutor(options.jobs) as pool:
+        while chosen := [*itertools.islice(chunks, options.jobs)]:
+            lasts = [min(first + CHUNK, options.first + options.seeds) for first in chosen]
+            if end is not None:
+                lasts = [first + CHUNK for first in chosen]
+            lengths = itertools.repeat(options.events)
+            outcomes = [*itertools.chain(*pool.map(_play_some, chosen, lasts, lengths))]
+            yield from outcomes
+            if any(outcome.violation for outcome in outcomes):
+                return
+            if end is not None and time.monotonic() > end:
+                return
+
+
+def _play_some(first: int, last: int, events: int) -> list[Outcome]:
+    """Play seeds in a process, and leave the stories out that nobody reads."""
+    logging.disable(logging.CRITICAL)
+    outcomes = []
+    for seed in range(first, last):
+        outcome = play(seed, write_script(seed, events))
+        outcome.script, outcome.story = (), []
+        outcomes.append(outcome)
+    return outcomes
+
+
+def _print(outcome: Outcome, options: argparse.Namespace) -> None:
+    result = outcome.violation or "all is well"
+    # Shrinking can take minutes.
+    print(f"seed {outcome.seed}: {result}", flush=True)  # noqa: T201  # a command
+    told = play(outcome.seed, write_script(outcome.seed, options.events))
+    if told.violation and not options.no_shrink:
+        told = shrink(told)
+    if options.story or told.violation:
+        story = "\n".join(told.story)
+        print(f"{story}\nseed {told.seed}, {len(told.script)} events: {result}")  # noqa: T201  # a command
+
+
+def _summarize(played: list[Outcome], seconds: float) -> None:
+    """Print how much was played, and what it contained."""
     counted: Counter[str] = Counter()
-    seed, played = options.first if options.seed is None else options.seed, 0
-    while not _is_over(options, played, time.monotonic() - began):
-        outcome = play(seed, write_script(seed, options.events))
-        played += 1
+    for outcome in played:
         counted.update(outcome.counted)
-        if outcome.violation or options.story:
-            # Shrinking can take minutes.
-            result = outcome.violation or "all is well"
-            print(f"seed {seed}: {result}", flush=True)  # noqa: T201  # a command
-            shrunk = shrink(outcome) if outcome.violation and not options.no_shrink else outcome
-            _print(shrunk)
-        if outcome.violation:
-            return 1
-        seed += 1
-    seconds = time.monotonic() - began
-    print(f"{played} seeds in {seconds:.1f} s of {options.events} events, 0 violations")  # noqa: T201  # a command
+    broken = sum(bool(outcome.violation) for outcome in played)
+    events = median(outcome.events for outcome in played)
+    faults = median(outcome.faults for outcome in played)
+    print(  # noqa: T201  # a command
+        f"{len(played)} seeds in {seconds:.1f} s, {len(played) / seconds:.2f} a second, with"
+        f" {events:g} events and {faults:g} faults in the median: {broken} broken"
+    )
     for name, count in sorted(counted.items()):
         print(f"{count:8} {name}")  # noqa: T201  # a command
-    return 0
-
-
-def _is_over(options: argparse.Namespace, played: int, seconds: float) -> bool:
-    if options.seed is not None:
-        return played > 0
-    if options.minutes is not None:
-        return bool(seconds >= options.minutes * 60)
-    return bool(played >= options.seeds)
-
-
-def _print(outcome: Outcome) -> None:
-    ending = outcome.violation or "all is well"
-    story = "\n".join(outcome.story)
-    print(f"{story}\nseed {outcome.seed}, {len(outcome.script)} events: {ending}")  # noqa: T201  # a command
 
 
 if __name__ == "__main__":

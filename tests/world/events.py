@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 Happening = Callable[["World", int], str]
 EVENTS: dict[str, tuple[float, Happening]] = {}
 GRACE_SECONDS = 5
+# What counts as a fault: some events, and what happens to requests.
+FAULT_NAMES = (
+    *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
+    *("replace machine", "kill", "kill allocator", "kill controller", "stand still", "cut off"),
+    *("forbid", "end watches", "expire", "skew", "stop server", "restore"),
+    *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
+)
 
 
 def event(weight: float) -> Callable[[Happening], Happening]:

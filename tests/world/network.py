@@ -139,7 +139,7 @@ class Network:
 
     async def _send(self, who: str, front: Front, seen: Seen) -> bytes:
         self._meet_fault()
-        is_lost = self.random.random() < self.faults.lost
+        is_lost = self.random.random() < self.faults.lost and not who.startswith("stock")
         arriving = asyncio.ensure_future(self._arrive(who, front, seen))
         self._arriving.add(arriving)
         arriving.add_done_callback(self._end)
@@ -172,7 +172,7 @@ class Network:
             done.exception()
 
     async def _arrive(self, who: str, front: Front, seen: Seen) -> bytes:
-        # Of others it is known how long they take.
+        # What others do not know of their own requests is no finding about ours.
         is_late = self.random.random() < self.faults.slow and not who.startswith("stock")
         if is_late:
             self.count("late request")

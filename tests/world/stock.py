@@ -26,6 +26,7 @@ _FENCE = "drawbridge.dev/owned"
 _FINALIZER = "resource.kubernetes.io/delete-protection"
 # A binding that is on its way takes no longer than this, less than nodes have to settle.
 LONGEST_SECONDS = 7.0
+LAG_SECONDS = 5.0
 
 
 class StockScheduler:
@@ -39,6 +40,8 @@ class StockScheduler:
         self._nodes, self._slices = Follower(network, who, NODES), Follower(network, who, SLICES)
         self._in_flight: dict[str, frozenset[Device]] = {}  # by the UID of the claim
         self._allocated: dict[str, frozenset[Device]] = {}
+        # The version of a claim that a response told, and until when the watch can be behind.
+        self._assumed: dict[str, tuple[int, float]] = {}
         self._revision = 0
         self._busy: set[str] = set()
 
@@ -53,10 +56,15 @@ class StockScheduler:
                 await asyncio.sleep(self._network.random.expovariate(4))
                 waiting = [pod for pod in self._pods.objects.values() if self._is_waiting(pod)]
                 if waiting:
-                    group.create_task(self._try(self._network.random.choice(waiting)))
+                    # Cycles follow each other, and only bindings run beside them.
+                    await self._try(self._network.random.choice(waiting), group)
 
     def _claim_changed(self, before: JSON | None, after: JSON | None) -> None:
         uid = (after or before or {})["metadata"]["uid"]
+        version, until = self._assumed.get(uid, (0, 0.0))
+        is_older = after is not None and int(after["metadata"]["resourceVersion"]) < version
+        if is_older and asyncio.get_running_loop().time() < until:
+            return  # a response has told more
         self._note(uid, devices_of(after) if after is not None else frozenset())
 
     def _note(self, uid: str, devices: frozenset[Device]) -> None:
@@ -83,25 +91,23 @@ class StockScheduler:
             if "136269" in self._defects or revision == self._revision:
                 return allocated | in_flight
 
-    async def _try(self, pod: JSON) -> None:
-        uid = pod["metadata"]["uid"]
-        self._busy.add(uid)
-        try:
-            by_name = {value["metadata"]["name"]: value for value in self._claims.objects.values()}
-            claims = [by_name.get(name) for name in claim_names(pod)]
-            if any(claim is None or "deletionTimestamp" in claim["metadata"] for claim in claims):
+    async def _try(self, pod: JSON, group: asyncio.TaskGroup) -> None:
+        by_name = {value["metadata"]["name"]: value for value in self._claims.objects.values()}
+        claims = [by_name.get(name) for name in claim_names(pod)]
+        if any(claim is None or "deletionTimestamp" in claim["metadata"] for claim in claims):
+            return
+        own = [claim for claim in claims if claim is not None]
+        new = [claim for claim in own if not devices_of(claim)]
+        only = {pool for claim in own for pool, _ in devices_of(claim)}
+        taken = await self._gather()
+        for node in self._usable_nodes():
+            chosen = self._choose(node, len(new), taken) if only <= {node} else None
+            if chosen is not None:
+                devices = dict(zip(map(_uid, new), chosen, strict=True))
+                self._in_flight |= {uid: frozenset([device]) for uid, device in devices.items()}
+                self._busy.add(_uid(pod))
+                group.create_task(self._bind(pod, node, own, devices))
                 return
-            own = [claim for claim in claims if claim is not None]
-            taken = await self._gather()
-            new = [claim for claim in own if not devices_of(claim)]
-            for node in self._usable_nodes():
-                only = {pool for claim in own for pool, _ in devices_of(claim)}
-                chosen = self._choose(node, len(new), taken) if only <= {node} else None
-                if chosen is not None:
-                    await self._bind(pod, node, own, dict(zip(map(_uid, new), chosen, strict=True)))
-                    return
-        finally:
-            self._busy.discard(uid)
 
     def _usable_nodes(self) -> list[str]:
         return sorted(
@@ -138,8 +144,6 @@ class StockScheduler:
         self, pod: JSON, node: str, claims: Iterable[JSON], chosen: dict[str, Device]
     ) -> None:
         """Do PreBind and Bind."""
-        for uid, device in chosen.items():
-            self._in_flight[uid] = frozenset([device])
         random = self._network.random
         is_slow = random.random() < 0.1
         await asyncio.sleep(random.uniform(1, LONGEST_SECONDS) if is_slow else random.uniform(0, 1))
@@ -151,6 +155,7 @@ class StockScheduler:
             body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata}
             target = {"target": {"kind": "Node", "name": node}}
             await self._client.ask("POST", path_of(PODS, pod, "binding"), {**body, **target})
+        self._busy.discard(_uid(pod))
 
     async def _allocate(self, claim: JSON, pod: JSON, device: Device | None) -> bool:
         """Write the finalizer, then the allocation and the pod."""
@@ -171,7 +176,9 @@ class StockScheduler:
         change = {"metadata": version, "status": status}
         answer = await self._client.ask("PATCH", path_of(CLAIMS, claim, "status"), change)
         if answer is not None and "136269" not in self._defects:
-            self._note(metadata["uid"], devices_of(answer))
+            until = asyncio.get_running_loop().time() + LAG_SECONDS
+            self._assumed[_uid(claim)] = int(answer["metadata"]["resourceVersion"]), until
+            self._note(_uid(claim), devices_of(answer))
         return answer is not None
 
 

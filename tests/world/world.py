@@ -11,7 +11,7 @@ from tests.cluster.fake.store import Change, Saved, Store
 from tests.world import clock, invariants
 from tests.world.control import ControllerProcess
 from tests.world.controllers import ClaimController, PodController
-from tests.world.events import EVENTS
+from tests.world.events import EVENTS, FAULT_NAMES
 from tests.world.machines import Machine
 from tests.world.network import Faults, Network
 from tests.world.nodes import Device, Kubelet, Use, devices_of
@@ -49,6 +49,16 @@ class Outcome:
     counted: dict[str, int] = field(default_factory=dict)
     happened: int = 0
     defects: frozenset[str] = frozenset()
+
+    @property
+    def events(self) -> int:
+        """Events of the script, and the writes and preparations that followed."""
+        return self.happened + self.counted["write"] + self.counted.get("preparation", 0)
+
+    @property
+    def faults(self) -> int:
+        """What failed: requests, processes, hosts, servers, drivers and machines."""
+        return sum(self.counted.get(name, 0) for name in FAULT_NAMES)
 
 
 def write_script(seed: int, length: int) -> tuple[Event, ...]:
