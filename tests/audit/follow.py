@@ -39,9 +39,15 @@ class Followed:
     """A cluster whose plan is followed. `misses` are what came otherwise."""
 
     def __init__(
-        self, seed: int, size: int, folder: Path, surprises: Iterable[int] | None = None
+        self,
+        seed: int,
+        size: int,
+        folder: Path,
+        surprises: Iterable[int] | None = None,
+        *,
+        rig: bool = False,
     ) -> None:
-        self.drawn: DrawnCluster = draw(seed, size, surprises)
+        self.drawn: DrawnCluster = draw(seed, size, surprises, rig=rig)
         self.folder = folder
         self.told = audit(self.drawn.seen(), folder)
         answers = answers_of(self.told)

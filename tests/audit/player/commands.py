@@ -86,6 +86,10 @@ class Typist:
                 _unplug(machine, owner)
         if wanted not in ("", "none") and machine.devices and machine.ready:
             machine.published = machine.published or dict(machine.devices)
+        if not wanted and machine.ready and machine.had_plugins - machine.plugins:
+            machine.plugins |= machine.had_plugins
+            machine.units = dict(machine.had_units)
+            machine.published = {}
 
     def _cordon(self, _: str, names: Sequence[str]) -> None:
         for name in names:
@@ -128,6 +132,7 @@ class Typist:
     # --- workloads -------------------------------------------------------------------------------
 
     def _patch(self, space: str, words: Sequence[str]) -> None:
+        words = [each for each in words if not each.startswith("--")]
         kind, _, name = words[0].partition("/")
         patch: dict[str, Any] = json.loads(words[-1])
         if kind == "daemonset":

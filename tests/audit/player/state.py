@@ -31,6 +31,12 @@ class Machine:
     cordoned: bool = False
     ready: bool = True
     amounts: dict[str, int] = field(default_factory=dict)  # milli-CPU and pods
+    had_units: dict[str, int] = field(default_factory=dict)
+    had_plugins: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Remember what comes back when the plugin does."""
+        self.had_units, self.had_plugins = dict(self.units), set(self.plugins)
 
 
 @dataclass
