@@ -15,7 +15,7 @@ from drawbridge.models.pods import ModelPod, PodKind, Served
 from drawbridge.models.quotas import ModelQuota, sum_units
 from drawbridge.models.rollouts import PodRollout, restart
 from drawbridge.models.scheduler import ChosenNode, choose_node
-from drawbridge.models.spreading import PodOnNode, find_kept_apart
+from drawbridge.models.spreading import PodNear, find_kept_apart
 from drawbridge.models.workloads import Again, find_successor
 
 
@@ -250,14 +250,14 @@ class ModelCluster:
         """Whether the scheduler can give pods of a kind devices of a plugin, or of a driver."""
         if not kind.by_class or kind.owner_kind == "DaemonSet":
             return False
-        sources = {
-            node.has_plugin
-            for name in kind.asked.nodes
-            if (node := self.nodes.get(name)) is not None
-            and not node.is_cordoned
-            and (node.devices or node.has_plugin)
-        }
-        return len(sources) > 1
+        sources = set[bool]()
+        for name in kind.asked.nodes:
+            node = self.nodes.get(name)
+            if node is not None and not node.is_cordoned and (node.devices or node.has_plugin):
+                sources.add(node.has_plugin)
+                if len(sources) > 1:
+                    return True
+        return False
 
     def schedule(self) -> bool:
         """Give nodes to waiting pods; alike pods wait behind the first that finds none."""
@@ -288,7 +288,7 @@ class ModelCluster:
         kind = self.kinds[pod.kind]
         allowed = find_request(kind, translated=pod.is_translated)
         running = (
-            PodOnNode(self.kinds[e.kind].namespace, self.kinds[e.kind].labels, e.node)
+            PodNear(self.kinds[e.kind].namespace, self.kinds[e.kind].labels, e.node)
             for e in self.pods.values()
             if e.node
         )
@@ -380,18 +380,22 @@ class ModelCluster:
 
         Of those elsewhere that may be there, it is not known who gives them devices afterwards.
         """
-        doubtful = set[int]()
+        doubtful, left = set[int](), self._plugged().difference(drained)
         for key, pod in self.pods.items():
-            kind = self.kinds[pod.kind]
-            goes = kind.by_class or (kind.translated and kind.namespace in self.enforced)
-            if not (goes and pod.has_other_places and pod.served is Served.PLUGIN):
+            if not pod.has_other_places or pod.served is not Served.PLUGIN:
                 continue
-            may_have = {e for e in kind.asked.nodes if e in self.nodes and self.nodes[e].has_plugin}
-            if pod.node in drained and may_have.difference(drained):
-                doubtful.add(key)
-            elif pod.node not in drained and not may_have.isdisjoint(drained):
+            kind = self.kinds[pod.kind]
+            if not (kind.by_class or (kind.translated and kind.namespace in self.enforced)):
+                continue
+            if pod.node in drained:
+                if not left.isdisjoint(kind.asked.nodes):
+                    doubtful.add(key)
+            elif not kind.asked.nodes.isdisjoint(drained):
                 self.pods[key] = pod._replace(has_other_source=True)
         return doubtful
+
+    def _plugged(self) -> set[str]:
+        return {name for name, each in self.nodes.items() if each.has_plugin}
 
     def _is_evicted(self, key: int) -> bool:
         pod = self.pods[key]

@@ -18,7 +18,7 @@ class SpreadRule(NamedTuple):
     skew: int = 0
 
 
-class PodOnNode(NamedTuple):
+class PodNear(NamedTuple):
     """The labels and the node of a running pod."""
 
     namespace: str
@@ -51,7 +51,7 @@ def _labels(rule: Mapping[str, Value]) -> tuple[tuple[str, str], ...]:
 def find_kept_apart(
     rules: Iterable[SpreadRule],
     namespace: str,
-    running: Iterable[PodOnNode],
+    running: Iterable[PodNear],
     labels_of: Mapping[str, Mapping[str, str]],
     allowed: frozenset[str],
 ) -> Callable[[str], bool]:
@@ -74,7 +74,7 @@ def find_kept_apart(
 
 def _count(
     rule: SpreadRule,
-    running: Iterable[PodOnNode],
+    running: Iterable[PodNear],
     labels_of: Mapping[str, Mapping[str, str]],
     allowed: frozenset[str],
 ) -> Counter[str]:

@@ -27,9 +27,9 @@ def test_a_plan_that_was_interrupted_goes_on(seed: int, tmp_path: Path) -> None:
     named = set[str]()
     for _ in range(3):
         steps = followed.told["steps"]
-        typed = [(step, each) for step in steps for each in step["commands"]]
-        for step, each in typed[: chooses.randrange(len(typed) + 1)]:
-            followed.typist.type(each)
+        typed = [(step, command) for step in steps for command in step["commands"]]
+        for step, command in typed[: chooses.randrange(len(typed) + 1)]:
+            followed.typist.type(command)
             named |= {text.partition(":")[0] for text in step["loses"]}
         go_on(followed, tmp_path)
     for step in followed.told["steps"]:
@@ -67,9 +67,9 @@ def test_the_undo_of_a_step_leaves_what_was_there(seed: int, tmp_path: Path) -> 
             followed.typist.type(each)
         if step is undone:
             break
-    for each in undone["undo"]:
-        if not each.startswith("helm"):
-            followed.typist.type(each)
+    for command in undone["undo"]:
+        if not command.startswith("helm"):
+            followed.typist.type(command)
     assert state(followed) == before
 
 
