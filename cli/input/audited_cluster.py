@@ -15,6 +15,7 @@ from cli.input.stuck_objects import find_stuck_in_files, find_stuck_live, list_f
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import decide_namespace_scope
 from drawbridge.api_error import ApiError
+from drawbridge.audit.managed import find_manager
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.workloads import FAILED_CREATE
 from drawbridge.config.model import Scope
@@ -221,7 +222,7 @@ def _namespaces(values: Iterable[Value], only: str, scope: Scope) -> Iterator[Au
         if not only or name == only:
             mode = decide_namespace_scope(name, texts, scope).mode
             ends = bool(text_at(value, "metadata", "deletionTimestamp"))
-            yield AuditedNamespace(name, mode, texts, ends)
+            yield AuditedNamespace(name, mode, texts, ends, find_manager(value).text)
 
 
 def _tie_volumes(

@@ -1,10 +1,11 @@
 """Which chart, operator or GitOps tool owns an object, so that a patch of it may not last."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.names import TRANSLATE_LABEL
 
 _MAX: Final = 253
 # Field managers, and what a person calls them.
@@ -47,3 +48,23 @@ def find_manager(value: Value) -> Manager:
 
 def _texts(value: Value | None) -> Mapping[str, str]:
     return {key: text[:_MAX] for key, text in as_mapping(value).items() if isinstance(text, str)}
+
+
+def note_namespaces(names: Iterable[str], managers: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each namespace of a chart or a GitOps tool whose label a step sets."""
+    for name in names:
+        if manager := managers.get(name):
+            yield (
+                f"Namespace {name} belongs to {manager}, which can take a label back: set"
+                f" {TRANSLATE_LABEL} there, too."
+            )
+
+
+def note_jobs(managers: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each Job of a chart or a GitOps tool that a step suspends."""
+    for job, manager in managers.items():
+        if manager:
+            yield (
+                f"{job} belongs to {manager}, which can let it go on too early: stop its"
+                " synchronization, or set spec.suspend there, during the step."
+            )

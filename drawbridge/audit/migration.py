@@ -55,7 +55,7 @@ def make_plan(
         for each in namespaces
         if each.mode is Mode.OFF and _goes(each)
     }
-    first = [*preparation.let_users_see(modes)]
+    first = [*preparation.let_users_see(modes, planner.namespaces.managers)]
     planner.note_modes(dict.fromkeys(modes, str(Mode.REPORT)))
     first += _continue(objects, groups)
     to_move = [each for each in groups if each.has_plugin and planner.movable(each)]
@@ -91,7 +91,9 @@ def _read_namespaces(objects: AuditedObjects, namespaces: Sequence[NamespaceAudi
     modes = {each.name: each.labels.get(TRANSLATE_LABEL, "") for each in objects.namespaces}
     translatable = [each for each in namespaces if _goes(each)]
     idle = (e.namespace for e in translatable if not any(w.pods for w in e.workloads))
-    return Namespaces(modes, frozenset(e.namespace for e in translatable), frozenset(idle))
+    managers = {each.name: each.manager for each in objects.namespaces}
+    names = frozenset(each.namespace for each in translatable)
+    return Namespaces(modes, names, frozenset(idle), managers)
 
 
 def find_kept(cluster: ModelCluster, groups: Sequence[Group]) -> frozenset[str]:

@@ -23,12 +23,13 @@ MAX_TEXT = 253
 
 
 class AuditedNamespace(NamedTuple):
-    """A namespace, its mode and its labels."""
+    """A namespace, its mode and its labels; `manager` is who can take a label back."""
 
     name: str
     mode: Mode = Mode.OFF
     labels: Mapping[str, str] = {}
     is_ending: bool = False
+    manager: str = ""
 
 
 @dataclass(frozen=True)

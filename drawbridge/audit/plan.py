@@ -14,6 +14,7 @@ from typing import Final
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands, story, typed
 from drawbridge.audit.left import count_left, find_changed
+from drawbridge.audit.managed import note_jobs, note_namespaces
 from drawbridge.audit.model import Expected, MigrationStep
 from drawbridge.audit.namespaces import count_pods_to_translate, find_restartable, has_room
 from drawbridge.audit.node_groups import Group
@@ -292,7 +293,8 @@ class StepPlanner:
     def _accept(self, group: Group, rounds: Sequence[Sequence[str]], trial: Trial) -> list[str]:
         """Make a step of what was tried, and go on from there."""
         nodes = [name for each in rounds for name in each]
-        self._suspended = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
+        jobs = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
+        self._suspended = jobs
         before, self.cluster = self.cluster, trial.cluster
         moving = self._moving_of(before, group, nodes)
         modes = self._changed_modes(before, trial.cluster)
@@ -306,7 +308,11 @@ class StepPlanner:
                 story.title(group, nodes, len(rounds)),
                 story.why(told, trial.paused, nodes),
                 (*lines, "drawbridge audit"),
-                tuple(story.notes(group, moving, self._new_waits_of(before), self._stay(group))),
+                (
+                    *story.notes(group, moving, self._new_waits_of(before), self._stay(group)),
+                    *note_namespaces(modes, self.namespaces.managers),
+                    *note_jobs({f"{s}/{o}": self.templates.find(s, o).owned_by for s, o in jobs}),
+                ),
                 self.expected(),
                 tuple(self._move_back(moving, modes, before)),
                 told.lost,
@@ -457,7 +463,10 @@ class StepPlanner:
                 "New pods get claims. Running pods keep their devices until they are created"
                 " again.",
                 tuple(each.command for each in trial.commands),
-                tuple(story.note_untouched(self.cluster, namespace)),
+                (
+                    *story.note_untouched(self.cluster, namespace),
+                    *note_namespaces(modes, self.namespaces.managers),
+                ),
                 self.expected(),
                 tuple(each.command for each in typed.set_modes(modes)),
                 told.lost,

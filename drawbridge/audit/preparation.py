@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands
-from drawbridge.audit.managed import find_manager
+from drawbridge.audit.managed import find_manager, note_namespaces
 from drawbridge.audit.model import MigrationStep
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import namespace_of, text_at
@@ -69,7 +69,7 @@ def find_drivers(
     return by_driver
 
 
-def let_users_see(modes: Mapping[str, str]) -> Iterator[MigrationStep]:
+def let_users_see(modes: Mapping[str, str], managers: Mapping[str, str]) -> Iterator[MigrationStep]:
     """Yield the step that reports in namespaces; `modes` are their labels before."""
     if not modes:
         return
@@ -80,7 +80,10 @@ def let_users_see(modes: Mapping[str, str]) -> Iterator[MigrationStep]:
         "Let users see what would change",
         "kubectl prints how each new pod would be translated. No pod changes.",
         (commands.set_mode([*modes], Mode.REPORT),),
-        ("Drawbridge must be installed: `drawbridge doctor` checks it.",),
+        (
+            "Drawbridge must be installed: `drawbridge doctor` checks it.",
+            *note_namespaces(modes, managers),
+        ),
         undo=tuple(undo),
     )
 

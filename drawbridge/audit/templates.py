@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from drawbridge.audit.managed import find_manager
 from drawbridge.audit.objects import namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
@@ -24,6 +25,7 @@ class OwnerTemplate(NamedTuple):
     selector: str = ""
     manager: str = ""  # who admits a Job in place of its controller
     rollout: PodRollout | None = None
+    owned_by: str = ""  # the chart or the tool that can take a patch back
 
 
 class Templates:
@@ -59,4 +61,5 @@ def _read(workload: Value) -> OwnerTemplate:
         "" if more else ",".join(f"{key}={text}" for key, text in labels.items()),
         f"Kueue's queue {queue}" if queue else "",
         read_rollout(workload, wanted) if kind in RESTARTED else None,
+        find_manager(workload).text if is_job else "",
     )

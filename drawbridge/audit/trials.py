@@ -13,6 +13,7 @@ class Namespaces(NamedTuple):
     modes: Mapping[str, str]  # the label as it is; empty without one
     translatable: frozenset[str]  # with workloads that are to be translated
     idle: frozenset[str]  # of these, those without pods
+    managers: Mapping[str, str] = {}  # the charts and tools that can take a label back
 
 
 class Trial(NamedTuple):
