@@ -14,6 +14,7 @@ from drawbridge.audit.objects import namespace_of, text_at
 from drawbridge.audit.servers import Plugin, name_serving
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.device import Taint
 from drawbridge.names import DEVICES_LABEL
 
 _AFFINITY: Final = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -128,6 +129,9 @@ def keep_apart(
             notes.append(f"{driver} is installed{by}: {installed.text}. Only its nodes change.")
         elif driver in publishing:
             notes.append(f"{driver} runs already: use the name of its release.")
+    taints = {each for group in to_move for node in group.nodes for each in node.taints}
+    if tolerated := sorted({f"{each.key}:{each.effect}" for each in taints if _stays(each)}):
+        notes.append(f"Nodes have taints that the driver must tolerate: {', '.join(tolerated)}.")
     notes.append("The names of the values depend on the chart of the driver.")
     undo += [f"kubectl label nodes {_names(each)} {DEVICES_LABEL}-" for each in served]
     return MigrationStep(
@@ -138,6 +142,11 @@ def keep_apart(
         tuple(notes),
         undo=tuple(filter(None, undo)),
     )
+
+
+def _stays(taint: Taint) -> bool:
+    """Whether a taint is somebody's, and not one that the state of a node sets."""
+    return taint.effect != "PreferNoSchedule" and not taint.key.startswith("node.kubernetes.io/")
 
 
 def _names(group: Group) -> str:

@@ -261,7 +261,7 @@ class ModelCluster:
 
     def schedule(self) -> bool:
         """Give nodes to waiting pods; alike pods wait behind the first that finds none."""
-        placed = False
+        placed, offering = False, None
         for key in [*self.waiting]:
             pod = self.pods[key]
             if pod.name:
@@ -270,9 +270,11 @@ class ModelCluster:
             kind = self.kinds[pod.kind]
             if kind.is_gated or (pod.kind, pod.is_translated) in self._unfit:
                 continue
+            if kind.needs_devices and offering is None:
+                offering = {name: each for name, each in self.nodes.items() if each.offers_any}
             place = choose_node(
                 kind,
-                self.nodes,
+                self.nodes if offering is None or not kind.needs_devices else offering,
                 translated=pod.is_translated,
                 is_kept_off=self._find_kept_apart(pod) if kind.rules else None,
             )
@@ -347,8 +349,9 @@ class ModelCluster:
         """Keep new pods off nodes, or let them come."""
         for name in nodes:
             self.nodes[name].is_cordoned = cordoned
-        self._unfit.clear()
-        self.schedule()
+        if not cordoned:
+            self._unfit.clear()
+            self.schedule()
 
     def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
         """Evict the pods of nodes until none is left, or the budgets refuse all that are left."""

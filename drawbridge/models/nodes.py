@@ -39,6 +39,14 @@ class ModelNode:
         other.free, other.devices = dict(self.free), dict(self.devices)
         return other
 
+    @property
+    def offers_any(self) -> bool:
+        """Whether a pod could start here that asks for a device, of whatever kind."""
+        if self.is_cordoned or not self.is_ready:
+            return False
+        units = any(number > 0 and "/" in name for name, number in self.free.items())
+        return units or any(number > 0 for number in self.devices.values())
+
     def serve(self, kind: PodKind, *, translated: bool) -> Served | None:
         """Return who would serve a new pod; None if nobody can."""
         request = find_request(kind, translated=translated)

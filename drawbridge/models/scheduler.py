@@ -1,11 +1,13 @@
 """Which node a new pod gets: of those where it fits, one with much left."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from drawbridge.models.nodes import ModelNode, find_request
-from drawbridge.models.pods import PodKind, Served
+from drawbridge.models.pods import AskedOfNode, PodKind, Served
+
+_FEW: Final = 64  # nodes
 
 
 class ChosenNode(NamedTuple):
@@ -27,7 +29,7 @@ def choose_node(
     request = find_request(kind, translated=translated)
     best: tuple[object, str, Served] | None = None
     places = 0
-    for name in _order(request.nodes, request.moved_nodes):
+    for name in _find_names(nodes, request):
         node = nodes.get(name)
         if node is None or node.is_cordoned or not node.is_ready:
             continue
@@ -46,6 +48,13 @@ def choose_node(
         if best is None or (node.is_moved, left) > best[0]:  # type: ignore[operator]
             best = (node.is_moved, left), name, served
     return None if best is None else ChosenNode(best[1], best[2], places > 1)
+
+
+def _find_names(nodes: Mapping[str, ModelNode], request: AskedOfNode) -> Sequence[str]:
+    """Return the names in order; of few nodes, those that are asked for."""
+    if len(nodes) > _FEW:
+        return _order(request.nodes, request.moved_nodes)
+    return sorted(e for e in nodes if e in request.nodes or e in request.moved_nodes)
 
 
 @lru_cache(4096)

@@ -147,6 +147,7 @@ class DrawnCluster:
             "ownerReferences": [owner_reference("DaemonSet", owner)],
         }
         self.objects.append(pod(SYSTEM, self.next_name(owner), spec, metadata))
+        self.nodes[name]["metadata"]["labels"][f"example.com/{owner}"] = "true"
         self.hardware[name].plugins.append(owner)
 
     def _plugin_daemon(self, plugin: str, owner: str) -> Json:
@@ -366,7 +367,7 @@ def _add_basis(cluster: DrawnCluster) -> None:
         pool = pick.pick(pools)
         cluster.add_node(pool, products[pool])
     for _ in range(max(0, cluster.size - len(cluster.nodes))):
-        cluster.add_node("cpu", ("", 0, "cpu", "0"), plugins={}, devices={})
+        cluster.add_node("cpu", ("", 0, "m5.4xlarge", "0"), plugins={}, devices={})
     for number in range(pick.number(1, 4)):
         cluster.add_space(f"team-{number}")
 

@@ -92,7 +92,7 @@ def with_rdma(cluster: DrawnCluster) -> None:
     cluster.add("StatefulSet", {GPU: 4, RDMA: 1}, pods=1, nodes=[name])
 
 
-@surprise(12, "a node of a group has the driver already", NODES)
+@surprise(12, "a node of a group has the driver already", NODES, rig=False)
 def driven_node(cluster: DrawnCluster) -> None:
     cluster.add_node("half", MIDDLE)
     name = cluster.add_node("half", MIDDLE, plugins={}, devices={"gpu": 2})
@@ -125,7 +125,7 @@ def control_plane(cluster: DrawnCluster) -> None:
     cluster.nodes[name]["spec"]["taints"].append(taint)
 
 
-@surprise(17, "a long name with dots", NODES)
+@surprise(17, "a long name with dots", NODES, rig=False)
 def long_name(cluster: DrawnCluster) -> None:
     name = f"{cluster.next_name('gpu')}.{'.'.join(['rack' * 4] * 11)}.example"
     cluster.add_node("dotted", SMALL, name=name[:190].rstrip("."), labels={HOST: name[:60]})

@@ -57,7 +57,7 @@ def local_state(cluster: DrawnCluster) -> None:
     ]
 
 
-@surprise(56, "a template that names its node")
+@surprise(56, "a template that names its node", rig=False)
 def named_node(cluster: DrawnCluster) -> None:
     name = cluster.take()
     made = cluster.add("Deployment", {GPU: 1}, pods=1, nodes=[name])
@@ -191,7 +191,7 @@ def two_containers(cluster: DrawnCluster) -> None:
     cluster.add("Deployment", {GPU: 2}, pods=1, nodes=[name], spec=spec)
 
 
-@surprise(70, "a template with different requests and limits, that nobody accepts")
+@surprise(70, "a template with different requests and limits, that nobody accepts", rig=False)
 def invalid_template(cluster: DrawnCluster) -> None:
     broken = container({GPU: 2})
     broken["resources"]["requests"] = {GPU: "1"}
@@ -256,7 +256,7 @@ def not_evicted(cluster: DrawnCluster) -> None:
     cluster.add("Deployment", {GPU: 1}, pods=1, annotations=notes)
 
 
-@surprise(83, "a pod of the system with a GPU")
+@surprise(83, "a pod of the system with a GPU", rig=False)
 def of_system(cluster: DrawnCluster) -> None:
     if "kube-system" not in cluster.spaces:
         cluster.add_space("kube-system")

@@ -26,6 +26,7 @@ from e2e.scenarios.registry import scenario
 from e2e.scenarios.sample_cluster import (
     SAMPLE,
     SYSTEM,
+    Sample,
     is_plugin,
     pod_spec_of,
 )
@@ -39,9 +40,14 @@ PATIENCE = 300.0
 INTERRUPTED = 143  # what a process gives that SIGTERM ends
 FULL = {GPU: "full"}  # the mode of a driver that has several
 REFUSED = ("research", "giant")  # asks for more GPUs than any node has
-# The nodes that have a plugin or a driver at the start, and at the end.
-PLUGGED = [each.name for each in SAMPLE.nodes if each.units]
-DRIVEN = [each.name for each in SAMPLE.nodes if each.drivers]
+# What is created beside namespaces and owners of pods.
+OTHERS = (
+    "ResourceQuota",
+    "ResourceClaimTemplate",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "PodDisruptionBudget",
+)
 
 
 class Equipment:
@@ -91,23 +97,28 @@ class RealEquipment(Equipment):
 
 
 class Migration:
-    """The sample cluster on a rig, and who sees what becomes of it."""
+    """The cluster of a sample on a rig, and who sees what becomes of it."""
 
-    def __init__(self, stage: Stage, cluster: Installation | PodInstallation) -> None:
-        self.stage, self.cluster = stage, cluster
+    def __init__(
+        self, stage: Stage, cluster: Installation | PodInstallation, sample: Sample = SAMPLE
+    ) -> None:
+        self.stage, self.cluster, self.sample = stage, cluster, sample
+        # The nodes that have a plugin or a driver at the start.
+        self.had_plugin = [each.name for each in sample.nodes if each.units]
+        self.had_driver = [each.name for each in sample.nodes if each.drivers]
         self.kubectl = cluster.kubectl.inside("")
         self.equipment = RealEquipment(stage) if isinstance(stage, RealStage) else Equipment(stage)
         self.scheduler = HamiScheduler(stage.client)
-        self.plugins = {e["metadata"]["name"] for e in SAMPLE.daemons if is_plugin(e)}
+        self.plugins = {e["metadata"]["name"] for e in self.sample.daemons if is_plugin(e)}
         self.releases = {
             f"dra-{driver.replace('.', '-')}": driver
-            for node in SAMPLE.nodes
+            for node in self.sample.nodes
             for driver in node.drivers
         }
         self.machines = [*self._add_nodes()]
 
     def _add_nodes(self) -> Iterator[Machine]:
-        for node in SAMPLE.nodes:
+        for node in self.sample.nodes:
             drivers = {driver: FULL.get(driver) for driver in node.drivers}
             plugins = {LEGACY: node.unit_names()} if node.units else {}
             yield self.stage.fleet.add(node.name, node.shape, drivers, node.labels, plugins)
@@ -120,15 +131,15 @@ class Migration:
 
     def add_workloads(self) -> None:
         """Create plugins and drivers, then the namespaces with what is in them."""
-        for daemons in SAMPLE.daemons:
+        for daemons in self.sample.daemons:
             self._run_daemons(daemons)
         self._wait_for_daemons("plugins and drivers run")
-        for namespace in SAMPLE.of("Namespace"):
+        for namespace in self.sample.of("Namespace"):
             self.stage.cluster_object("/api/v1/namespaces", namespace)
             account = f"/api/v1/namespaces/{namespace['metadata']['name']}/serviceaccounts/default"
             self.stage.wait("the namespace has its account", partial(self.stage.exists, account))
-        others = SAMPLE.of("ResourceQuota", "ResourceClaimTemplate")
-        self.kubectl.apply(*others, *map(self._on_rig, SAMPLE.workloads.values())).check()
+        others = self.sample.of(*OTHERS)
+        self.kubectl.apply(*others, *map(self._on_rig, self.sample.workloads.values())).check()
 
     def _on_rig(self, workload: JSON) -> JSON:
         """Return a workload whose containers this rig can run, on any node."""
@@ -163,6 +174,7 @@ class Migration:
         self.releases[release] = driver
         spec = {
             "nodeSelector": chosen,
+            "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "driver", "image": "example.com/x"}],
         }
         labels = {"app": release}
@@ -200,9 +212,9 @@ class Migration:
 
     def _is_settled(self, on: Mapping[str, set[str]], wanted: Mapping[str, str]) -> bool:
         """Whether each node runs only the plugin or the driver that its label wants."""
-        for name in (*PLUGGED, *DRIVEN):
+        for name in (*self.had_plugin, *self.had_driver):
             daemons = on.get(name, set())
-            driven = bool(wanted[name]) or name in DRIVEN
+            driven = bool(wanted[name]) or name in self.had_driver
             if wanted[name] == NOTHING and (daemons or name in self.equipment.plugged()):
                 return False
             if wanted[name] == NOTHING:
@@ -225,7 +237,7 @@ class Migration:
         """Return the pods of all workloads that are not going away."""
         listed = [
             pod
-            for namespace in SAMPLE.of("Namespace")
+            for namespace in self.sample.of("Namespace")
             for pod in self.stage.client.get(
                 f"/api/v1/namespaces/{namespace['metadata']['name']}/pods"
             )["items"]
@@ -249,7 +261,7 @@ class Migration:
         """Return who gave a running pod its GPUs, all of them."""
         if pod.get("status", {}).get("phase") != "Running":
             return "nobody"
-        workload = SAMPLE.workloads[SAMPLE.workload_of(pod)]
+        workload = self.sample.workloads[self.sample.workload_of(pod)]
         main = pod_spec_of(workload)["containers"][0]["resources"]
         wanted = int(main["limits"][LEGACY]) if "limits" in main else len(main["claims"])
         claimed = self.stage.fleet.held_by(pod)
@@ -319,7 +331,7 @@ class Migration:
 
     def _find_refusal(self) -> str:
         """Return why new pods of enforced namespaces get no claims, as a dry run shows."""
-        for (namespace, name), workload in SAMPLE.workloads.items():
+        for (namespace, name), workload in self.sample.workloads.items():
             path = f"/api/v1/namespaces/{namespace}"
             labels = self.stage.client.get(path)["metadata"].get("labels", {})
             if labels.get(MODE) != "enforce" or (namespace, name) == REFUSED:
@@ -347,7 +359,7 @@ class Migration:
             pod["metadata"]["uid"]
             for pod in self.pods()
             if pod["spec"].get("nodeName", "") not in {"", *drained}
-            and SAMPLE.workload_of(pod) not in restarted
+            and self.sample.workload_of(pod) not in restarted
         }
 
 
@@ -367,7 +379,7 @@ def the_plan_of_the_sample_cluster_leads_to_real_nodes_without_plugins(stage: St
 def follow(migration: Migration) -> None:
     """Follow the plan of an audit to its end, and compare each step with what comes."""
     migration.add_workloads()
-    start = _start()
+    start = _start(migration)
     _wait_for(migration, "the sample", start)
     steps = migration.audit()["steps"]
     for step in steps:
@@ -376,7 +388,8 @@ def follow(migration: Migration) -> None:
         _compare(migration, step)
         lost = kept - {each["metadata"]["uid"] for each in migration.pods()}
         assert not lost, f"{step['title']}: {len(lost)} pods ended that it does not name"
-    driven = {"pluginNodes": 0, "driverNodes": len({*PLUGGED, *DRIVEN})}
+    nodes = {*migration.had_plugin, *migration.had_driver}
+    driven = {"pluginNodes": 0, "driverNodes": len(nodes)}
     named = sum(len(step["loses"]) for step in steps)
     served = {"onPlugins": 0, "onDrivers": start["onPlugins"] + start["onDrivers"] - named}
     assert migration.seen() == {**start, **served, **driven}
@@ -392,7 +405,7 @@ def follow(migration: Migration) -> None:
     assert fates == {"translated"}, left["namespaces"]
 
 
-def _start() -> dict[str, int]:
+def _start(migration: Migration) -> dict[str, int]:
     """Return what the sample shows, in the words of the audit."""
     running = [*SAMPLE.running()]
     claimed = sum("resourceClaims" in each["spec"] for each in running)
@@ -400,8 +413,8 @@ def _start() -> dict[str, int]:
         "onPlugins": len(running) - claimed,
         "onDrivers": claimed,
         "waiting": len(SAMPLE.of("Pod")) - len(running) - _count_daemon_pods(),
-        "pluginNodes": len(PLUGGED),
-        "driverNodes": len(DRIVEN),
+        "pluginNodes": len(migration.had_plugin),
+        "driverNodes": len(migration.had_driver),
     }
 
 

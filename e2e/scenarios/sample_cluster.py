@@ -1,6 +1,6 @@
 """The sample cluster of the documentation, as the rig makes it: `examples/audit` is the source."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,12 +45,8 @@ class SampleNode:
 class Sample:
     """The objects of the files, by what they are for."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        self.folder = folder
-        files = sorted(folder.glob("*.yaml"))
-        self.objects: list[JSON] = [
-            each for file in files for each in yaml.load_all(file.read_text(), yaml.CSafeLoader)
-        ]
+    def __init__(self, objects: Iterable[JSON]) -> None:
+        self.objects: list[JSON] = [*objects]
 
     def of(self, *kinds: str) -> list[JSON]:
         """Return the objects of these kinds."""
@@ -89,7 +85,7 @@ class Sample:
     def workloads(self) -> Mapping[tuple[str, str], JSON]:
         """The owners of pods, and the pods without an owner, by namespace and name."""
         daemons = [daemons for daemons in self.of("DaemonSet") if daemons not in self.daemons]
-        owners = [*self.of("Deployment", "StatefulSet", "Job", "CronJob"), *daemons]
+        owners = [*self.of("Deployment", "StatefulSet", "ReplicaSet", "Job", "CronJob"), *daemons]
         bare = [each for each in self.of("Pod") if "ownerReferences" not in each["metadata"]]
         return {
             (each["metadata"]["namespace"], each["metadata"]["name"]): each
@@ -126,4 +122,10 @@ def _starts(name: str, workload: str) -> bool:
     return name == workload or name.startswith(f"{workload}-")
 
 
-SAMPLE = Sample()
+def read_sample(folder: Path = FOLDER) -> Sample:
+    """Read the objects of a folder."""
+    texts = (file.read_text() for file in sorted(folder.glob("*.yaml")))
+    return Sample(each for text in texts for each in yaml.load_all(text, yaml.CSafeLoader))
+
+
+SAMPLE = read_sample()

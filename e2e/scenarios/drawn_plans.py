@@ -1,0 +1,119 @@
+"""Scenarios: the plans of drawn clusters, typed word for word; what came is counted against them.
+
+Only surprises that simulated kubelets show as they are come over these clusters. The scheduler of
+the rig chooses where pods start, so the cluster is audited as it then is.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from e2e.clusters import draw
+from e2e.installed.installation import installed
+from e2e.scenarios.admission import LEGACY, NEEDS
+from e2e.scenarios.migration_plan import PATIENCE, Migration
+from e2e.scenarios.registry import scenario
+from e2e.scenarios.sample_cluster import SYSTEM, Sample
+from e2e.scenarios.stage import Stage
+
+JSON = dict[str, Any]
+CLUSTERS = 20
+LEAST_RIGHT = 0.99
+QUIET = 10  # seconds without a change
+PARTS = ("onPlugins", "onDrivers", "waiting")
+
+
+def drawn_sample(seed: int) -> Sample:
+    """Return the objects of a drawn cluster, as the rig creates them."""
+    cluster = draw(seed, 5 + seed * 3 % 16, rig=True)
+    owned = {
+        each["metadata"]["name"]
+        for each in cluster.objects
+        if each["kind"] == "Pod" and "ownerReferences" in each["metadata"]
+    }
+    return Sample(
+        each
+        for each in cluster.objects
+        if each["kind"] != "Pod" or each["metadata"]["name"] not in owned
+    )
+
+
+class DrawnMigration(Migration):
+    """The migration of a drawn cluster: pods are counted by their owners."""
+
+    def count(self) -> dict[str, Counter[str]]:
+        """Return the pods of each owner by who serves them."""
+        self.follow_daemons()
+        counts: dict[str, Counter[str]] = {}
+        for pod in self.pods():
+            if not self._asks(pod):
+                continue
+            space, name = self.sample.workload_of(pod)
+            owner = f"{space}/{self.sample.workloads[space, name]['kind']}/{name}"
+            served = {"plugin": "onPlugins", "driver": "onDrivers", "nobody": "waiting"}
+            counts.setdefault(owner, Counter())[served[self._served_by(pod)]] += 1
+        return counts
+
+    def _asks(self, pod: JSON) -> bool:
+        limits = pod["spec"]["containers"][0].get("resources", {}).get("limits", {})
+        return LEGACY in limits or "resourceClaims" in pod["spec"]
+
+    def _wait_for_admission(self, command: str) -> None:
+        """The plan itself waits for that."""
+
+    def settle(self) -> None:
+        """Wait until the pods stay as they are."""
+        seen: list[str] = []
+
+        def is_quiet() -> bool:
+            seen.append(json.dumps({k: dict(n) for k, n in self.count().items()}, sort_keys=True))
+            return len(seen) > QUIET and len({*seen[-QUIET:]}) == 1
+
+        self.stage.wait("the pods stay as they are", is_quiet, PATIENCE)
+
+    def lost(self, before: Mapping[str, Counter[str]]) -> set[str]:
+        """Return the owners that have fewer pods than before, or none."""
+        now = self.count()
+        return {e for e, n in before.items() if now.get(e, Counter()).total() < n.total()}
+
+
+def follow_drawn(seed: int, stage: Stage) -> None:
+    """Type the plan, and count what comes as it says and what does not."""
+    migration = DrawnMigration(stage, installed(stage, mode=""), drawn_sample(seed))
+    migration.add_workloads()
+    migration.settle()
+    start, named, misses, right = migration.count(), set[str](), list[str](), 0
+    for step in migration.audit()["steps"]:
+        migration.type_step(step["commands"])
+        migration.settle()
+        named |= {text.partition(":")[0] for text in step["loses"]}
+        for miss in _compare(step, migration.count()):
+            right += not miss
+            misses += [miss] if miss else []
+        assert migration.lost(start) <= named, (step["title"], migration.lost(start), named)
+    assert right >= LEAST_RIGHT * (right + len(misses)), misses
+
+
+def _compare(step: JSON, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
+    """Yield for each owner what came otherwise, or nothing."""
+    for told in step["leaves"]:
+        seen = counts.get(told["owner"], Counter())
+        more = [seen[part] - told[part] for part in PARTS]
+        is_right = min(more) >= 0 and sum(more) == told["either"]
+        yield "" if is_right else f"{step['title']}: {told} expected, {dict(seen)} seen"
+
+
+def _register(seed: int) -> None:
+    play = partial(follow_drawn, seed)
+    play.__dict__["__name__"] = f"the_plan_of_drawn_cluster_{seed}_leaves_what_it_says"
+    play.__dict__["__doc__"] = follow_drawn.__doc__
+    play.__dict__["__module__"] = __name__
+    scenario("full", rig="installed", needs=NEEDS)(play)
+
+
+for number in range(CLUSTERS):
+    _register(number)
+
+__all__ = ["SYSTEM", "follow_drawn"]
