@@ -310,6 +310,7 @@ class StepPlanner:
                 (*lines, "drawbridge audit"),
                 (
                     *story.notes(group, moving, self._new_waits_of(before), self._stay(group)),
+                    *story.note_forced(lines, told.stops),
                     *note_namespaces(modes, self.namespaces.managers),
                     *note_jobs({f"{s}/{o}": self.templates.find(s, o).owned_by for s, o in jobs}),
                 ),

@@ -1,10 +1,10 @@
 """What a step did in the models, in words: who moved, who waits and why, and who is lost."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from drawbridge.audit import commands
+from drawbridge.audit import commands, typed
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.typed import Moving
 from drawbridge.dra.counted import count_noun
@@ -121,6 +121,15 @@ def notes(group: Group, moving: Moving, waiting: Sequence[str], stay: int) -> It
         yield f"{count_noun(number, 'node')} cordoned before, and not uncordoned."
     if gone := sum(not e.ready and e.name in moving.nodes for e in group.nodes):
         yield f"{count_noun(gone, 'node')} not ready."
+
+
+def note_forced(lines: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
+    """Yield why a drain asks no budgets, if the first line of the step does not say it."""
+    if not stops and any(typed.WITHOUT_BUDGETS in line for line in lines):
+        yield (
+            "The drain asks no budgets: pods that wait, or started meanwhile, may have come to the"
+            " node, and their budgets allow no eviction."
+        )
 
 
 def note_untouched(cluster: ModelCluster, namespace: str) -> Iterator[str]:

@@ -21,6 +21,7 @@ NODE: Final = "$node"  # in a loop
 OPEN, CORDONED = "open", "cordoned"
 # No driver has this name: plugins leave nodes with it, and no driver comes.
 NO_DRIVER: Final = "none"
+WITHOUT_BUDGETS: Final = "--disable-eviction"
 _PATIENCE: Final = "10m"
 _DRAIN: Final = "--ignore-daemonsets --delete-emptydir-data"
 _WAITING: Final = "--field-selector status.phase=Pending,spec.nodeName="
@@ -89,7 +90,7 @@ def cordon(nodes: Sequence[str]) -> Typed:
 
 def drain(nodes: Sequence[str], *, obeys_budgets: bool = True) -> Typed:
     """Return the command that drains nodes. Without budgets, it deletes their pods."""
-    more = "" if obeys_budgets else " --disable-eviction"
+    more = "" if obeys_budgets else f" {WITHOUT_BUDGETS}"
     text = f"kubectl drain {join(nodes)} {_DRAIN}{more}"
     return Typed(text, lambda cluster: cluster.drain(nodes, obeys_budgets=obeys_budgets))
 
