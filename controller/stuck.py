@@ -4,7 +4,7 @@ Caches of claims and pods are of two moments. So only what two runs find is told
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from drawbridge.report.stuck.objects import (
     HangingObjects,
     HangingPod,
     seconds_of,
+    select_text,
 )
 
 NAME: Final = "stuck"
@@ -125,13 +126,9 @@ def _search(copy: _Snapshot, now: float) -> tuple[tuple[Stuck, ...], Mapping[str
         slices=tuple(each for each in slices if isinstance(each, Slice)),
         nodes=tuple(_NODE.decode(each.raw) for each in copy.nodes),
         namespaces=tuple(_NAMESPACE.decode(each.raw) for each in copy.leaving),
-        classes={each.name: " && ".join(_expressions(each.value)) for each in copy.classes},
+        classes={
+            each.name: select_text(each.value) if isinstance(each.value, DeviceClass) else ""
+            for each in copy.classes
+        },
     )
     return find_stuck(objects), count_free(objects.slices, objects.claims)
-
-
-def _expressions(device_class: DeviceClass | tuple[Finding, ...]) -> Iterator[str]:
-    if isinstance(device_class, DeviceClass):
-        for selector in device_class.spec.selectors:
-            if selector.cel is not None:
-                yield selector.cel.expression

@@ -8,13 +8,14 @@ import msgspec
 from drawbridge.agreement.scope import decide_namespace_scope
 from drawbridge.config.model import Scope
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_mapping
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.decode import Reader
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.report.page.model import Extent, PageObjects
 from drawbridge.report.page.waiting import asks_for_devices, namespace_of
+from drawbridge.report.stuck.objects import READY, find_latest_time
 
 T = TypeVar("T")
 _NOT_SHOWN: Final = "managedFields"
@@ -55,6 +56,7 @@ class ShownNamespace(NamedTuple):
     name: str
     mode: str
     labels: Mapping[str, str]
+    leaving: Value = None  # the namespace itself, if it is under deletion
 
 
 def make_decoders(scope: Scope) -> Mapping[str, Decode]:
@@ -68,14 +70,20 @@ def make_decoders(scope: Scope) -> Mapping[str, Decode]:
             for key, each in as_mapping(metadata).items()
             if key in ("name", "annotations")
         }
-        return ShownNode(_read(nodes, raw), {"metadata": kept})
+        status = as_mapping(_as_value(raw).get("status"))
+        conditions = as_list(status.get("conditions"))
+        ready = [each for each in conditions if as_mapping(each).get("type") == READY]
+        shown: Value = {"conditions": ready, "allocatable": status.get("allocatable")}
+        return ShownNode(_read(nodes, raw), {"metadata": kept, "status": shown})
 
     def decode_namespace(raw: object) -> ShownNamespace:
         metadata = as_mapping(_as_value(raw).get("metadata"))
         labels = as_mapping(metadata.get("labels"))
         texts = {key: each for key, each in labels.items() if isinstance(each, str)}
         name = f"{metadata.get('name')}"
-        return ShownNamespace(name, decide_namespace_scope(name, texts, scope).mode, texts)
+        leaving = _decode_plain(raw) if metadata.get("deletionTimestamp") else None
+        mode = decide_namespace_scope(name, texts, scope).mode
+        return ShownNamespace(name, mode, texts, leaving)
 
     return {
         "nodes": decode_node,
@@ -120,9 +128,11 @@ class ReadObjects:
         self._decoders = make_decoders(scope)
         self._objects: dict[str, list[Any]] = {}
         self.unread = 0
+        self.latest = 0.0  # the latest time in any object
 
     def add(self, value: Value) -> None:
         """Add an object of any kind; those that the page does not show are ignored."""
+        self.latest = max(self.latest, find_latest_time({"": (value,)}))
         kind = _OF_KIND.get(f"{get_value(value, ('kind',))}")
         if kind is None or (
             kind in _NAMESPACED and self._namespace not in ("", namespace_of(value))
@@ -159,6 +169,7 @@ def gather(decoded: Mapping[str, Iterable[Any]], extents: Mapping[str, Extent]) 
         templates=shown("resourceclaimtemplates"),
         modes={each.name: each.mode for each in namespaces},
         labels={each.name: each.labels for each in namespaces},
+        leaving=tuple(each.leaving for each in namespaces if each.leaving is not None),
         claims_known=extents.get("resourceclaims", Extent.CLUSTER),
         pods_known=extents.get("pods", Extent.CLUSTER),
         templates_known=extents.get("resourceclaimtemplates", Extent.CLUSTER),

@@ -27,7 +27,7 @@ from aiohttp.hdrs import HOST, ORIGIN
 from cli.served_page.snapshots import Snapshots
 from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
-from drawbridge.report.page.script import SCRIPT
+from drawbridge.report.page.script import SCRIPT, SEARCH
 from drawbridge.report.page.written import AUDIT
 from drawbridge.report.style import STYLE
 
@@ -53,7 +53,7 @@ def _hash(text: str) -> str:
 POLICY: Final = "; ".join(
     (
         "default-src 'none'",
-        f"script-src {_hash(SCRIPT)}",
+        f"script-src {_hash(SCRIPT)} {_hash(SEARCH)}",
         f"style-src {_hash(STYLE)}",
         "connect-src 'self'",
         "base-uri 'none'",

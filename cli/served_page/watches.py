@@ -148,6 +148,7 @@ class PageWatches:
     def __init__(
         self, session: Session, decoders: Mapping[str, Decode], namespace: str = ""
     ) -> None:
+        self._session = session
         self.changed = asyncio.Event()
         self.problem = ""  # why the rights cannot be asked
         self._kinds = [
@@ -179,6 +180,10 @@ class PageWatches:
         except ApiError as error:
             # What was read stays, and the page says since when it is not current.
             self.problem = f"{error}"
+
+    def now(self) -> float:
+        """Return the time of the API server in Unix seconds."""
+        return self._session.clock.now()
 
     def objects(self) -> PageObjects:
         """Return what was read now. What was not listed yet is not known."""

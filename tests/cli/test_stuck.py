@@ -1,11 +1,16 @@
 """All commands name what is planted, with one holder, and nothing in clean clusters."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.input.files import read_values
+from cli.served_page.objects import ReadObjects
+from drawbridge.config.model import Scope
+from drawbridge.report.page.stuck import find_stuck_on_page
 from tests.cli.planted import NOW, PLANTS, Cluster, draw
 from tests.cli.running import command, on_api
 
@@ -72,3 +77,16 @@ def test_what_is_stuck_has_a_line_with_its_holder(tmp_path: Path) -> None:
     assert (line["code"], line["status"]) == ("ConsumerGone", "warning")
     assert line["message"].startswith("ResourceClaim/team-a/left: pod gone is gone; held by ")
     assert "kube-controller-manager" in line["remedy"]
+
+
+def test_the_page_shows_what_the_audit_says(tmp_path: Path) -> None:
+    cluster = draw(8, 12)
+    for plant in PLANTS:
+        plant(cluster)
+    path = write(cluster, tmp_path / "dump.json")
+    audited = json.loads(command("audit", "--cluster", path, "-o", "json").out)["stuck"]
+    read = ReadObjects(Scope())
+    for value in read_values([path], io.BytesIO(), []):
+        read.add(value)
+    shown = find_stuck_on_page(read.as_page_objects(), read.latest)
+    assert {each.object for each in shown} == {each["object"] for each in audited}

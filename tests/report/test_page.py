@@ -17,15 +17,19 @@ from drawbridge.report.page.compose import compose
 from drawbridge.report.page.model import (
     ClusterOnPage,
     DeviceOnPage,
+    DeviceState,
     Extent,
     HolderOnPage,
+    NodeGroupOnPage,
     NodeOnPage,
     PageObjects,
     PageState,
     PluginOnPage,
     Watched,
 )
+from drawbridge.report.page.stuck import MAX_STUCK
 from drawbridge.report.page.written import WrittenPage, describe_problems, write_page
+from drawbridge.report.stuck.found import Stuck
 from tests.tables import YamlValue, every_row, load_cases
 
 T = TypeVar("T")
@@ -268,3 +272,26 @@ def test_what_is_missing_or_not_current_is_said(watched: Watched, said: tuple[st
     assert all(part in line for part, line in zip(said, lines, strict=True))
     html = write_page(ClusterOnPage(), PageState("files", "now", watched=(watched,))).write()
     assert all(line in html for line in lines)
+
+
+def test_a_group_says_the_largest_free_block_of_one_node() -> None:
+    free = {DeviceState.FREE: 3, DeviceState.HELD: 5}
+    plugin = PluginOnPage("nvidia.com/gpu", 8, 2)
+    nodes = (
+        NodeOnPage("a", states=free),
+        NodeOnPage("b", states={DeviceState.FREE: 1}, plugins=(plugin,)),
+        NodeOnPage("c", plugins=(PluginOnPage("nvidia.com/gpu", 8, None),)),
+    )
+    html = write_page(ClusterOnPage(groups=(NodeGroupOnPage("pool", nodes),)), STATE).write()
+    assert "largest free block on one node: 3 devices, 6 nvidia.com/gpu" in html
+    full = NodeGroupOnPage("pool", (NodeOnPage("a", states={DeviceState.HELD: 8}),))
+    assert "largest free block" not in write_page(ClusterOnPage(groups=(full,)), STATE).write()
+
+
+def test_what_is_stuck_has_a_row_with_its_holder() -> None:
+    stuck = Stuck("ConsumerGone", "ResourceClaim/a/<c>", "pod p is gone", "a controller", "Look.")
+    html = write_page(ClusterOnPage(stuck=(stuck,) * (MAX_STUCK + 1)), STATE).write()
+    assert "ResourceClaim/a/&lt;c&gt;" in html
+    assert "pod p is gone; held by a controller" in html
+    assert "1 more object not shown." in html
+    assert "Nothing is stuck." in write_page(ClusterOnPage(), STATE).write()

@@ -10,6 +10,7 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
+from drawbridge.report.stuck.found import Stuck
 
 
 class Extent(enum.StrEnum):
@@ -25,8 +26,9 @@ class PageObjects:
     """The objects that were read. Claims, pods and templates are plain objects.
 
     `claims_known` and `pods_known` say whether those are all of the cluster: if not, a device
-    without a holder may have one. `modes` and `labels` are those of the namespaces. `registered`
-    are the nodes as plain objects with the annotations of device plugins.
+    without a holder may have one. `modes` and `labels` are those of the namespaces, and `leaving`
+    the namespaces under deletion. `registered` are the nodes as plain objects with the annotations
+    of device plugins, and what tells whether they are ready.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -38,6 +40,7 @@ class PageObjects:
     templates: tuple[Value, ...] = ()
     modes: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    leaving: tuple[Value, ...] = ()
     claims_known: Extent = Extent.CLUSTER
     pods_known: Extent = Extent.CLUSTER
     templates_known: Extent = Extent.CLUSTER
@@ -207,6 +210,7 @@ class ClusterOnPage(PagePart, frozen=True):
     states: Mapping[DeviceState, int] = {}
     plugins: tuple[PluginOnPage, ...] = ()
     quotas: QuotasOnPage | None = None
+    stuck: tuple[Stuck, ...] = ()
 
 
 class Watched(PagePart, frozen=True):

@@ -1,7 +1,7 @@
-"""The script of the page: it replaces the parts that changed, and says when it hears nothing.
+"""The scripts of the page: one finds nodes, the other replaces the parts that changed.
 
 Without it the page is complete, and stays as it was when it was loaded. It keeps what is open and
-what has the focus. A policy allows exactly this text by its hash.
+what has the focus, and says when it hears nothing. A policy allows exactly these texts by hashes.
 """
 
 from typing import Final
@@ -75,5 +75,35 @@ SCRIPT: Final = """(() => {
       say(`Not live: drawbridge page does not respond. State of ${time()}.`);
     }
   }, 5000);
+})();
+"""
+
+# Without scripts there is no search, and the browser finds what is shown.
+FIND: Final = (
+    '<p id="find" hidden><label>Find a node, device, pod or namespace:'
+    ' <input type="search" autocomplete="off" spellcheck="false"></label>'
+    ' <span role="status"></span></p>\n'
+)
+SEARCH: Final = """(() => {
+  "use strict";
+  const box = document.getElementById("find");
+  const input = box.querySelector("input");
+  const said = box.querySelector("[role=status]");
+  box.hidden = false;
+
+  function find() {
+    const wanted = input.value.trim().toLowerCase();
+    let number = 0;
+    for (const node of document.querySelectorAll("details.node")) {
+      const is_wanted = !wanted || node.textContent.toLowerCase().includes(wanted);
+      if (node.hidden === is_wanted) node.hidden = !is_wanted;
+      number += is_wanted;
+    }
+    const text = wanted ? `${number} nodes` : "";
+    if (said.textContent !== text) said.textContent = text;
+  }
+  input.addEventListener("input", find);
+  new MutationObserver(() => { if (input.value) find(); })
+    .observe(document.querySelector("main"), {childList: true, subtree: true});
 })();
 """

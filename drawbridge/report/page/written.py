@@ -28,7 +28,9 @@ from drawbridge.report.page.model import (
     WaitingPodOnPage,
     Watched,
 )
-from drawbridge.report.page.script import SCRIPT
+from drawbridge.report.page.script import FIND, SCRIPT, SEARCH
+from drawbridge.report.page.stuck import MAX_STUCK
+from drawbridge.report.stuck.found import Stuck
 
 TITLE: Final = "Devices of a cluster"
 AUDIT: Final = "audit"
@@ -80,7 +82,8 @@ class WrittenPage(NamedTuple):
 def write_page(cluster: ClusterOnPage, state: PageState) -> WrittenPage:
     """Write the page."""
     before, after = "".join(document(TITLE, "", ["\0"])).split("\0")
-    script = f"<script>{SCRIPT}</script>\n" if state.is_live else ""
+    script = f"<script>{SEARCH}</script>\n"
+    script += f"<script>{SCRIPT}</script>\n" if state.is_live else ""
     return WrittenPage(
         (
             before,
@@ -92,10 +95,13 @@ def write_page(cluster: ClusterOnPage, state: PageState) -> WrittenPage:
             WrittenPart("summary", _write_summary(cluster)),
             '<h2 id="waiting-pods">Pods that wait</h2>\n',
             WrittenPart("waiting", _write_waiting(cluster)),
+            '<h2 id="stuck-objects">What is stuck</h2>\n',
+            WrittenPart("stuck", _write_stuck(cluster.stuck)),
             '<h2 id="migration">The migration, by namespace</h2>\n',
             WrittenPart("progress", _write_progress(cluster)),
             *_write_quotas(cluster.quotas),
             '<h2 id="nodes">Nodes and devices</h2>\n',
+            FIND,
             _write_legend(cluster),
             *(each for group in cluster.groups for each in _write_group(group)),
             _write_more_nodes(cluster),
@@ -123,6 +129,7 @@ def _write_navigation(cluster: ClusterOnPage) -> str:
     return (
         '<nav class="screen" aria-label="Contents">\n<ul>\n'
         '<li><a href="#waiting-pods">Pods that wait</a></li>\n'
+        '<li><a href="#stuck-objects">What is stuck</a></li>\n'
         '<li><a href="#migration">The migration, by namespace</a></li>\n'
         f"{quotas}"
         f'<li><a href="#nodes">Nodes and devices</a><ul>{groups}</ul></li>\n'
@@ -219,6 +226,18 @@ def _write_waiting(cluster: ClusterOnPage) -> str:
     return f'<div id="waiting">{inside}</div>\n'
 
 
+def _write_stuck(several: Sequence[Stuck]) -> str:
+    if not several:
+        inside = "<p>Nothing is stuck.</p>"
+    else:
+        header = ("Object", "Since when, and who holds it", "What to do")
+        rows = (tuple(map(text, (e.object, e.text, e.remedy))) for e in several[:MAX_STUCK])
+        inside = table("Objects that do not go on", header, rows)
+        if len(several) > MAX_STUCK:
+            inside += f"<p>{count_noun(len(several) - MAX_STUCK, 'more object')} not shown.</p>"
+    return f'<div id="stuck">{inside}</div>\n'
+
+
 def _waiting_row(pod: WaitingPodOnPage) -> tuple[str, ...]:
     return (
         text(pod.pod, 2 * _NAME),
@@ -309,11 +328,24 @@ def _write_group(group: NodeGroupOnPage) -> Iterator[str | WrittenPart]:
     }
     said = count_noun(len(group.nodes), "node")
     said += f", {describe_states(states)}" if states else ""
+    said += _describe_block(group)
     colours = bar([(state.value, number) for state, number in states.items()]) if states else ""
     yield WrittenPart(summed, f'<div id="{summed}"><p>{text(said)}</p>{colours}</div>\n')
     for node in group.nodes:
         yield write_node(node)
     yield "</section>\n"
+
+
+def _describe_block(group: NodeGroupOnPage) -> str:
+    """Return the most free devices of one node, and the most free units of a plugin."""
+    free = max((each.states.get(DeviceState.FREE, 0) for each in group.nodes), default=0)
+    blocks = [f"{count_noun(free, 'device')}"] if free else []
+    units: dict[str, int] = {}
+    for plugin in (plugin for node in group.nodes for plugin in node.plugins):
+        left = plugin.offered - plugin.held if plugin.held is not None else 0
+        units[plugin.name] = max(units.get(plugin.name, 0), left)
+    blocks += [f"{number:,} {name}" for name, number in sorted(units.items()) if number > 0]
+    return f"; largest free block on one node: {', '.join(blocks)}" if blocks else ""
 
 
 def write_node(node: NodeOnPage) -> WrittenPart:

@@ -12,6 +12,7 @@ import msgspec
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list
+from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.report.device_holders import find_selected_node
 
@@ -299,6 +300,12 @@ def class_selectors(value: Value) -> str:
     """Return the selectors of a DeviceClass as one text."""
     selectors = as_list(get_value(value, ("spec", "selectors")))
     return " && ".join(f"{get_value(each, ('cel', 'expression'))}" for each in selectors)
+
+
+def select_text(device_class: DeviceClass) -> str:
+    """Return the selectors of a decoded DeviceClass as one text."""
+    selectors = (each.cel for each in device_class.spec.selectors)
+    return " && ".join(each.expression for each in selectors if each is not None)
 
 
 def from_values(
