@@ -315,10 +315,10 @@ def _with_lower_quota(inputs: SimulationInput, text: str) -> SimulationInput:
 
 
 def _labels_of_namespaces(others: Iterable[Document]) -> Iterator[tuple[str, dict[str, str]]]:
-    for each in others:
-        if get_value(each.value, ("kind",)) == "Namespace":
-            labels = as_mapping(get_value(each.value, ("metadata", "labels")))
-            name = f"{get_value(each.value, ('metadata', 'name'))}"
+    for document in others:
+        if get_value(document.value, ("kind",)) == "Namespace":
+            labels = as_mapping(get_value(document.value, ("metadata", "labels")))
+            name = f"{get_value(document.value, ('metadata', 'name'))}"
             yield name, {key: f"{text}" for key, text in labels.items()}
 
 
