@@ -24,7 +24,7 @@ from drawbridge.agreement.targets_in_cluster import find_missing_classes
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.codes import TARGET_CLASS_MISSING
 from drawbridge.config.placement import owned_pools
-from drawbridge.config.policy import apply_policies, compatibility_declarations
+from drawbridge.config.policy import apply_policies, compatibility_declarations, device_quotas
 from drawbridge.documents.document import Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents
@@ -32,10 +32,12 @@ from drawbridge.documents.values import as_mapping
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates, gates_of_version
+from drawbridge.dra.inventory import build_inventory
 from drawbridge.facts.gather import GATE_OF_FIELD
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes
+from drawbridge.ledger.quota_lines import measure_quotas, report_exceeded
 from drawbridge.names import DUAL_LABEL
 from drawbridge.pod_groups import Member, find_group
 from drawbridge.report.scheduling import scheduler_of
@@ -196,7 +198,31 @@ def check_targets(checked: CheckedState) -> Iterator[Result]:
 
 
 def check_quotas(checked: CheckedState) -> Iterator[Result]:
-    """Look for namespaces that quotas name and that do not exist."""
+    """Look for namespaces that quotas name and that do not exist, and for who uses more."""
+    names = [*_check_names_of_quotas(checked)]
+    yield from names
+    if not checked.configuration.quotas or any(isinstance(each, Unread) for each in names):
+        return
+    if missing := checked.unread("ResourceClaim", "ResourceSlice"):
+        yield from missing
+        return
+    labels = checked.state.namespaces
+    inventory = build_inventory(checked.objects.slices, gates=checked.gates)
+    use = measure_quotas(
+        device_quotas(checked.configuration),
+        inventory,
+        checked.objects.claims,
+        {} if isinstance(labels, Unread) else labels,
+    )
+    lines = [*use.list_lines()]
+    exceeded = [each for each in lines if each.is_exceeded]
+    yield from map(report_exceeded, exceeded[:_MOST_FINDINGS])
+    full = sum(each.limit == each.used for each in lines)
+    used = count_noun(len(lines), "total of a quota in use", "totals of quotas in use")
+    yield f"{used}: {len(exceeded)} exceeded, {full} used up"
+
+
+def _check_names_of_quotas(checked: CheckedState) -> Iterator[Result]:
     named = {
         f"quotas[{i}].namespaces[{at}]": name
         for i, quota in enumerate(checked.configuration.quotas)

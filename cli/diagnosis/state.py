@@ -196,7 +196,7 @@ async def read_state(
 
     version = await session.version()
     namespace = options.namespace or session.namespace
-    kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
+    kinds = (resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS)
     published = {
         kind.kind: await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
         for kind in kinds

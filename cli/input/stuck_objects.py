@@ -41,16 +41,15 @@ def find_stuck_in_files(
 
 
 async def read_stuck(session: "Session", published: Iterable[Value]) -> tuple[Stuck, ...]:
-    """Return what is stuck in a live cluster whose nodes, slices and classes were read.
+    """Return what is stuck in a live cluster whose nodes, devices and claims were read.
 
-    Raises ApiError if claims, pods or namespaces may not be read.
+    Raises ApiError if pods or namespaces may not be read.
     """
     from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
     from drawbridge.cluster.client import ResourceClient  # noqa: PLC0415
 
-    values = [*published]
-    for kind in (resources.NAMESPACES, resources.CLAIMS):
-        values += await live_cluster.list_objects(session, kind)
+    values: list[Value] = [*published]
+    values += await live_cluster.list_objects(session, resources.NAMESPACES)
     pods = await ResourceClient(session, resources.PODS, decode_device_pod).list()
     values += await list_failures(session)
     hanging = replace(from_values(values, now=session.clock.now()), pods=tuple(pods))

@@ -26,6 +26,17 @@ PROMISED_SECONDS: Final = 60.0
 LOOK_SECONDS: Final = 150.0
 METRICS_PORT: Final = 8080
 METRIC: Final = "drawbridge_stuck_since_seconds{"
+HOST: Final = "kubernetes.io/hostname"
+# The default of Kubernetes; the rig's own evicts after seconds.
+STAYS: Final = [
+    {
+        "key": f"node.kubernetes.io/{key}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": 300,
+    }
+    for key in ("not-ready", "unreachable")
+]
 FINALIZER: Final = "example.com/billing"
 CLAIMS: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims"
 
@@ -46,7 +57,7 @@ def _kubelet_ends_before_the_start(nodes: RealStage, cluster: PodInstallation) -
     driver, kubelet = nodes.fleet.registered(GPUS), nodes.fleet.real_node(node)
     driver.mood.slow_seconds = LOOK_SECONDS
     calls = driver.calls[protocol.PREPARE]
-    nodes.pod("unstarted", templates={"gpu": "gpu"}, nodeSelector={"kubernetes.io/hostname": node})
+    nodes.pod("unstarted", templates={"gpu": "gpu"}, nodeSelector={HOST: node}, tolerations=STAYS)
     nodes.wait("the driver is asked", lambda: driver.calls[protocol.PREPARE] > calls)
     kubelet.kill_kubelet()
     began = time.monotonic()
@@ -63,7 +74,7 @@ def _kubelet_ends_before_the_start(nodes: RealStage, cluster: PodInstallation) -
 def _driver_never_unprepares(nodes: RealStage, cluster: PodInstallation) -> None:
     node = nodes.node_name("b")
     driver = nodes.fleet.registered(GPUS)
-    nodes.pod("unended", templates={"gpu": "gpu"}, nodeSelector={"kubernetes.io/hostname": node})
+    nodes.pod("unended", templates={"gpu": "gpu"}, nodeSelector={HOST: node})
     nodes.wait_running("unended")
     driver.mood.failures = 1_000_000
     nodes.client.delete(nodes.pod_path("unended"), grace=1)
