@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from bench._loop import measure_loop
 from bench._scale import scaled
+from controller.device_users import read_device_pod
 from controller.protocols import Unstructured
 from controller.usage_books import DELAY, UsageReconciler
 from controller.usage_observer import UsageObserver
@@ -20,6 +21,7 @@ from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.process import metrics
 from drawbridge.process.usage_metrics import UsageCollector
+from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.usage.claims import ClaimHolding, ClaimOwner, HeldPart
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
@@ -110,8 +112,9 @@ async def _measure_all() -> None:
         pods=_Pods(WatchedPod),
         reporter=FakeReporter(),
     )
+    users: MemoryStore[HangingPod] = MemoryStore(None, decode=read_device_pod)
     series = UsageSeries(
-        observer, lambda: books.totals, max_devices=SERIES, is_leading=lambda: True
+        observer, lambda: books.totals, users, max_devices=SERIES, is_leading=lambda: True
     )
     with metrics.registered(UsageCollector(series)):
         await _measure_rows(observer, books, clock, len(claims.objects))

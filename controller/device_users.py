@@ -29,6 +29,28 @@ def read_watched_claim(raw: bytes) -> WatchedClaim:
     return WatchedClaim(**held, hanging=_CLAIM.decode(raw))
 
 
+def find_users(pod: HangingPod, claim: str, request: str) -> tuple[str, ...]:
+    """Return the containers that use a request of a claim; init containers if no others do."""
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name == claim:
+        mappings = extended.request_mappings or ()
+        return tuple(e.container_name for e in mappings if e.request_name == request)
+    entries = (*(pod.spec.resource_claims or ()), *(pod.status.resource_claim_statuses or ()))
+    names = {each.name for each in entries if each.resource_claim_name == claim}
+    for containers in (pod.spec.containers, pod.spec.init_containers):
+        users = tuple(
+            each.name
+            for each in containers or ()
+            if any(
+                use.name in names and use.request in {None, "", request}
+                for use in each.resources.claims or ()
+            )
+        )
+        if users:
+            return users
+    return ()
+
+
 def read_device_pod(raw: bytes) -> HangingPod:
     """Read a pod; NO_DEVICES if it has none."""
     pod = _POD.decode(raw)

@@ -229,6 +229,7 @@ class Reconcilers:
         return UsageSeries(
             self.observer,
             lambda: self.usage.totals,
+            self._caches.device_pods,
             max_devices=max_devices,
             is_leading=lambda: self.leads,
         )

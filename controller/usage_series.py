@@ -5,9 +5,12 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from controller.device_users import find_users
+from controller.protocols import ObjectCache
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.dra.device import Attribute
 from drawbridge.process.usage_metrics import AccountUse, Usage, UsageStatistics
+from drawbridge.report.stuck.objects import HangingPod
 from drawbridge.usage.accounts import Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, HeldPart, measure_part
 
@@ -27,12 +30,14 @@ class UsageSeries:
         self,
         observer: UsageObserver,
         totals: Callable[[], Mapping[tuple[str, str], UsedAmount]],
+        pods: ObjectCache[HangingPod],
         *,
         max_devices: int,
         is_leading: Callable[[], bool],
     ) -> None:
         self._observer = observer
         self._totals = totals
+        self._pods = pods
         self._max_devices = max_devices
         self._is_leading = is_leading
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
@@ -97,6 +102,12 @@ class UsageSeries:
                 await asyncio.sleep(0)
         return described, held - len(described)
 
+    def _find_container(self, holding: ClaimHolding, part: HeldPart, name: str) -> str:
+        """Return the container that uses a device; empty if several can, or if it is unknown."""
+        pod = self._pods.get(name, holding.namespace) if name else None
+        users = find_users(pod.value, holding.name, part.request) if pod is not None else ()
+        return users[0] if len(users) == 1 else ""
+
     def _describe(self, holding: ClaimHolding, part: HeldPart) -> tuple[tuple[str, ...], float]:
         published = self._observer.find_device(part.driver, part.pool, part.device)
         node, uuid = "", ""
@@ -104,9 +115,11 @@ class UsageSeries:
             node = published[1].node_name or published[0].node_name or ""
             uuid = _find_uuid(published[1].attributes)
         owner = self._observer.find_owner(holding)
+        pod = holding.pods[0] if len(holding.pods) == 1 else ""
         labels = (
             holding.namespace,
-            holding.pods[0] if len(holding.pods) == 1 else "",
+            pod,
+            self._find_container(holding, part, pod),
             holding.name,
             name_owner(owner, {}),
             part.class_name,
@@ -116,6 +129,7 @@ class UsageSeries:
             part.device,
             uuid,
             "true" if part.shared else "false",
+            part.share,
             "true" if holding.extended else "false",
         )
         return labels, float(measure_part(part, self._observer.find_capacity).devices)

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 DEVICE_LABELS: Final = (
     "namespace",
     "pod",
+    "container",
     "claim",
     "owner",
     "class",
@@ -23,6 +24,7 @@ DEVICE_LABELS: Final = (
     "device",
     "uuid",
     "shared",
+    "share",
     "extended",
 )
 

@@ -31,7 +31,10 @@ class ClaimOwner(msgspec.Struct, frozen=True):
 
 
 class HeldPart(msgspec.Struct, frozen=True):
-    """One device of an allocation, or one share of it, and the class of its request."""
+    """One device of an allocation, or one share of it, and its request with the class.
+
+    `share` is the ID of the share.
+    """
 
     class_name: str
     driver: str
@@ -39,6 +42,8 @@ class HeldPart(msgspec.Struct, frozen=True):
     device: str
     shared: bool = False
     consumed: Mapping[str, Quantity] = {}
+    request: str = ""
+    share: str = ""
 
 
 class ClaimHolding(msgspec.Struct, frozen=True):
@@ -174,6 +179,8 @@ def _read_part(result: _Result, classes: Mapping[str, str]) -> HeldPart:
         device=result.device,
         shared=shared,
         consumed={name: _read_quantity(amount) for name, amount in consumed.items()},
+        request=result.request.partition("/")[0],
+        share=result.share_id or "",
     )
 
 

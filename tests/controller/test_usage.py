@@ -85,6 +85,7 @@ class Cluster:
         uid: str = "",
         allocated: int | None = None,
         namespace: str = TEAM,
+        reserved: str = "",
         **share: str,
     ) -> None:
         """Write a claim with these devices, or with shares of them."""
@@ -102,7 +103,9 @@ class Cluster:
         if allocated is not None:
             allocation["allocationTimestamp"] = text_of(allocated)
         requests = [{"name": "gpu", "exactly": {"deviceClassName": CLASS}}]
-        status = {"allocation": allocation} if devices else {}
+        status: dict[str, Any] = {"allocation": allocation} if devices else {}
+        if reserved:
+            status["reservedFor"] = [{"resource": "pods", "name": reserved, "uid": "u"}]
         created = dt.datetime.fromtimestamp(min(self.time, allocated or self.time), dt.UTC)
         value = {
             "metadata": metadata,

@@ -1,18 +1,29 @@
 """The series of usage: tenants choose their number of claims and namespaces, not that of labels."""
 
 import asyncio
+from typing import Any
 
+from controller.device_users import find_users, read_device_pod
 from controller.usage_series import MAX_ACCOUNTS, MAX_GROUPS, OTHER, UsageSeries
-from drawbridge.process.usage_metrics import Usage
+from drawbridge.process.usage_metrics import DEVICE_LABELS, Usage
+from drawbridge.report.stuck.objects import HangingPod
+from tests.cluster.memory_store import MemoryStore
 from tests.controller.test_usage import CLASS, TEAM, Cluster, Controller
+from tests.tables import every_row
 
 MAX_DEVICES = 50
 
 
-def series_of(controller: Controller, *, leads: bool = True) -> UsageSeries:
+def series_of(
+    controller: Controller,
+    *,
+    leads: bool = True,
+    pods: MemoryStore[HangingPod] | None = None,
+) -> UsageSeries:
     return UsageSeries(
         controller.observer,
         lambda: controller.books.totals,
+        MemoryStore(None, decode=read_device_pod) if pods is None else pods,
         max_devices=MAX_DEVICES,
         is_leading=lambda: leads,
     )
@@ -81,3 +92,54 @@ def test_a_replica_that_does_not_lead_shows_nothing_held() -> None:
     cluster.claim("a", "gpu-0")
     usage = read(series_of(observe(cluster), leads=False))
     assert (usage.held, usage.devices, usage.left_out) == ([], [], 0)
+
+
+def device_pod(**containers: list[dict[str, str]]) -> dict[str, Any]:
+    """A pod whose containers use the claim `gpu` so."""
+    return {
+        "metadata": {"name": "p", "namespace": TEAM},
+        "spec": {
+            "containers": [
+                {"name": name, "resources": {"claims": uses}} for name, uses in containers.items()
+            ],
+            "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}],
+        },
+        "status": {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]},
+    }
+
+
+@every_row(
+    ("containers", "expected"),
+    [
+        ({"main": [{"name": "gpu"}], "side": []}, ("main",)),
+        ({"main": [{"name": "gpu", "request": "gpu"}]}, ("main",)),
+        ({"main": [{"name": "gpu", "request": "nic"}], "side": [{"name": "gpu"}]}, ("side",)),
+        ({"main": [{"name": "gpu"}], "side": [{"name": "gpu"}]}, ("main", "side")),
+        ({"main": [{"name": "other"}]}, ()),
+    ],
+)
+def test_the_containers_that_use_a_request_are_found(
+    containers: dict[str, list[dict[str, str]]], expected: tuple[str, ...]
+) -> None:
+    pods = MemoryStore(HangingPod)
+    assert find_users(pods.put(device_pod(**containers)).value, "c", "gpu") == expected
+
+
+def test_containers_of_extended_resources_are_those_of_the_mapping() -> None:
+    pod = device_pod(main=[])
+    mapping = {"containerName": "main", "requestName": "r-0", "resourceName": "nvidia.com/gpu"}
+    claim = {"resourceClaimName": "x", "requestMappings": [mapping]}
+    pod["status"]["extendedResourceClaimStatus"] = claim
+    pods = MemoryStore(HangingPod)
+    value = pods.put(pod).value
+    assert (find_users(value, "x", "r-0"), find_users(value, "x", "r-1")) == (("main",), ())
+
+
+def test_a_device_has_the_container_that_uses_it_and_its_share() -> None:
+    cluster = Cluster()
+    cluster.claim("c", "gpu-0", reserved="p", memory="5Gi")
+    pods: MemoryStore[HangingPod] = MemoryStore(None, decode=read_device_pod)
+    pods.put(device_pod(main=[{"name": "gpu"}]))
+    ((labels, _),) = read(series_of(observe(cluster), pods=pods)).devices
+    named = dict(zip(DEVICE_LABELS, labels, strict=True))
+    assert (named["pod"], named["container"], named["share"]) == ("p", "main", "a")

@@ -36,7 +36,7 @@ def read_rules(name: str) -> list[Json]:
 
 RULES, RECORDED = read_rules("alerts.yaml"), read_rules("recording-rules.yaml")
 # With `namespace` and `pod` of their own, metrics have those of users under another name.
-RENAMED = {"namespace": "exported_namespace", "pod": "exported_pod"}
+RENAMED = {name: f"exported_{name}" for name in ("namespace", "pod", "container")}
 OPERATING = (ROOT / "docs" / "operating.md").read_text("utf-8")
 # The sections of the runbook, by alert.
 RUNBOOK: dict[str, str] = dict(
@@ -49,7 +49,9 @@ RUNBOOK: dict[str, str] = dict(
 # What Prometheus and the operator add to each sample.
 TARGET_LABELS = {"namespace", "pod", "container", "job", "instance", "component"}
 REQUEST_LABELS = {"resource", "unit", "node", "source"}
-DEVICE_LABELS = {"uuid", "UUID", "exported_namespace", "exported_pod", "owner", "class", "node"}
+DEVICE_LABELS = {
+    "uuid", "UUID", "exported_namespace", "exported_pod", "exported_container", "owner", "class", "node"
+}  # fmt: skip
 DCGM = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
 # What others expose, and what the recording rules make of it.
 OTHERS = {

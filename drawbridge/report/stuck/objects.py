@@ -172,11 +172,18 @@ class _PodClaim(_Part, frozen=True):
     resource_claim_name: str | None = None
 
 
+class _ClaimUse(_Part, frozen=True):
+    name: str = ""
+    request: str | None = None
+
+
 class _Resources(_Part, frozen=True):
     limits: Mapping[str, Any] | None = None
+    claims: tuple[_ClaimUse, ...] | None = None
 
 
 class _Container(_Part, frozen=True):
+    name: str = ""
     resources: _Resources = _Resources()
 
 
@@ -187,6 +194,7 @@ class _PodSpec(_Part, frozen=True):
     scheduling_gates: tuple[Any, ...] | None = None
     resource_claims: tuple[_PodClaim, ...] | None = None
     containers: tuple[_Container, ...] | None = None
+    init_containers: tuple[_Container, ...] | None = None
 
 
 class _Terminated(_Part, frozen=True):
@@ -202,8 +210,14 @@ class _ContainerStatus(_Part, frozen=True):
     state: _ContainerState = _ContainerState()
 
 
+class _RequestMapping(_Part, frozen=True):
+    container_name: str = ""
+    request_name: str = ""
+
+
 class _ExtendedClaim(_Part, frozen=True):
     resource_claim_name: str = ""
+    request_mappings: tuple[_RequestMapping, ...] | None = None
 
 
 class _PodStatus(_Part, frozen=True):
