@@ -102,7 +102,8 @@ async def _measure_all() -> None:
     claims, slices = _Cache(_claims()), _Cache(_slices())
     pods: MemoryStore[WatchedPod] = MemoryStore(WatchedPod)
     clock = _Clock()
-    observer = UsageObserver(claims, pods, slices, lambda: clock.now, lambda: True)
+    users: MemoryStore[HangingPod] = MemoryStore(None, decode=read_device_pod)
+    observer = UsageObserver(claims, pods, slices, users, lambda: clock.now, lambda: True)
     for each in slices.all():
         observer.slice_changed(None, each)
     books = UsageReconciler(
@@ -112,7 +113,6 @@ async def _measure_all() -> None:
         pods=_Pods(WatchedPod),
         reporter=FakeReporter(),
     )
-    users: MemoryStore[HangingPod] = MemoryStore(None, decode=read_device_pod)
     series = UsageSeries(
         observer, lambda: books.totals, users, max_devices=SERIES, is_leading=lambda: True
     )

@@ -152,7 +152,7 @@ async def _read_live(session: "Session") -> list[Value]:
 
 def _format(summary: UsageSummary, columns: Sequence[str]) -> Iterator[str]:
     yield f"from {format_time(summary.start)} to {format_time(summary.through)}"
-    yield "devices of claims; hours with device plugins are not counted"
+    yield "devices of claims, and units of device plugins by their resource name"
     whole = summary.total.devices
     heading = [*map(str.upper, columns), "DEVICE-HOURS", "SHARE", "MEMORY GiB-HOURS", "UNKNOWN"]
     rows = [heading, *(_row(line, columns, whole) for line in summary.lines)]
@@ -203,7 +203,6 @@ def _to_json(summary: UsageSummary) -> dict[str, object]:
     return {
         "from": format_time(summary.start),
         "to": format_time(summary.through),
-        "notCounted": ["devices of device plugins"],
         "unobserved": [[format_time(start), format_time(end)] for start, end in summary.gaps],
         "usage": [{**line.names, **_exact(line.used)} for line in summary.lines],
         "total": _exact(summary.total),

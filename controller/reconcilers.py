@@ -145,6 +145,7 @@ class Reconcilers:
             caches.claims,
             caches.pods,
             caches.slices,
+            caches.device_pods,
             context.session.clock.now,
             lambda: caches.synced,
         )
@@ -368,6 +369,7 @@ class Reconcilers:
         caches.quotas.subscribe(self._wake("quota"))
         caches.claims.subscribe(self.observer.claim_changed)
         caches.pods.subscribe(self.observer.pod_changed)
+        caches.device_pods.subscribe(self.observer.device_pod_changed)
         caches.slices.subscribe(self.observer.slice_changed)
         caches.namespaces.subscribe(self.templates.namespace_changed)
         caches.namespaces.subscribe(self._wake("quota", "templates"))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Final, Protocol
 
+from controller.plugin_usage import read_plugin_use
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.watched_objects import WatchedPod
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
@@ -15,7 +16,8 @@ from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.device import Device
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
-from drawbridge.usage.accounts import UNKNOWN, Account
+from drawbridge.report.stuck.objects import HangingPod
+from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
 from drawbridge.usage.claims import ClaimHolding, measure_part, to_fraction
 from drawbridge.usage.meter import HeldClaim, Meter, correct_sums, sum_claims
 
@@ -45,11 +47,12 @@ class UsageObserver:
     The caller passes the changes of the caches.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # the caches
         self,
         claims: ObservedClaims,
         pods: ObjectCache[WatchedPod],
         slices: ObjectCache[SliceReading],
+        device_pods: ObjectCache[HangingPod],
         now: Callable[[], float],
         is_synced: Callable[[], bool],
     ) -> None:
@@ -58,10 +61,12 @@ class UsageObserver:
         # The pods whose owner is not known, by the owner that their claims are charged to.
         self.waiting: dict[str, PodKey] = {}
         self._claims, self._pods, self._slices = claims, pods, slices
+        self._device_pods = device_pods
         self._now, self._is_synced = now, is_synced
         self._owners: BoundedCache[str, str] = BoundedCache(MAX_POD_OWNERS)
         self._pools: dict[tuple[str, str], set[str]] = {}
         self._changed: set[PodKey] = set()
+        self._changed_pods: set[PodKey] = set()
         self._checking = asyncio.Lock()
         # The owners that were found after their claims were charged, by what these are charged to.
         # Charging each claim again would take long.
@@ -86,6 +91,7 @@ class UsageObserver:
 
     async def _begin(self) -> None:
         self._changed.clear()
+        self._changed_pods.clear()
         held: dict[str, HeldClaim] = {}
         uids: dict[PodKey, str] = {}
         for number, claim in enumerate(self._claims.all()):
@@ -93,22 +99,47 @@ class UsageObserver:
             uids[claim.namespace, claim.name] = claim.uid
             if number % _CLAIMS_PER_STEP == 0:
                 await asyncio.sleep(0)  # others run
+        pods: dict[PodKey, str] = {}
+        for number, pod in enumerate(self._device_pods.all()):
+            if pod.value.spec.node_name:
+                held[_key_of(pod)] = read_plugin_use(pod.value)
+                pods[pod.namespace, pod.name] = _key_of(pod)
+            if number % _CLAIMS_PER_STEP == 0:
+                await asyncio.sleep(0)
         # Exact sums of many claims take long.
         sums = await asyncio.to_thread(sum_claims, tuple(held.values()))
-        while self._changed:
-            number = min(_CLAIMS_PER_STEP, len(self._changed))
-            changed = [self._changed.pop() for _ in range(number)]
-            before = [held.pop(uids.pop(key)) for key in changed if key in uids]
-            after = []
-            for namespace, name in changed:
-                if (current := self._claims.get(name, namespace)) is not None:
-                    uids[namespace, name] = current.uid
-                    held[current.uid] = self._read(current.value)
-                    after.append(held[current.uid])
-            correct_sums(sums, before, after)
-            if self._changed:
+        while self._changed or self._changed_pods:
+            self._correct(held, sums, self._changed, uids, self._find_claim)
+            self._correct(held, sums, self._changed_pods, pods, self._find_pod)
+            if self._changed or self._changed_pods:
                 await asyncio.sleep(0)
         self.meter.begin(held, self.now(), sums)
+
+    def _correct(
+        self,
+        held: dict[str, HeldClaim],
+        sums: dict[Account, UsedAmount],
+        changed: set[PodKey],
+        uids: dict[PodKey, str],
+        find: Callable[[PodKey], tuple[str, HeldClaim] | None],
+    ) -> None:
+        """Take some of what changed meanwhile into the sums."""
+        keys = [changed.pop() for _ in range(min(_CLAIMS_PER_STEP, len(changed)))]
+        before = [held.pop(uids.pop(key)) for key in keys if key in uids]
+        after = []
+        for key in keys:
+            if (current := find(key)) is not None:
+                uids[key], held[current[0]] = current
+                after.append(current[1])
+        correct_sums(sums, before, after)
+
+    def _find_claim(self, key: PodKey) -> tuple[str, HeldClaim] | None:
+        current = self._claims.get(key[1], key[0])
+        return None if current is None else (current.uid, self._read(current.value))
+
+    def _find_pod(self, key: PodKey) -> tuple[str, HeldClaim] | None:
+        current = self._device_pods.get(key[1], key[0])
+        return None if current is None else (_key_of(current), read_plugin_use(current.value))
 
     def now(self) -> int:
         """Return the time of the API server in whole seconds."""
@@ -130,6 +161,23 @@ class UsageObserver:
             self.meter.change(after.uid, self._read(after.value), now)
         if self.is_observing:
             self._changed.clear()
+
+    def device_pod_changed(
+        self,
+        before: WatchedObject[HangingPod] | None,
+        after: WatchedObject[HangingPod] | None,
+    ) -> None:
+        """Note what a pod holds of device plugins now."""
+        now = self.now()
+        for pod in (before, after):
+            if pod is not None:
+                self._changed_pods.add((pod.namespace, pod.name))
+        if before is not None and (after is None or after.uid != before.uid):
+            self.meter.change(_key_of(before), None, now)
+        if after is not None:
+            self.meter.change(_key_of(after), read_plugin_use(after.value), now)
+        if self.is_observing:
+            self._changed_pods.clear()
 
     def pod_changed(
         self, before: WatchedObject[WatchedPod] | None, after: WatchedObject[WatchedPod] | None
@@ -231,6 +279,11 @@ class UsageObserver:
         """Forget owners found later, to which nothing is charged any more."""
         for owner in owners:
             self._names.pop(owner, None)
+
+
+def _key_of(pod: WatchedObject[HangingPod]) -> str:
+    """Return the key of a pod among the claims, which have their UIDs."""
+    return f"pod/{pod.uid}"
 
 
 def name_owner(owner: str, names: Mapping[str, str]) -> str:

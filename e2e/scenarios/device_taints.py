@@ -1,6 +1,7 @@
 """Scenario: the device taint eviction controller evicts whom `drawbridge simulate` names."""
 
 import json
+import os
 import random
 import re
 import time
@@ -9,13 +10,15 @@ from functools import partial
 from e2e.controlplane.client import ApiError
 from e2e.installed.installation import Installation, installed
 from e2e.installed.kubectl import CommandResult
+from e2e.runner import print_line
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 
 GPU = "gpu.nvidia.com"
 RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
-ROUNDS, PODS = 25, 12
+# The nightly run and a release try more.
+ROUNDS, PODS = int(os.environ.get("DRAWBRIDGE_E2E_ROUNDS", "25")), 12
 KEYS, VALUES, EFFECTS = ("a", "b"), ("", "x", "y"), ("NoExecute", "NoExecute", "NoSchedule")
 TOLERATED = ("NoExecute", "NoExecute", "NoSchedule", "")
 # How long all others must stay.
@@ -51,6 +54,7 @@ def a_taint_evicts_whom_the_simulation_names(stage: Stage) -> None:
         finally:
             stage.client.delete(f"{RULES}/{rule['metadata']['name']}")
         stage.wait("the rule is gone", partial(_is_gone, stage, rule))
+    print_line(f"      {ROUNDS} rules evicted {evicted} pods; seed {seed}")
     assert evicted, f"seed {seed}: no rule evicts"
 
 

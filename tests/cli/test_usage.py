@@ -73,7 +73,7 @@ def test_the_table_has_hours_and_says_what_is_not_known(file: str) -> None:
         printed.out.splitlines()
         == [
             "from 2024-10-04T01:00:00Z to 2024-10-05T00:01:00Z",
-            "devices of claims; hours with device plugins are not counted",
+            "devices of claims, and units of device plugins by their resource name",
             "NAMESPACE  CLASS           DEVICE-HOURS  SHARE   MEMORY GiB-HOURS  UNKNOWN",
             "research   gpu.nvidia.com  17.02         98.1 %  1,361.3           -",
             "serving    mig.nvidia.com  0.33          1.9 %   26.7              2.00",

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.device_users import read_device_pod
 from controller.protocols import Unstructured
 from controller.usage_books import UsageReconciler
 from controller.usage_observer import UsageObserver
@@ -62,6 +63,7 @@ class Cluster:
         self.time = NOW
         self.claims = Claims(None, decode=read_claim_use)
         self.pods, self.every_pod = MemoryStore(WatchedPod), MemoryStore(WatchedPod)
+        self.device_pods = MemoryStore(None, decode=read_device_pod)
         self.slices = MemoryStore(None, decode=slice_reader().read)
         self.config_maps: MemoryStore[Any] = MemoryStore(None, decode=msgspec.json.decode)
         self.slices.put(SLICE)
@@ -133,8 +135,14 @@ class Controller:
     def __init__(self, cluster: Cluster) -> None:
         self.reporter = FakeReporter()
         self.observer = UsageObserver(
-            cluster.claims, cluster.pods, cluster.slices, lambda: cluster.time, lambda: True
+            cluster.claims,
+            cluster.pods,
+            cluster.slices,
+            cluster.device_pods,
+            lambda: cluster.time,
+            lambda: True,
         )
+        cluster.device_pods.subscribe(self.observer.device_pod_changed)
         cluster.claims.subscribe(self.observer.claim_changed)
         cluster.pods.subscribe(self.observer.pod_changed)
         for cached in cluster.slices.all():
@@ -378,3 +386,62 @@ def test_a_book_of_a_month_ago_is_replaced() -> None:
     following.write()
     assert [book.day for book in cluster.books()] == [today - 1, today]
     assert cluster.books()[-1].through == cluster.time - 3
+
+
+def plugin_pod(name: str, owner: str, limits: dict[str, str], **status: str) -> dict[str, Any]:
+    """A pod of a Job with resources of device plugins, on a node."""
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": TEAM,
+            "ownerReferences": [{"kind": "Job", "name": owner, "controller": True}],
+        },
+        "spec": {"nodeName": "n1", "containers": [{"name": "m", "resources": {"limits": limits}}]},
+        "status": {"phase": "Running", **status},
+    }
+
+
+def test_hours_on_plugins_and_on_claims_are_in_one_sum() -> None:
+    cluster = Cluster()
+    cluster.device_pods.put(plugin_pod("before", "train", {"nvidia.com/gpu": "2"}))
+    controller = Controller(cluster)
+    controller.write()
+    cluster.claim("a", "gpu-0", pod="after", uid=cluster.pod("after", "train"))
+    cluster.time += 100
+    cluster.device_pods.remove("before", TEAM)
+    cluster.time += 50
+    controller.write()
+    by_class = {
+        account.class_name: amount.devices
+        for book in cluster.books()
+        for account, amount in book.used().items()
+        if account.owner == "Job/train"
+    }
+    assert by_class == {"nvidia.com/gpu": 200, CLASS: 147}
+
+
+def test_a_pod_holds_its_units_until_it_has_ended() -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "cpu": "8"}
+    cluster.device_pods.put(plugin_pod("p", "train", limits))
+    cluster.time += 60
+    cluster.device_pods.put(plugin_pod("p", "train", limits, phase="Succeeded"))
+    cluster.time += 60
+    controller.write()
+    assert cluster.used() == {(TEAM, "Job/train"): devices(60)}
+    (account,) = cluster.books()[0].used()
+    assert account.class_name == "nvidia.com/gpu"
+
+
+def test_a_pod_that_a_class_serves_counts_by_its_claim_only() -> None:
+    cluster = Cluster()
+    pod = plugin_pod("p", "train", {"nvidia.com/gpu": "1"})
+    pod["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "x"}
+    cluster.device_pods.put(pod)
+    controller = Controller(cluster)
+    controller.write()
+    cluster.time += 60
+    controller.write()
+    assert cluster.used() == {}

@@ -47,6 +47,8 @@ class HangingMetadata(_Part, frozen=True):
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] | None = None
+    generate_name: str = ""
+    labels: Mapping[str, str] | None = None
     owner_references: tuple[Owner, ...] | None = None
 
 
@@ -185,6 +187,7 @@ class _Resources(_Part, frozen=True):
 class _Container(_Part, frozen=True):
     name: str = ""
     resources: _Resources = _Resources()
+    restart_policy: str | None = None
 
 
 class _PodSpec(_Part, frozen=True):
@@ -222,6 +225,7 @@ class _ExtendedClaim(_Part, frozen=True):
 
 class _PodStatus(_Part, frozen=True):
     phase: str = ""
+    start_time: str | None = None
     conditions: tuple[HangingCondition, ...] | None = None
     container_statuses: tuple[_ContainerStatus, ...] | None = None
     resource_claim_statuses: tuple[_PodClaim, ...] | None = None
