@@ -44,6 +44,7 @@ def a_removal_lets_wait_whom_the_simulation_names(stage: Stage) -> None:
         removal = _draw_removal(stage, drawn)
         asked = f"asked-{number}"
         body = stage.pod_object(asked, templates={"gpu": f"t-{drawn.randint(1, 8)}"})
+        body["metadata"]["namespace"] = stage.namespace
         is_placed, told = _predict(cluster, body, removal.words)
         before = _running(stage)
         with removal.remove():
@@ -66,9 +67,8 @@ def a_removal_lets_wait_whom_the_simulation_names(stage: Stage) -> None:
 
 def _fill(stage: Stage, drawn: random.Random, number: int) -> None:
     """Let pods run again in the place of those that went."""
-    missing = RUNNING - len(_running(stage))
-    for each in range(missing):
-        name = f"run-{number}-{each}"
+    for index in range(RUNNING - len(_running(stage))):
+        name = f"run-{number}-{index}"
         stage.pod(name, templates={"gpu": f"t-{drawn.choice(SIZES)}"})
         stage.wait_running(name)
 
