@@ -11,12 +11,13 @@ from typing import Any, Final
 
 from bench._loop import measure_loop
 from bench._scale import scaled
+from controller.change_books import ChangeCounter
 from controller.device_users import read_device_pod
 from controller.protocols import Unstructured
 from controller.usage_books import DELAY, UsageReconciler
 from controller.usage_observer import UsageObserver
 from controller.usage_series import UsageSeries
-from controller.watched_objects import WatchedPod
+from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.process import metrics
@@ -111,6 +112,7 @@ async def _measure_all() -> None:
         MemoryStore(WatchedPod),
         "drawbridge-system",
         pods=_Pods(WatchedPod),
+        changes=ChangeCounter(users, MemoryStore(PartialObject)),
         reporter=FakeReporter(),
     )
     series = UsageSeries(

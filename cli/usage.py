@@ -24,8 +24,9 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
 from drawbridge.report.tables import align_columns, escape_unprintable
 from drawbridge.usage.accounts import UsedAmount
-from drawbridge.usage.book import Book, BookError, format_time
-from drawbridge.usage.stored_books import all_names, read_config_map
+from drawbridge.usage.book import Book, BookError, format_day, format_time
+from drawbridge.usage.changes import read_changes, sum_changes
+from drawbridge.usage.stored_books import all_names, name_of_day, read_config_map
 from drawbridge.usage.summary import COLUMNS, UsageLine, UsageSummary, summarize
 
 if TYPE_CHECKING:
@@ -58,6 +59,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=_DEFAULT,
         help=f"sum up by {', '.join(COLUMNS)}, or several of them (default: {','.join(_DEFAULT)})",
     )
+    parser.add_argument(
+        "--changes",
+        action="store_true",
+        help="instead: which pods Drawbridge translated, by namespace and owner, also those that"
+        " are gone",
+    )
     add_files_option(parser)
     add_live_options(parser)
     output.add_format_option(parser, "text", "json", "yaml", "csv")
@@ -86,9 +93,14 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print what was used."""
     findings: list[LocatedFinding] = []
     try:
-        books = _read_books(options, streams, findings)
+        objects = _read_objects(options, streams, findings)
+        books = _read_books(objects, findings)
     except ClusterReadError as error:
         return output.print_unreadable([*findings, error.located], options.output, streams)
+    if options.changes:
+        output.print_findings(findings, streams.err)
+        print_changes(objects, books, options, streams)
+        return DONE
     summary = summarize(books, options.by, since=options.first_day, namespace=options.only)
     output.print_findings(findings, streams.err)
     if options.output == "text":
@@ -104,17 +116,20 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _read_books(
+def _read_objects(
     options: argparse.Namespace, streams: Streams, findings: list[LocatedFinding]
-) -> list[Book]:
-    """Read all books; raises ClusterReadError if there is none."""
+) -> list[Value]:
+    """Read the ConfigMaps with books."""
     if options.cluster:
         documents = [*read_documents(options.cluster, streams.stdin)]
         findings += [each for each in documents if isinstance(each, LocatedFinding)]
         values = [each.value for each in documents if isinstance(each, Document)]
-        objects: list[Value] = [each for each in values if _has_book(each)]
-    else:
-        objects = [*live_cluster.run_with_session(options, _read_live)]
+        return [each for each in values if _has_book(each)]
+    return [*live_cluster.run_with_session(options, _read_live)]
+
+
+def _read_books(objects: Sequence[Value], findings: list[LocatedFinding]) -> list[Book]:
+    """Read all books; raises ClusterReadError if there is none."""
     books = []
     for value in objects:
         try:
@@ -207,6 +222,28 @@ def _to_json(summary: UsageSummary) -> dict[str, object]:
         "usage": [{**line.names, **_exact(line.used)} for line in summary.lines],
         "total": _exact(summary.total),
     }
+
+
+def print_changes(
+    objects: Sequence[Value], books: Sequence[Book], options: argparse.Namespace, streams: Streams
+) -> None:
+    """Print which pods were translated in the days of the books."""
+    first = options.first_day
+    days = {name_of_day(e.day) for e in books if first is None or format_day(e.day) >= first}
+    named = [each for each in objects if get_value(each, ("metadata", "name")) in days]
+    read = (read_changes(as_mapping(each)) for each in named)
+    changes = [
+        (change, number)
+        for change, number in sum_changes(each for each in read if each is not None)
+        if options.only in ("", change.namespace)
+    ]
+    if options.output != "text":
+        data = [{**change._asdict(), "pods": number} for change, number in changes]
+        output.print_value({"changes": data}, options.output, streams.out)
+        return
+    rows = [(e.namespace, e.owner, f"{number:,}", e.claims) for e, number in changes]
+    table = align_columns([("NAMESPACE", "OWNER", "PODS", "CLAIMS OF EACH"), *rows])
+    streams.out.writelines(f"{escape_unprintable(line)}\n" for line in table)
 
 
 def _exact(used: UsedAmount) -> dict[str, object]:

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
 from drawbridge.report.stuck.objects import HangingClaim, HangingPod
 from drawbridge.report.stuck.pods import has_devices
 from drawbridge.usage.claims import ClaimHolding, read_claim_use
@@ -27,6 +28,17 @@ def read_watched_claim(raw: bytes) -> WatchedClaim:
     use = read_claim_use(raw)
     held = {name: getattr(use, name) for name in use.__struct_fields__}
     return WatchedClaim(**held, hanging=_CLAIM.decode(raw))
+
+
+def find_owner(pod: HangingPod) -> str:
+    """Return the root owner of a pod, as far as the pod shows it."""
+    metadata = pod.metadata
+    owners = tuple(
+        PodOwner(each.kind, each.name, each.controller is True)
+        for each in metadata.owner_references or ()
+    )
+    root = PodMetadata(metadata.name, metadata.generate_name, metadata.labels, owners)
+    return find_root_owner("", root).removeprefix("/")
 
 
 def find_users(pod: HangingPod, claim: str, request: str) -> tuple[str, ...]:

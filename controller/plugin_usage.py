@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
+from controller.device_users import find_owner
 from drawbridge.config.model import Configuration
 from drawbridge.dra.families import serves_name
 from drawbridge.dra.quantity import QuantityError, from_json
@@ -34,15 +34,9 @@ def read_plugin_use(pod: HangingPod) -> HeldClaim:
     units = _count_units(pod)
     if not units:
         return _NOTHING
-    metadata = pod.metadata
-    owners = tuple(
-        PodOwner(each.kind, each.name, each.controller is True)
-        for each in metadata.owner_references or ()
-    )
-    root = PodMetadata(metadata.name, metadata.generate_name, metadata.labels, owners)
-    owner = find_root_owner("", root).removeprefix("/")
+    owner = find_owner(pod)
     charges = tuple(
-        (Account(metadata.namespace, name, owner), UsedAmount(Fraction(number)))
+        (Account(pod.metadata.namespace, name, owner), UsedAmount(Fraction(number)))
         for name, number in sorted(units.items())
     )
     return HeldClaim(charges, read_time(pod.status.start_time))

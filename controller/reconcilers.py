@@ -15,6 +15,7 @@ from controller.certificates import (
     make_allocator_certificate_reconciler,
     make_certificate_reconciler,
 )
+from controller.change_books import ChangeCounter
 from controller.configuration import NAME as CONFIGURATION
 from controller.configuration import ConfigurationReconciler
 from controller.dual_nodes import DualNodeReconciler, DualNodeStores
@@ -149,6 +150,7 @@ class Reconcilers:
             context.session.clock.now,
             lambda: caches.synced,
         )
+        self.changes = ChangeCounter(caches.device_pods, caches.templates)
         self.usage = self._make_usage()
         self.stuck = self._make_stuck()
         self.rules = self._make_rules()
@@ -222,6 +224,7 @@ class Reconcilers:
             self._store(CONFIG_MAPS),
             self._context.namespace,
             pods=self._store(PODS),
+            changes=self.changes,
             reporter=self._reporter,
         )
 
@@ -370,6 +373,7 @@ class Reconcilers:
         caches.claims.subscribe(self.observer.claim_changed)
         caches.pods.subscribe(self.observer.pod_changed)
         caches.device_pods.subscribe(self.observer.device_pod_changed)
+        caches.device_pods.subscribe(self.changes.pod_changed)
         caches.slices.subscribe(self.observer.slice_changed)
         caches.namespaces.subscribe(self.templates.namespace_changed)
         caches.namespaces.subscribe(self._wake("quota", "templates"))

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from controller.change_books import ChangeCounter
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import process_each
 from controller.usage_observer import UsageObserver, name_owner
@@ -15,6 +16,7 @@ from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.usage.accounts import NOTHING, UsedAmount
 from drawbridge.usage.book import DAY, Book, BookError
 from drawbridge.usage.bookkeeping import continue_book
+from drawbridge.usage.changes import KEY as CHANGES
 from drawbridge.usage.meter import Observed
 from drawbridge.usage.stored_books import (
     KEY,
@@ -48,13 +50,14 @@ class UsageReconciler:
 
     name = NAME
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it reads, and where it writes
         self,
         observer: UsageObserver,
         config_maps: ObjectStore,
         namespace: str,
         *,
         pods: ObjectStore,
+        changes: ChangeCounter,
         reporter: Reporter,
     ) -> None:
         self.totals: dict[Group, UsedAmount] = {}
@@ -62,6 +65,7 @@ class UsageReconciler:
         self._config_maps = config_maps
         self._namespace = namespace
         self._pods = pods
+        self._changes = changes
         self._reporter = reporter
         self._latest: _Stored | None = None
 
@@ -75,6 +79,7 @@ class UsageReconciler:
         try:
             if self._latest is None:
                 self._latest = await self._find_latest(until // DAY)
+                self._begin_changes(until)
             while await self._continue(until):
                 pass
         except Exception:
@@ -113,6 +118,8 @@ class UsageReconciler:
         else:
             live = await self._config_maps.read(name_of_day(book.day), self._namespace)
         config_map = await asyncio.to_thread(compose_config_map, book, live)
+        if (changes := self._changes.write(book.day)) is not None:
+            config_map["data"][CHANGES] = changes
         write = self._config_maps.create if live is None else self._config_maps.replace
         self._latest = _Stored(book, await write(config_map, self._namespace))
         self._reporter.count(NAME, "written")
@@ -124,6 +131,12 @@ class UsageReconciler:
             old = counted[account].used if account in counted else NOTHING
             group = account[:2]
             self.totals[group] = self.totals.get(group, NOTHING).plus(row.used).plus(old.times(-1))
+
+    def _begin_changes(self, until: int) -> None:
+        """Count changes from the book of today on, after a change of leader or a failed write."""
+        stored, today = self._latest, until // DAY
+        is_today = stored is not None and stored.book.day == today
+        self._changes.begin(stored.config_map if stored and is_today else None, today, until)
 
     # --- the latest book -----------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 
 from drawbridge.usage.accounts import OTHER, Account, UsedAmount
 from drawbridge.usage.book import DAY, Book, BookEntry, add_entry, open_book
+from drawbridge.usage.changes import KEY, ChangeBook, ChangedPods
 from drawbridge.usage.stored_books import compose_config_map
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
@@ -163,3 +164,25 @@ def test_a_live_cluster_is_read_by_the_names_that_the_role_allows(tmp_path: Path
     printed = on_api(tmp_path, [hook, *objects()], "usage", "-o", "json", prepare=prepare)
     assert json.loads(printed.out)["total"]["deviceSeconds"] == "62460", printed.err
     assert not lists
+
+
+def test_changes_of_the_books_are_listed_also_of_pods_that_are_gone(tmp_path: Path) -> None:
+    counted = ChangeBook()
+    for number in range(3):
+        counted.count(
+            ChangedPods("research", "Job/train", "1 device of class gpu.nvidia.com"), number
+        )
+    counted.count(ChangedPods("other", "Job/a", "2 devices of class gpu.nvidia.com"), 9)
+    config_map = objects()[0]
+    config_map["data"][KEY] = counted.write()
+    path = tmp_path / "books.json"
+    path.write_text(json.dumps(config_map))
+    lines = command("usage", "--changes", "--cluster", str(path)).out.splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["NAMESPACE", "OWNER", "PODS"],
+        ["research", "Job/train", "3"],
+        ["other", "Job/a", "1"],
+    ]
+    assert lines[1].endswith("1 device of class gpu.nvidia.com")
+    printed = command("usage", "research", "--changes", "--cluster", str(path), "-o", "json").out
+    assert [each["pods"] for each in json.loads(printed)["changes"]] == [3]

@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from controller.change_books import ChangeCounter
 from controller.device_users import read_device_pod
 from controller.protocols import Unstructured
 from controller.usage_books import UsageReconciler
 from controller.usage_observer import UsageObserver
-from controller.watched_objects import WatchedPod
+from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.api_error import ApiError
 from drawbridge.dra.slices import slice_reader
 from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
@@ -63,6 +64,7 @@ class Cluster:
         self.time = NOW
         self.claims = Claims(None, decode=read_claim_use)
         self.pods, self.every_pod = MemoryStore(WatchedPod), MemoryStore(WatchedPod)
+        self.templates = MemoryStore(PartialObject)
         self.device_pods = MemoryStore(None, decode=read_device_pod)
         self.slices = MemoryStore(None, decode=slice_reader().read)
         self.config_maps: MemoryStore[Any] = MemoryStore(None, decode=msgspec.json.decode)
@@ -147,11 +149,14 @@ class Controller:
         cluster.pods.subscribe(self.observer.pod_changed)
         for cached in cluster.slices.all():
             self.observer.slice_changed(None, cached)
+        self.changes = ChangeCounter(cluster.device_pods, cluster.templates)
+        cluster.device_pods.subscribe(self.changes.pod_changed)
         self.books = UsageReconciler(
             self.observer,
             cluster.config_maps,
             OWN,
             pods=cluster.every_pod,
+            changes=self.changes,
             reporter=self.reporter,
         )
 

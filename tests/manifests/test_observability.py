@@ -50,7 +50,8 @@ RUNBOOK: dict[str, str] = dict(
 TARGET_LABELS = {"namespace", "pod", "container", "job", "instance", "component"}
 REQUEST_LABELS = {"resource", "unit", "node", "source"}
 DEVICE_LABELS = {
-    "uuid", "UUID", "exported_namespace", "exported_pod", "exported_container", "owner", "class", "node"
+    "uuid", "UUID", "owner", "class", "node",
+    "exported_namespace", "exported_pod", "exported_container",
 }  # fmt: skip
 DCGM = ("DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED", "DCGM_FI_PROF_GR_ENGINE_ACTIVE")
 # What others expose, and what the recording rules make of it.

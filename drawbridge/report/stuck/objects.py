@@ -171,6 +171,7 @@ class HangingClaim(_Object, frozen=True):
 
 class _PodClaim(_Part, frozen=True):
     name: str = ""
+    resource_claim_template_name: str | None = None
     resource_claim_name: str | None = None
 
 
