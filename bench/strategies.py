@@ -10,7 +10,7 @@ decisions follow each other at once. *Idle* is the median where the allocator ha
 in which it judges the nodes for the next ones. With *NICs*, each node has four on the PCIe roots of
 its GPUs, and each claim asks for a part of a NIC on the root of its GPU.
 
-Parts `fragmentation`, `departures` and `nics` play traces; their modules say how.
+Parts `fragmentation`, `departures`, `nics` and `goodput` play traces; their modules say how.
 """
 
 import random
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from allocator.state.caches import without_unused_parts
-from bench import _departures, _fragmentation, _gpu_and_nic
+from bench import _departures, _fragmentation, _goodput, _gpu_and_nic
 from bench._scale import scaled
 from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.dra.attributes import PCIE_ROOT
@@ -179,4 +179,5 @@ PARTS: Final[Mapping[str, Callable[..., None]]] = {
     "fragmentation": _fragmentation.run,
     "departures": _departures.run,
     "nics": _gpu_and_nic.run,
+    "goodput": _goodput.run,
 }
