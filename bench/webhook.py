@@ -3,7 +3,9 @@
 Part `requests` compares it with an echo handler in the same server, which parses the review and
 responds with a prepared patch. The server uses one core and the client the other. The kinds of
 requests alternate for several rounds. Each row shows requests per second, latencies, the CPU time
-of the server for a request, and the rate relative to the echo handler.
+of the server for a request, and the rate relative to the echo handler. `BASELINE=PATH` starts the
+server of the tree at PATH as well, and both answer in turns: the last column has the CPU time of
+this tree relative to the other, as the median of the rounds with the least and the most.
 
 Part `large` reviews small pods one after the other, alone and beside clients that send large bodies
 without a pause, which copies of the process review. Prints the median and longest wait.
@@ -19,14 +21,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench._bodies import build_body, make_pod
 from bench._cluster import IN, OUT, make_admission
 from bench._load import MARK, Connection, Kind, connect, numbered
-from bench._process import cpu_seconds
+from bench._process import ROOT, TREES, cpu_seconds
 from bench._review_worker import context
 from bench._scale import scaled
 from bench._webhook_server import ECHO
@@ -115,13 +117,17 @@ def kinds() -> list[Kind]:
 
 
 @contextlib.contextmanager
-def server(folder: Path, core: int) -> Iterator[tuple[int, int, str]]:
-    """Start the server on a core; yields its PID, its port and its CA."""
+def server(folder: Path, core: int, tree: Path = ROOT) -> Iterator[tuple[int, int, str]]:
+    """Start the server of a tree on a core; yields its PID, its port and its CA."""
     certificate, key = self_signed(folder, HOST)
     files = str(certificate), str(key)
-    command = [sys.executable, "-m", "bench._webhook_server", str(core), *files]
+    command = [sys.executable, "-P", "-m", "bench._webhook_server", str(core), *files]
+    # The same hashes in both trees: the order of sets changes the work.
+    env = {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}
     with (folder / "log").open("wb") as log:
-        running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)  # noqa: S603  # ours
+        running = subprocess.Popen(  # noqa: S603  # ours
+            command, stdout=subprocess.PIPE, stderr=log, cwd=tree, env=env
+        )
     try:
         if running.stdout is None or not (line := running.stdout.readline()):
             raise SystemExit((folder / "log").read_text(encoding="utf-8"))
@@ -131,19 +137,24 @@ def server(folder: Path, core: int) -> Iterator[tuple[int, int, str]]:
         running.wait()
 
 
-async def play(pid: int, port: int, authority: str) -> dict[str, list[Round]]:
-    """Run the kinds of requests alternately."""
-    connections = await connect(port, authority, HOST, CONNECTIONS)
+async def play(served: Mapping[str, tuple[int, int, str]]) -> dict[str, dict[str, list[Round]]]:
+    """Run the kinds of requests alternately; return the rounds by tree and kind."""
+    connected = {
+        tree: (pid, await connect(port, authority, HOST, CONNECTIONS))
+        for tree, (pid, port, authority) in served.items()
+    }
     counter = itertools.count(1)
-    await check(connections[0], counter)
-    by_kind: dict[str, list[Round]] = {}
+    for _, connections in connected.values():
+        await check(connections[0], counter)
+    rounds: dict[str, dict[str, list[Round]]] = {tree: {} for tree in served}
     for number in range(ROUNDS + 1):
         for kind in kinds():
             seconds = SECONDS if number else WARM
-            measured = await _round(pid, connections, kind, counter, seconds)
-            if number:
-                by_kind.setdefault(kind.name, []).append(measured)
-    return by_kind
+            for tree, (pid, connections) in connected.items():
+                measured = await _round(pid, connections, kind, counter, seconds)
+                if number:
+                    rounds[tree].setdefault(kind.name, []).append(measured)
+    return rounds
 
 
 async def check(connection: Connection, counter: "itertools.count[int]") -> None:
@@ -171,7 +182,7 @@ async def _round(
     return Round(count / took, times[count // 2], times[count * 99 // 100], used / count * 1e6)
 
 
-def show(by_kind: dict[str, list[Round]]) -> None:
+def show(by_kind: Mapping[str, list[Round]], others: Mapping[str, list[Round]]) -> None:
     """Print one row for each kind."""
     print(f"{'':14} {'req/s':>14} {'p50 ms':>7} {'p99 ms':>7} {'cpu us':>7}  share of echo")
     echo = by_kind["echo"]
@@ -190,7 +201,16 @@ def show(by_kind: dict[str, list[Round]]) -> None:
             f", by cpu {_by_cpu(echo, rounds):.0%}"
             + (f", at least {least:.0%}" if least else "")
             + ("  MISSED" if share < least else "")
+            + _of_baseline(rounds, others.get(name, ()))
         )
+
+
+def _of_baseline(rounds: Sequence[Round], others: Sequence[Round]) -> str:
+    ratios = [one.cpu / other.cpu for one, other in zip(rounds, others, strict=False)]
+    if not ratios:
+        return ""
+    least, most = min(ratios), max(ratios)
+    return f"  {statistics.median(ratios):.2f} ({least:.2f} to {most:.2f}) of the baseline"
 
 
 def _by_cpu(echo: list[Round], rounds: list[Round]) -> float:
@@ -204,12 +224,17 @@ def run() -> None:
     before = os.sched_getaffinity(0)
     cores = sorted(before)
     print(f"TLS, {CONNECTIONS} connections, {ROUNDS} rounds of {SECONDS} s, in turns")
-    with tempfile.TemporaryDirectory() as folder, server(Path(folder), cores[0]) as served:
+    with contextlib.ExitStack() as stack:
+        served = {}
+        for name, tree in TREES.items():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            served[name] = stack.enter_context(server(folder, cores[0], tree))
         os.sched_setaffinity(0, {cores[-1]})
         try:
-            show(asyncio.run(play(*served)))
+            rounds = asyncio.run(play(served))
         finally:
             os.sched_setaffinity(0, before)
+        show(rounds["ours"], rounds.get("baseline", {}))
 
 
 def _shapes() -> Iterator[tuple[str, dict[str, Any]]]:
