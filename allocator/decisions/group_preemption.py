@@ -158,7 +158,7 @@ class GroupPreemption:
         search = self._searches.get(key)
         if search is None or (search.kinds, search.needed) != (kinds, needed):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}
-            search = GroupVictimSearch(request, kinds, needed, pods)
+            search = GroupVictimSearch(request, kinds, needed, pods, self._preemption.lost_work.of)
             self._searches.put(key, search)
         return search
 

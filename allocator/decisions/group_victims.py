@@ -5,7 +5,8 @@ the victims could stay. What a node gives changes no other node, so that each is
 
 1. Nodes are used as they are. Others are used without the pods of a lower priority, those with the
    least important ones first, until enough members fit.
-2. As many of these pods as possible are kept, in the scheduler's order.
+2. As many of these pods as possible are kept: by budgets, by priority, by the work that their
+   eviction loses.
 
 The search has small steps, and goes on where it was cut. What runs can change meanwhile, so that
 the members are placed at the end, in the state of that moment.
@@ -35,6 +36,8 @@ _NODES_PER_STEP: Final = 8
 
 # Nodes and claims, when some pods are gone.
 Question: TypeAlias = tuple[frozenset[str], Sequence[str], Sequence[Claim]]
+# The work that the eviction of pods loses.
+LostBy: TypeAlias = Callable[[Collection[PotentialVictim]], int]
 Ask: TypeAlias = Callable[[Question], Mapping[str, Solution]]
 T = TypeVar("T")
 _Steps: TypeAlias = Generator[Question | None, Mapping[str, Solution], T]
@@ -56,7 +59,8 @@ class ChosenVictims(msgspec.Struct, frozen=True):
 class GroupVictimSearch:
     """The search for one group, of which `needed` members must fit.
 
-    The scheduler has asked by `request`; `pods` are those of its nodes that can be evicted.
+    The scheduler has asked by `request`; `pods` are those of its nodes that can be evicted, and
+    `lost` tells what that costs.
     """
 
     def __init__(
@@ -65,10 +69,12 @@ class GroupVictimSearch:
         kinds: Sequence[MemberKind],
         needed: int,
         pods: Mapping[str, Sequence[PotentialVictim]],
+        lost: LostBy = lambda _pods: 0,
     ) -> None:
         self.request = request
         self.kinds = kinds
         self.needed = needed
+        self._lost = lost
         self.chosen: ChosenVictims | None = None
         self._wanted = tuple(kind.count for kind in kinds)
         self._search = CutSearch(self._choose(pods))
@@ -105,7 +111,7 @@ class GroupVictimSearch:
         if most < self.needed:
             return ChosenVictims(few=most)
         removed: dict[str, list[PotentialVictim]] = {}
-        for name in sorted(emptied, key=lambda each: _importance(pods[each])):
+        for name in sorted(emptied, key=lambda each: self._importance(pods[each])):
             if (yield from self._count(fitting)) >= self.needed:
                 break
             if emptied[name] != fitting.get(name):
@@ -115,6 +121,15 @@ class GroupVictimSearch:
         of_node = {name: tuple(some) for name, some in removed.items() if some}
         return ChosenVictims(of_node, frozenset(nodes))
 
+    def _importance(self, pods: Collection[PotentialVictim]) -> tuple[int, int, int, int]:
+        """Return a key that is smaller for less important victims."""
+        return (
+            sum(pod.violates for pod in pods),
+            max((pod.priority for pod in pods), default=0),
+            self._lost(pods),
+            len(pods),
+        )
+
     def _keep_most(
         self, removed: dict[str, list[PotentialVictim]], fitting: dict[str, list[Counts]]
     ) -> _Steps[None]:
@@ -122,7 +137,12 @@ class GroupVictimSearch:
         order = sorted(
             ((name, pod) for name, of_node in removed.items() for pod in of_node),
             # A pod that must be evicted in any case is the first to release its devices.
-            key=lambda each: (each[1].required, not each[1].violates, -each[1].priority),
+            key=lambda each: (
+                each[1].required,
+                not each[1].violates,
+                -each[1].priority,
+                -self._lost((each[1],)),
+            ),
         )
         for name, pod in order:
             others = [each for each in removed[name] if each != pod]
@@ -167,12 +187,3 @@ def _ask_without(removed: frozenset[str], steps: Steps[T]) -> _Steps[T]:
     except StopIteration as end:
         result: T = end.value
         return result
-
-
-def _importance(pods: Collection[PotentialVictim]) -> tuple[int, int, int]:
-    """Return a key that is smaller for less important victims."""
-    return (
-        sum(pod.violates for pod in pods),
-        max((pod.priority for pod in pods), default=0),
-        len(pods),
-    )

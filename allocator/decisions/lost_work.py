@@ -1,6 +1,6 @@
 """The work that the eviction of a pod loses, from what the allocator has seen of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from allocator.scheduler.protocol import PotentialVictim
 from allocator.state.cluster_state import AllocatorState
@@ -38,6 +38,11 @@ class LostWork:
         """
         lost = {pod.uid: self.running(pod, node).lost for pod in pods}
         return sorted(pods, key=lambda pod: (not pod.violates, -pod.priority, -lost[pod.uid]))
+
+    def of(self, pods: Iterable[PotentialVictim]) -> int:
+        """Return the device-seconds that the eviction of all these pods loses; a gang once."""
+        running = [self.running(each, "") for each in pods]
+        return sum({each.group or each.name: each.lost for each in running}.values())
 
     def _devices(self, uid: str) -> int:
         claims = self._state.ledger.claims

@@ -51,7 +51,7 @@ class DevicePreemption:
         self._state = state
         self._reserved = reserved
         self._ids = ids
-        self._lost_work = LostWork(state, server_time)
+        self.lost_work = LostWork(state, server_time)
         self._releases = Releases(state)
         self.preemptors = Preemptors(state)
         self._attempts = itertools.count()
@@ -214,7 +214,7 @@ class DevicePreemption:
             promised=promised,
             taken=taken,
             reprieves=self._reprieves,
-            lost_work=self._lost_work,
+            lost_work=self.lost_work,
             ids=self._ids,
         )
 

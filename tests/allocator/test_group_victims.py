@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable, Mapping
 
 import msgspec
+import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from allocator.scheduler.protocol import (
     PreFilterGroupRequest,
 )
 from allocator.state.group_holds import HoldEnd
+from drawbridge.names import CHECKPOINTS_ANNOTATION
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import MemberKind
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
@@ -53,6 +55,26 @@ def preempt(
 def victims_of(reply: PreemptReply) -> dict[str, list[str]]:
     """Return the victims by node."""
     return {each.node: sorted(each.victims) for each in reply.evictions}
+
+
+@pytest.mark.parametrize(("young", "expected"), [("n1", "n1"), ("n2", "n2")])
+def test_a_gang_evicts_the_pods_that_lose_least_work(young: str, expected: str) -> None:
+    contest = Contest(n1=2, n2=2)
+    for node, number in itertools.product(("n1", "n2"), range(2)):
+        start = "2025-12-31T23:00:00Z" if node == young else "2025-12-31T00:00:00Z"
+        contest.run(f"{node}-{number}", node, number, start=start)
+    reply = preempt(contest, "m0", "m1")
+    assert victims_of(reply) == {expected: [f"{expected}-0", f"{expected}-1"]}
+
+
+def test_of_the_pods_of_a_node_a_gang_evicts_those_that_lose_least_work() -> None:
+    contest = Contest(n1=3)
+    for number, hour in enumerate((12, 18, 6)):
+        contest.run(f"p{number}", "n1", number, start=f"2025-12-31T{hour:02}:00:00Z")
+    annotations = {CHECKPOINTS_ANNOTATION: "10m"}
+    contest.cluster.add(pod("p2", "of-p2", node="n1", annotations=annotations))
+    reply = preempt(contest, "m0", "m1")
+    assert victims_of(reply) == {"n1": ["p1", "p2"]}
 
 
 def test_enough_pods_are_evicted_for_all_members() -> None:
