@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from msgspec.structs import replace
+
 from allocator.scheduler.protocol import PotentialVictim
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.ledger.lost_work import lost_seconds, seconds_since
@@ -17,19 +19,15 @@ class LostWork:
 
     def running(self, pod: PotentialVictim, node: str) -> RunningPod:
         """Return a pod with what its eviction loses; the members of a gang are alike."""
-        records = self._state.pods
+        records, devices = self._state.pods, self._devices(pod.uid)
+        running = RunningPod("", pod.uid, node, pod.priority, pod.start_time)
+        if not devices:  # most pods of a node
+            return running
         group, members = records.gang_of(pod.uid)
         ran = seconds_since(pod.start_time, self._server_time())
         seconds = lost_seconds(ran, records.checkpoint_interval(pod.uid))
-        return RunningPod(
-            "",
-            pod.uid,
-            node,
-            pod.priority,
-            pod.start_time,
-            group=f"{group}" if group is not None else "",
-            lost=self._devices(pod.uid) * max(1, members) * seconds,
-        )
+        name = f"{group}" if group is not None else ""
+        return replace(running, group=name, lost=devices * max(1, members) * seconds)
 
     def kept_first(self, pods: Sequence[PotentialVictim], node: str) -> list[PotentialVictim]:
         """Return pods in the order in which they are kept: budgets, priority, lost work, age.
