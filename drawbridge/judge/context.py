@@ -29,7 +29,6 @@ from drawbridge.facts.fleet import (
 from drawbridge.judge.devices.device_index import DeviceIndex, SliceNumbers
 from drawbridge.judge.devices.published_classes import find_published_classes
 from drawbridge.judge.slices.expressions import declares_compatibility
-from drawbridge.judge.work import Work
 from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.solver.ahead import Learnt, LentState, learn
 from drawbridge.solver.memo import Memo
@@ -101,19 +100,17 @@ class JudgeCaches:
         self.memos = self.proofs, self.with_taints, self.current
         self.numbers = SliceNumbers()
 
-    def count_evaluations(self, work: Work) -> None:
-        """Let judgements count their expensive evaluations as work."""
-        for memo in self.memos:
-            memo.count_evaluations(work.spend_evaluation)
+    def become_copy(self, tell: Callable[[ToldByCopy], None], clock: Callable[[], float]) -> None:
+        """Tell what is computed from now on in a copy of the process.
 
-    def become_copy(self, tell: Callable[[ToldByCopy], None]) -> None:
-        """Tell what is computed from now on in a copy of the process."""
+        A clock of the processor limits the search on each node.
+        """
 
         def tell_of(number: int, learnt: Learnt) -> None:
             tell(ToldByCopy(number, learnt))
 
         for number, memo in enumerate(self.memos):
-            memo.become_copy(partial(tell_of, number))
+            memo.become_copy(partial(tell_of, number), clock)
 
 
 class JudgeContext(msgspec.Struct, frozen=True, eq=False):
@@ -141,8 +138,6 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
     steps: int = STEPS
     # Whether any device has a compatibleOnlyWith rule that the allocator reads.
     has_rules: bool = False
-    # What is left of the work of a question; without a limit outside of a judgement.
-    work: Work = msgspec.field(default_factory=Work)
 
     @property
     def selectors(self) -> Selectors:

@@ -2,18 +2,16 @@
 
 A question is a module with one public function, `check_...(subject, context)`. It yields findings:
 a `Finding` with the severity of its code, or a `DeviceFinding`, whose severity depends on the
-fleet. To add a question, write its module and add the function to `QUESTIONS`. A question counts
-its work before it does it (`drawbridge.judge.work`), so that one object cannot delay the judgement
-of all others.
+fleet. To add a question, write its module and add the function to `QUESTIONS`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 
 from drawbridge.finding import Finding, Severity
-from drawbridge.judge.claims import codes
 from drawbridge.judge.claims.api_rules import (
     REFUSED_EXPRESSIONS,
     accept_expressions,
@@ -28,11 +26,9 @@ from drawbridge.judge.claims.rules_annotation import check_rules_annotation
 from drawbridge.judge.claims.selector_reads import check_selector_reads
 from drawbridge.judge.claims.size import check_claim_size
 from drawbridge.judge.context import JudgeContext
-from drawbridge.judge.devices.node_work import spend_claims
 from drawbridge.judge.devices.smallest_part import check_devices
 from drawbridge.judge.severity import DeviceFinding, settle_all
 from drawbridge.judge.subject import JudgedClaim, Origin, Subject
-from drawbridge.judge.work import DEVICE_UNITS, QUESTION_UNITS, Work, WorkExhaustedError
 
 Question: TypeAlias = Callable[[Subject, JudgeContext], Iterator[Finding | DeviceFinding]]
 
@@ -51,42 +47,15 @@ QUESTIONS: Final[tuple[Question, ...]] = (
 _OF_INVALID_CLAIMS: Final = (check_opaque_configs, check_references)
 
 
-def limit_work() -> dict[Question, Work]:
-    """Return the work that the questions may do about one object: each its own."""
-    return {
-        question: Work(DEVICE_UNITS if question is check_devices else QUESTION_UNITS)
-        for question in QUESTIONS
-    }
-
-
 def judge_subject(
-    subject: Subject, context: JudgeContext, limits: dict[Question, Work] | None = None
+    subject: Subject, context: JudgeContext, questions: Iterable[Question] = QUESTIONS
 ) -> tuple[Finding, ...]:
     """Return all findings about a subject, in the order of the questions, each once.
 
-    The API server must have accepted the subject's claims. The subjects of one object share the
-    `limits` of their work.
+    The API server must have accepted the subject's claims.
     """
-    limits = limits or limit_work()
-    findings: list[Finding | DeviceFinding] = []
-    for question, work in limits.items():
-        findings += _ask(question, subject, replace(context, work=work))
-    return tuple(dict.fromkeys(settle_all(findings, subject, context)))
-
-
-def _ask(
-    question: Question, subject: Subject, context: JudgeContext
-) -> Iterator[Finding | DeviceFinding]:
-    """Yield the findings of a question, and at last that there may be more."""
-    try:
-        context.caches.count_evaluations(context.work)
-        spend_claims((each.claim for each in subject.claims), context.work)
-        yield from question(subject, context)
-    except WorkExhaustedError as error:
-        message = f"cannot be decided: {error}"
-        yield codes.JUDGEMENT_INCOMPLETE.at(subject.claims_path, message, object=subject.object)
-    finally:
-        context.caches.count_evaluations(Work())
+    findings = chain.from_iterable(question(subject, context) for question in questions)
+    return tuple(dict.fromkeys(settle_all(tuple(findings), subject, context)))
 
 
 def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
@@ -103,9 +72,7 @@ def judge_file(subject: Subject, context: JudgeContext) -> tuple[Finding, ...]:
         valid = accept_expressions(subject, context) if errors else subject
         judged = judge_subject(valid, context)
     else:
-        judged = judge_subject(
-            subject, context, {each: Work(QUESTION_UNITS) for each in _OF_INVALID_CLAIMS}
-        )
+        judged = judge_subject(subject, context, _OF_INVALID_CLAIMS)
     return tuple(dict.fromkeys((*settled, *judged)))
 
 

@@ -19,7 +19,6 @@ The plan, for each node of a call (`solve`):
 7. Compose the allocations (`answers`), or explain the deepest dead end (`reasons`).
 
 It ends: each step moves one position forward in finite lists, and `STEPS` limits the steps.
-`max_work` limits all work for one node (`meter`): steps, constraints, rules, orders, pruning, and
-the evaluations of expressions on its devices. With a clock, the time of the processor is limited as
-well. Then the answer is that the search gave up.
+With a clock, the time of the processor is limited as well (`meter`). Then the answer is that the
+search gave up.
 """

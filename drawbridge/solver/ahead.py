@@ -17,7 +17,7 @@ from drawbridge.dra.inventory import Pool, PoolCache
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.solver.answer_cache import are_same
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
-from drawbridge.solver.expressions import CompiledText, ExpensiveEvaluation, ProjectionOutcome
+from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import PoolUse, World
@@ -36,13 +36,11 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a question, and what it took; a solution with shares needs new share IDs."""
+    """The answer to a question; a solution with shares needs new share IDs."""
 
     question: Question
     result: SolverResult
     has_shares: bool = False
-    work: int = 0
-    evaluations: tuple[ExpensiveEvaluation, ...] = ()
 
 
 # A question is told before its answer, so that one without an answer is known.

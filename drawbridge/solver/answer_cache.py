@@ -16,7 +16,6 @@ from drawbridge.dra.nodes import Node
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.demand import Demand
-from drawbridge.solver.expressions import ExpensiveEvaluation
 from drawbridge.solver.node_classes import SearchCache
 from drawbridge.solver.world import PoolUse, World
 
@@ -24,19 +23,13 @@ MAX_DEMANDS = 128
 
 
 class CachedResult(msgspec.Struct, frozen=True, eq=False):
-    """A result and its inputs; a solution with shares needs new share IDs in each call.
-
-    `work` is the work of the search, also if an equal node did it. The `evaluations` for the result
-    took work of their own.
-    """
+    """A result and its inputs; a solution with shares needs new share IDs in each call."""
 
     node: Node
     pools: tuple[Pool, ...]
     uses: tuple[PoolUse, ...]
     result: SolverResult
     has_shares: bool = False
-    work: int = 0
-    evaluations: tuple[ExpensiveEvaluation, ...] = ()
 
     def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
         """Return whether the inputs are unchanged."""

@@ -23,7 +23,7 @@ from drawbridge.dra.device import Attribute, CounterUse, Device
 from drawbridge.dra.inventory import Pool, PoolID
 from drawbridge.dra.partitions import partition_attributes
 from drawbridge.dra.slices import Slice
-from drawbridge.solver.expressions import Evaluated, EvaluationFailure, ExpressionEvaluator
+from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 from drawbridge.solver.world import World
 
 # For the selectors in the annotation of one slice on all of its devices, in units of
@@ -60,7 +60,7 @@ class Candidate:
         self.needs: dict[object, object] = {}
         # The attributes that the Configuration declares for partitions of a fabric.
         self.partitions: Mapping[str, Attribute] = {}
-        self.derived_values: dict[str, Evaluated[Attribute | EvaluationFailure]] = {}
+        self.derived_values: dict[str, Attribute | EvaluationFailure] = {}
 
     def find_attribute(self, name: str) -> Attribute | None:
         """Return an attribute as rules of claims see it: published, or else declared."""

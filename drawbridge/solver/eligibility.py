@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from drawbridge.dra.capacity import Amounts, CapacityError, Misfit, consumed_amounts, find_shortfall
 from drawbridge.solver.candidates import Candidate
-from drawbridge.solver.expressions import Evaluated, EvaluationFailure, ExpressionEvaluator
+from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 
 
 class Stage(enum.StrEnum):
@@ -77,11 +77,7 @@ class RequestFilter:
         """Evaluate the selectors on a device; does not check the device's node selection."""
         cached = candidate.verdicts.get(self)
         if cached is None:
-            evaluated = self._expressions.record(lambda: self._evaluate_selectors(candidate))
-            candidate.verdicts[self] = evaluated if evaluated.evaluations else evaluated.value
-            return evaluated.value
-        if type(cached) is Evaluated:
-            cached = self._expressions.recall(cached)
+            cached = candidate.verdicts[self] = self._evaluate_selectors(candidate)
         return cached  # type: ignore[return-value]  # stored by this filter
 
     def required_capacity(self, candidate: Candidate) -> CapacityNeed:

@@ -3,12 +3,12 @@
 The results, including errors, equal those of kube-scheduler for selectors, derived attributes and
 compatibility rules. The callers decide what an error means for the pod.
 
-The work of an evaluation (`drawbridge.cel.meter`) is kept beside its result, and counts each time
-somebody asks for that: what a decision costs does not depend on what the caches hold.
+Of what a ResourceSlice declares, the work (`drawbridge.cel.meter`) is kept beside the result, and
+counts each time somebody asks for that: what is refused does not depend on what the caches hold.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Final, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -56,28 +56,6 @@ class WorkRefusal(EvaluationFailure):
     __slots__ = ()
 
 
-class ExpensiveEvaluation(NamedTuple):
-    """An evaluation that takes steps of its own: of an expression, on what it reads of a device."""
-
-    source: str
-    projection: Hashable
-    steps: int
-
-
-EvaluationCounter = Callable[[ExpensiveEvaluation], None]
-
-
-class Evaluated(NamedTuple, Generic[T]):
-    """What was computed with evaluations, and the expensive ones among them, each once."""
-
-    value: T
-    evaluations: tuple[ExpensiveEvaluation, ...] = ()
-
-
-class EvaluationLimitExceededError(Exception):
-    """The evaluations for one value take more steps than they may."""
-
-
 class CompiledText(NamedTuple):
     """What an expression reads, or why it cannot be compiled. Some derive attributes."""
 
@@ -114,7 +92,7 @@ class _Expression:
     def __init__(self, compiled: CompiledText, programs: Programs) -> None:
         self.source = compiled.source
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
-        self.expensive: dict[Hashable, ExpensiveEvaluation] = {}
+        self.works: dict[Hashable, int] = {}
         self.reads = compiled.reads
         self.published = published_projection(compiled.reads)
         self.error = compiled.error
@@ -168,24 +146,18 @@ def do_nothing() -> None:
     """Interrupt nothing."""
 
 
-def ignore_evaluation(_: ExpensiveEvaluation) -> None:
-    """Count nothing."""
-
-
 class ExpressionEvaluator:
     """Evaluates expressions like the scheduler with these gates; reusable for these gates.
 
     `selectors` are where programs are compiled, if they are of these gates.
 
     `interrupt` is called before each evaluation for a request whose result is not known, and may
-    raise. What was evaluated before is kept, so that the same call continues there. `count` is
-    called with each expensive evaluation for a request, known or not, and may raise. `tell` is told
-    what is computed, so that another evaluator can learn it.
+    raise. What was evaluated before is kept, so that the same call continues there. `tell` is
+    told what is computed, so that another evaluator can learn it.
     """
 
     def __init__(self, gates: Gates, selectors: Selectors | None = None) -> None:
         self.interrupt = do_nothing
-        self.count: EvaluationCounter = ignore_evaluation
         self.tell: Callable[[CompiledText | ProjectionOutcome], None] | None = None
         shared = selectors is not None and selectors.are_of(gates)
         self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
@@ -229,8 +201,7 @@ class ExpressionEvaluator:
                 return result.outcome
             self._keep(expression, projection, result)
             outcome = result.outcome
-        expensive = expression.expensive.get(projection)
-        work = expensive.steps * WORK_OF_STEP if expensive is not None else 0
+        work = expression.works.get(projection, 0)
         spend(min(work, SHORT_WORK))
         if work > SHORT_WORK:
             return WorkRefusal(MESSAGE)
@@ -243,36 +214,6 @@ class ExpressionEvaluator:
             expression = self._compile(self._derived, source, of_request=True)
         outcome = self._evaluate(expression, driver, device, derived=True, of_request=True)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
-
-    def record(self, compute: Callable[[], T], most: int | None = None) -> Evaluated[T]:
-        """Compute a value, and return it with the expensive evaluations that this took.
-
-        Raises EvaluationLimitExceededError if they take more than `most` steps together.
-        """
-        evaluations: dict[ExpensiveEvaluation, None] = {}
-        steps, count = 0, self.count
-
-        def add(evaluation: ExpensiveEvaluation) -> None:
-            nonlocal steps
-            if evaluation in evaluations:
-                return
-            evaluations[evaluation] = None
-            count(evaluation)
-            steps += evaluation.steps
-            if most is not None and steps > most:
-                raise EvaluationLimitExceededError
-
-        self.count = add
-        try:
-            return Evaluated(compute(), tuple(evaluations))
-        finally:
-            self.count = count
-
-    def recall(self, evaluated: Evaluated[T]) -> T:
-        """Return a value that was computed before, and count its evaluations again."""
-        for evaluation in evaluated.evaluations:
-            self.count(evaluation)
-        return evaluated.value
 
     def learn(self, learnt: "CompiledText | ProjectionOutcome") -> None:
         """Keep what another evaluator computed."""
@@ -327,8 +268,6 @@ class ExpressionEvaluator:
                 )
             self._keep(expression, projection, result)
             outcome = result.outcome
-        if of_request and expression.expensive and projection in expression.expensive:
-            self.count(expression.expensive[projection])
         return outcome
 
     @whole
@@ -339,13 +278,10 @@ class ExpressionEvaluator:
             self._outcomes = 1
             for _, kept in (*self._selectors.items(), *self._derived.items()):
                 kept.outcomes.clear()
-                kept.expensive.clear()
+                kept.works.clear()
         expression.outcomes[projection] = result.outcome
         if result.work >= WORK_OF_STEP:
-            steps = result.work // WORK_OF_STEP
-            expression.expensive[projection] = ExpensiveEvaluation(
-                expression.source, projection, steps
-            )
+            expression.works[projection] = result.work
 
     def _see_device(self, driver: str, device: Device) -> _SeenDevice:
         """Return a device for evaluation; keeps those of a few nodes, which are needed again."""

@@ -19,10 +19,8 @@ from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.expressions import (
-    EvaluationCounter,
     ExpressionEvaluator,
     do_nothing,
-    ignore_evaluation,
 )
 from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.world import PoolUse, World
@@ -70,7 +68,6 @@ class Memo:
         self.before_node = do_nothing
         self._interrupt = do_nothing
         self._tell: Callable[[Any], None] | None = None
-        self._count: EvaluationCounter = ignore_evaluation
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
         self.demands: dict[bytes, Any] = {}
@@ -122,16 +119,9 @@ class Memo:
         if self._world is not None:
             self._set_limits()
 
-    def count_evaluations(self, count: EvaluationCounter = ignore_evaluation) -> None:
-        """Let `count` be told each expensive evaluation of a request; it may raise."""
-        self._count = count
-        if self._world is not None:
-            self._set_limits()
-
     def _set_limits(self) -> None:
         self.expressions.interrupt = self._interrupt
         self.expressions.tell = self._tell
-        self.expressions.count = self._count
 
     def _clear(self, world: World) -> None:
         self.demands = {}

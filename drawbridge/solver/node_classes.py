@@ -119,13 +119,13 @@ class SearchCache:
     def _search(self, state: State, orders: CandidateOrders, steps: int) -> SearchResult:
         keys: list[Hashable] = []
         meter = state.node_view.meter
-        before, left = meter.spent, meter.left
+        before = meter.spent
 
         def make_pruning(search: Search) -> SearchBounds:
             bounds = SearchBounds(search)
             node_state_key = bounds.node_state_key()
             if node_state_key is not None:
-                key = (steps, left, state.active_rules.rules, node_state_key)
+                key = (steps, state.active_rules.rules, node_state_key)
                 cached = self._cached.get(key)
                 if cached is not None:
                     raise _CacheHit(cached)

@@ -25,7 +25,6 @@ from drawbridge.solver.search import DeadEnd
 from drawbridge.solver.state import State
 
 # For the reasons of a node on which a search with limits found nothing.
-EXPLANATION_STEPS = 5_000
 
 
 class Reason(msgspec.Struct, frozen=True):
@@ -73,12 +72,6 @@ def search_limit_reason(node: str, steps: int) -> Reason:
 def time_limit_reason(node: str) -> Reason:
     """Return the reason for a search that took too much time of the processor."""
     text = f"the search ended without a result after {MOST_SECONDS * 1000:g} ms"
-    return _plain_reason(codes.SEARCH_GAVE_UP, "search", node, text)
-
-
-def evaluation_limit_reason(node: str, steps: int) -> Reason:
-    """Return the reason for selectors whose evaluation reached the limit of a search."""
-    text = f"the selectors take more work on the devices of the node than {steps:,} search steps"
     return _plain_reason(codes.SEARCH_GAVE_UP, "search", node, text)
 
 

@@ -30,16 +30,13 @@ from drawbridge.solver.answers import (
 )
 from drawbridge.solver.candidates import Candidate, CutByNode
 from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_size
-from drawbridge.solver.expressions import EvaluationLimitExceededError, ExpensiveEvaluation
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.node_classes import SearchCache, SearchResult
 from drawbridge.solver.node_view import NodeView, PooledDevice
 from drawbridge.solver.orders import devices_for_all_mode
 from drawbridge.solver.reasons import (
-    EXPLANATION_STEPS,
     error_reason,
-    evaluation_limit_reason,
     explain_failure,
     search_limit_reason,
     time_limit_reason,
@@ -52,10 +49,6 @@ from drawbridge.solver.world import UNUSED, PoolUse, View, World
 MAX_GIVEN_UP: Final = 4
 
 
-def _ignore_work(_: int) -> None:
-    return None
-
-
 def solve(  # noqa: PLR0913  # the contract's arguments
     world: World,
     view: View,
@@ -66,8 +59,6 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     first: Sequence[PooledDevice] = (),
     memo: Memo | None = None,
     steps: int = STEPS,
-    max_work: int | None = None,
-    count_work: Callable[[int], None] = _ignore_work,
     checks_size: bool = False,
 ) -> dict[str, SolverResult]:
     """Decide for each node, by name, whether and how the claims can be allocated there.
@@ -75,22 +66,16 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     `claims` are the unallocated claims of one pod, in the pod's order. `ids` returns a new share
     ID at each call; without it, share IDs mean nothing. The devices `first` are tried before the
     others, which are tried in the order of the slices; such an answer is not cached. `steps` limits
-    the search on each node; a search that exceeds it fails.
-    `max_work` limits its steps and the work of its pruning together, and the expensive evaluations
-    for it. `count_work` is told the work for each node, and `count` of the memo's expressions the
-    evaluations, the same whether the answer is cached or not. If `checks_size`, larger claims are
+    the search on each node; a search that exceeds it fails. If `checks_size`, larger claims are
     refused than anybody writes. Raises OutOfTimeError if the memo's `brief` cuts the call.
     """
     memo = memo or Memo()
     memo.bind(world)
     try:
-        demand_results = _demand_results(
-            world, claims, memo, limited=checks_size or max_work is not None
-        )
+        demand_results = _demand_results(world, claims, memo, limited=checks_size)
     except Abort as abort:
         return {node.name: _failure(node.name, abort) for node in nodes}
-    limits = _Limits(steps, max_work)
-    call = _SolveCall(world, view, demand_results, memo, ids, limits, count_work, first)
+    call = _SolveCall(world, view, demand_results, memo, ids, steps, first)
     try:
         return {node.name: call.solve_node(node) for node in nodes}
     finally:
@@ -117,20 +102,11 @@ def _demand_results(
     return demand_results
 
 
-class _Limits(NamedTuple):
-    """The limits of the search on a node: its steps, and those of all work together."""
-
-    steps: int
-    max_work: int | None
-
-
 class _Solved(NamedTuple):
-    """The result for a node, what it took, and whether it is kept for equal claims."""
+    """The result for a node, and whether it is kept for equal claims."""
 
     result: SolverResult
     has_shares: bool = False
-    work: int = 0
-    evaluations: tuple[ExpensiveEvaluation, ...] = ()
     is_kept: bool = True
 
 
@@ -142,8 +118,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     demand_results: DemandResults
     memo: Memo
     ids: Callable[[], str] | None
-    limits: _Limits
-    count_work: Callable[[int], None]
+    steps: int
     first: Sequence[PooledDevice]
 
     def solve_node(self, node: Node) -> SolverResult:
@@ -156,9 +131,6 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         uses = tuple([held.get(pool.id, UNUSED) for pool in pools])
         cached = None if self.first else self.demand_results.results.get(node.name)
         if cached is not None and cached.is_current(node, pools, uses):
-            for evaluation in cached.evaluations:
-                self.memo.expressions.count(evaluation)
-            self.count_work(cached.work)
             if self.ids is None or not cached.has_shares or isinstance(cached.result, Failure):
                 return cached.result
             return cached.result.with_new_share_ids(self.ids)
@@ -168,9 +140,8 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             return self._cut(node)
         if solved.is_kept and not self.first:
             self.demand_results.results[node.name] = CachedResult(
-                node, pools, uses, solved.result, solved.has_shares, solved.work, solved.evaluations
+                node, pools, uses, solved.result, solved.has_shares
             )
-        self.count_work(solved.work)
         return solved.result
 
     def _find_ahead(
@@ -183,12 +154,10 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         kept: KnownAnswer | None = answers.get(self._question(node, uses))
         if kept is None or not are_same(kept.node, kept.pools, node, pools):
             return None
-        _, result, has_shares, work, evaluations = kept.answer
-        for evaluation in evaluations:
-            self.memo.expressions.count(evaluation)
+        _, result, has_shares = kept.answer
         if self.ids is not None and has_shares and isinstance(result, Solution):
             result = result.with_new_share_ids(self.ids)
-        return _Solved(result, has_shares, work, evaluations)
+        return _Solved(result, has_shares)
 
     def _question(self, node: Node, uses: tuple[PoolUse, ...]) -> Question:
         return Question(self.demand_results.key, node.name, digest_uses(uses, self.first))
@@ -222,33 +191,24 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         """Solve for a node. A copy of the process tells the question, and then the answer."""
         tell = self.memo.tell
         if tell is None:
-            return self._measure(node, pools, uses)
+            return self._solve(node, pools, uses)
         question = self._question(node, uses)
         tell(question)
-        solved = self._measure(node, pools, uses)
+        solved = self._solve(node, pools, uses)
         tell(Answer(question, *solved[:-1]))
         return solved
 
-    def _measure(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> "_Solved":
-        """Solve for a node, and count the work."""
-        most = self.limits.max_work
+    def _solve(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> "_Solved":
         node_view = NodeView(self.world, self.memo, node, pools, uses)
-        node_view.meter = meter = WorkMeter(most, self.memo.clock)
+        node_view.meter = WorkMeter(self.memo.clock)
         if self.first:
             node_view.put_first(self.first)
         try:
-            (result, shares), evaluations = self.memo.expressions.record(
-                lambda: self._search(node_view), most
-            )
+            result, has_shares = self._search(node_view)
         except Abort as abort:
             # Not kept: the message names the claim, and equal claims have other names.
             return _Solved(_failure(node.name, abort), is_kept=False)
-        except EvaluationLimitExceededError:
-            # Not kept: which evaluations exceed the limit is not known.
-            reason = evaluation_limit_reason(node.name, most or 0)
-            failure = Failure(node.name, FailureKind.GAVE_UP, (reason,))
-            return _Solved(failure, work=most or 0, is_kept=False)
-        return _Solved(result, shares, meter.spent, evaluations)
+        return _Solved(result, has_shares)
 
     def _search(self, node_view: NodeView) -> tuple[SolverResult, bool]:
         """Return the result, and whether it has shares of devices."""
@@ -259,20 +219,18 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         try:
             state = State(demand, node_view)
             all_mode_devices = devices_for_all_mode(state)
-            result = searches.search(state, all_mode_devices, self.limits.steps)
+            result = searches.search(state, all_mode_devices, self.steps)
         except SearchLimitExceeded:
             result = SearchResult(gave_up=True)
         if result.gave_up and meter.is_late:
             return Failure(node, FailureKind.GAVE_UP, (time_limit_reason(node),)), False
         if result.gave_up:
-            most = min(self.limits.steps, self.limits.max_work or self.limits.steps)
-            reason = search_limit_reason(node, most)
+            reason = search_limit_reason(node, self.steps)
             return Failure(node, FailureKind.GAVE_UP, (reason,)), False
         if result.solution is not None:
             shares = any(each.candidate.shared for each in result.solution)
             allocations = compose_allocations(demand, node_view, result.solution, self.ids)
             return Solution(node, allocations, result.preferences), shares
-        node_view.meter = meter.share(EXPLANATION_STEPS)
         reasons = explain_failure(demand, node_view, all_mode_devices, result.deepest)
         return Failure(node, FailureKind.NO, reasons), False
 

@@ -360,12 +360,10 @@ class State:
             return find_attribute(candidate.device, candidate.pool.driver, name)
         expressions = self.node_view.memo.expressions
         derived = candidate.derived_values.get(source)
-        if derived is not None:
-            return expressions.recall(derived)
-        driver, device = candidate.pool.driver, candidate.device
-        derived = expressions.record(lambda: expressions.derive(source, driver, device))
-        candidate.derived_values[source] = derived
-        return derived.value
+        if derived is None:
+            derived = expressions.derive(source, candidate.pool.driver, candidate.device)
+            candidate.derived_values[source] = derived
+        return derived
 
     def _describe_request(self, option: Option) -> str:
         return f"claim {claim_name(self.demand.claims[option.claim])}, request {option.name}"

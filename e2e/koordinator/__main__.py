@@ -10,7 +10,6 @@ import sys
 import time
 
 from e2e.koordinator.compare import Compared, compare_seeds
-from e2e.koordinator.ours import MAX_WORK
 
 BLOCK = 50
 EXAMPLES = 6
@@ -33,7 +32,6 @@ def main() -> int:
 
 def _report(total: Compared, seconds: float) -> None:
     lines = [f"{name}: {count}" for name, count in sorted(total.counts.items())]
-    lines.append(f"most work of a search: {total.most_work} of {MAX_WORK}")
     lines.append(f"differences: {sum(map(len, total.differences.values()))}, {seconds:.0f} s")
     for kind, texts in sorted(total.differences.items()):
         lines.append(f"  {kind}: {len(texts)}")

@@ -26,13 +26,11 @@ class Compared:
     """Sums over cases, and a sentence for each difference."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    most_work: int = 0
     differences: dict[str, list[str]] = field(default_factory=dict)
 
     def add(self, other: "Compared") -> None:
         """Add the sums of other cases."""
         self.counts += other.counts
-        self.most_work = max(self.most_work, other.most_work)
         for kind, texts in other.differences.items():
             self.differences.setdefault(kind, []).extend(texts)
 
@@ -50,7 +48,6 @@ def compare_seeds(seeds: Iterable[int]) -> Compared:
         compared.counts.update(_count(theirs, ours))
         if theirs and next(find_violations(machine, request, theirs), None):
             compared.counts["Koordinator violates a hint"] += 1
-        compared.most_work = max(compared.most_work, ours.work)
         for kind, text in _differences(machine, request, theirs, ours):
             compared.report(kind, f"{seed}: {text} | {request} | {ours}")
     return compared

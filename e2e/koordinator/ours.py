@@ -33,8 +33,6 @@ from e2e.koordinator.steps import ChosenHardware
 T = TypeVar("T")
 VERSION = "1.36"
 POLICY = "node.koordinator.sh/gpu-partition-policy"
-# The limit of the allocator.
-MAX_WORK = 20_000
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,6 @@ class Answer:
     refused: str = ""
     waits: str = ""
     findings: tuple[Finding, ...] = ()
-    work: int = 0
     results: tuple[AllocationResult, ...] = ()
 
     @property
@@ -90,21 +87,18 @@ def _allocate(
     """Search for the devices of claims beside those in use."""
     held = [_claim(each) for each in published.held_claims(machine)]
     numbers = itertools.count(1)
-    work: list[int] = []
     answer = solve(
         world,
         view_of_claims(held, world.gates),
         claims,
         [node],
         ids=lambda: f"share-{next(numbers)}",
-        max_work=MAX_WORK,
-        count_work=work.append,
     )[node.name]
     if not isinstance(answer, Solution):
-        return Answer(waits="; ".join(map(str, answer.reasons)), work=sum(work))
+        return Answer(waits="; ".join(map(str, answer.reasons)))
     results = tuple(each for one in answer.allocations for each in one.devices.results)
     chosen = published.find_hardware(machine, [each.device for each in results])
-    return Answer(chosen, work=sum(work), results=results)
+    return Answer(chosen, results=results)
 
 
 def _translated(

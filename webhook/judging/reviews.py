@@ -17,7 +17,7 @@ from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.finding import Finding, Severity
 from drawbridge.judge.claims.opaque_configs import check_class_configs
 from drawbridge.judge.context import JudgeContext
-from drawbridge.judge.judgement import judge_subject, limit_work
+from drawbridge.judge.judgement import judge_subject
 from drawbridge.judge.slices.classes import judge_classes
 from drawbridge.judge.subject import Origin, Subject, claim_subject, pod_subject, template_subject
 from drawbridge.ledger.pods import Pod, pod_reader
@@ -126,9 +126,8 @@ def _judge_workload(
         for place in find_places(new)[:MAX_TEMPLATES]
         if (subject := _find_pod_subject(place.pod, request, context, about, place)) is not None
     ]
-    limits = limit_work()
     yield from dict.fromkeys(
-        finding for subject in subjects for finding in judge_subject(subject, context, limits)
+        finding for subject in subjects for finding in judge_subject(subject, context)
     )
 
 

@@ -143,5 +143,5 @@ def _judge_as_copy(
         if told_bytes <= _MAX_TOLD_BYTES:
             write(message)
 
-    context.caches.become_copy(tell)
+    context.caches.become_copy(tell, time.thread_time)
     write(pickle.dumps(judge_review(request, context)))

@@ -19,16 +19,15 @@ from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.subject import Subject
-from drawbridge.judge.work import Work
 
 _CONTRADICTING = 2
 
 
-def check_constraints(subject: Subject, context: JudgeContext) -> Iterator[Finding]:
+def check_constraints(subject: Subject, _: JudgeContext) -> Iterator[Finding]:
     """Report constraints that no devices satisfy together."""
     for judged in subject.claims:
         path = f"{judged.path}.devices.constraints"
-        for distinct, match, count in _find_contradictions(judged.claim.spec.devices, context.work):
+        for distinct, match, count in _find_contradictions(judged.claim.spec.devices):
             name = judged.claim.spec.devices.constraints[match].match_attribute
             message = (
                 f"constraints[{match}] requires the same value of {name} on {count} of these "
@@ -38,7 +37,7 @@ def check_constraints(subject: Subject, context: JudgeContext) -> Iterator[Findi
             yield codes.CONSTRAINTS_CONTRADICT.at(at, message, object=judged.object)
 
 
-def _find_contradictions(devices: Devices, work: Work) -> Iterator[tuple[int, int, int]]:
+def _find_contradictions(devices: Devices) -> Iterator[tuple[int, int, int]]:
     """Yield the numbers of two contradicting constraints, and of the devices in both."""
     for i, distinct in enumerate(devices.constraints):
         if distinct.match_attribute is not None or distinct.distinct_attribute is None:
@@ -46,7 +45,6 @@ def _find_contradictions(devices: Devices, work: Work) -> Iterator[tuple[int, in
         for j, match in enumerate(devices.constraints):
             if match.match_attribute != distinct.distinct_attribute:
                 continue
-            work.spend(1 + sum(len(request_choices(each)) for each in devices.requests) // 2)
             count = sum(_count_shared(each, distinct, match) for each in devices.requests)
             if count >= _CONTRADICTING:
                 yield i, j, count

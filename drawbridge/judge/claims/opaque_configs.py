@@ -27,9 +27,6 @@ from drawbridge.judge.driver_configs.model import ConfigDriver, ConfigFields, Co
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import Subject
 
-# The devices that a selector of a driver is evaluated on, at most.
-PROBES = 17
-
 
 class _Decoded(NamedTuple):
     """A configuration of a known kind, and the number and path of its entry in the list."""
@@ -102,7 +99,6 @@ class _RequestDrivers:
             owner = next((each for each in DRIVERS.values() if name in each.classes), driver)
             return owner is driver
         expressions = _expressions(device_class, choice)
-        self._spend(expressions, PROBES)
         return serves_driver(expressions, driver.name, self._context)
 
     def types(self, choice: Choice, driver: ConfigDriver) -> frozenset[str]:
@@ -112,14 +108,7 @@ class _RequestDrivers:
             installed = driver.classes.get(choice.requested.device_class_name)
             return driver.device_types() if installed is None else frozenset(installed)
         expressions = _expressions(device_class, choice)
-        self._spend(expressions, len(driver.device_types()))
         return possible_types(expressions, driver, self._context)
-
-    def _spend(self, expressions: Sequence[str], devices: int) -> None:
-        """Count the evaluation of selectors on imagined devices."""
-        for each in expressions:
-            self._context.work.spend_reading(each)
-        self._context.work.spend(1 + devices * len(expressions))
 
 
 def _expressions(device_class: DeviceClass, choice: Choice) -> list[str]:

@@ -8,21 +8,18 @@ existing claim does not have is an error: the spec of a claim never changes.
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from drawbridge.dra import similar_names
 from drawbridge.dra.claim import CLAIM, TEMPLATE, Devices, request_choices, request_names
 from drawbridge.dra.classes import KIND
 from drawbridge.dra.counted import join_words
 from drawbridge.dra.families import FAMILIES
+from drawbridge.dra.similar_names import is_misspelt, suggest
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext, ObjectLookups
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Origin, Subject
-from drawbridge.judge.work import COMPARISONS, Work
 from drawbridge.ledger.pods import Pod, PodClaim
 
-# To compare two names letter by letter.
-UNITS_OF_NAME: Final = 4
 _FIELDS: Final = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
 
 
@@ -43,7 +40,7 @@ def _check_classes(judged: JudgedClaim, origin: Origin, context: JudgeContext) -
             if name and name not in classes and not context.lookups.is_unreadable(KIND, "", name):
                 inside = ".exactly" if request.exactly is not None else f".firstAvailable[{j}]"
                 path = f"{judged.request_path(i)}{inside}.deviceClassName"
-                message = f"{KIND} {name} does not exist{suggest(name, classes, context.work)}"
+                message = f"{KIND} {name} does not exist{suggest(name, classes)}"
                 # Whoever applies a class after its claims gets no denial for a similar name.
                 is_wrong = origin is Origin.FILE and _is_misspelt(name, classes)
                 code = codes.CLASS_MISSPELT if is_wrong else codes.CLASS_NOT_FOUND
@@ -53,17 +50,16 @@ def _check_classes(judged: JudgedClaim, origin: Origin, context: JudgeContext) -
 def _is_misspelt(name: str, names: Collection[str]) -> bool:
     """Tell whether a class is one of the known classes with few letters wrong."""
     drivers = (family_class for family in FAMILIES for family_class in family.classes)
-    return name not in drivers and similar_names.is_misspelt(name, names)
+    return name not in drivers and is_misspelt(name, names)
 
 
 def _check_pod(
     subject: Subject, pod: Pod, context: JudgeContext
 ) -> Iterator[Finding | DeviceFinding]:
-    lookups, work = context.lookups, context.work
+    lookups = context.lookups
     above = f"{subject.pod_path}." if subject.pod_path else ""
     targets: dict[str, tuple[str, Devices] | None] = {}
     for i, entry in enumerate(pod.spec.resource_claims):
-        work.spend(1)
         path = f"{above}spec.resourceClaims[{i}]"
         if entry.name in targets:
             message = f"resourceClaims has several entries with the name {entry.name}"
@@ -72,7 +68,7 @@ def _check_pod(
         targets.setdefault(entry.name, target)
         if target is None:
             yield from _check_entry(entry, path, subject, lookups)
-    yield from _check_containers(pod, above, subject.object, targets, work)
+    yield from _check_containers(pod, above, subject.object, targets)
 
 
 def _find_target(
@@ -131,7 +127,6 @@ def _check_containers(
     above: str,
     about: str,
     targets: dict[str, tuple[str, Devices] | None],
-    work: Work,
 ) -> Iterator[Finding | DeviceFinding]:
     for kind, containers in (
         ("initContainers", pod.spec.init_containers),
@@ -139,35 +134,27 @@ def _check_containers(
     ):
         for i, container in enumerate(containers):
             for j, use in enumerate(container.resources.claims):
-                work.spend(1)
                 path = f"{above}spec.{kind}[{i}].resources.claims[{j}]"
                 if use.name not in targets:
-                    message = f"the pod has no claim {use.name}{suggest(use.name, targets, work)}"
+                    message = f"the pod has no claim {use.name}{suggest(use.name, targets)}"
                     finding = codes.CONTAINER_CLAIM_UNKNOWN
                     yield finding.at(f"{path}.name", message, object=about)
                 elif use.request and (target := targets[use.name]) is not None:
-                    yield from _check_request(use.request, target, f"{path}.request", about, work)
+                    yield from _check_request(use.request, target, f"{path}.request", about)
 
 
 def _check_request(
-    request: str, target: tuple[str, Devices], path: str, about: str, work: Work
+    request: str, target: tuple[str, Devices], path: str, about: str
 ) -> Iterator[DeviceFinding]:
     owner, devices = target
     names = [each.name for each in devices.requests]
-    work.spend(1 + len(names) // COMPARISONS)
     if request in names:
         return
     if request in request_names(devices):
         main = request.partition("/")[0]
         hint = f"; containers name the request, not an alternative: {main}"
     else:
-        hint = suggest(request, names, work)
+        hint = suggest(request, names)
     message = f"{owner} has no request {request}{hint}"
     # A cache may still have an older object of this name.
     yield DeviceFinding(codes.REQUEST_NOT_FOUND.at(path, message, object=about))
-
-
-def suggest(name: str, names: Collection[str], work: Work) -> str:
-    """Return a hint with the known name that the writer probably meant, or nothing."""
-    work.spend(len(names) * UNITS_OF_NAME)
-    return similar_names.suggest(name, names)

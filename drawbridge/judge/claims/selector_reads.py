@@ -15,16 +15,14 @@ from drawbridge.dra.claim import request_choices
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
-from drawbridge.judge.claims.references import suggest
 from drawbridge.judge.context import JudgeContext
-from drawbridge.judge.devices.node_work import spend_grouping
 from drawbridge.judge.devices.proof import UnreadableClaimError, read_expression, reads_of_claims
 from drawbridge.judge.slices.codes import READ_NOWHERE
 from drawbridge.judge.subject import JudgedClaim, Subject
-from drawbridge.judge.work import COMPARISONS
 from drawbridge.solver.codes import SELECTOR_TOO_EXPENSIVE
 from drawbridge.solver.expressions import EvaluationFailure
 
@@ -68,7 +66,6 @@ def check_selector_reads(subject: Subject, context: JudgeContext) -> Iterator[Fi
         try:
             # The same nodes as in the questions about devices, so they are grouped once.
             reads = reads_of_claims((judged.claim,), context)
-            spend_grouping(reads, context)
             nodes = context.index.representatives(reads)
         except UnreadableClaimError:
             nodes = ()  # another question reports it
@@ -88,13 +85,11 @@ def _find_selectors(judged: JudgedClaim) -> Iterator[_Selectors]:
 
 
 def _check_names(selectors: _Selectors, context: JudgeContext) -> Iterator[Finding]:
-    work = context.work
     for number, text in enumerate(selectors.texts):
         try:
             reads = read_expression(text, context)
         except UnreadableClaimError:
             continue
-        work.spend_comparisons(len(reads.accesses))
         for access in reads.accesses:
             if len(access.path) != 3:
                 continue
@@ -103,15 +98,12 @@ def _check_names(selectors: _Selectors, context: JudgeContext) -> Iterator[Findi
             published = index.capacities if kind == "capacity" else index.attributes
             if above + identifier in published:
                 continue
-            work.spend_comparisons(len(published))
             of_domain = [n.removeprefix(above) for n in published if n.startswith(above)]
             # A guarded read may be intended for the devices of a driver that is not installed.
             if access.guarded and not of_domain:
                 continue
             what = f"{_KINDS[kind]} {domain}/{identifier}"
-            message = (
-                f"reads {what}, which no device publishes{suggest(identifier, of_domain, work)}"
-            )
+            message = f"reads {what}, which no device publishes{suggest(identifier, of_domain)}"
             yield READ_NOWHERE.at(selectors.path_of(number), message, object=selectors.object)
 
 
@@ -122,27 +114,12 @@ def _check_failures(
     if offered is None:
         return
     own = tuple(s.cel.expression for s in offered.spec.selectors if s.cel is not None)
-    texts, expressions = selectors.texts, context.caches.proofs.expressions
-    _spend_evaluations((*own, *texts), nodes, context)
+    texts = selectors.texts
     failures = context.index.recall(
-        (_Failure, own, texts),
-        lambda: expressions.record(lambda: tuple(_find_failures(own, texts, nodes, context))),
+        (_Failure, own, texts), lambda: tuple(_find_failures(own, texts, nodes, context))
     )
-    for failure in expressions.recall(failures):
+    for failure in failures:
         yield _report(failure, selectors, context)
-
-
-def _spend_evaluations(
-    texts: tuple[str, ...], nodes: Sequence[Node], context: JudgeContext
-) -> None:
-    """Count the evaluation of selectors on the devices of nodes."""
-    work = context.work
-    if work.left is not None:
-        work.spend(1 + len(nodes) // COMPARISONS)
-        devices = sum(1 for _ in _different_devices(nodes, context))
-        for text in texts:
-            work.spend_reading(text)
-        work.spend_once((_Failure, texts), devices * len(texts))
 
 
 def _find_failures(

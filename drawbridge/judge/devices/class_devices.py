@@ -6,7 +6,6 @@ from typing import NamedTuple
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.judge.context import JudgeContext
-from drawbridge.judge.devices.node_work import spend_grouping, spend_selectors
 from drawbridge.judge.devices.proof import MAX_KINDS, Proof, reads_of_claims
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.demand import Option, build_demand
@@ -63,7 +62,6 @@ def node_devices(claim: Claim, proof: Proof, context: JudgeContext) -> tuple[Vis
     world, memo = context.relaxed, context.caches.proofs
     visible = []
     reads = reads_of_claims((claim,), context)
-    spend_grouping(reads, context)
     kinds = context.index.representatives(reads)[:MAX_KINDS]
     for node in [node for node, _ in proof.reasons] or kinds:
         try:
@@ -92,8 +90,6 @@ def sort_devices(
     matching, fitting = [], []
     checks_capacity = context.gates.consumable_capacity
     for node in nodes:
-        spend_selectors((option,), node.node, context.relaxed, context)
-        context.work.spend(1 + len(node.devices) // 2)
         mine = [(device, option.request_filter.check_selectors(device)) for device in node.devices]
         # A device that this scheduler does not support is not compared with the class.
         decided = (device for device, verdict in mine if verdict.stage in _OF_CLASS)

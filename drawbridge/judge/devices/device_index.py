@@ -24,7 +24,6 @@ from drawbridge.dra.slices import Slice
 from drawbridge.facts.device_counts import attribute_type
 from drawbridge.names import COMPATIBILITY_ANNOTATION
 from drawbridge.solver.constraints import typed_values
-from drawbridge.solver.expressions import Evaluated, ExpressionEvaluator
 from drawbridge.solver.node_view import OPTIONAL_OPERATIONS
 
 T = TypeVar("T")
@@ -153,7 +152,7 @@ class DeviceIndex:
         self._alike = self._group_nodes()
         self._patterns: dict[str, list[list[Hashable]]] = {}
         self._columns: dict[str, list[int]] = {}
-        self._accepting: BoundedCache[str, Evaluated[set[str]]] = BoundedCache(MAX_TERMS)
+        self._accepting: BoundedCache[str, set[str]] = BoundedCache(MAX_TERMS)
         self._groupings: BoundedCache[DeviceReads, tuple[Node, ...]] = BoundedCache(MAX_GROUPINGS)
         self._answers: BoundedCache[Hashable, tuple[object]] = BoundedCache(MAX_ANSWERS)
 
@@ -184,19 +183,17 @@ class DeviceIndex:
         name: str,
         term: str,
         accepts: Callable[[Attribute | None], bool],
-        expressions: ExpressionEvaluator,
     ) -> set[str]:
         """Return the nodes that may have a device whose value of an attribute a term accepts.
 
-        Nodes with shared devices always may. `term` is the key under which the result is kept, with
-        the `expressions` that `accepts` evaluates.
+        Nodes with shared devices always may. `term` is the key under which the result is kept.
         """
         # Not recalled with the others: a result can name every node.
         nodes = self._accepting.get(term)
         if nodes is None:
-            nodes = expressions.record(lambda: self._find_nodes_with(name, accepts))
+            nodes = self._find_nodes_with(name, accepts)
             self._accepting.put(term, nodes)
-        return expressions.recall(nodes)
+        return nodes
 
     def _find_nodes_with(self, name: str, accepts: Callable[[Attribute | None], bool]) -> set[str]:
         verdicts: dict[int, bool] = {}

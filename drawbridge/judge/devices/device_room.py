@@ -7,8 +7,7 @@ from drawbridge.finding import Finding
 from drawbridge.judge.claims import codes
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.never_together import best_reason
-from drawbridge.judge.devices.node_work import NodeWork
-from drawbridge.judge.devices.proof import ProofOutcome, prove, read_demand
+from drawbridge.judge.devices.proof import ProofOutcome, prove
 from drawbridge.judge.subject import Subject
 from drawbridge.solver.answers import Failure, FailureKind
 from drawbridge.solver.reasons import Reason, drop_unsuitable_nodes, summarize_reasons
@@ -43,10 +42,8 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
     if context.view is None:
         return []
     reasons: list[Reason] = []
-    each_node = NodeWork(read_demand(claims, context), context.world, context)
     for start in range(0, len(context.nodes), BATCH):
         some = context.nodes[start : start + BATCH]
-        each_node.spend(some)
         answers = solve(
             context.world,
             context.view,
@@ -54,8 +51,7 @@ def _find_shortage(claims: Sequence[Claim], context: JudgeContext) -> list[Reaso
             some,
             memo=context.caches.current,
             steps=context.steps,
-            max_work=context.work.search_limit,
-            count_work=context.work.spend,
+            checks_size=True,
         )
         for answer in answers.values():
             if not isinstance(answer, Failure) or answer.outcome is not FailureKind.NO:

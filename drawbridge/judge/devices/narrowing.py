@@ -46,21 +46,17 @@ def _nodes_for_request(request: Request, context: JudgeContext) -> set[str] | No
         if term is None:
             return None
         name, text = term
-        context.work.spend_once((name, text), context.index.devices)
         accepts = _make_acceptance(name, text, expressions)
-        suitable |= context.index.nodes_with(name, text, accepts, expressions)
+        suitable |= context.index.nodes_with(name, text, accepts)
     return suitable
 
 
 def _restricting_terms(choice: Choice, context: JudgeContext) -> Iterator[tuple[str, str]]:
     """Return the terms that read one near-unique attribute and nothing else, with its name."""
-    index, selectors, work = context.index, context.selectors, context.work
+    index, selectors = context.index, context.selectors
     for selector in choice.requested.selectors:
         source = selector.cel.expression if selector.cel else ""
-        work.spend_reading(source)
         for term in split_terms(source, selectors.stored):
-            work.spend_reading(term)
-            work.spend(1 + len(index.inventory.slices) // 500)
             try:
                 reads = find_reads(selectors.stored.compile(term))
             except CompileError:

@@ -59,17 +59,12 @@ def _nearest_miss(
 ) -> tuple[_Term, Sequence[Candidate]]:
     """Return the first term that the best devices fail, and these devices."""
     selectors = devices.option.request_filter.selectors[1]
-    for source in selectors:
-        context.work.spend_reading(source)
     terms = [
         _Term(number, text)
         for number, source in enumerate(selectors)
         for text in split_terms(source, context.selectors.stored)
     ][:MAX_TERMS]
     expressions = context.caches.proofs.expressions
-    for each in terms:
-        context.work.spend_reading(each.text)
-    context.work.spend(2 * min(len(devices.of_class), MAX_DEVICES) * len(terms))
     failed: dict[tuple[int, ...], list[Candidate]] = {}
     for device in devices.of_class[:MAX_DEVICES]:
         misses = tuple(

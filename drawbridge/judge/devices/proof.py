@@ -19,7 +19,6 @@ from drawbridge.finding import Trait, find_names
 from drawbridge.judge.context import JudgeContext
 from drawbridge.judge.devices.device_index import TAINTS, DeviceReads
 from drawbridge.judge.devices.narrowing import narrow_nodes
-from drawbridge.judge.devices.node_work import NodeWork, spend_claims, spend_grouping
 from drawbridge.solver import codes
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.demand import Abort, Demand, build_demand
@@ -66,14 +65,12 @@ def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = 
 
     `world` replaces the relaxed world of the context.
     """
-    spend_claims(claims, context.work)
-    demand = read_demand(claims, context)
+    read_demand(claims, context)
     world = world or context.relaxed
-    each_node = NodeWork(demand, world, context)
     kinds, memo = _find_kinds(claims, context, world)
     undecided: list[str] = list(context.index.unreadable[:1])
     if len(kinds) > MAX_KINDS:
-        for node, answer in _solve_kinds(claims, kinds[:BATCH], context, each_node, memo):
+        for node, answer in _solve_kinds(claims, kinds[:BATCH], context, world, memo):
             if not isinstance(answer, Failure):
                 return Proof(ProofOutcome.POSSIBLE, node=node)
         kinds = narrow_nodes(claims, kinds, MAX_KINDS, context)
@@ -81,7 +78,7 @@ def prove(claims: Sequence[Claim], context: JudgeContext, world: World | None = 
         undecided.append(f"it depends on more than {MAX_KINDS} kinds of nodes")
     kinds = kinds[:MAX_KINDS]
     failed: list[tuple[Node, tuple[Reason, ...]]] = []
-    for node, answer in _solve_kinds(claims, kinds, context, each_node, memo):
+    for node, answer in _solve_kinds(claims, kinds, context, world, memo):
         if not isinstance(answer, Failure):
             return Proof(ProofOutcome.POSSIBLE, node=node)
         failed.append((node, answer.reasons))
@@ -101,7 +98,6 @@ def _find_kinds(
     if world is not context.relaxed:
         reads = DeviceReads(reads.values | {TAINTS}, reads.patterns)
         memo = context.caches.with_taints
-    spend_grouping(reads, context)
     return context.index.representatives(reads), memo
 
 
@@ -109,21 +105,19 @@ def _solve_kinds(
     claims: Sequence[Claim],
     nodes: Sequence[Node],
     context: JudgeContext,
-    each_node: NodeWork,
+    world: World,
     memo: Memo,
 ) -> Iterator[tuple[Node, SolverResult]]:
     for start in range(0, len(nodes), BATCH):
         some = nodes[start : start + BATCH]
-        each_node.spend(some)
         answers = solve(
-            each_node.world,
+            world,
             EMPTY,
             claims,
             some,
             memo=memo,
             steps=context.steps,
-            max_work=context.work.search_limit,
-            count_work=context.work.spend,
+            checks_size=True,
         )
         yield from ((node, answers[node.name]) for node in some)
 
@@ -190,7 +184,6 @@ def _attribute_names(expression: str, context: JudgeContext) -> frozenset[str]:
 
 def read_expression(expression: str, context: JudgeContext) -> Reads:
     """Return what an expression reads; raises UnreadableClaimError."""
-    context.work.spend_reading(expression)
     programs = context.selectors.stored
     try:
         return find_reads(programs.compile(expression))

@@ -167,7 +167,7 @@ def test_a_copy_judges_what_is_cut_and_what_it_evaluated_is_kept(expression: str
     # A judgement that nothing cuts evaluates nothing now.
     context = judging._cluster.context("team", {})  # noqa: SLF001  # its caches
     evaluated: list[object] = []
-    context.caches.become_copy(evaluated.append)
+    context.caches.become_copy(evaluated.append, lambda: 0.0)
     assert judge_review(request, context) == alone
     assert evaluated == []
 
