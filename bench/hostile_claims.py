@@ -1,8 +1,7 @@
-"""Measures how long one call of the solver takes for hostile claims and slices, and searches worse.
+"""Measures how long one call of the solver takes for hostile claims and slices.
 
 A call is to end after 50 ms, and the search on a node is cut after 20 ms. The devices are as
-expensive as a tenant or a driver may make them. The search varies one shape after another, keeps
-what takes longer, and prints the slowest ones.
+expensive as a tenant or a driver may make them. `tests.climbing` searches worse shapes.
 """
 
 import contextlib
@@ -10,13 +9,11 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
-from bench._scale import scaled
 from drawbridge.brief import USUAL_SECONDS, Brief
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
@@ -32,10 +29,6 @@ from drawbridge.solver.world import PoolUse, View
 
 DRIVER, NODES = "gpu.example.com", 2
 CALL_SECONDS: Final = 0.05
-MAX_WORK: Final = 20_000
-# What the search tries, and how many of the slowest it prints.
-TRIES: Final = scaled(150, 3)
-_SHOWN: Final = 10
 _ATTRIBUTES: Final = 8
 _CALLS: Final = 3
 _KINDS: Final = ("matchAttribute", "distinctAttribute")
@@ -101,34 +94,6 @@ SHAPES: Final[Mapping[str, Shape]] = {
     "rules in an annotation": Shape(
         claims=20, requests=1, declarations=60, rounds=17, excludes=True
     ),
-}
-CHOICES: Final[Mapping[str, Sequence[object]]] = {
-    "claims": (1, 4, 16, 60, 64, 120, 215),
-    "requests": (1, 2, 4, 8, 16, 32),
-    "alternatives": (0, 0, 2, 8),
-    "count": (1, 1, 2, 8),
-    "all_mode": (0, 0, 1, 4),
-    "selectors": (0, 0, 1, 8, 32),
-    "equal_selectors": (True, False),
-    "match": (0, 0, 1, 8, 32),
-    "distinct": (0, 0, 1, 8, 32),
-    "near": (0, 0, 1, 8, 32),
-    "joint": (0, 0, 1, 8, 32),
-    "required": (True, False),
-    "attributes": (1, 4, 8),
-    "varied": (True, False),
-    "devices_first": ("", "packed", "spread"),
-    "configs": (0, 0, 32),
-    "admin": (False, False, True),
-    "devices": (8, 32, 128, 128),
-    "in_use": (0, 0, 10, 60),
-    "shared": (False, False, True),
-    "groups": (1, 2, 8, 64, 128),
-    "partitions": (0, 0, 3, 7),
-    "counters": (0, 0, 1, 8),
-    "declarations": (0, 0, 0, 20, 60, 1000),
-    "rounds": (0, 4, 17),
-    "excludes": (False, True),
 }
 
 
@@ -292,28 +257,8 @@ def time_calls(shape: Shape) -> float:
     return slowest
 
 
-def search(
-    tries: int, random_: random.Random, measure: Callable[[Shape], float] = time_calls
-) -> list[tuple[float, Shape]]:
-    """Return shapes with their times, the slowest first: each try changes one of the slowest."""
-    measured = [(measure(shape), shape) for shape in SHAPES.values()]
-    for number in range(tries):
-        measured.sort(key=lambda each: -each[0])
-        _, base = (
-            measured[random_.randrange(min(len(measured), 6))] if number % 3 else (0.0, Shape())
-        )
-        changed = random_.sample(sorted(CHOICES), 2 if number % 3 else 6)
-        shape = replace(base, **{name: random_.choice(CHOICES[name]) for name in changed})
-        if all(shape != known for _, known in measured):
-            measured.append((measure(shape), shape))
-    return sorted(measured, key=lambda each: -each[0])
-
-
 def run() -> None:
     """Print the listed shapes, and the slowest that were measured."""
     print(f"calls that end after {CALL_SECONDS * 1e3:.0f} ms")
     for name, shape in SHAPES.items():
         print(f"  {name:<40}{time_calls(shape) * 1e3:9.0f} ms")
-    print(f"the slowest of {TRIES} others")
-    for took, shape in search(TRIES, random.Random(time.time_ns()))[:_SHOWN]:
-        print(f"  {took * 1e3:9.0f} ms  {shape.changes()}")
