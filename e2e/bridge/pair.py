@@ -4,11 +4,13 @@ Both run in a UTS namespace of their own, as in a pod: the kube-scheduler names 
 host, and the allocator recognises the Lease of its own kube-scheduler by that name.
 """
 
+import contextlib
 import copy
 import os
 import signal
 import socket
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -99,6 +101,20 @@ class Pair:
         self.scheduler = Process(name, on_host(self.host, words), self.folder / "scheduler.log")
         self.scheduler.port = port
         self.plane.processes[name] = self.scheduler
+
+    @contextlib.contextmanager
+    def unpriced(self) -> Iterator[None]:
+        """Run an allocator in which no expression costs anything, until the context exits."""
+        words = self.allocator.words
+        module: list[str | Path] = [sys.executable, "-m", "e2e.bridge.unpriced"]
+        at = list(words).index(COMMANDS / "drawbridge")
+        self.allocator.words = [*words[:at], *module, *words[at + 1 :]]
+        self.restart_allocator()
+        try:
+            yield
+        finally:
+            self.allocator.words = words
+            self.restart_allocator()
 
     def restart_allocator(self) -> None:
         """Kill the allocator and start it again; returns when it listens."""

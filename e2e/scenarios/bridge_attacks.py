@@ -29,9 +29,9 @@ PODS = 5
 WAITING_ATTACKERS, CREATORS = 40, 8
 BOUND_SECONDS = 60.0
 PAUSE_SECONDS = 0.1
-# What an attack may add to twice the usual time: other processes of a busy machine delay single
-# pods as well. A pod that waits for expensive selectors of others waits for many seconds.
-ALLOWED_SECONDS = 0.3
+# What an attack may add to the usual time: other processes of a busy machine delay single pods as
+# well. A pod that waits for expensive selectors of others waits for many seconds.
+MOST_TIMES, ALLOWED_SECONDS = 1.5, 0.3
 ROUNDS = 2
 HIGH_GENERATION = 1_000_000
 
@@ -137,9 +137,8 @@ class Teams:
         with ThreadPoolExecutor(NAMESPACES) as pool:
             times = pool.map(lambda each: self._bind_pods(each, phase), self._namespaces)
             seconds = sorted(itertools.chain.from_iterable(times))
-        print_line(
-            f"      {phase}: median {_part(seconds, 50):.2f} s, p95 {_part(seconds, 95):.2f} s"
-        )
+        median, late = percentile(seconds, 50), percentile(seconds, 95)
+        print_line(f"      {phase}: median {median:.2f} s, p95 {late:.2f} s")
         return seconds
 
     def _bind_pods(self, namespace: str, phase: str) -> list[float]:
@@ -158,19 +157,23 @@ class Teams:
         return ended - began
 
 
-def _part(seconds: list[float], percent: int) -> float:
+def percentile(seconds: list[float], percent: int) -> float:
+    """Return what so many of a hundred are at most; `seconds` are in order."""
     return seconds[(len(seconds) - 1) * percent // 100]
 
 
 def check_not_slower(before: list[float], during: Callable[[int], list[float]]) -> None:
-    """Check that pods are bound within about twice the time; one of two rounds counts."""
-    for number in range(ROUNDS):
-        seconds = during(number)
-        if all(
-            _part(seconds, each) <= 2 * _part(before, each) + ALLOWED_SECONDS for each in (50, 95)
-        ):
-            return
-    raise AssertionError("pods are bound later than without the attack, see above")
+    """Check that pods are bound in about the same time; one of two rounds counts."""
+    if not any(is_as_fast(during(number), before) for number in range(ROUNDS)):
+        raise AssertionError("pods are bound later than without the attack, see above")
+
+
+def is_as_fast(seconds: list[float], before: list[float]) -> bool:
+    """Whether pods are bound in about the same time as before."""
+    return all(
+        percentile(seconds, each) <= MOST_TIMES * percentile(before, each) + ALLOWED_SECONDS
+        for each in (50, 95)
+    )
 
 
 @contextlib.contextmanager
