@@ -13,7 +13,6 @@ from drawbridge.cel.calls import NO_OVERLOAD
 from drawbridge.cel.errors import EvaluationError
 from drawbridge.cel.frame import (
     COST,
-    STOP,
     UNSET,
     WORK,
     Frame,
@@ -21,7 +20,6 @@ from drawbridge.cel.frame import (
     cancel_over_limit,
     charge,
     charge_units,
-    interrupt,
     with_offset,
 )
 from drawbridge.cel.meter import MOST_WORK, absorb, exceeded
@@ -97,8 +95,6 @@ def fold(parts: Fold) -> Run:
             except EvaluationError as error:
                 absorb(frame, error)
                 frame[accumulator] = error
-            if frame[STOP] is not None:
-                interrupt(frame)
         return result(frame)
 
     return run
@@ -145,7 +141,7 @@ def quantified(  # noqa: C901  # one loop is what makes it fast
     otherwise, before = not decides, 3 if decides else 2
     units = before + 1
 
-    def run(frame: Frame) -> object:  # noqa: C901  # one loop with the charges
+    def run(frame: Frame) -> object:  # one loop with the charges
         try:
             value = source(frame)
             rounds = iter(value if type(value) is list and second < 0 else entries(value))
@@ -178,8 +174,6 @@ def quantified(  # noqa: C901  # one loop is what makes it fast
                 return decides
             if value is not otherwise:
                 failure = failure or EvaluationError("no_such_overload", NO_OVERLOAD, offset)
-            if frame[STOP] is not None:
-                interrupt(frame)
         charge(frame, limit, 1)
         if failure is not None:
             raise failure

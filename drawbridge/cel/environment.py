@@ -13,7 +13,7 @@ from drawbridge.cel.compile import compile_tree
 from drawbridge.cel.declare import Function, Library
 from drawbridge.cel.errors import CompileError, EvaluationError, Problem
 from drawbridge.cel.estimate import Estimator, Sizes
-from drawbridge.cel.frame import COST, WORK, CancellationCheck, Cancelled, Frame, Run
+from drawbridge.cel.frame import COST, WORK, Cancelled, Frame, Run
 from drawbridge.cel.macros import BINDINGS, LISTS, OPTIONAL, STANDARD, TWO_VARIABLE, Macros
 from drawbridge.cel.meter import EXCEEDED, MOST_WORK, exceeded
 from drawbridge.cel.parser import ParserOptions, parse
@@ -71,7 +71,7 @@ class Program:
         self.work = work
         self.boolean = boolean
         self._run = run
-        # In the order of their slots, which follow the cost, the stop function and the work.
+        # In the order of their slots, which follow the cost and the work.
         self._names = names
         self._blank = (MISSING,) * slots
 
@@ -85,17 +85,16 @@ class Program:
     def evaluate(
         self,
         variables: Mapping[str, CelValue],
-        stop: CancellationCheck | None = None,
         most_work: int = MOST_WORK,
     ) -> Result:
-        """Evaluate; each iteration of a comprehension calls `stop` and ends if it is true.
+        """Evaluate.
 
         If a variable is an EvaluationError, the variable is not readable, and every evaluation
         fails with that error. An evaluation that takes more than `most_work` fails with an error of
         kind `work_exceeded` (`drawbridge.cel.meter`).
         """
         advance = MOST_WORK - most_work  # the limit itself is a constant of the closures
-        frame: Frame = [0, stop, self.work + advance]
+        frame: Frame = [0, self.work + advance]
         for name in self._names:
             value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
             if type(value) is EvaluationError:

@@ -1,10 +1,9 @@
 """The frame of one evaluation, and how it counts the cost.
 
 A frame is a plain list, because every step of a compiled expression reads and writes it: the cost
-so far, the stop function, the work so far (`drawbridge.cel.meter`), the variables, and a slot for
-each comprehension variable. Costs are
-counted step by step exactly as in cel-go. Several steps are added at once if no caller can observe
-the difference; if they exceed the limit, the exact step is computed.
+so far, the work so far (`drawbridge.cel.meter`), the variables, and a slot for each comprehension
+variable. Costs are counted step by step exactly as in cel-go. Several steps are added at once if no
+caller can observe the difference; if they exceed the limit, the exact step is computed.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,17 +11,16 @@ from typing import Any
 
 from drawbridge.cel.errors import EvaluationError
 
-# The cost, the stop function, the work, the variables, the slots.
+# The cost, the work, the variables, the slots.
 Frame = list[Any]
 Run = Callable[[Frame], object]
-CancellationCheck = Callable[[], bool]
 
-COST, STOP, WORK, FIRST = 0, 1, 2, 3
+COST, WORK, FIRST = 0, 1, 2
 LIST_COST, MAP_COST, MESSAGE_COST = 10, 30, 40
 
 
 class Cancelled(Exception):  # noqa: N818  # no error of the expression, nothing absorbs it
-    """The evaluation is cancelled: it exceeds a limit, or the caller stops it."""
+    """The evaluation is cancelled, because it exceeds a limit."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
@@ -85,10 +83,3 @@ def with_offset(error: EvaluationError, offset: int) -> EvaluationError:
     if error.offset < 0:
         error.offset = offset
     return error
-
-
-def interrupt(frame: Frame) -> None:
-    """Cancel the evaluation if the stop function returns true."""
-    stop = frame[STOP]
-    if stop is not None and stop():
-        raise Cancelled("interrupted", "operation interrupted")

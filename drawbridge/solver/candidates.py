@@ -131,8 +131,6 @@ class CandidateCache:
         has_rules = any(device.compatible_only_with for device in resource_slice.devices)
         if not (annotated or self._declarations or has_rules):
             return
-        if annotated:
-            self._expressions.interrupt()
         configured = self._declarations
         # Each device looks at those that count only.
         rules = tuple(each for each in annotated if each.compatible_only_with)

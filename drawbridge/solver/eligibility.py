@@ -93,7 +93,7 @@ class RequestFilter:
             return UNSUPPORTED
         for stage, selectors in zip((Stage.CLASS, Stage.REQUEST), self.selectors, strict=True):
             for number, source in enumerate(selectors):
-                outcome = self._expressions.selects(source, driver, device, of_request=True)
+                outcome = self._expressions.selects(source, driver, device)
                 if outcome is not True:
                     failed = outcome if isinstance(outcome, EvaluationFailure) else None
                     return SelectorVerdict(stage, number, failed)

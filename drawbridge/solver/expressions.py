@@ -142,22 +142,16 @@ class _SeenDevice:
         return compiled.reads.projection(self.view())
 
 
-def do_nothing() -> None:
-    """Interrupt nothing."""
-
-
 class ExpressionEvaluator:
     """Evaluates expressions like the scheduler with these gates; reusable for these gates.
 
     `selectors` are where programs are compiled, if they are of these gates.
 
-    `interrupt` is called before each evaluation for a request whose result is not known, and may
-    raise. What was evaluated before is kept, so that the same call continues there. `tell` is
-    told what is computed, so that another evaluator can learn it.
+    What was evaluated before a cut is kept, so that the same call continues there. `tell` is told
+    what is computed, so that another evaluator can learn it.
     """
 
     def __init__(self, gates: Gates, selectors: Selectors | None = None) -> None:
-        self.interrupt = do_nothing
         self.tell: Callable[[CompiledText | ProjectionOutcome], None] | None = None
         shared = selectors is not None and selectors.are_of(gates)
         self._programs = selectors if selectors and shared else Selectors.of_gates(gates)
@@ -167,14 +161,12 @@ class ExpressionEvaluator:
         # Keyed by id(); the value holds the device, so that its id is not reused.
         self._seen: dict[tuple[int, str], _SeenDevice] = {}
 
-    def selects(
-        self, source: str, driver: str, device: Device, *, of_request: bool = False
-    ) -> bool | EvaluationFailure:
+    def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
         expression = self._selectors.get(source)
         if expression is None:
-            expression = self._compile(self._selectors, source, of_request=of_request)
-        outcome = self._evaluate(expression, driver, device, derived=False, of_request=of_request)
+            expression = self._compile(self._selectors, source)
+        outcome = self._evaluate(expression, driver, device, derived=False)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
     def selects_briefly(
@@ -188,7 +180,7 @@ class ExpressionEvaluator:
         spend(LEAST_WORK + len(source) * WORK_OF_BYTE)
         expression = self._selectors.get(source)
         if expression is None:
-            expression = self._compile(self._selectors, source, of_request=False)
+            expression = self._compile(self._selectors, source)
         if expression.error is not None:
             return expression.error
         seen = self._see_device(driver, device)
@@ -211,8 +203,8 @@ class ExpressionEvaluator:
         """Evaluate a derived attribute on a device."""
         expression = self._derived.get(source)
         if expression is None:
-            expression = self._compile(self._derived, source, of_request=True)
-        outcome = self._evaluate(expression, driver, device, derived=True, of_request=True)
+            expression = self._compile(self._derived, source)
+        outcome = self._evaluate(expression, driver, device, derived=True)
         return EvaluationFailure("no attribute") if isinstance(outcome, bool) else outcome
 
     def learn(self, learnt: "CompiledText | ProjectionOutcome") -> None:
@@ -223,11 +215,7 @@ class ExpressionEvaluator:
         elif (expression := expressions.get(learnt.source)) is not None:
             self._keep(expression, learnt.projection, _Metered(learnt.outcome, learnt.work))
 
-    def _compile(
-        self, expressions: BoundedCache[str, _Expression], source: str, *, of_request: bool
-    ) -> _Expression:
-        if of_request:
-            self.interrupt()
+    def _compile(self, expressions: BoundedCache[str, _Expression], source: str) -> _Expression:
         compiled = _compile(source, self._programs_of(expressions), expressions is self._derived)
         if self.tell is not None:
             self.tell(compiled)
@@ -250,7 +238,6 @@ class ExpressionEvaluator:
         device: Device,
         *,
         derived: bool,
-        of_request: bool,
     ) -> EvaluationOutcome:
         if expression.error is not None:
             return expression.error
@@ -258,8 +245,6 @@ class ExpressionEvaluator:
         projection = seen.project(expression)
         outcome = expression.outcomes.get(projection)
         if outcome is None:
-            if of_request:
-                self.interrupt()
             result = expression.run(seen.view(), derived=derived)
             if self.tell is not None:
                 source = expression.source

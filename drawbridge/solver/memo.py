@@ -18,10 +18,7 @@ from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
-from drawbridge.solver.expressions import (
-    ExpressionEvaluator,
-    do_nothing,
-)
+from drawbridge.solver.expressions import ExpressionEvaluator
 from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.world import PoolUse, World
 
@@ -66,7 +63,6 @@ class Memo:
         self.cut_by = ""
         self.ahead: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS_AHEAD)
         self.before_node = do_nothing
-        self._interrupt = do_nothing
         self._tell: Callable[[Any], None] | None = None
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
@@ -98,13 +94,9 @@ class Memo:
     def limit_time(self, out_of_time: Callable[[], bool] | None) -> None:
         """Let calls raise OutOfTimeError when they are `out_of_time`; None sets no limit.
 
-        Neither the first node nor the first evaluation is interrupted, so that each call decides
-        something.
+        The first node is not interrupted, so that each call decides something.
         """
         self.before_node = end_after_first(out_of_time)
-        self._interrupt = end_after_first(out_of_time)
-        if self._world is not None:
-            self._set_limits()
 
     @property
     def tell(self) -> Callable[[Any], None] | None:
@@ -117,17 +109,13 @@ class Memo:
         """Compute what this copy of a process tells; nothing is cut, but a clock limits it."""
         self.brief, self.clock, self._tell = None, clock, tell
         if self._world is not None:
-            self._set_limits()
-
-    def _set_limits(self) -> None:
-        self.expressions.interrupt = self._interrupt
-        self.expressions.tell = self._tell
+            self.expressions.tell = self._tell
 
     def _clear(self, world: World) -> None:
         self.demands = {}
         self.ahead.clear()
         self.expressions = ExpressionEvaluator(world.gates, self._selectors)
-        self._set_limits()
+        self.expressions.tell = self._tell
         self.candidates = CandidateCache(world, self.expressions)
         self._gates = world.gates
         self._deviations = world.deviations
@@ -229,6 +217,10 @@ class Memo:
                     for u in holding.counter_uses
                 }
         return Baseline(use, counters, group_states)
+
+
+def do_nothing() -> None:
+    """Let the call go on."""
 
 
 def end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None]:

@@ -208,7 +208,7 @@ def _unchecked(plain: Plain, made: Environment) -> CelValue:
     used = tuple(dict.fromkeys(name.name for name in names.values()))
     checked = Checked(node, {}, names, calls, aggregates=())
     compiled = compile_tree(checked, used, made.limit, strict=True)
-    frame = [0, None, 0, *(given.get(name, MISSING) for name in used), *[MISSING] * compiled.slots]
+    frame = [0, 0, *(given.get(name, MISSING) for name in used), *[MISSING] * compiled.slots]
     return compiled.run(frame)
 
 

@@ -57,28 +57,6 @@ def test_many_threads_may_evaluate_a_program_at_once() -> None:
     assert answers == [True] * 200
 
 
-def test_an_evaluation_ends_when_the_caller_stops_it() -> None:
-    program = PLAIN.compile("lists.range(1000).all(a, a >= 0)")
-    calls: list[int] = []
-
-    def stop() -> bool:
-        calls.append(1)
-        return len(calls) == 7
-
-    with pytest.raises(EvaluationError) as caught:
-        program.evaluate(VALUES, stop)
-
-    assert caught.value.kind == "interrupted"
-    assert len(calls) == 7
-
-
-def test_a_logical_operator_does_not_absorb_an_interruption() -> None:
-    program = PLAIN.compile("lists.range(1000).all(a, a >= 0) || true")
-
-    with pytest.raises(EvaluationError, match="interrupted"):
-        program.evaluate(VALUES, lambda: True)
-
-
 def test_the_cost_limit_is_exact_and_no_operator_absorbs_it() -> None:
     source = "lists.range(1000).all(a, a >= 0)"
     cost = PLAIN.compile(source).evaluate(VALUES).cost

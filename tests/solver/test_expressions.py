@@ -104,7 +104,7 @@ def test_an_evaluator_learns_what_another_one_computed(
     told: list[CompiledText | ProjectionOutcome] = []
     evaluator, other = ExpressionEvaluator(DEFAULTS), ExpressionEvaluator(DEFAULTS)
     other.tell = told.append
-    expected = [other.selects(source, "d.io", each, of_request=True) for each in DEVICES]
+    expected = [other.selects(source, "d.io", each) for each in DEVICES]
     for each in told:
         evaluator.learn(pickle.loads(pickle.dumps(each)))  # noqa: S301  # as a copy tells it
     monkeypatch.setattr(Programs, "compile", pytest.fail)
@@ -125,7 +125,7 @@ def test_a_cut_in_the_last_lines_of_an_evaluation_changes_no_result() -> None:
     text = f"[{items}].all(n, [{items}].all(m, n + m >= 0)) && {TEXT.format(0)}"
 
     def ask(evaluator: ExpressionEvaluator) -> object:
-        return evaluator.selects(text, "d.io", DEVICES[0], of_request=True)
+        return evaluator.selects(text, "d.io", DEVICES[0])
 
     cuts = 0
     ask(ExpressionEvaluator(DEFAULTS))  # what is compiled is kept

@@ -131,7 +131,7 @@ def _find_failures(
     expressions = context.caches.proofs.expressions
     for driver, pool, device in _different_devices(nodes, context):
         for number, text in enumerate(selectors):
-            outcome = expressions.selects(text, driver, device, of_request=True)
+            outcome = expressions.selects(text, driver, device)
             if isinstance(outcome, EvaluationFailure):
                 of_class = number < len(own)
                 local = number if of_class else number - len(own)

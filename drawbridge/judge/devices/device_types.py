@@ -89,4 +89,4 @@ def _is_false(
     attributes = {attribute[0]: Attribute(string=attribute[1])} if attribute else {}
     device = Device("probe", attributes=attributes)
     expressions = context.caches.proofs.expressions
-    return expressions.selects(program.source, driver, device, of_request=True) is False
+    return expressions.selects(program.source, driver, device) is False

@@ -84,7 +84,7 @@ def _is_certainly_false(term: str, properties: Mapping[str, str], reader: ShapeR
     if len(read) < len(reads.accesses) or not all(_stated(*each, properties) for each in read):
         return False  # reads something else, or something that is not stated
     outcomes = [
-        reader.expressions.selects(term, "", device, of_request=True)
+        reader.expressions.selects(term, "", device)
         for device in _possible_devices(reads, properties)
     ]
     # A value of another type than the expression expects is an error and says nothing.

@@ -75,7 +75,7 @@ def _make_acceptance(
         accepted = accepted_values.get(attribute)
         if accepted is None:
             device = Device("any", attributes={} if attribute is None else {name: attribute})
-            outcome = expressions.selects(term, "", device, of_request=True)
+            outcome = expressions.selects(term, "", device)
             accepted = accepted_values[attribute] = outcome is True
         return accepted
 

@@ -70,8 +70,7 @@ def _nearest_miss(
         misses = tuple(
             number
             for number, term in enumerate(terms)
-            if expressions.selects(term.text, device.pool.driver, device.device, of_request=True)
-            is not True
+            if expressions.selects(term.text, device.pool.driver, device.device) is not True
         )
         failed.setdefault(misses, []).append(device)
     # Of equally near devices, those that fail the last term: its value is the most special one.
