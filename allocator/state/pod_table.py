@@ -88,8 +88,10 @@ class PodTable:
     def change(self, uid: str, event: RecordEvent, **changes: Any) -> None:  # noqa: ANN401  # fields
         """Change parts of a record, which begins or ends with that."""
         before = self.get(uid)
-        if any(getattr(before, name) is not value for name, value in changes.items()):
-            self._put(before, event, replace(before, **changes))
+        for name, value in changes.items():
+            if getattr(before, name) is not value:
+                self._put(before, event, replace(before, **changes))
+                break
         # Only this is without an end. Nothing is dropped while it is decided about a pod.
         while event is RecordEvent.ASKED and len(self._records) > self.limit:
             if not self._drop_oldest(uid):
@@ -102,29 +104,42 @@ class PodTable:
         self._put(before, event, Record(uid, before.namespace, devices=devices))
 
     def _put(self, before: Record, event: RecordEvent, after: Record) -> None:
-        uid = after.uid
         state, later = state_of(before), state_of(after)
         if state is not later:
             self.moves[state, event, later] += 1
             self.unexpected += not is_expected(state, event, later)
-        if after == Record(uid, after.namespace):
-            self._records.pop(uid, None)
-            self._leave(uid, before.namespace)
-        else:
-            self._records[uid] = after
-            if before.namespace != after.namespace:
-                self._leave(uid, before.namespace)
-            self._namespaces.setdefault(after.namespace, {})[uid] = None
+        self._store(before, after, ends=later is RecordState.UNKNOWN)
         for part in PARTS:
-            if not getattr(after, part):
-                self._having[part].pop(uid, None)
-            elif uid not in self._having[part]:
-                self._having[part][uid] = None
+            if (has := getattr(after, part)) is not getattr(before, part):
+                self._follow_part(part, after.uid, has=bool(has))
         if before.devices is not after.devices:
             self._follow_devices(before, after)
         if before.kept is not after.kept:
             self._follow_kept(before, after)
-        self._follow_waiting(before, after)
+        if before.waiting is not after.waiting:
+            self._follow_place(before, after)
+        begins_or_ends = (before.waiting is None) != (after.waiting is None)
+        if begins_or_ends or before.device_pause is not after.device_pause:
+            self.times.set("device pause", after.uid, _end_of(after.device_pause, after.waiting))
+        if begins_or_ends or before.victim_pause is not after.victim_pause:
+            self.times.set("victim pause", after.uid, _end_of(after.victim_pause, after.waiting))
+
+    def _store(self, before: Record, after: Record, *, ends: bool) -> None:
+        uid, is_new = after.uid, after.uid not in self._records
+        if ends:
+            self._records.pop(uid, None)
+        else:
+            self._records[uid] = after
+        if not is_new and (ends or before.namespace != after.namespace):
+            self._leave(uid, before.namespace)
+        if not ends and (is_new or before.namespace != after.namespace):
+            self._namespaces.setdefault(after.namespace, {})[uid] = None
+
+    def _follow_part(self, part: Part, uid: str, *, has: bool) -> None:
+        if not has:
+            self._having[part].pop(uid, None)
+        elif uid not in self._having[part]:
+            self._having[part][uid] = None
 
     def _leave(self, uid: str, namespace: str) -> None:
         of_namespace = self._namespaces.get(namespace, {})
@@ -164,7 +179,7 @@ class PodTable:
             self._ledger.keep(key_of(after.uid), has.held if has else ())
         self.times.set("kept", after.uid, has.until if has else None)
 
-    def _follow_waiting(self, before: Record, after: Record) -> None:
+    def _follow_place(self, before: Record, after: Record) -> None:
         uid, had, has = after.uid, before.waiting, after.waiting
         if had is not None and (has is None or had.place != has.place):
             del self._places[bisect_left(self._places, had.place)]
@@ -176,11 +191,6 @@ class PodTable:
                 del self._alike[had.key]
         if has is not None and (had is None or had.key != has.key):
             self._alike.setdefault(has.key, set()).add(uid)
-        begins_or_ends = (had is None) != (has is None)
-        if begins_or_ends or before.device_pause is not after.device_pause:
-            self.times.set("device pause", uid, _end_of(after.device_pause, has))
-        if begins_or_ends or before.victim_pause is not after.victim_pause:
-            self.times.set("victim pause", uid, _end_of(after.victim_pause, has))
 
 
 def _end_of(pause: Pause, waiting: Waiting | None) -> float | None:

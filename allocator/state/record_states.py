@@ -24,6 +24,8 @@ class RecordState(enum.StrEnum):
     RESERVED = "reserved"
     WRITING = "writing"
 
+    __hash__ = str.__hash__  # that of an enumeration takes longer
+
 
 class RecordEvent(enum.StrEnum):
     """What changes a record; the value goes on with a sentence that begins with the pod."""
@@ -58,6 +60,8 @@ class RecordEvent(enum.StrEnum):
     PROTECTED = "loses its promise to nobody, or to others again"
     SHARED = "shares a claim that another pod has written"
     KEPT_LONGER = "has more time for what is kept"
+
+    __hash__ = str.__hash__
 
 
 _S: TypeAlias = RecordState
@@ -127,6 +131,6 @@ def state_of(record: Record) -> RecordState:
         return RecordState.PREEMPTING if kept.planned is None else RecordState.HELD
     if record.waiting is not None:
         return RecordState.WAITING
-    return (
-        RecordState.UNKNOWN if record == Record(record.uid, record.namespace) else RecordState.SEEN
-    )
+    if record.request is None and record == Record(record.uid, record.namespace):
+        return RecordState.UNKNOWN
+    return RecordState.SEEN

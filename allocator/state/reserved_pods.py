@@ -308,7 +308,7 @@ class ReservedPods:
             return
         for claim in devices.reservation.claims if written else ():
             # The others that share the claim count on its allocation from now on.
-            for other in tuple(self._records.reserved_for(claim.uid)):
+            for other in self._records.reserved_for(claim.uid).keys() - {pod_uid}:
                 self._forget_claim(other, claim.uid)
         event = RecordEvent.WRITTEN if written else RecordEvent.NOT_WRITTEN
         self._records.change(pod_uid, event, devices=None)

@@ -109,7 +109,8 @@ class History(ChangingCluster):
         ledger, find = self.state.ledger, self.decisions.reservations.find
         held = [(each, sorted(ledger.holders(each))) for each in ledger.devices()]
         self.say(self.now, held, sorted(ledger.kept), len(self.waiting))
-        self.say([(uid, each.node) for uid in self.pods if (each := find(uid)) is not None])
+        reserved = ((uid, find(uid)) for uid in self.pods)
+        self.say([(uid, part.node) for uid, part in reserved if part is not None])
 
     # --- the scheduler ---
 
