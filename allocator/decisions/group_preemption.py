@@ -30,13 +30,11 @@ from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest
 from allocator.state.releases import waits_for
 from allocator.state.reserved_pods import ReservedPods
-from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask as GangAsk
 from drawbridge.solver.reasons import Reason
 
-MAX_SEARCHES: Final = 256
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 _BUSY: Final = "too many pods preempt already; the pod is tried again"
 _FREE: Final = "devices are released at this moment; the pod is tried again"
@@ -64,8 +62,7 @@ class GroupPreemption:
         self._ids = ids
         self._requests = requests
         self._holds = holds
-        # Searches for pods to evict that were cut, by group.
-        self._searches: FairCache[GroupVictimSearch] = FairCache(MAX_SEARCHES)
+        self._groups = reserved.groups
 
     def find_wait(self, question: GroupQuestion) -> Reason | None:
         """Return which devices are being released for the group."""
@@ -97,7 +94,7 @@ class GroupPreemption:
         if chosen is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         if chosen.few is not None:
-            self._searches.pop(question.group.key)
+            self._groups.change(question.group.key, cut_victims=None)
             text = f"without the pods with a priority below {own.pod.priority}, {chosen.few} of "
             return PreemptReply(message=f"{text}{search.needed} members of the group fit")
         return self._evict(request, question, members, search, victims, now, out_of_time)
@@ -109,12 +106,12 @@ class GroupPreemption:
 
         That is "" if there is no search, and None if it has not ended.
         """
-        search = self._searches.get(question.group.key)
+        search = self._groups.get(question.group.key).cut_victims
         if search is None:
             return ""
         own = self._requests.find(search.request.pod_uid)
         if own is None:
-            self._searches.pop(question.group.key)
+            self._groups.change(question.group.key, cut_victims=None)
             return ""
         victims = self._victims_of(search.request, question, own)
         ask, epoch = self._ask(victims, out_of_time), self._state.epoch()
@@ -155,11 +152,11 @@ class GroupPreemption:
         """Return the search that was cut, if it is for the same members; else a new one."""
         key, kinds = question.group.key, members.kinds(self._state)
         needed = needed_members(question.group, len(question.members)) - members.alone
-        search = self._searches.get(key)
+        search = self._groups.get(key).cut_victims
         if search is None or (search.kinds, search.needed) != (kinds, needed):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}
             search = GroupVictimSearch(request, kinds, needed, pods, self._preemption.lost_work.of)
-            self._searches.put(key, search)
+            self._groups.change(key, cut_victims=search)
         return search
 
     def _ask(self, victims: VictimSearch, out_of_time: Callable[[], bool]) -> Ask:
@@ -196,9 +193,9 @@ class GroupPreemption:
         if not fits or not _can_evict(chosen, request, victims):
             asker = search.request.pod_uid
             if not fits or request.pod_uid == asker or asker not in question.members:
-                self._searches.pop(key)  # what runs has changed
+                self._groups.change(key, cut_victims=None)  # what runs has changed
             return PreemptReply(unfinished=True, message=_CONTINUES)
-        self._searches.pop(key)
+        self._groups.change(key, cut_victims=None)
         assigned, exceeds = self._quotas.select(
             members.assign(placement, search.kinds), search_and_fit
         )

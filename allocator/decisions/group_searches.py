@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim
-from drawbridge.fair_cache import FairCache
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask, GangPlacement, GangSearch, MemberKind
 from drawbridge.solver.world import View
@@ -20,7 +19,6 @@ from drawbridge.solver.world import View
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
-MAX_GROUPS: Final = 4096
 
 
 def ask_in(
@@ -45,7 +43,7 @@ def ask_in(
     return ask
 
 
-class _CutSearch(msgspec.Struct, frozen=True):
+class CutGroupSearch(msgspec.Struct, frozen=True):
     """A search in the use of devices with index `at`.
 
     It began in the state `epoch`, after `stale` others whose state was over at their end.
@@ -59,39 +57,31 @@ class _CutSearch(msgspec.Struct, frozen=True):
     stale: int = 0
 
 
-class GroupSearches:
-    """The unfinished searches of groups."""
+def place_members(  # noqa: PLR0913  # one question
+    earlier: CutGroupSearch | None,
+    kinds: Sequence[MemberKind],
+    needed: int,
+    *,
+    asks: Sequence[Ask],
+    epoch: int,
+    out_of_time: Callable[[], bool],
+) -> tuple[GangPlacement, CutGroupSearch | None]:
+    """Find where members fit, in the first use of devices in which enough do.
 
-    def __init__(self) -> None:
-        # Searches for members that were cut, by group.
-        self._cut: FairCache[_CutSearch] = FairCache(MAX_GROUPS)
-
-    def find(  # noqa: PLR0913  # one question
-        self,
-        key: str,
-        kinds: Sequence[MemberKind],
-        needed: int,
-        *,
-        asks: Sequence[Ask],
-        epoch: int,
-        out_of_time: Callable[[], bool],
-    ) -> GangPlacement:
-        """Find where members fit, in the first use of devices in which enough do.
-
-        `asks` has a question to the solver for each use. The result is not complete if the search
-        was cut, or if too few members fit and the state is another one than at the beginning.
-        """
-        cut = self._cut.pop(key)
-        if cut is None or cut.kinds != kinds or cut.uses != len(asks):
-            cut = _CutSearch(kinds, len(asks), 0, GangSearch(kinds), epoch)
+    `asks` has a question to the solver for each use. The result is not complete if the search was
+    cut, or if too few members fit and the state is another one than at the beginning; then the
+    search that goes on is returned as well.
+    """
+    cut = earlier
+    if cut is None or cut.kinds != kinds or cut.uses != len(asks):
+        cut = CutGroupSearch(kinds, len(asks), 0, GangSearch(kinds), epoch)
+    placement = cut.search.run(asks[cut.at], out_of_time)
+    while placement.complete and placement.placed < needed and cut.at + 1 < len(asks):
+        cut = replace(cut, at=cut.at + 1, search=GangSearch(kinds))
         placement = cut.search.run(asks[cut.at], out_of_time)
-        while placement.complete and placement.placed < needed and cut.at + 1 < len(asks):
-            cut = replace(cut, at=cut.at + 1, search=GangSearch(kinds))
-            placement = cut.search.run(asks[cut.at], out_of_time)
-        if not placement.complete:
-            self._cut.put(key, cut)
-        elif placement.placed < needed and cut.epoch != epoch and cut.stale < MAX_STALE_SEARCHES:
-            search, stale = GangSearch(kinds), cut.stale + 1
-            self._cut.put(key, _CutSearch(kinds, len(asks), 0, search, epoch, stale))
-            return replace(placement, complete=False)
-        return placement
+    if not placement.complete:
+        return placement, cut
+    if placement.placed < needed and cut.epoch != epoch and cut.stale < MAX_STALE_SEARCHES:
+        again = CutGroupSearch(kinds, len(asks), 0, GangSearch(kinds), epoch, cut.stale + 1)
+        return replace(placement, complete=False), again
+    return placement, None

@@ -11,7 +11,6 @@ What is remembered is bounded; a group that was forgotten is asked about anew.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from allocator.decisions.group_members import GroupMembers, find_members, search_and_fit
@@ -24,7 +23,7 @@ from allocator.decisions.group_questions import (
     needed_members,
     too_large,
 )
-from allocator.decisions.group_searches import GroupSearches, ask_in
+from allocator.decisions.group_searches import ask_in, place_members
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.pod_requests import ReceivedRequests, with_at_most
 from allocator.decisions.preemption import DevicePreemption
@@ -37,31 +36,21 @@ from allocator.scheduler.protocol import (
     SchedulingPod,
 )
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHold, GroupHolds, HoldEnd
+from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHolds, HoldEnd
+from allocator.state.group_records import GroupHold, GroupRefusal
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.ledger import ReservationRefusal
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.world import View
 
-MAX_GROUPS: Final = 4096
-# The members of all questions together.
-MAX_ASKED_MEMBERS: Final = 65536
 # A refusal holds for the other members of the group for this time, if nothing has changed.
 REFUSAL_SECONDS: Final = 1.0
 _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
-
-
-class _Refusal(msgspec.Struct, frozen=True):
-    epoch: int
-    until: float
-    members: frozenset[str]
-    answer: GroupAnswer
 
 
 class GroupDecisions:
@@ -91,12 +80,8 @@ class GroupDecisions:
         self._requests = requests
         self._reserve = reserve
         self._min_member = min_member
+        self._groups = reserved.groups
         self.holds = GroupHolds(reserved)
-        # What was last asked about groups; each of its members counts.
-        self._questions: FairCache[GroupQuestion] = FairCache(MAX_ASKED_MEMBERS)
-        # Why groups were refused, for a second.
-        self._refusals: FairCache[_Refusal] = FairCache(MAX_GROUPS)
-        self._searches = GroupSearches()
         self._interrupted = InterruptedGroups()
         self._victims = GroupPreemption(
             state,
@@ -152,12 +137,12 @@ class GroupDecisions:
 
     def with_priority(self, pod: SchedulingPod) -> SchedulingPod:
         """Return a pod with the priority of its group, if that is lower."""
-        question = self._questions.get(self.key_of(pod.uid))
+        question = self._groups.get(self.key_of(pod.uid)).question
         return pod if question is None else with_at_most(pod, question.priority)
 
     def is_refused(self, key: str) -> bool:
         """Whether a group does not fit, in the current state."""
-        refusal = self._refusals.get(key)
+        refusal = self._groups.get(key).refusal
         return (
             refusal is not None
             and refusal.epoch == self._state.epoch()
@@ -185,7 +170,7 @@ class GroupDecisions:
     def find_refusal(self, pod_uid: str, now: float) -> GroupAnswer | None:
         """Return why the group of a pod was just refused, if that holds still."""
         key = self.key_of(pod_uid)
-        refusal = self._refusals.get(key)
+        refusal = self._groups.get(key).refusal
         if refusal is None or pod_uid not in refusal.members or refusal.until <= now:
             return None
         return refusal.answer if refusal.epoch == self._state.epoch() else None
@@ -195,7 +180,7 @@ class GroupDecisions:
     ) -> GroupAnswer:
         """Promise devices to the members of a group, or say what is missing."""
         key = question.group.key
-        self._questions.put(key, question, cost=len(question.members))
+        self._groups.change(key, question=question)
         if self._state.pods.has_bound_members(question.members[0]):
             self._interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
@@ -210,18 +195,19 @@ class GroupDecisions:
         if answer.reason is not None and answer.complete:
             members = frozenset(question.members)
             until = now + REFUSAL_SECONDS
-            self._refusals.put(key, _Refusal(self._state.epoch(), until, members, answer))
+            refusal = GroupRefusal(self._state.epoch(), until, members, answer)
+            self._groups.change(key, refusal=refusal)
         return answer
 
     def is_known(self, key: str) -> bool:
         """Whether the last question about a group is known."""
-        return key in self._questions
+        return self._groups.get(key).question is not None
 
     def answer_again(
         self, key: str, now: float, out_of_time: Callable[[], bool] = never
     ) -> GroupAnswer | None:
         """Ask the last question about a group again; None if there is nothing to ask."""
-        question = self._questions.get(key)
+        question = self._groups.get(key).question
         if question is None or self.holds.find(key, now) is not None:
             return None
         pods = self._state.pods
@@ -279,9 +265,12 @@ class GroupDecisions:
             ask_in(self._state, view, self._ids, out_of_time) for view in self._views(question, now)
         ]
         epoch = self._state.epoch()
-        placement = self._searches.find(
-            group.key, kinds, needed - alone, asks=asks, epoch=epoch, out_of_time=out_of_time
+        earlier = self._groups.get(group.key).cut
+        placement, cut = place_members(
+            earlier, kinds, needed - alone, asks=asks, epoch=epoch, out_of_time=out_of_time
         )
+        if cut is not earlier:
+            self._groups.change(group.key, cut=cut)
         if not placement.complete:
             text = f"the search for {needed} members of the group continues"
             reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
@@ -381,7 +370,7 @@ class GroupDecisions:
         self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool]
     ) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""
-        question = self._questions.get(self.key_of(request.pod_uid))
+        question = self._groups.get(self.key_of(request.pod_uid)).question
         if question is None:
             return PreemptReply(message=_FORGOTTEN)
         question = replace(question, group=self._with_minimum(question.group))
@@ -392,5 +381,5 @@ class GroupDecisions:
 
         Return the pod that can ask for its end, "" for none, and None if it has not ended.
         """
-        question = self._questions.get(self.key_of(pod_uid))
+        question = self._groups.get(self.key_of(pod_uid)).question
         return "" if question is None else self._victims.continue_search(question, out_of_time)

@@ -44,7 +44,8 @@ from allocator.scheduler.replies import (
     refuse_pod,
 )
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.group_holds import EndedHold, GroupHold
+from allocator.state.group_holds import EndedHold
+from allocator.state.group_records import GroupHold, GroupTable
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, Preemptor
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
@@ -93,7 +94,7 @@ class PodDecisions:
         self._searches = NodeSearches(state, ids, nodes_per_call)
         self._quotas = QuotaChecks(state)
         self._briefs = NamespaceTimes()
-        self.reservations = ReservedPods(state, limits)
+        self.reservations = ReservedPods(state, GroupTable(), limits)
         self._preemption = DevicePreemption(state, self.reservations, ids, server_time)
         self.requests = ReceivedRequests(
             state, self.reservations.allocation_of, self._quotas.narrow

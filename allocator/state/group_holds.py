@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from allocator.state.group_pauses import MAX_GROUPS, GroupPauses, namespace_of_group
+from allocator.state.group_records import GroupHold
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 
@@ -35,20 +36,6 @@ FIRST_PAUSE_SECONDS: Final = 1.0
 MAX_PAUSE_SECONDS: Final = 60.0
 FIRST_EVICTION_PAUSE_SECONDS: Final = 30.0
 MAX_EVICTION_PAUSE_SECONDS: Final = 3600.0
-
-
-class GroupHold(msgspec.Struct, frozen=True):
-    """The members whose devices are held, those that are `left` to be reserved, and the deadline.
-
-    `asked` are those that got an answer and were not reserved since.
-    """
-
-    key: str
-    members: frozenset[str]
-    left: frozenset[str]
-    since: float
-    until: float
-    asked: frozenset[str] = frozenset()
 
 
 class HoldEnd(enum.StrEnum):
@@ -74,22 +61,20 @@ class GroupHolds:
     """The holds of all groups."""
 
     def __init__(self, reserved: ReservedPods) -> None:
+        self._groups = groups = reserved.groups
         self._reserved = reserved
-        self._holds: dict[str, GroupHold] = {}
-        self.pauses = GroupPauses(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        self.eviction_pauses = GroupPauses(FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS)
-        # The groups for which pods were evicted since a member was bound.
-        self._evicted: BoundedCache[str, None] = BoundedCache(MAX_GROUPS)
+        self.pauses = GroupPauses(groups, "pause", FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
+        self.eviction_pauses = GroupPauses(
+            groups, "eviction_pause", FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS
+        )
         # Holds that ended in vain, until they are reported.
         self._ended: deque[EndedHold] = deque(maxlen=MAX_GROUPS)
-        # When groups were woken that are not reserved.
-        self._woken: BoundedCache[str, float] = BoundedCache(MAX_GROUPS)
-        # How long that took, by namespace.
+        # How long it took until groups that were woken were reserved, by namespace.
         self._delays: BoundedCache[str, tuple[float, ...]] = BoundedCache(MAX_GROUPS)
 
     def find(self, key: str, now: float) -> GroupHold | None:
         """Return the hold of a group, unless a member has lost its part."""
-        hold = self._holds.get(key)
+        hold = self._groups.get(key).hold
         if hold is not None and any(self._reserved.find(uid) is None for uid in hold.left):
             self.end(hold.key, now, HoldEnd.LOST)
             return None
@@ -110,21 +95,20 @@ class GroupHolds:
         A group that is `woken` waits for the scheduler. No pod takes anything from the `first`.
         """
         uids = frozenset(members)
-        if first:
-            self._reserved.protect(uids)
         if woken:
-            self._woken.put(key, now)
-        hold = GroupHold(key, uids, uids, since, since)
+            self._groups.change(key, woken=now)
+        hold = GroupHold(key, uids, uids, since, since, first=first)
         self._put(msgspec.structs.replace(hold, until=self._deadline(hold, now)))
 
     def note_turn(self, key: str, now: float) -> None:
         """Remember how late the scheduler comes to a group whose hold has ended."""
-        if key not in self._holds:
+        if self._groups.get(key).hold is None:
             self._note_delay(key, now)
 
     def _note_delay(self, key: str, now: float) -> None:
-        woken, namespace = self._woken.pop(key), namespace_of_group(key)
+        woken, namespace = self._groups.get(key).woken, namespace_of_group(key)
         if woken is not None:
+            self._groups.change(key, woken=None)
             delays = (*(self._delays.get(namespace) or ()), now - woken)
             self._delays.put(namespace, delays[-RECENT_DELAYS:])
 
@@ -134,7 +118,7 @@ class GroupHolds:
 
     def note_reserved(self, key: str, uid: str, now: float) -> None:
         """Move the deadline, because the scheduler has reserved a member."""
-        hold = self._holds.get(key)
+        hold = self._groups.get(key).hold
         if hold is None or uid not in hold.members:
             return
         left = hold.left - {uid}
@@ -143,8 +127,7 @@ class GroupHolds:
             asked = hold.asked - {uid}
             self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
         else:
-            del self._holds[key]
-            self._reserved.protect(hold.members, protected=False)
+            self._groups.change(key, hold=None)
             self._note_delay(key, now)
 
     def take_back(self, key: str, uid: str, now: float) -> bool:
@@ -157,16 +140,16 @@ class GroupHolds:
 
     def note_given_back(self, key: str, uid: str, now: float) -> None:
         """End the hold as a whole, because a member does not need its part."""
-        hold = self._holds.get(key)
+        hold = self._groups.get(key).hold
         if hold is not None and uid in hold.members:
             self.end(key, now, HoldEnd.GIVEN_BACK)
 
     def end(self, key: str, now: float, end: HoldEnd | None = None) -> None:
         """Give back what is left of a hold; it ended in vain, or another one replaces it (None)."""
-        hold = self._holds.pop(key, None)
+        hold = self._groups.get(key).hold
         if hold is None:
             return
-        self._reserved.protect(hold.members, protected=False)
+        self._groups.change(key, hold=None)
         was_taken = self._was_taken(hold)
         for uid in hold.left:
             if self._reserved.is_promised(uid):
@@ -177,7 +160,7 @@ class GroupHolds:
         if not was_taken:
             # A longer hold is followed by a longer pause.
             self.pauses.fail(key, now, max(1.0, (now - hold.since) // STEP_SECONDS))
-            if key in self._evicted:
+            if self._groups.get(key).evicted:
                 self.eviction_pauses.fail(key, now)
 
     def _was_taken(self, hold: GroupHold) -> bool:
@@ -199,23 +182,24 @@ class GroupHolds:
 
     def note_evicted(self, key: str) -> None:
         """Remember that pods are evicted for a group."""
-        self._evicted.put(key, None)
+        self._groups.change(key, evicted=True)
 
     def note_refused(self, key: str, now: float) -> None:
         """Let a group pause that was refused the devices of pods that were evicted for it."""
-        if key in self._evicted:
-            self._evicted.pop(key)
+        if self._groups.get(key).evicted:
+            self._groups.change(key, evicted=False)
             self.eviction_pauses.fail(key, now)
 
     def succeed(self, key: str) -> None:
         """Forget that holds ended in vain, because a member is bound."""
         self.pauses.succeed(key)
         self.eviction_pauses.succeed(key)
-        self._evicted.pop(key)
+        if self._groups.get(key).evicted:
+            self._groups.change(key, evicted=False)
 
     def expire(self, now: float) -> None:
         """End the holds whose time is over, or that lost a part."""
-        for hold in tuple(self._holds.values()):
+        for hold in self._groups.holds():
             if hold.until <= now:
                 self.end(hold.key, now, HoldEnd.DEADLINE)
             else:
@@ -223,17 +207,15 @@ class GroupHolds:
 
     def clear(self) -> None:
         """Forget all groups, because another process decided meanwhile."""
-        for hold in self._holds.values():
+        for hold in self._groups.holds():
             self._note_end(hold, HoldEnd.LEADER_CHANGED)
-        self._holds.clear()
+        self._groups.begin_term()
         self.pauses.clear()
         self.eviction_pauses.clear()
-        self._evicted.clear()
-        self._woken.clear()
         self._delays.clear()
 
     def _put(self, hold: GroupHold) -> None:
-        self._holds[hold.key] = hold
+        self._groups.change(hold.key, hold=hold)
         for uid in hold.left:
             self._reserved.prolong(uid, hold.until)
 

@@ -5,10 +5,11 @@ of its namespace pause as well when several of them have failed and did not succ
 another group does well forgives nothing.
 """
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from allocator.state.group_records import NO_PAUSE, GroupPause, GroupTable
 from drawbridge.bounded_cache import BoundedCache
 
 # So many groups of a namespace may fail before all of its groups pause.
@@ -21,9 +22,7 @@ MAX_FAILING: Final = 32
 MAX_GROUPS: Final = 4096
 
 
-class _Pause(msgspec.Struct, frozen=True):
-    failures: int = 0
-    until: float = 0.0
+PauseKind: TypeAlias = Literal["pause", "eviction_pause"]
 
 
 class _Namespace(msgspec.Struct, frozen=True):
@@ -33,29 +32,32 @@ class _Namespace(msgspec.Struct, frozen=True):
     until: float = 0.0
 
 
-_NO_PAUSE: Final = _Pause()
 _NO_FAILURES: Final = _Namespace()
 
 
 class GroupPauses:
-    """The pauses of groups, from `first` seconds to `longest`, by keys that name the namespace."""
+    """The pauses of groups, from `first` seconds to `longest`; a `kind` is a part of the record."""
 
-    def __init__(self, first: float, longest: float) -> None:
+    def __init__(self, groups: GroupTable, kind: PauseKind, first: float, longest: float) -> None:
+        self._groups, self._kind = groups, kind
         self._first, self._longest = first, longest
-        # Failures and pauses of groups, once for holds and once for evictions.
-        self._groups: BoundedCache[str, _Pause] = BoundedCache(MAX_GROUPS)
-        # The same of all groups of a namespace.
+        # Failures of the groups of a namespace, once for holds and once for evictions.
         self._namespaces: BoundedCache[str, _Namespace] = BoundedCache(MAX_GROUPS)
 
     def until(self, key: str) -> float:
         """Return when the pause of a group ends; 0 if there was none."""
         namespace = self._namespaces.get(namespace_of_group(key)) or _NO_FAILURES
-        return max((self._groups.get(key) or _NO_PAUSE).until, namespace.until)
+        return max(self._find(key).until, namespace.until)
+
+    def _find(self, key: str) -> GroupPause:
+        record = self._groups.get(key)
+        return record.pause if self._kind == "pause" else record.eviction_pause
 
     def fail(self, key: str, now: float, factor: float = 1.0) -> None:
         """Begin a pause, `factor` times as long as usual."""
-        failures = (self._groups.get(key) or _NO_PAUSE).failures + 1
-        self._groups.put(key, _Pause(failures, now + factor * self._seconds(failures)))
+        failures = self._find(key).failures + 1
+        pause = GroupPause(failures, now + factor * self._seconds(failures))
+        self._groups.change(key, **{self._kind: pause})
         name = namespace_of_group(key)
         before = self._namespaces.get(name) or _NO_FAILURES
         since = now - FAILING_SECONDS
@@ -71,8 +73,9 @@ class GroupPauses:
 
     def succeed(self, key: str) -> None:
         """Forget that a group failed."""
-        if self._groups.pop(key) is None:
+        if not self._find(key).failures:
             return
+        self._groups.change(key, **{self._kind: NO_PAUSE})
         name = namespace_of_group(key)
         before = self._namespaces.get(name) or _NO_FAILURES
         failed = {each: at for each, at in before.failed.items() if each != key}
@@ -80,8 +83,7 @@ class GroupPauses:
         self._namespaces.put(name, _Namespace(failed, until))
 
     def clear(self) -> None:
-        """Forget all failures."""
-        self._groups.clear()
+        """Forget the failures of namespaces; those of groups go with their records."""
         self._namespaces.clear()
 
 

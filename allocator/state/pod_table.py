@@ -8,7 +8,7 @@ devices.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ class PodTable:
         self._records: dict[str, Record] = {}
         self._namespaces: dict[str, dict[str, None]] = {}
         # The pods that have a part, in the order in which they got it.
-        self._having: dict[Part, dict[str, None]] = {part: {} for part in PARTS}
+        self._having: dict[str, dict[str, None]] = {part: {} for part in PARTS}
         self._reserved: dict[str, dict[str, Reservation]] = {}
         self._places: list[WaitingPlace] = []
         self._alike: dict[bytes, set[str]] = {}
@@ -90,7 +90,7 @@ class PodTable:
         before = self.get(uid)
         for name, value in changes.items():
             if getattr(before, name) is not value:
-                self._put(before, event, replace(before, **changes))
+                self._put(before, event, replace(before, **changes), changes)
                 break
         # Only this is without an end. Nothing is dropped while it is decided about a pod.
         while event is RecordEvent.ASKED and len(self._records) > self.limit:
@@ -101,17 +101,19 @@ class PodTable:
         """Let a record go with everything; a write in progress has its devices until its end."""
         before = self.get(uid)
         devices = before.devices if before.devices and before.devices.writing else None
-        self._put(before, event, Record(uid, before.namespace, devices=devices))
+        self._put(before, event, Record(uid, before.namespace, devices=devices), PARTS)
 
-    def _put(self, before: Record, event: RecordEvent, after: Record) -> None:
+    def _put(
+        self, before: Record, event: RecordEvent, after: Record, changed: Iterable[str]
+    ) -> None:
         state, later = state_of(before), state_of(after)
         if state is not later:
             self.moves[state, event, later] += 1
             self.unexpected += not is_expected(state, event, later)
         self._store(before, after, ends=later is RecordState.UNKNOWN)
-        for part in PARTS:
-            if (has := getattr(after, part)) is not getattr(before, part):
-                self._follow_part(part, after.uid, has=bool(has))
+        for name in changed:
+            if name in self._having:
+                self._follow_part(name, after.uid, has=bool(getattr(after, name)))
         if before.devices is not after.devices:
             self._follow_devices(before, after)
         if before.kept is not after.kept:
@@ -135,11 +137,11 @@ class PodTable:
         if not ends and (is_new or before.namespace != after.namespace):
             self._namespaces.setdefault(after.namespace, {})[uid] = None
 
-    def _follow_part(self, part: Part, uid: str, *, has: bool) -> None:
+    def _follow_part(self, part: str, uid: str, *, has: bool) -> None:
         if not has:
             self._having[part].pop(uid, None)
-        elif uid not in self._having[part]:
-            self._having[part][uid] = None
+        else:
+            self._having[part].setdefault(uid)
 
     def _leave(self, uid: str, namespace: str) -> None:
         of_namespace = self._namespaces.get(namespace, {})

@@ -57,7 +57,6 @@ class RecordEvent(enum.StrEnum):
     PAIRED = "waits for devices that are being released"
     UNPAIRED = "does not wait for these any more"
     RENEWED = "keeps its devices longer"
-    PROTECTED = "loses its promise to nobody, or to others again"
     SHARED = "shares a claim that another pod has written"
     KEPT_LONGER = "has more time for what is kept"
 

@@ -220,8 +220,7 @@ class Record(msgspec.Struct, frozen=True):
     """All that is known of a pod apart from what the API server tells.
 
     Its reservation for the node `expired_on` has expired, and a pod of the namespace `taken_by` has
-    got what was promised to it. No pod can take what is promised to a `protected` one. The search
-    for one that is `unanswered` has not ended.
+    got what was promised to it. The search for one that is `unanswered` has not ended.
     """
 
     uid: str
@@ -231,7 +230,6 @@ class Record(msgspec.Struct, frozen=True):
     devices: ReservedDevices | None = None
     expired_on: str = ""
     taken_by: str = ""
-    protected: bool = False
     kept: Preemptor | None = None
     paired: Paired | None = None
     waiting: Waiting | None = None

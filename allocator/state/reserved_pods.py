@@ -14,11 +14,13 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.group_records import GroupTable
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import (
     ClaimReservation,
     PodRequest,
     PodReservation,
+    Record,
     ReservedDevices,
     consumer_of,
 )
@@ -55,8 +57,9 @@ DEFAULT_LIMITS: Final = HoldLimits()
 class ReservedPods:
     """The pods with a reservation, and the claims that are reserved for them."""
 
-    def __init__(self, state: AllocatorState, limits: HoldLimits) -> None:
+    def __init__(self, state: AllocatorState, groups: GroupTable, limits: HoldLimits) -> None:
         self._state = state
+        self.groups = groups
         self._records = state.records
         self._limits = limits
 
@@ -110,9 +113,15 @@ class ReservedPods:
         """Yield the reservations of pods that were woken, and that are not scheduled yet."""
         for record in self._records.having("devices"):
             devices = record.devices
-            is_promised = devices is not None and devices.promised and not record.protected
-            if devices is not None and is_promised and devices.priority < priority:
+            if devices is None or not devices.promised or devices.priority >= priority:
+                continue
+            if not self._is_protected(record):
                 yield devices.reservation
+
+    def _is_protected(self, record: Record) -> bool:
+        """Whether no pod can take what is promised to a pod, whatever its priority."""
+        hold = self.groups.get(record.group).hold if record.group else None
+        return hold is not None and hold.first and record.uid in hold.members
 
     def keeps(self, claim: ClaimReservation) -> bool:
         """Whether these devices are still reserved for the claim, and not yet written."""
@@ -246,11 +255,6 @@ class ReservedPods:
         """Return the namespace of the pod that took over what was promised to this one."""
         return self._records.get(pod_uid).taken_by
 
-    def protect(self, pod_uids: Iterable[str], *, protected: bool = True) -> None:
-        """Let no pod take over what is promised to these, whatever its priority, or let it."""
-        for uid in pod_uids:
-            self._records.change(uid, RecordEvent.PROTECTED, protected=protected)
-
     def release_promised(self, pod_uids: Iterable[str]) -> None:
         """Remove what is promised to pods, and not what the scheduler has reserved for them."""
         for uid in pod_uids:
@@ -277,7 +281,6 @@ class ReservedPods:
                 devices=None,
                 expired_on="",
                 taken_by="",
-                protected=False,
             )
 
     # --- writing ---

@@ -1,6 +1,7 @@
 """Pauses of groups grow with their failures, and those of a namespace with its failing groups."""
 
 from allocator.state.group_pauses import FAILING_SECONDS, FREE_FAILURES, GroupPauses
+from allocator.state.group_records import GroupTable
 from tests.tables import every_row
 
 NEW = "a/new"
@@ -8,7 +9,7 @@ NEW = "a/new"
 
 def pauses_after(*events: str) -> GroupPauses:
     """Let groups fail (`a/g`) and succeed (`+a/g`), one each second."""
-    pauses = GroupPauses(1.0, 60.0)
+    pauses = GroupPauses(GroupTable(), "pause", 1.0, 60.0)
     for second, event in enumerate(events):
         if event.startswith("+"):
             pauses.succeed(event[1:])
@@ -54,6 +55,6 @@ def test_a_group_that_failed_long_ago_counts_no_longer_for_its_namespace() -> No
 
 
 def test_a_pause_can_be_longer_than_usual() -> None:
-    pauses = GroupPauses(1.0, 60.0)
+    pauses = GroupPauses(GroupTable(), "pause", 1.0, 60.0)
     pauses.fail("a/g", 10.0, 4.0)
     assert pauses.until("a/g") == 14.0

@@ -9,7 +9,6 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.decisions import groups
 from allocator.decisions.group_members import MAX_KINDS
 from allocator.decisions.interrupted_groups import FIRST_SECONDS, GATHER_SECONDS, YOUNG_SECONDS
 from allocator.decisions.waiting import WaitingPods
@@ -20,6 +19,7 @@ from allocator.scheduler.protocol import (
     PreFilterReply,
     ProtocolError,
 )
+from allocator.state import group_records
 from allocator.state.group_holds import STEP_SECONDS
 from drawbridge.agreement import allocator_codes
 from drawbridge.ledger.pods import NodeAffinity
@@ -204,7 +204,7 @@ def test_one_free_device_wakes_no_member_but_a_pod_alone() -> None:
 def test_a_namespace_with_many_gangs_delays_no_gang_of_another_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(groups, "MAX_ASKED_MEMBERS", 40)
+    monkeypatch.setattr(group_records, "MAX_MEMBERS", 40)
     cluster = Cluster(n1=0)
     waiting = WaitingPods(cluster.decisions)
     keys = ["modest/g", *(f"greedy/g{number}" for number in range(50))]
@@ -219,7 +219,7 @@ def test_a_namespace_with_many_gangs_delays_no_gang_of_another_one(
 def test_a_pod_whose_gang_is_not_known_any_more_asks_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(groups, "MAX_ASKED_MEMBERS", 40)
+    monkeypatch.setattr(group_records, "MAX_MEMBERS", 40)
     cluster = Cluster(n1=0)
     waiting = WaitingPods(cluster.decisions)
     for number in range(50):

@@ -1,0 +1,119 @@
+"""What the allocator remembers of a group: one record. Its members have records of their own.
+
+A record outlasts its pods, because a group that is created anew pauses as before. Beyond a limit,
+the namespace with most members loses the group that was used least recently. What was held for it
+ends then as promises of its members do.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from allocator.decisions.group_questions import GroupAnswer, GroupQuestion
+from allocator.decisions.group_searches import CutGroupSearch
+from allocator.decisions.group_victims import GroupVictimSearch
+from drawbridge.fair_cache import FairCache
+
+# The members of all groups together. What a search remembers takes as much as so many of them.
+MAX_MEMBERS: Final = 65536
+SEARCH_MEMBERS: Final = 16
+VICTIM_SEARCH_MEMBERS: Final = 256
+
+
+class GroupHold(msgspec.Struct, frozen=True):
+    """The members whose devices are held, those that are `left` to be reserved, and the deadline.
+
+    `asked` are those that got an answer and were not reserved since. No pod takes anything from
+    the group that comes `first`.
+    """
+
+    key: str
+    members: frozenset[str]
+    left: frozenset[str]
+    since: float
+    until: float
+    asked: frozenset[str] = frozenset()
+    first: bool = False
+
+
+class GroupRefusal(msgspec.Struct, frozen=True):
+    """The answer to some members, which holds until a time in one state of the cluster."""
+
+    epoch: int
+    until: float
+    members: frozenset[str]
+    answer: GroupAnswer
+
+
+class GroupPause(msgspec.Struct, frozen=True):
+    """How often something was in vain for a group, and until when it pauses."""
+
+    failures: int = 0
+    until: float = 0.0
+
+
+NO_PAUSE: Final = GroupPause()
+
+
+class GroupRecord(msgspec.Struct, frozen=True):
+    """All that is known of a group.
+
+    Its searches for devices and for pods to evict were `cut`. Pods were `evicted` for it since a
+    member was bound. It was `woken` at a time and not reserved since.
+    """
+
+    question: GroupQuestion | None = None
+    refusal: GroupRefusal | None = None
+    cut: CutGroupSearch | None = None
+    cut_victims: GroupVictimSearch | None = None
+    hold: GroupHold | None = None
+    evicted: bool = False
+    woken: float | None = None
+    pause: GroupPause = NO_PAUSE
+    eviction_pause: GroupPause = NO_PAUSE
+
+    def count_cost(self) -> int:
+        """Return how many members take as much memory."""
+        members = len(self.question.members) if self.question is not None else 0
+        searches = SEARCH_MEMBERS if self.cut is not None else 0
+        searches += VICTIM_SEARCH_MEMBERS if self.cut_victims is not None else 0
+        return max(members + searches, 1)
+
+
+_NOTHING: Final = GroupRecord()
+
+
+class GroupTable:
+    """The records by the key of the group."""
+
+    def __init__(self) -> None:
+        # A record of each group; its members count, and 16 or 256 for a search that was cut.
+        self._records: FairCache[GroupRecord] = FairCache(MAX_MEMBERS)
+        self._held: dict[str, None] = {}  # in the order in which the holds began
+
+    def get(self, key: str) -> GroupRecord:
+        """Return the record of a group; an empty one if nothing is remembered."""
+        return (self._records.get(key) if key else None) or _NOTHING
+
+    def change(self, key: str, **changes: Any) -> None:  # noqa: ANN401  # fields of a record
+        """Change parts of a record, which begins with that."""
+        record = replace(self.get(key), **changes)
+        self._records.put(key, record, cost=record.count_cost())
+        if record.hold is None:
+            self._held.pop(key, None)
+        else:
+            self._held.setdefault(key)
+
+    def holds(self) -> list[GroupHold]:
+        """Return all holds, in the order in which they began."""
+        holds = {key: self.get(key).hold for key in self._held}
+        for key in [key for key, hold in holds.items() if hold is None]:
+            del self._held[key]
+        return [hold for hold in holds.values() if hold is not None]
+
+    def begin_term(self) -> None:
+        """Keep what was asked, and what its searches found; another process decided meanwhile."""
+        for key in tuple(self._records):
+            changes = {"hold": None, "evicted": False, "woken": None}
+            self.change(key, **changes, pause=NO_PAUSE, eviction_pause=NO_PAUSE)
