@@ -1,6 +1,7 @@
 """Races and mistakes of Kubernetes that the world must find, and must not find once mended."""
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -28,6 +29,16 @@ FORCED = (
 )
 
 
+def find_violation(defect: str, write_script: Callable[[int], tuple[Event, ...]]) -> str:
+    """Return what the first seed breaks that a defect fails, and that its mend does not."""
+    for seed in range(SEEDS):
+        script = write_script(seed)
+        if (outcome := play(seed, script, [defect])).violation:
+            assert not play(seed, script).violation
+            return outcome.violation
+    return f"no seed below {SEEDS} shows it"
+
+
 @pytest.mark.parametrize(
     ("defect", "invariant"),
     [
@@ -37,16 +48,9 @@ FORCED = (
 )
 def test_a_mended_defect_is_found_in_the_code_before(defect: str, invariant: str) -> None:
     assert defect in MENDED
-    for seed in range(SEEDS):
-        script = write_load(seed)
-        if (outcome := play(seed, script, [defect])).violation:
-            assert outcome.violation.startswith(invariant)
-            assert not play(seed, script).violation
-            return
-    pytest.fail(f"no seed below {SEEDS} shows it")
+    assert find_violation(defect, write_load).startswith(invariant)
 
 
 def test_kubernetes_gives_a_device_away_that_a_vanished_pod_uses() -> None:
-    outcome = play(1, FORCED, ["141471"])
-    assert outcome.violation.startswith("no_device_is_used_by_two_pods")
-    assert not play(1, FORCED).violation
+    violation = find_violation("141471", lambda _: FORCED)
+    assert violation.startswith("no_device_is_used_by_two_pods")
