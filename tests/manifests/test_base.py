@@ -13,7 +13,7 @@ import pytest
 from cli.commands import parser_for
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
-from drawbridge.translate.manifests.workloads import SPECS, TEMPLATES
+from drawbridge.translate.manifests.workloads import SPECS, SPECS_BELOW, TEMPLATES
 from tests.manifests.rendering import read_base
 from tests.tables import every_row, read_yaml, read_yaml_documents
 from tools import rbac_page
@@ -370,7 +370,7 @@ def test_every_supported_kind_of_workload_is_in_the_rules() -> None:
     }
     supported = {
         (group, f"{kind.lower()}s")
-        for group, kind in {*TEMPLATES, *SPECS}
+        for group, kind in {*TEMPLATES, *SPECS, *SPECS_BELOW}
         # Pods have a separate webhook, and cluster-scoped kinds cannot opt in.
         if kind != "Pod" and not kind.startswith("Cluster")
     }
