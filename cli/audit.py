@@ -8,6 +8,7 @@ not change it.
 import argparse
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Final, NamedTuple
 
 import msgspec
@@ -40,6 +41,7 @@ from drawbridge.brief import Brief
 from drawbridge.config.model import Configuration
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
+from drawbridge.dra.counted import count_noun
 from drawbridge.dra.gates import Gates
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.ledger.devices_of_nodes import ServingNodes
@@ -184,7 +186,21 @@ def _ask(given: AuditInput, future: Future) -> AskFit:
         objects.templates,
         sharing=gates.consumable_capacity,
     )
-    return AskFit(lambda running: _place(running, given, future), devices.find)
+    return AskFit(
+        lambda running: _place(running, given, future), devices.find, _rehearsing(given.report)
+    )
+
+
+def _rehearsing(report: Callable[[str], None]) -> Callable[[int, int], None]:
+    """Return a function that tells how far the rehearsal is, and about how long it still takes."""
+    start = monotonic()
+
+    def tell(done: int, total: int) -> None:
+        left = (monotonic() - start) / done * (total - done) if done else 0.0
+        more = f", less than {count_noun(int(left // 60) + 1, 'minute')} left" if done else ""
+        report(f"rehearsed {done:,} of {total:,} nodes{more}")
+
+    return tell
 
 
 def _place(running: RunningPods, given: AuditInput, future: Future) -> StillFits:

@@ -85,10 +85,14 @@ def foresee(objects: AuditedObjects, configuration: Configuration, gates: Gates)
 
 
 class AskFit(NamedTuple):
-    """What the solver is asked: whether running pods still fit, and which nodes have devices."""
+    """What the solver is asked: whether running pods still fit, and which nodes have devices.
+
+    `rehearsing` is told how many of how many nodes have been moved in the rehearsal.
+    """
 
     still_fits: Callable[[RunningPods], StillFits]
     find_devices: FindDevices
+    rehearsing: Callable[[int, int], None] = lambda _, __: None
 
 
 class DecisionsByFacts(NamedTuple):
@@ -135,7 +139,9 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     by_name = {each.name: each for each in objects.namespaces}
     running = translate_running(objects.pods, by_name, decider)
     unowned = count_unowned(objects, of_nodes, sizes)
-    plan = make_plan(objects, namespaces, groups, decider, ask_fit.find_devices)
+    plan = make_plan(
+        objects, namespaces, groups, decider, ask_fit.find_devices, rehearsing=ask_fit.rehearsing
+    )
     return replace(
         part,
         node_groups=tuple(

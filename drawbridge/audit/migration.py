@@ -1,6 +1,6 @@
 """The whole plan: what keeps plugins and drivers apart, the moves, and what is left at the end."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.agreement.scope import Mode, find_root_owner
@@ -30,14 +30,19 @@ class Rehearsed(NamedTuple):
     notes: tuple[str, ...]
 
 
-def make_plan(
+def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     objects: AuditedObjects,
     namespaces: Sequence[NamespaceAudit],
     groups: Sequence[Group],
     decider: Decider,
     find_devices: FindDevices,
+    *,
+    rehearsing: Callable[[int, int], None],
 ) -> Rehearsed:
-    """Return the steps from the cluster as it is to one without replaceable plugins."""
+    """Return the steps from the cluster as it is to one without replaceable plugins.
+
+    `rehearsing` is called with how many of how many nodes have been moved in the rehearsal.
+    """
     start = read_cluster(objects, groups, decider, find_devices)
     unending = find_unending(objects.pods)
     kept = find_kept(ModelCluster(start), groups)
@@ -47,6 +52,7 @@ def make_plan(
         _read_namespaces(objects, namespaces),
         decider.templates,
         kept.union(unending),
+        rehearsing=rehearsing,
     )
     before = planner.cluster
     daemons = preparation.read_daemons(objects.workloads)

@@ -7,7 +7,7 @@ as the drivers have its devices, or when its pods would otherwise wait.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,6 +50,7 @@ class StepPlanner:
     templates: Templates
     kept: frozenset[str]
     steps: list[MigrationStep] = field(default_factory=list)
+    rehearsing: Callable[[int, int], None] = lambda _, __: None
 
     def __post_init__(self) -> None:
         """Begin with the cluster as it is, when the pods that fit have started."""
@@ -71,7 +72,9 @@ class StepPlanner:
         """Translate what can be now, then move the nodes, and translate what can be then."""
         self._translate_what_fits()
         left = {each.name: self.movable(each) for each in self.groups if each.has_plugin}
+        total = sum(map(len, left.values()))
         while any(left.values()):
+            self.rehearsing(total - sum(map(len, left.values())), total)
             names = sorted((n for n in left if left[n]), key=lambda n: self._weigh(n, left[n]))
             name = min(names[:_TRIED], key=lambda n: self._rank(n, left[n]))
             moved = self._move_some(self._by_name(name), left[name])

@@ -1,11 +1,14 @@
 """The order of the plan of `drawbridge audit`: when pods get claims, and what waits."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.main import dispatch
+from cli.terminal.streams import Streams
 from tests.cli.running import command
 from tests.tables import YamlValue, load_cases, write_yaml
 
@@ -112,3 +115,20 @@ def test_pods_get_claims_when_admission_can_give_them(tmp_path: Path, case: Yaml
         {key: each[key] for key in wanted}
         for each, wanted in zip(planned, case["steps"], strict=True)
     ] == case["steps"], planned
+
+
+class Terminal(io.StringIO):
+    """Keeps what a person would see."""
+
+    def isatty(self) -> bool:
+        """Say that a person looks at it."""
+        return True
+
+
+def test_a_terminal_shows_how_far_the_rehearsal_is() -> None:
+    errors = Terminal()
+    words = ("audit", "--cluster", "examples/audit", "-o", "json")
+    assert dispatch(words, Streams(io.BytesIO(), io.StringIO(), errors), "drawbridge") == 0
+    shown = errors.getvalue()
+    assert "rehearsed 0 of 5 nodes" in shown
+    assert "rehearsed 1 of 5 nodes, less than 1 minute left" in shown
