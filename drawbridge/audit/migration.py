@@ -56,11 +56,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     )
     before = planner.cluster
     daemons = preparation.read_daemons(objects.workloads)
-    modes = {
-        each.namespace: planner.namespaces.modes.get(each.namespace, "")
-        for each in namespaces
-        if each.mode is Mode.OFF and _goes(each)
-    }
+    modes = _find_unreported(planner.namespaces, namespaces)
     first = [*preparation.let_users_see(modes, planner.namespaces.managers)]
     planner.note_modes(dict.fromkeys(modes, str(Mode.REPORT)))
     first += _continue(objects, groups)
@@ -87,6 +83,17 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
         *_note_uncounted(objects),
     )
     return Rehearsed((*first, *planner.steps, *last), notes)
+
+
+def _find_unreported(
+    labelled: Namespaces, namespaces: Sequence[NamespaceAudit]
+) -> Mapping[str, str]:
+    """Return the labels of namespaces with pods that go, and where nobody sees that yet."""
+    return {
+        each.namespace: labelled.modes.get(each.namespace, "")
+        for each in namespaces
+        if each.mode is Mode.OFF and _goes(each)
+    }
 
 
 def _goes(namespace: NamespaceAudit) -> bool:

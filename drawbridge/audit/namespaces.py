@@ -1,7 +1,9 @@
-"""What of a namespace can be translated: its pods, the devices for them, and who can restart."""
+"""What can be translated or moved at once: pods, the devices for them, and who can restart."""
 
 from collections import Counter
+from collections.abc import Sequence
 
+from drawbridge.audit.trials import Namespaces
 from drawbridge.models.cluster import ModelCluster
 
 
@@ -44,3 +46,31 @@ def find_restartable(cluster: ModelCluster, namespace: str) -> tuple[str, ...]:
         if kind.rollout is not None and kind.rollout.can_restart
     )
     return tuple(dict.fromkeys(owners))
+
+
+def is_served(cluster: ModelCluster, namespaces: Namespaces, namespace: str) -> bool:
+    """Whether drivers have devices of the kind that pods of a namespace ask for."""
+    kinds = [each for each in cluster.kinds if each.namespace == namespace and each.translated]
+    offered = cluster.offered()
+    if not kinds:
+        return namespace in namespaces.idle and bool(offered)
+    return any(e.translated and e.translated.devices.keys() <= offered for e in kinds)
+
+
+def has_room_for(cluster: ModelCluster, drained: Sequence[str]) -> bool:
+    """Whether other nodes can have as many free devices as pods of these nodes ask for.
+
+    Counts devices of all kinds together, so that more can be said to fit than do.
+    """
+    asked = sum(
+        sum(kind.units.values() or kind.asked.devices.values())
+        for name in drained
+        for pod in cluster.on_node(name)
+        if (kind := cluster.kinds[pod.kind]).owner_kind != "DaemonSet"
+    )
+    free = 0.0
+    for name, node in cluster.nodes.items():
+        if name not in drained and node.offers_any:
+            free += sum(number for key, number in node.free.items() if "/" in key)
+            free += sum(node.devices.values())
+    return asked <= free + 1

@@ -16,7 +16,13 @@ from drawbridge.audit import commands, story, typed
 from drawbridge.audit.left import count_left, find_changed
 from drawbridge.audit.managed import note_jobs, note_namespaces
 from drawbridge.audit.model import Expected, MigrationStep
-from drawbridge.audit.namespaces import count_pods_to_translate, find_restartable, has_room
+from drawbridge.audit.namespaces import (
+    count_pods_to_translate,
+    find_restartable,
+    has_room,
+    has_room_for,
+    is_served,
+)
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.risks import find_failing_jobs, may_stop
 from drawbridge.audit.templates import Templates
@@ -128,6 +134,9 @@ class StepPlanner:
         """Return how many nodes can move at once so that no pod waits meanwhile."""
         size = len(nodes)
         while size > 1:
+            if not has_room_for(self.cluster, nodes[:size]):
+                size //= 2
+                continue
             trial = self._try_move(group, nodes[:size])
             if not any(trial.cost[:2]) and not trial.paused and not self._new_waits(trial):
                 return size
@@ -484,16 +493,8 @@ class StepPlanner:
         """Translate the other namespaces, and return those whose devices nobody offers."""
         without = []
         for namespace in sorted(self.namespaces.translatable - self.cluster.enforced):
-            if not self._is_served(namespace):
+            if not is_served(self.cluster, self.namespaces, namespace):
                 without.append(namespace)
                 continue
             self._accept_namespace(namespace, self._try_namespace(namespace))
         return tuple(without)
-
-    def _is_served(self, namespace: str) -> bool:
-        """Whether drivers have devices of the kind that pods of a namespace ask for."""
-        kinds = [e for e in self.cluster.kinds if e.namespace == namespace and e.translated]
-        offered = self.cluster.offered()
-        if not kinds:
-            return namespace in self.namespaces.idle and bool(offered)
-        return any(e.translated and e.translated.devices.keys() <= offered for e in kinds)

@@ -261,7 +261,7 @@ def full_of_pods(cluster: DrawnCluster) -> None:
     cluster.add("Deployment", {}, pods=2, nodes=[name, name])
 
 
-@surprise(30, "local disks on one node only")
+@surprise(30, "local disks on one node only", rig=False)
 def local_disks(cluster: DrawnCluster) -> None:
     name = cluster.take()
     space, claim = cluster.any_space(), cluster.next_name("scratch")

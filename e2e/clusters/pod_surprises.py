@@ -36,7 +36,7 @@ def daemon_set(cluster: DrawnCluster) -> None:
     cluster.add("DaemonSet", {GPU: 1}, nodes=names, spec=spec)
 
 
-@surprise(38, "a StatefulSet whose pod has a volume on the disk of its node")
+@surprise(38, "a StatefulSet whose pod has a volume on the disk of its node", rig=False)
 def local_state(cluster: DrawnCluster) -> None:
     name = cluster.take()
     made = cluster.add("StatefulSet", {GPU: 1}, pods=1, nodes=[name])
