@@ -166,7 +166,7 @@ class Scheduled:
                 await _turn(partial(_add_claim, cluster, inputs.encode(plain)))
         waking = asyncio.create_task(process.calls.wake_pods())
         for body in bodies:
-            await _turn(partial(_ask, process, contest, body, given))
+            await _ask(process, contest, body, given)
         idle = 0
         while idle < _IDLE_ROUNDS and copies < COPIES:
             process.changed.set()
@@ -175,7 +175,7 @@ class Scheduled:
             is_idle = process.calls._copy is None  # noqa: SLF001  # whether one runs
             idle = idle + 1 if is_idle else 0
             if is_idle and idle < _IDLE_ROUNDS // 2:
-                await _turn(lambda: _ask(process, contest, bodies[0], given))
+                await _ask(process, contest, bodies[0], given)
         waking.cancel()
         running = process.calls._copy  # noqa: SLF001
         if running is not None:
@@ -201,19 +201,21 @@ def _pod(name: str) -> Any:  # noqa: ANN401  # a field of the protocol
     return {"namespace": "tenant", "name": name, "uid": name, "priority": HIGH}
 
 
-def _ask(process: FakeProcess, contest: Contest, body: bytes, given: Input) -> None:
-    """Ask as a plugin does: for nodes, and then for victims."""
+async def _ask(process: FakeProcess, contest: Contest, body: bytes, given: Input) -> None:
+    """Ask as a plugin does: for nodes, and then in another call for victims."""
     calls, uid = process.calls, "p0"
+    await asyncio.sleep(0)
     if given["members"] > 1:
         reply = calls.prefilter_group(msgspec.json.decode(body, type=PreFilterGroupRequest))
     else:
         request = msgspec.json.decode(body, type=PreFilterRequest)
         reply, uid = calls.prefilter(request), request.pod.uid
-    if reply.fit or not reply.complete or not given["victims"]:
-        return
-    asked = contest.preemption(uid)
-    body = msgspec.json.encode(asked)
-    calls.preempt(msgspec.json.decode(body, type=PreemptRequest))
+    await asyncio.sleep(0)
+    if reply.complete and given["victims"] and not reply.fit:
+        body = msgspec.json.encode(contest.preemption(uid))
+        await asyncio.sleep(0)
+        calls.preempt(msgspec.json.decode(body, type=PreemptRequest))
+        await asyncio.sleep(0)
 
 
 def _publish(cluster: Cluster, text: bytes) -> None:
