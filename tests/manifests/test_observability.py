@@ -59,6 +59,7 @@ OTHERS = {
     "up": set[str](),
     "process_resident_memory_bytes": set[str](),
     "kube_pod_resource_request": REQUEST_LABELS,
+    "kube_pod_container_resource_requests": REQUEST_LABELS,
     **{name: {"UUID", "gpu", "Hostname"} for name in DCGM},
     **{f"drawbridge:{name}": DEVICE_LABELS for name in DCGM},
 }
