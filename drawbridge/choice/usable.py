@@ -81,11 +81,22 @@ class _Parts(NamedTuple):
 _Worths: TypeAlias = tuple[tuple[int, ...], ...]
 
 
+class _InGroup(NamedTuple):
+    """What the free parts of a group are for a kind of task, and how many are large enough."""
+
+    worth: int
+    able: int
+
+
+_NOTHING: Final = _InGroup(0, 0)
+
+
 class _Label(NamedTuple):
-    """What can run on the nodes with one label."""
+    """What can run on the nodes with one label; which kinds take devices of other kinds."""
 
     kinds: tuple[_Kind, ...]
     worth: _Worths
+    with_others: tuple[int, ...]
 
 
 class Usable:
@@ -106,9 +117,12 @@ class Usable:
         # Nodes can get other labels than those of the shapes.
         self._labels: BoundedCache[str, _Label] = BoundedCache(MAX_REMEMBERED)
         self._values: BoundedCache[NodeRoom, int] = BoundedCache(MAX_REMEMBERED)
-        # What free parts are for each kind, by label, parts and what is near them.
-        self._parts: BoundedCache[tuple[object, ...], Sequence[_Parts]]
+        # What free parts are for each kind, by label and parts, and those of a group by what is
+        # near them.
+        self._parts: BoundedCache[tuple[str, Taken], Sequence[_Parts]]
         self._parts = BoundedCache(MAX_REMEMBERED)
+        self._in_groups: BoundedCache[tuple[str, str, Taken, Taken], Sequence[_InGroup]]
+        self._in_groups = BoundedCache(MAX_REMEMBERED)
 
     def judge(self, node: NodeRoom, task: Task) -> JudgedNode | None:
         """Return the devices after which most can be used."""
@@ -150,21 +164,65 @@ class Usable:
     def _parts_for(self, label: _Label, node: NodeRoom) -> Sequence[_Parts]:
         """Return what the free parts are for each kind, if CPU and memory did not matter."""
         free = tuple(sorted(node.free))
-        key: tuple[object, ...] = (node.shape.label, free)
-        if node.others:
-            key = (node.shape.label, node.shape.others, node.free, node.others)
+        key = (node.shape.label, free)
         parts = self._parts.get(key)
         if parts is None:
             worths = [label.worth[left] for left in free] or [label.worth[0]]
             sums = map(sum, zip(*worths, strict=True))
             parts = [
-                _parts_beside(kind, node, label, place)
-                if kind.others
-                else _Parts(worth, _lacking_devices(kind, free))
-                for place, (kind, worth) in enumerate(zip(label.kinds, sums, strict=True))
+                _Parts(worth, _lacking_devices(kind, free))
+                for kind, worth in zip(label.kinds, sums, strict=True)
             ]
             self._parts.put(key, parts)
-        return parts
+        return self._with_others(label, node, parts) if label.with_others else parts
+
+    def _with_others(
+        self, label: _Label, node: NodeRoom, parts: Sequence[_Parts]
+    ) -> Sequence[_Parts]:
+        """Return parts as far as devices of other kinds are there for them."""
+        limited = list(parts)
+        by_kind = {each.kind: place for place, each in enumerate(node.shape.others)}
+        summed: dict[str, Sequence[_InGroup]] = {}
+        for number in label.with_others:
+            kind = label.kinds[number]
+            asked = kind.others[0]
+            if len(kind.others) > 1 or not asked.near or asked.kind not in by_kind:
+                limited[number] = _parts_beside(kind, node, label, number)
+                continue
+            if asked.kind not in summed:
+                summed[asked.kind] = self._of_groups(label, node, by_kind[asked.kind])
+            worth, able = summed[asked.kind][number]
+            limited[number] = _Parts(worth, max(0, kind.devices - able))
+        return limited
+
+    def _of_groups(self, label: _Label, node: NodeRoom, place: int) -> Sequence[_InGroup]:
+        """Return what the groups of a node are for each kind; few groups differ in a cluster."""
+        others = node.shape.others[place]
+        in_groups: dict[int, tuple[list[int], list[int]]] = {}
+        for group, free in zip(others.of_devices, node.free, strict=True):
+            in_groups.setdefault(group, ([], []))[0].append(free)
+        for group, left in zip(others.groups, node.others[place], strict=True):
+            in_groups.setdefault(group, ([], []))[1].append(left)
+        in_groups.pop(-1, None)
+        groups = [
+            self._of_group(label, others.kind, node.shape.label, tuple(sorted(free)), left)
+            for free, left in in_groups.values()
+        ]
+        totals = (tuple(map(sum, zip(*each, strict=True))) for each in zip(*groups, strict=True))
+        return [_InGroup(*each) for each in totals] or [_NOTHING] * len(label.kinds)
+
+    def _of_group(
+        self, label: _Label, other: str, name: str, free: Taken, left: Sequence[int]
+    ) -> Sequence[_InGroup]:
+        key = (name, other, free, tuple(sorted(left)))
+        in_group = self._in_groups.get(key)
+        if in_group is None:
+            in_group = [
+                _in_group(kind, other, [label.worth[each][number] for each in free], free, left)
+                for number, kind in enumerate(label.kinds)
+            ]
+            self._in_groups.put(key, in_group)
+        return in_group
 
     def _of_label(self, label: str) -> _Label:
         read = self._labels.get(label)
@@ -173,7 +231,9 @@ class Usable:
             read = self._alike.get(kinds)
             if read is None:
                 worths = self._worths_of(label, kinds[0])
-                read = self._alike[kinds] = _Label(_with_totals(kinds[1]), worths)
+                with_others = (number for number, each in enumerate(kinds[1]) if each.others)
+                read = _Label(_with_totals(kinds[1]), worths, tuple(with_others))
+                self._alike[kinds] = read
             self._labels.put(label, read)
         return read
 
@@ -297,6 +357,20 @@ def _value_of_several(kind: _Kind, parts: _Parts, node: NodeRoom) -> int:
 def _lacking_devices(kind: _Kind, free: Sequence[int]) -> int:
     """Return how many of the devices of a task lack a free part that is large enough."""
     return max(0, kind.devices - len(free) + bisect_left(free, kind.share))
+
+
+def _in_group(
+    kind: _Kind, other: str, worths: Sequence[int], free: Sequence[int], left: Sequence[int]
+) -> _InGroup:
+    """Return what a group is for a kind that takes devices of one other kind near its own."""
+    asked = next((each for each in kind.others if each.kind == other), None)
+    if asked is None or all(each < asked.share for each in left):
+        return _NOTHING
+    worth = sum(worths)
+    if asked.share and asked.devices:
+        copies = sum(each // asked.share for each in left)
+        worth = min(worth, copies * kind.amount // asked.devices)
+    return _InGroup(worth, sum(each >= kind.share for each in free))
 
 
 def _parts_beside(kind: _Kind, node: NodeRoom, label: _Label, place: int) -> _Parts:

@@ -47,6 +47,8 @@ _UNKNOWN: Final = 1 << 60
 # So many states are judged in a turn between decisions, so that decisions that follow each other
 # closely are hardly delayed.
 _MAX_JUDGED: Final = 16
+# What a judgement costs more with devices of other kinds.
+_WITH_OTHERS: Final = 4
 # So many strategies of pods are remembered for each driver.
 _MAX_OF_PODS: Final = 4
 
@@ -198,7 +200,9 @@ class NodeChoice:
         self._look_at_pending(asked.driver, of_driver, view, amounts, looks)
         if of_driver.recent.is_outdated and not pod.strategy.is_by_levels:
             self._use_strategy(of_driver)
-        ranked = self._merged(of_driver, asked, pod, Steps(self._looks, out_of_time))
+        # With devices of other kinds there are more choices on each node.
+        judgements = self._looks // _WITH_OTHERS if of_driver.kinds else self._looks
+        ranked = self._merged(of_driver, asked, pod, Steps(judgements, out_of_time))
         yield from islice(ranked, limit)
 
     def devices_on(
