@@ -27,6 +27,7 @@ from allocator.state.records import (
 )
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_holds import NodeHold
+from tests.allocator.clusters import Cluster, claim
 from tests.allocator.histories import History
 
 UID = "p"
@@ -82,3 +83,14 @@ def test_histories_move_pods_only_as_they_can() -> None:
 def test_no_event_moves_a_record_to_where_it_is() -> None:
     for moves in TRANSITIONS.values():
         assert all(state not in later for state, later in moves.items())
+
+
+def test_a_claim_stays_reserved_until_the_last_pod_that_shares_it_goes() -> None:
+    cluster = Cluster(n1=1)
+    for uid in ("a", "b"):
+        cluster.schedule(uid, claim("shared"))
+    cluster.decisions.unreserve("a")
+    assert cluster.held() == ["n1/gpu-0"]
+    assert cluster.state.records.reserved_for("shared").keys() == {"b"}
+    cluster.decisions.end("b")
+    assert cluster.held() == []
