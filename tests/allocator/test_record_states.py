@@ -17,6 +17,7 @@ from allocator.state.record_states import (
     state_of,
 )
 from allocator.state.records import (
+    Pause,
     PodRequest,
     PodReservation,
     Preemptor,
@@ -25,6 +26,7 @@ from allocator.state.records import (
     Waiting,
     WaitingPlace,
 )
+from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_holds import NodeHold
 from tests.allocator.clusters import Cluster, claim
@@ -94,3 +96,20 @@ def test_a_claim_stays_reserved_until_the_last_pod_that_shares_it_goes() -> None
     assert cluster.state.records.reserved_for("shared").keys() == {"b"}
     cluster.decisions.end("b")
     assert cluster.held() == []
+
+
+def test_only_a_reservation_that_expired_is_made_again_at_the_write() -> None:
+    cluster = Cluster(n1=2)
+    for uid in ("promised", "reserved"):
+        cluster.schedule(uid, claim(f"of-{uid}"))
+    reservations = cluster.decisions.reservations
+    assert reservations.hold("promised", 0.0)
+    cluster.decisions.expire(RESERVATION_SECONDS)
+    assert reservations.has_expired("reserved", "n1")
+    assert not reservations.has_expired("promised", "n1")
+
+
+def test_a_pause_that_shrinks_begins_again_with_a_short_one() -> None:
+    pause = Pause(wakes=5, until=60.0).shrunk(11.0)
+    assert pause == Pause(wakes=0, until=11.0)
+    assert pause.shrunk(20.0) == pause
