@@ -137,7 +137,7 @@ def typing_error(cluster: DrawnCluster) -> None:
     cluster.add_node("trian", MIDDLE)
 
 
-@surprise(19, "a node without labels of any group", NODES)
+@surprise(19, "a node without labels of any group", NODES, rig=False)
 def without_group(cluster: DrawnCluster) -> None:
     labels = cluster.nodes[cluster.add_node("none", SMALL)]["metadata"]["labels"]
     for key in ("pool", "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"):

@@ -7,6 +7,7 @@ the rig chooses where pods start, so the cluster is audited as it then is.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -73,10 +74,25 @@ class DrawnMigration(Migration):
 
         self.stage.wait("the pods stay as they are", is_quiet, PATIENCE)
 
-    def lost(self, before: Mapping[str, Counter[str]]) -> set[str]:
-        """Return the owners that have fewer pods than before, or none."""
-        now = self.count()
-        return {e for e, n in before.items() if now.get(e, Counter()).total() < n.total()}
+    def wait_for(self, step: JSON) -> None:
+        """Wait until there is what a step leaves: a Job creates pods again after a back-off."""
+        with suppress(AssertionError):  # what has not come then is counted
+            self.stage.wait(step["title"], lambda: not any(_compare(step, self.count())), PATIENCE)
+
+    def lost(self) -> set[str]:
+        """Return the Jobs that have failed, and the bare pods that are gone."""
+        return {
+            f"{space}/{workload['kind']}/{name}"
+            for (space, name), workload in self.sample.workloads.items()
+            if workload["kind"] in ("Job", "Pod") and self._is_lost(space, name, workload["kind"])
+        }
+
+    def _is_lost(self, space: str, name: str, kind: str) -> bool:
+        if kind == "Pod":
+            return not self.stage.exists(f"/api/v1/namespaces/{space}/pods/{name}")
+        job = self.stage.client.get(f"/apis/batch/v1/namespaces/{space}/jobs/{name}")
+        conditions = job.get("status", {}).get("conditions", ())
+        return any(each["type"] == "Failed" and each["status"] == "True" for each in conditions)
 
 
 def follow_drawn(seed: int, stage: Stage) -> None:
@@ -84,15 +100,15 @@ def follow_drawn(seed: int, stage: Stage) -> None:
     migration = DrawnMigration(stage, installed(stage, mode=""), drawn_sample(seed))
     migration.add_workloads()
     migration.settle()
-    start, named, misses, right = migration.count(), set[str](), list[str](), 0
+    named, misses, right = set[str](), list[str](), 0
     for step in migration.audit()["steps"]:
         migration.type_step(step["commands"])
-        migration.settle()
+        migration.wait_for(step)
         named |= {text.partition(":")[0] for text in step["loses"]}
         for miss in _compare(step, migration.count()):
             right += not miss
             misses += [miss] if miss else []
-        assert migration.lost(start) <= named, (step["title"], migration.lost(start), named)
+        assert migration.lost() <= named, (step["title"], migration.lost(), named)
     assert right >= LEAST_RIGHT * (right + len(misses)), misses
 
 
