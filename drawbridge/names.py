@@ -35,6 +35,8 @@ STRATEGY_ANNOTATION: Final = "drawbridge.dev/strategy"
 WEIGHTS_ANNOTATION: Final = "drawbridge.dev/strategy-weights"
 # On a pod: how often it writes a checkpoint, such as 30m; that bounds what its eviction loses.
 CHECKPOINTS_ANNOTATION: Final = "drawbridge.dev/checkpoint-interval"
+# On a DeviceTaintRule that selects every device: "true" says that this is meant.
+SELECTS_ALL_ANNOTATION: Final = "drawbridge.dev/selects-all"
 # The default start of the names of attributes that the Configuration derives.
 PARTITION_ATTRIBUTE: Final = "drawbridge.dev/partition"
 ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"

@@ -45,7 +45,9 @@ def _judge(
         others = [each for each in documents if kind_of(each) in CLAIMS_AND_PODS]
         findings += judge_objects(given, others, allocator)
     if not (findings or given.problems or any(kinds)):
-        message = "no slice, class, claim, template, pod, workload or Configuration in the input"
+        message = (
+            "no slice, class, rule, claim, template, pod, workload or Configuration in the input"
+        )
         yield NOTHING_TO_JUDGE.at("", message)
     yield from dict.fromkeys(findings)
 

@@ -11,6 +11,7 @@ from drawbridge.dra.claim import CLAIM, TEMPLATE
 from drawbridge.dra.classes import KIND as CLASS
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.slices import KIND as SLICE
+from drawbridge.dra.taints import KIND as TAINT_RULE
 from drawbridge.finding import Severity
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.workloads import find_places
@@ -21,6 +22,7 @@ CLAIMS_AND_PODS: Final = frozenset({CLAIM, TEMPLATE, "Pod", _WORKLOAD})
 _KINDS: Final = {
     SLICE: "ResourceSlices",
     CLASS: "DeviceClasses",
+    TAINT_RULE: "DeviceTaintRules",
     CLAIM: "ResourceClaims",
     TEMPLATE: "ResourceClaimTemplates",
     "Pod": "Pods",
@@ -51,7 +53,7 @@ def describe_looked_at(
 def kind_of(document: Document) -> str:
     """Return the kind that the last line names; empty for objects that check does not look at."""
     kind = get_value(document.value, ("kind",))
-    if kind in (SLICE, CLASS, CLAIM, TEMPLATE, "Pod"):
+    if kind in (SLICE, CLASS, TAINT_RULE, CLAIM, TEMPLATE, "Pod"):
         return f"{kind}"
     if is_configuration(document):
         return "Configuration"

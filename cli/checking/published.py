@@ -1,4 +1,4 @@
-"""Judges the slices, classes and nodes of manifests, with those of the cluster, and their fields.
+"""Judges the slices, classes, taint rules and nodes of manifests, with those of the cluster.
 
 Loads neither the translation nor what judges claims, because drivers check many slices.
 """
@@ -30,6 +30,7 @@ from drawbridge.finding import Finding
 from drawbridge.judge.slices.checks import judge_slices
 from drawbridge.judge.slices.classes import judge_classes
 from drawbridge.judge.slices.codes import POOL_INCOMPLETE
+from drawbridge.judge.slices.taint_rules import judge_taint_rules
 
 
 def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterator[Finding]:
@@ -59,6 +60,7 @@ def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterato
             given.own or configuration, (*unpublished, *files.classes), slices, selectors
         )
     yield from (each for each in findings if each.object not in about_others)
+    yield from judge_taint_rules(files.taint_rules)
     yield from report_unlike_nodes(files.nodes, slices, known_families(configuration))
 
 

@@ -13,7 +13,9 @@ from drawbridge.dra import codes
 from drawbridge.dra.decode import Object, Reader, ReadResult
 from drawbridge.dra.device import Device, Int64, Taint
 from drawbridge.finding import Finding
+from drawbridge.names import SELECTS_ALL_ANNOTATION
 
+KIND = "DeviceTaintRule"
 EXCLUDING = ("NoSchedule", "NoExecute")
 # The taint of a cordoned node, whether or not it has it already; some pods tolerate it.
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
@@ -44,11 +46,23 @@ class TaintSelector(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class DeviceTaintRule(msgspec.Struct, frozen=True):
-    """A taint that the administrator adds to devices, in addition to those of the driver."""
+    """A taint that the administrator adds to devices, in addition to those of the driver.
+
+    Without a selector a rule taints no device, and with an empty one every device. `says_all` tells
+    whether an annotation says that the latter is meant.
+    """
 
     name: str
     taint: Taint
     selector: TaintSelector | None = None
+    says_all: bool = False
+
+    @property
+    def selects_all(self) -> bool:
+        """Whether the rule taints every device of every driver."""
+        return self.selector is not None and not any(
+            (self.selector.driver, self.selector.pool, self.selector.device)
+        )
 
 
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
@@ -64,11 +78,13 @@ def taint_rule_reader() -> Reader[DeviceTaintRule]:
     """Return a reader of DeviceTaintRules. The format is the same in all versions."""
     versions = ("v1", "v1beta2", "v1alpha3")
     shapes: dict[str, type[Object]] = {f"resource.k8s.io/{v}": _Rule for v in versions}
-    return Reader("DeviceTaintRule", shapes, _convert)
+    return Reader(KIND, shapes, _convert)
 
 
 def _convert(wire: _Rule) -> DeviceTaintRule:
-    return DeviceTaintRule(wire.metadata.name, wire.spec.taint, wire.spec.device_selector)
+    metadata, spec = wire.metadata, wire.spec
+    says_all = metadata.annotations.get(SELECTS_ALL_ANNOTATION) == "true"
+    return DeviceTaintRule(metadata.name, spec.taint, spec.device_selector, says_all)
 
 
 def read_taint_rules(
@@ -87,7 +103,7 @@ def _unsupported_fields(rule: DeviceTaintRule) -> tuple[Finding, ...]:
         codes.TAINT_RULE_NARROWED.at(
             f"spec.deviceSelector.{field}",
             f"{field} is ignored: the rule taints all devices that match driver, pool and device",
-            object=f"DeviceTaintRule/{rule.name}",
+            object=f"{KIND}/{rule.name}",
         )
         for field, value in dropped.items()
         if value

@@ -11,9 +11,11 @@ from drawbridge.dra.classes import DeviceClass, read_class
 from drawbridge.dra.compatibility import Declaration, UnsetGroups
 from drawbridge.dra.gates import NEWEST
 from drawbridge.dra.slices import Slice, read_slice, read_slices
+from drawbridge.dra.taints import read_taint_rules
 from drawbridge.finding import Finding
 from drawbridge.judge.slices import checks as slices
 from drawbridge.judge.slices import classes, codes
+from drawbridge.judge.slices.taint_rules import judge_taint_rules
 from drawbridge.judge.slices.validation import check_api_limits
 from tests.tables import YamlValue, every_row, load_cases
 
@@ -21,6 +23,7 @@ TABLES = Path(__file__).parent / "cases"
 LIMITS = load_cases(TABLES / "limits.yaml")
 SLICES = load_cases(TABLES / "slices.yaml")
 CLASSES = load_cases(TABLES / "classes.yaml")
+TAINT_RULES = load_cases(TABLES / "taint_rules.yaml")
 EXCLUSIONS = load_cases(TABLES / "exclusions.yaml")
 EXPRESSIONS = load_cases(TABLES / "expressions.yaml")
 # What expressions are tried on where a case brings no devices of its own.
@@ -122,6 +125,26 @@ def test_checks_across_classes(case: YamlValue) -> None:
     assert [(each.code, each.object, each.path) for each in findings] == expected
 
 
+@every_row("case", TAINT_RULES, ids=lambda case: case["name"])
+def test_whom_taint_rules_select(case: YamlValue) -> None:
+    raw = [
+        {
+            "apiVersion": "resource.k8s.io/v1beta2",
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": rule["name"], "annotations": rule.get("annotations", {})},
+            "spec": {key: rule[key] for key in ("taint", "deviceSelector") if key in rule},
+        }
+        for rule in case["rules"]
+    ]
+    read = [rule for each in raw for rule in read_taint_rules(each).objects]
+    assert len(read) == len(raw)
+    findings = [*judge_taint_rules(read)]
+    expected = [(code, f"DeviceTaintRule/{name}", path) for code, name, path in case["found"]]
+    assert [(each.code, each.object, each.path) for each in findings] == expected
+    told = " ".join(each.message for each in findings)
+    assert [words for words in case.get("says", []) if words not in told] == []
+
+
 SELECTORS = Selectors(NEWEST)
 PAIRS = {"CompatibilityAsymmetric", "CompatibilitySelf", "CompatibilityError"}
 
@@ -191,7 +214,7 @@ def test_expressions_on_devices(case: YamlValue) -> None:
 
 
 def test_every_code_of_the_judge_has_a_case() -> None:
-    tables = (LIMITS, SLICES, CLASSES, EXCLUSIONS, EXPRESSIONS)
+    tables = (LIMITS, SLICES, CLASSES, TAINT_RULES, EXCLUSIONS, EXPRESSIONS)
     shown = {
         row[0]
         for table in tables

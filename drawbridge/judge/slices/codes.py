@@ -355,3 +355,28 @@ CONFIG_OF_OTHER_DRIVER = CODES.define(
     example="spec.config[0].opaque.driver: class gpu selects no device of gpu.example.com",
     remedy="Correct the driver, or remove the configuration.",
 )
+TAINT_RULE_SELECTS_ALL = CODES.define(
+    "TaintRuleSelectsAll",
+    Severity.ERROR,
+    text=(
+        "A DeviceTaintRule has an empty `deviceSelector`, which selects every device of every "
+        "driver in the cluster."
+    ),
+    example=(
+        "spec.deviceSelector: rule broken selects every device of every driver with "
+        "example.com/broken:NoExecute: every pod with devices is evicted, and no pod gets one, "
+        "except pods that tolerate it"
+    ),
+    remedy=(
+        "Name the driver, pool or device. If every device is meant, set the annotation "
+        'drawbridge.dev/selects-all: "true" on the rule. `drawbridge simulate -f RULE.yaml` says '
+        "whom it evicts."
+    ),
+)
+TAINT_RULE_SELECTS_NOTHING = CODES.define(
+    "TaintRuleSelectsNothing",
+    Severity.WARNING,
+    text="A DeviceTaintRule has no `deviceSelector`, so it taints no device.",
+    example="spec: rule broken has no deviceSelector, so it taints no device",
+    remedy="Name the driver, pool or device in `spec.deviceSelector`.",
+)
