@@ -36,6 +36,7 @@ from drawbridge.dra.nodes import node_reader
 from drawbridge.dra.opaque_json import OpaqueJSON
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
+from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus, pod_reader
 from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY
@@ -235,10 +236,12 @@ def without_unused_parts(pod: Pod) -> Pod:
     old, waits = pod.spec, bool(pod.spec.resource_claims) and not pod.spec.node_name
     labels = pod.metadata.labels if old.resource_claims else {}
     owners = pod.metadata.owner_references if old.resource_claims else ()
-    interval = pod.metadata.annotations.get(CHECKPOINTS_ANNOTATION)
-    annotations = {CHECKPOINTS_ANNOTATION: interval} if interval and old.resource_claims else {}
     metadata = msgspec.structs.replace(
-        pod.metadata, labels=labels, annotations=annotations, owner_references=owners
+        pod.metadata,
+        labels=labels,
+        annotations=_kept_annotations(pod),
+        owner_references=owners,
+        finalizers=(),
     )
     spec = PodSpec(
         scheduler_name=old.scheduler_name if old.resource_claims else "",
@@ -251,7 +254,7 @@ def without_unused_parts(pod: Pod) -> Pod:
         resource_claims=old.resource_claims,
         scheduling_group=old.scheduling_group if old.resource_claims else None,
         workload_ref=old.workload_ref if old.resource_claims else None,
-        scheduling_gates=old.scheduling_gates if old.resource_claims else (),
+        scheduling_gates=old.scheduling_gates[:1] if old.resource_claims else (),
         resources=summarized_requests(pod),
         termination_grace_period_seconds=(
             old.termination_grace_period_seconds if old.resource_claims else None
@@ -266,3 +269,11 @@ def without_unused_parts(pod: Pod) -> Pod:
         resource_claim_statuses=pod.status.resource_claim_statuses,
     )
     return msgspec.structs.replace(pod, metadata=metadata, spec=spec, status=status)
+
+
+def _kept_annotations(pod: Pod) -> dict[str, str]:
+    """Return the interval between checkpoints; a text that is none can have any length."""
+    annotations = pod.metadata.annotations
+    if not pod.spec.resource_claims or read_interval(annotations) is None:
+        return {}
+    return {CHECKPOINTS_ANNOTATION: annotations[CHECKPOINTS_ANNOTATION]}

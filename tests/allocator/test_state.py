@@ -4,11 +4,12 @@ import random
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from allocator.state import cluster_state
-from allocator.state.caches import without_unused_parts
+from allocator.state.caches import without_conditions, without_unused_parts
 from allocator.state.cluster_state import MAX_SLICES, AllocatorState, FindNode
 from allocator.state.pool_filter import make_pool_filter
 from drawbridge.agreement.owned_pools import FENCE
@@ -23,6 +24,7 @@ from drawbridge.facts.model import Facts
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.names import CHECKPOINTS_ANNOTATION
 from tests.allocator.clusters import (
     DRIVER,
     Cluster,
@@ -295,6 +297,40 @@ def test_the_cache_of_pods_keeps_the_group_of_a_pod(fields: dict[str, Any]) -> N
     kept = without_unused_parts(read)
     assert kept.group == read.group is not None
     assert kept.spec.scheduling_gates == read.spec.scheduling_gates
+
+
+def test_what_must_be_known_of_a_pod_stays_small_whatever_its_author_writes() -> None:
+    name, many = "n" * 253, [f"example.com/{number:0200}" for number in range(1000)]
+    labels = dict.fromkeys(many, "v" * 63)
+    expressions = [{"key": name, "operator": "In", "values": many}]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    large = pod(
+        name,
+        name,
+        name=name,
+        namespace="n" * 63,
+        generateName=name,
+        labels=labels,
+        annotations=dict.fromkeys((*many, CHECKPOINTS_ANNOTATION), "x" * 250_000),
+        finalizers=many,
+        ownerReferences=[{"kind": name, "name": name, "controller": False}] * 1000,
+        spec={
+            "schedulerName": name,
+            "priorityClassName": name,
+            "nodeSelector": labels,
+            "affinity": affinity,
+            "tolerations": [{"key": name, "value": "v" * 63}] * 1000,
+            "schedulingGroup": {"podGroupName": name},
+            "workloadRef": {"name": name, "podGroup": name, "podGroupReplicaKey": name},
+            "schedulingGates": [{"name": each} for each in many],
+            "overhead": {"cpu": "9" * 100},
+            "containers": [{"name": name, "resources": {"requests": {"cpu": "1"}}}] * 1000,
+        },
+    )
+    kept = without_conditions(without_unused_parts(large))
+    assert kept.spec.scheduling_gates
+    assert len(msgspec.json.encode(kept, enc_hook=str)) < 8192
 
 
 def test_a_pod_that_names_a_claim_twice_is_forgotten_whole() -> None:

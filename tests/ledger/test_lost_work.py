@@ -136,7 +136,9 @@ def test_the_cache_keeps_the_annotation_of_pods_with_claims_alone() -> None:
     annotations = {CHECKPOINTS_ANNOTATION: "10m", "other": "text"}
     kept = without_unused_parts(pod("a", "claim", annotations=annotations))
     assert kept.metadata.annotations == {CHECKPOINTS_ANNOTATION: "10m"}
-    for dropped in (pod("a", annotations=annotations), pod("a", "claim")):
+    no_interval = {CHECKPOINTS_ANNOTATION: "x" * 200_000}
+    unused = (pod("a", annotations=annotations), pod("a", "c", annotations=no_interval))
+    for dropped in (*unused, pod("a", "claim")):
         assert without_unused_parts(dropped).metadata.annotations == {}
 
 
