@@ -5,7 +5,6 @@ A pod that was deleted releases its claims after its grace period. If that is to
 else keeps the pod, a finalizer for example, the pod lingers: nobody waits for it.
 """
 
-from collections import Counter
 from collections.abc import Collection
 from heapq import heappop, heappush
 from typing import Final, NamedTuple
@@ -49,6 +48,7 @@ class PodRecord(NamedTuple):
     # How long its containers may take to end, whether it was deleted or not.
     container_seconds: int = DEFAULT_GRACE_SECONDS
     checkpoint_interval: int | None = None  # seconds
+    started: float | None = None  # Unix time
 
     @property
     def is_bound_member(self) -> bool:
@@ -69,7 +69,8 @@ class PodRecords:
         self._users: dict[str, set[str]] = {}  # the pods that name a claim
         self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: dict[str, set[str]] = {}
-        self._bound_members: Counter[PodGroup | None] = Counter()
+        self._bound_members: dict[PodGroup, set[str]] = {}
+        self.version = 0  # grows with each change of a pod or its claims
         self._releasing: set[str] = set()
         self._settled: list[str] = []
         # The pods that began to terminate since the last look at the clock, a heap of the times at
@@ -90,8 +91,8 @@ class PodRecords:
                 self._follow_termination(uid, self._records.get(uid), record)
                 self._forget_record(uid)
                 self._records[uid] = record
-                if record.is_bound_member:
-                    self._bound_members[record.group] += 1
+                if record.group is not None and record.is_bound_member:
+                    self._bound_members.setdefault(record.group, set()).add(uid)
                 for name in record.claim_names:
                     self._users.setdefault(name, set()).add(uid)
                 self._update_claims_of(uid)
@@ -114,9 +115,10 @@ class PodRecords:
 
     def _forget_record(self, uid: str) -> None:
         """Remove what is derived from the record of a pod."""
+        self.version += 1
         record = self._records.get(uid)
-        if record is not None and record.is_bound_member:
-            self._bound_members[record.group] -= 1
+        if record is not None and record.group is not None and record.is_bound_member:
+            self._bound_members[record.group].discard(uid)
             if not self._bound_members[record.group]:
                 del self._bound_members[record.group]
         for name in self.claim_names(uid):
@@ -154,6 +156,7 @@ class PodRecords:
 
     def forget_claim(self, uid: str) -> None:
         """Apply the deletion of a claim."""
+        self.version += 1
         for pod in self._consumers.pop(uid, ()):
             claims = self._claims_of.get(pod, set())
             claims.discard(uid)
@@ -278,11 +281,20 @@ class PodRecords:
         record = self._records.get(uid)
         return record.checkpoint_interval if record is not None else None
 
-    def gang_of(self, uid: str) -> tuple[PodGroup | None, int]:
-        """Return the gang of a pod, and how many members have a node."""
+    def started(self, uid: str) -> float | None:
+        """Return the Unix time at which a pod has started on its node; None if it has not."""
         record = self._records.get(uid)
-        group = record.group if record is not None else None
-        return group, self._bound_members[group] if group is not None else 1
+        return record.started if record is not None else None
+
+    def gang_of(self, uid: str) -> PodGroup | None:
+        """Return the gang of a pod that has a node; None of a pod that counts alone."""
+        record = self._records.get(uid)
+        return record.group if record is not None and record.is_bound_member else None
+
+    def bound_members_with(self, uid: str) -> Collection[str]:
+        """Return the members with a node of the gang of a pod that has one."""
+        group = self.gang_of(uid)
+        return () if group is None else self._bound_members[group]
 
     def interrupted_groups(self) -> tuple[PodGroup, ...]:
         """Return the gangs of which some members have a node and some can be scheduled."""
@@ -299,7 +311,7 @@ class PodRecords:
     def has_bound_members(self, uid: str) -> bool:
         """Whether a member of the gang of a pod has a node."""
         record = self._records.get(uid)
-        return record is not None and bool(record.group) and record.group in self._bound_members
+        return record is not None and record.group in self._bound_members
 
     def claim_names(self, uid: str) -> tuple[str, ...]:
         """Return the claims that a pod names, as `namespace/name`."""
@@ -326,7 +338,7 @@ def _read_record(pod: Pod) -> PodRecord:
         resource_claim.resource_claim_name or generated.get(resource_claim.name)
         for resource_claim in pod.spec.resource_claims
     )
-    since = parse_time(pod.unschedulable_since)
+    since, started = parse_time(pod.unschedulable_since), parse_time(pod.status.start_time)
     return PodRecord(
         name=pod.full_name,
         node=pod.spec.node_name,
@@ -344,6 +356,7 @@ def _read_record(pod: Pod) -> PodRecord:
         unschedulable_since=since.timestamp() if since else None,
         container_seconds=min(_container_seconds(pod), MAX_GRACE_SECONDS),
         checkpoint_interval=read_interval(pod.metadata.annotations),
+        started=started.timestamp() if started else None,
     )
 
 

@@ -1,14 +1,14 @@
 """The work that an eviction loses: all since the start, or since the last checkpoint.
 
 A pod says how often it writes checkpoints. That only lowers what it loses: no pod can make its
-eviction dearer than the time that it has run.
+eviction dearer than the time that its devices have run for it, and that of a gang than the time
+that they have run for its members. Those that share a claim lose it once, whoever they are.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -50,19 +50,48 @@ def newest_start(pods: Iterable[RunningPod]) -> float:
     return max((each for each in starts if each is not None), default=0.0)
 
 
+class LostClaim(NamedTuple):
+    """The devices of an allocated claim, and the names of all pods for which it is reserved."""
+
+    devices: Collection[Hashable]
+    pods: Collection[str]
+
+
+def divide(seconds: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Return what each pod or gang that holds a claim loses on each of its devices.
+
+    `seconds` are what each pod loses by itself, with the name of its gang or its own.
+    """
+    most: dict[str, int] = {}
+    for holder, each in seconds:
+        most[holder] = max(each, most.get(holder, 0))
+    return {holder: each // len(most) for holder, each in most.items()}
+
+
+def add_up(claims: Iterable[tuple[Iterable[Hashable], int]]) -> int:
+    """Return the device-seconds that one pod or gang loses with its claims; each device once."""
+    most: dict[Hashable, int] = {}
+    for devices, seconds in claims:
+        for device in devices:
+            most[device] = max(seconds, most.get(device, 0))
+    return sum(most.values())
+
+
 def with_lost_work(
-    pods: Collection[RunningPod], devices: Mapping[str, int], now: float
+    pods: Collection[RunningPod], claims: Iterable[LostClaim], now: float
 ) -> dict[str, RunningPod]:
-    """Return pods by name with what their eviction loses, by how many devices each has."""
-    lost = {
-        pod.name: devices.get(pod.name, 0)
-        * lost_seconds(seconds_since(pod.started, now), pod.interval)
-        for pod in pods
+    """Return pods by name with what their eviction loses, by the claims that they hold."""
+    seconds = {
+        pod.name: lost_seconds(seconds_since(pod.started, now), pod.interval) for pod in pods
     }
-    of_groups = Counter[str]()
-    for pod in pods:
-        of_groups[pod.group or pod.name] += lost[pod.name]
-    return {pod.name: replace(pod, lost=of_groups[pod.group or pod.name]) for pod in pods}
+    holders = {pod.name: pod.group or pod.name for pod in pods}
+    held: dict[str, list[tuple[Collection[Hashable], int]]] = {}
+    for claim in claims:
+        divided = divide((holders[name], seconds[name]) for name in claim.pods)
+        for holder, each in divided.items():
+            held.setdefault(holder, []).append((claim.devices, each))
+    lost = {holder: add_up(each) for holder, each in held.items()}
+    return {pod.name: replace(pod, lost=lost.get(holders[pod.name], 0)) for pod in pods}
 
 
 def _parse(started: str) -> float | None:

@@ -4,7 +4,6 @@ Victims are pods that hold devices, and on nodes that lack CPU, memory or anothe
 if the placer counts them.
 """
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -15,7 +14,8 @@ from msgspec.structs import replace
 from drawbridge.dra.counted import count_noun
 from drawbridge.ledger import codes
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
-from drawbridge.ledger.lost_work import newest_start, read_interval, with_lost_work
+from drawbridge.ledger.holdings import read_holds
+from drawbridge.ledger.lost_work import LostClaim, newest_start, read_interval, with_lost_work
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_resources import Amounts, requested_amounts
 from drawbridge.ledger.placing import Placer, PodPlacement
@@ -156,13 +156,13 @@ class PreemptingPlacer:
         return replace(placement, preempted=tuple(names), reasons=reasons)
 
     def _with_lost_work(self, holders: Holders) -> Mapping[str, RunningPod]:
-        devices = Counter[str]()
+        claims = []
         for name, pods in holders.by_claim.items():
             allocation = self._placer.claims[name].status.allocation
-            number = len(allocation.devices.results) if allocation is not None else 0
-            devices.update(dict.fromkeys(pods, number))
+            devices = {hold.device_id for hold in read_holds(allocation)}
+            claims.append(LostClaim(devices, pods))
         running = self._running.values()
-        return with_lost_work(running, devices, newest_start(running))
+        return with_lost_work(running, claims, newest_start(running))
 
     def _holders(self) -> Holders:
         names = {}

@@ -2,6 +2,8 @@
 
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
     PotentialVictim,
@@ -93,11 +95,20 @@ class Contest:
 
     def preemption(self, uid: str) -> PreemptRequest:
         """Return the request for victims of a pod, with the listed pods of all nodes."""
+        self._start_listed()
         nodes = tuple(
             PreemptionNode(node=name, pods=tuple(pods.values()), running=tuple(pods))
             for name, pods in self.running.items()
         )
         return PreemptRequest(pod_uid=uid, nodes=nodes)
+
+    def _start_listed(self) -> None:
+        """Let the API server tell the same starts of the listed pods as the scheduler."""
+        for listed in (each for pods in self.running.values() for each in pods.values()):
+            running = self.cluster.pods.get(("default", listed.uid))
+            if running is not None and listed.start_time and running.status.start_time is None:
+                status = replace(running.status, start_time=listed.start_time)
+                self.cluster.add(replace(running, status=status))
 
     def preempt(self, uid: str, count: int = 1, priority: int = HIGH) -> PreemptReply:
         """Ask for a pod, and for victims; the listed pods are kept first in their order."""

@@ -1,6 +1,6 @@
 """What evictions lose, and how that decides who must go."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from allocator.state.caches import without_unused_parts
 from drawbridge.ledger.lost_work import (
     RESTART,
+    LostClaim,
     lost_seconds,
     newest_start,
     read_interval,
@@ -16,6 +17,7 @@ from drawbridge.ledger.lost_work import (
 )
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
 from drawbridge.names import CHECKPOINTS_ANNOTATION
+from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import allocation_on, claim, pod
 from tests.allocator.contests import Contest
 
@@ -82,11 +84,35 @@ def test_the_members_of_a_gang_are_lost_together() -> None:
         RunningPod("d", "c", "n2", started=_NOON),
     ]
     now = newest_start([RunningPod("d", "x", "n1", started=_ONE)])
-    lost = with_lost_work(pods, {"d/a": 8, "d/b": 2}, now)
+    held = [LostClaim(range(8), ["d/a"]), LostClaim("xy", ["d/b"])]
+    lost = with_lost_work(pods, held, now)
     gang = 8 * (3600 + RESTART) + 2 * (300 + RESTART)
     assert {name: each.lost for name, each in lost.items()} == {
         "d/a": gang, "d/b": gang, "d/c": 0,
     }  # fmt: skip
+
+
+def _lost(claims: Collection[LostClaim], **groups: str) -> dict[str, int]:
+    """Return what pods lose that have run for an hour."""
+    pods = [RunningPod("d", name, "n", started=_NOON, group=groups[name]) for name in groups]
+    now = newest_start([RunningPod("d", "x", "n", started=_ONE)])
+    return {each.pod_name: each.lost for each in with_lost_work(pods, claims, now).values()}
+
+
+def test_a_claim_and_a_device_of_many_members_count_once() -> None:
+    members = [f"d/g{number}" for number in range(64)]
+    gang = {name.removeprefix("d/"): "g" for name in members}
+    hour = 3600 + RESTART
+    assert _lost([LostClaim("x", members)], **gang)["g7"] == hour
+    shares = [LostClaim("x", [name]) for name in members]
+    assert _lost(shares, **gang)["g7"] == hour
+    assert _lost([*shares, LostClaim("y", members)], **gang)["g7"] == 2 * hour
+
+
+def test_pods_that_share_a_claim_lose_it_once_together() -> None:
+    claims = [LostClaim("xy", ["d/a", "d/b", "d/c", "d/e"])]
+    lost = _lost(claims, a="", b="", c="g", e="g")
+    assert lost == dict.fromkeys("abce", 2 * (3600 + RESTART) // 3)
 
 
 def _running(name: str, lost: int, **fields: Any) -> RunningPod:  # noqa: ANN401  # of a pod
@@ -169,6 +195,46 @@ def test_a_gang_is_lost_with_all_its_members() -> None:
         contest.cluster.add(member)
     contest.run("alone", "n3", 0, start="2025-12-31T18:00:00Z")
     assert contest.victims("high") == ["alone"]
+
+
+def _gang(contest: Contest, claims: Mapping[str, str], node: str, start: str) -> None:
+    """Add members of one gang to a node, with the claim of each."""
+    for uid, name in claims.items():
+        member = pod(uid, name, node=node, labels={COSCHEDULING_LABEL: "g"})
+        contest.cluster.add(member)
+        contest.enlist(uid, node, start=start, priority=0 if uid == "g" else 200)
+
+
+def test_members_that_share_a_device_elsewhere_do_not_make_a_gang_dearer() -> None:
+    contest = Contest(n1=1, n2=1, n3=1)
+    contest.run("honest", "n1", 0, start="2025-12-31T00:00:00Z")  # loses 24 h of a device
+    contest.share("own", "n2", 0, pods=["g"])
+    _gang(contest, {"g": "own"}, "n2", "2025-12-31T23:00:00Z")  # loses 1 h of two devices
+    others = [f"g{number}" for number in range(63)]
+    contest.share("shared", "n3", 0, pods=others)
+    _gang(contest, dict.fromkeys(others, "shared"), "n3", "2025-12-31T23:00:00Z")
+    assert contest.victims("high") == ["g"]
+
+
+def test_members_that_join_later_lose_only_what_they_have_run() -> None:
+    contest = Contest(n1=1, n2=1, n3=8)
+    contest.run("honest", "n1", 0, start="2025-12-31T12:00:00Z")  # loses 12 h of a device
+    contest.share("own", "n2", 0, pods=["g"])
+    _gang(contest, {"g": "own"}, "n2", "2025-12-31T14:00:00Z")  # loses 10 h of one device
+    contest.share("late", "n3", *range(8), pods=["g1"])
+    _gang(contest, {"g1": "late"}, "n3", "2026-01-01T00:00:00Z")  # loses nothing but the restart
+    assert contest.victims("high") == ["g"]
+
+
+def test_pods_that_share_a_device_do_not_lose_it_several_times() -> None:
+    contest = Contest(n1=1, n2=1)
+    contest.run("honest", "n1", 0, start="2025-12-31T12:00:00Z")  # loses 12 h of a device
+    sharing = [f"s{number}" for number in range(8)]
+    contest.share("shared", "n2", 0, pods=sharing)
+    for uid in sharing:
+        contest.cluster.add(pod(uid, "shared", node="n2"))
+        contest.enlist(uid, "n2", start="2025-12-31T14:00:00Z")  # lose 10 h of one device
+    assert sorted(contest.victims("high")) == sharing
 
 
 def test_a_claim_that_holds_nothing_costs_nothing() -> None:
