@@ -5,7 +5,13 @@ from typing import Any
 import msgspec
 
 from certs.watched_secret import WatchedAuthorities
-from controller.device_users import WatchedClaim, read_device_pod, read_watched_claim
+from controller.device_users import (
+    WatchedClaim,
+    read_device_pod,
+    read_watched_claim,
+    reduce_device_pod,
+    reduce_watched_claim,
+)
 from controller.protocols import ObjectCache, Unstructured
 from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
 from drawbridge.cluster.cache import Cache
@@ -56,14 +62,24 @@ class ControllerCaches(CacheSet):
             session, PODS, WatchedPod, fields="spec.nodeName=", accounting=Accounting(shares)
         )
         self.pods = self.add(pending)
-        self.claims = self.add(
-            Cache(session, CLAIMS, WatchedClaim, decode=read_watched_claim, keep_raw=False)
+        claims = Cache(
+            session,
+            CLAIMS,
+            WatchedClaim,
+            decode=read_watched_claim,
+            keep_raw=False,
+            accounting=Accounting(shares, reduce=reduce_watched_claim, measure_kept=True),
         )
-        self.device_pods = self.add(
-            Cache(session, PODS, HangingPod, decode=read_device_pod, keep_raw=False),
-            required=False,
-            name="pods/with-devices",
+        self.claims = self.add(claims)
+        device_pods = Cache(
+            session,
+            PODS,
+            HangingPod,
+            decode=read_device_pod,
+            keep_raw=False,
+            accounting=Accounting(shares, reduce=reduce_device_pod, measure_kept=True),
         )
+        self.device_pods = self.add(device_pods, required=False, name="pods/with-devices")
         templates = Cache(session, TEMPLATES, PartialObject, accounting=Accounting(shares))
         self.templates = self.add(templates)
         quotas = Cache(session, RESOURCE_QUOTAS, WatchedQuota, accounting=Accounting(shares))

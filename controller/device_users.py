@@ -1,18 +1,35 @@
 """Decodes claims and pods as the caches of the controller keep them: with what tells who is stuck.
 
-A pod without devices is kept as one value that all such pods share.
+A pod without devices is kept as one value that all such pods share. Of others, nothing is kept that
+their owners may write without end, but the devices that they ask for, and the users of these.
 """
 
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
-from drawbridge.report.stuck.objects import HangingClaim, HangingPod
-from drawbridge.report.stuck.pods import has_devices
-from drawbridge.usage.claims import ClaimHolding, read_claim_use
+from drawbridge.report.stuck.found import MOST_NAMES
+from drawbridge.report.stuck.objects import (
+    HangingClaim,
+    HangingClaimSpec,
+    HangingContainer,
+    HangingMetadata,
+    HangingPod,
+    Owner,
+)
+from drawbridge.report.stuck.pods import POD_CONDITIONS, has_devices, is_asked
+from drawbridge.usage.claims import ClaimHolding, ClaimOwner, read_claim_use
 
+T = TypeVar("T")
 NO_DEVICES: Final = HangingPod()
+# As long as names of Kubernetes are. The API server does not check those of owners.
+_MAX_NAME: Final = 253
+# Stands for the gates of a pod: it only counts whether there are any.
+_GATED: Final = (None,)
+# What is kept of each list of a pod whose namespace has more than its share of the memory.
+_MOST_PARTS: Final = 8
 _POD: Final = msgspec.json.Decoder(HangingPod, strict=False)
 _CLAIM: Final = msgspec.json.Decoder(HangingClaim, strict=False)
 
@@ -25,9 +42,34 @@ class WatchedClaim(ClaimHolding, frozen=True):
 
 def read_watched_claim(raw: bytes) -> WatchedClaim:
     """Read a claim of `resource.k8s.io/v1`; raises msgspec.DecodeError or ValueError."""
-    use = read_claim_use(raw)
+    use, hanging = read_claim_use(raw), _CLAIM.decode(raw)
     held = {name: getattr(use, name) for name in use.__struct_fields__}
-    return WatchedClaim(**held, hanging=_CLAIM.decode(raw))
+    if use.owner is not None:
+        kind, name, uid = (e[:_MAX_NAME] for e in (use.owner.kind, use.owner.name, use.owner.uid))
+        held["owner"] = ClaimOwner(kind, name, uid, use.owner.controller)
+    pod = hanging.owner_pod
+    owner = (
+        Owner("Pod", pod.name[:_MAX_NAME], pod.uid[:_MAX_NAME], controller=True) if pod else None
+    )
+    metadata = _shorten_metadata(hanging.metadata, owner)
+    return WatchedClaim(**held, hanging=replace(hanging, metadata=metadata))
+
+
+def reduce_watched_claim(claim: WatchedClaim) -> WatchedClaim:
+    """Return what must be known of a claim whatever it takes: all but the classes it asks for."""
+    return replace(claim, hanging=replace(claim.hanging, spec=HangingClaimSpec()))
+
+
+def _shorten_metadata(metadata: HangingMetadata, owner: Owner | None) -> HangingMetadata:
+    finalizers = metadata.finalizers or ()
+    return replace(
+        metadata,
+        finalizers=finalizers[:MOST_NAMES] or None,
+        finalizers_left_out=max(0, len(finalizers) - MOST_NAMES),
+        generate_name="",
+        labels=None,
+        owner_references=None if owner is None else (owner,),
+    )
 
 
 def find_owner(pod: HangingPod) -> str:
@@ -66,4 +108,81 @@ def find_users(pod: HangingPod, claim: str, request: str) -> tuple[str, ...]:
 def read_device_pod(raw: bytes) -> HangingPod:
     """Read a pod; NO_DEVICES if it has none."""
     pod = _POD.decode(raw)
-    return pod if has_devices(pod) else NO_DEVICES
+    return _shorten_pod(pod) if has_devices(pod) else NO_DEVICES
+
+
+def _shorten_pod(pod: HangingPod) -> HangingPod:
+    """Leave out what nobody reads; the root owner is kept as the only owner."""
+    kind, _, name = find_owner(pod).partition("/")
+    owner = Owner(kind[:_MAX_NAME], name[:_MAX_NAME], controller=True)
+    spec = replace(
+        pod.spec,
+        scheduling_gates=_GATED if pod.spec.scheduling_gates else None,
+        containers=_shorten_containers(pod.spec.containers),
+        init_containers=_shorten_containers(pod.spec.init_containers),
+    )
+    conditions = tuple(
+        replace(each, reason=None, message=None)
+        for each in pod.status.conditions or ()
+        if each.type in POD_CONDITIONS
+    )
+    return replace(
+        pod,
+        metadata=_shorten_metadata(pod.metadata, owner),
+        spec=spec,
+        status=replace(pod.status, conditions=conditions or None),
+    )
+
+
+def _shorten_containers(
+    containers: tuple[HangingContainer, ...] | None,
+) -> tuple[HangingContainer, ...] | None:
+    """Keep the containers that have devices, without other resources."""
+    kept = []
+    for container in containers or ():
+        resources = container.resources
+        asked = {k: n for k, n in (resources.limits or {}).items() if is_asked(k, n)}
+        if asked or resources.claims:
+            kept.append(replace(container, resources=replace(resources, limits=asked)))
+    return tuple(kept) or None
+
+
+def reduce_device_pod(pod: HangingPod) -> HangingPod:
+    """Return what must be known of a pod whatever it takes: the first parts of each list."""
+    if pod is NO_DEVICES:
+        return pod
+    spec, status = pod.spec, pod.status
+    statuses, extended = status.container_statuses or (), status.extended_resource_claim_status
+    return replace(
+        pod,
+        spec=replace(
+            spec,
+            scheduler_name=spec.scheduler_name[:_MAX_NAME],
+            resource_claims=_first(spec.resource_claims),
+            containers=_reduce_containers(spec.containers),
+            init_containers=_reduce_containers(spec.init_containers),
+        ),
+        status=replace(
+            status,
+            # They tell something only if they are all there.
+            container_statuses=None if len(statuses) > _MOST_PARTS else statuses,
+            resource_claim_statuses=_first(status.resource_claim_statuses),
+            extended_resource_claim_status=extended and replace(extended, request_mappings=None),
+        ),
+    )
+
+
+def _reduce_containers(
+    containers: tuple[HangingContainer, ...] | None,
+) -> tuple[HangingContainer, ...] | None:
+    kept = []
+    for container in _first(containers) or ():
+        resources = container.resources
+        limits = _first((*(resources.limits or {}).items(),)) or ()
+        few = replace(resources, limits=dict(limits), claims=_first(resources.claims))
+        kept.append(replace(container, resources=few))
+    return tuple(kept)
+
+
+def _first(parts: tuple[T, ...] | None) -> tuple[T, ...] | None:
+    return parts and parts[:_MOST_PARTS]

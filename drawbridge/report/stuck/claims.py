@@ -12,6 +12,7 @@ from drawbridge.report.stuck.found import (
     GARBAGE_COLLECTOR,
     RESTART_CONTROLLER,
     Stuck,
+    name_finalizers,
     stuck_at,
 )
 from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod
@@ -53,7 +54,8 @@ def _find_deletion(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     foreign = [each for each in claim.metadata.finalizers or () if each != CLAIM_FINALIZER]
     held_by, remedy = CLAIM_CONTROLLER, RESTART_CONTROLLER
     if foreign:
-        held_by, remedy = f"finalizer {', '.join(foreign)}", codes.DELETION_STUCK.remedy
+        held_by = name_finalizers(foreign, claim.metadata.finalizers_left_out)
+        remedy = codes.DELETION_STUCK.remedy
     elif any(_is_used(claim, each.name, each.uid, search) for each in claim.pods):
         # It ends with its pods; those that do not end are stuck themselves.
         return None

@@ -1,12 +1,12 @@
 """What the search for stuck objects returns: one struct for all that show it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
-from drawbridge.dra.counted import list_some
+from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.finding import Code, Finding
 
 MOST_NAMES: Final = 4
@@ -62,6 +62,13 @@ def stuck_at(  # noqa: PLR0913  # the parts of what is stuck
     return Stuck(
         code.name, about, message, held_by, remedy or code.remedy, since or "", pods, devices
     )
+
+
+def name_finalizers(names: Sequence[str], left_out: int) -> str:
+    """Name the first finalizers, and count the others."""
+    more = max(0, len(names) - MOST_NAMES) + left_out
+    others = f" and {count_noun(more, 'more finalizer')}" if more else ""
+    return f"finalizer {', '.join(names[:MOST_NAMES])}{others}"
 
 
 def as_finding(stuck: Stuck, code: Code) -> Finding:

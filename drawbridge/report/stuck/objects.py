@@ -24,7 +24,7 @@ FINISHED: Final = ("Succeeded", "Failed")
 KINDS: Final = frozenset({"Pod", "ResourceSlice", "Node", "DeviceClass"})
 
 
-class _Part(msgspec.Struct, frozen=True, rename="camel"):
+class _Part(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A part of an object."""
 
 
@@ -38,7 +38,10 @@ class Owner(_Part, frozen=True):
 
 
 class HangingMetadata(_Part, frozen=True):
-    """The metadata that tell what keeps an object."""
+    """The metadata that tell what keeps an object.
+
+    `finalizers_left_out` are those that a cache does not keep.
+    """
 
     name: str = ""
     namespace: str = ""
@@ -47,6 +50,7 @@ class HangingMetadata(_Part, frozen=True):
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
     finalizers: tuple[str, ...] | None = None
+    finalizers_left_out: int = 0
     generate_name: str = ""
     labels: Mapping[str, str] | None = None
     owner_references: tuple[Owner, ...] | None = None
@@ -129,14 +133,16 @@ class _Requests(_Part, frozen=True):
     requests: tuple[_Request, ...] | None = None
 
 
-class _ClaimSpec(_Part, frozen=True):
+class HangingClaimSpec(_Part, frozen=True):
+    """What a claim asks for."""
+
     devices: _Requests = _Requests()
 
 
 class HangingClaim(_Object, frozen=True):
     """A ResourceClaim."""
 
-    spec: _ClaimSpec = _ClaimSpec()
+    spec: HangingClaimSpec = HangingClaimSpec()
     status: _ClaimStatus = _ClaimStatus()
 
     @property
@@ -185,7 +191,9 @@ class _Resources(_Part, frozen=True):
     claims: tuple[_ClaimUse, ...] | None = None
 
 
-class _Container(_Part, frozen=True):
+class HangingContainer(_Part, frozen=True):
+    """A container, with the devices that it uses."""
+
     name: str = ""
     resources: _Resources = _Resources()
     restart_policy: str | None = None
@@ -197,8 +205,8 @@ class _PodSpec(_Part, frozen=True):
     scheduler_name: str = ""
     scheduling_gates: tuple[Any, ...] | None = None
     resource_claims: tuple[_PodClaim, ...] | None = None
-    containers: tuple[_Container, ...] | None = None
-    init_containers: tuple[_Container, ...] | None = None
+    containers: tuple[HangingContainer, ...] | None = None
+    init_containers: tuple[HangingContainer, ...] | None = None
 
 
 class _Terminated(_Part, frozen=True):

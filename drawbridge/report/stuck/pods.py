@@ -10,10 +10,14 @@ from drawbridge.documents.values import Value
 from drawbridge.report.events import describe_events, is_about
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
-from drawbridge.report.stuck.found import Stuck, stuck_at
+from drawbridge.report.stuck.found import Stuck, name_finalizers, stuck_at
 from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
+SCHEDULED: Final = "PodScheduled"
+_PREPARED: Final = "PodReadyToStartContainers"
+# The conditions that are read.
+POD_CONDITIONS: Final = (SCHEDULED, _PREPARED)
 # Why a kubelet does not start a pod, by the reasons of its events.
 FAILURES: Final = ("FailedPrepareDynamicResources", "FailedMount", "FailedCreatePodSandBox")
 
@@ -60,10 +64,15 @@ def asks_plugin(pod: HangingPod) -> bool:
     return any(_plugin_names(pod))
 
 
+def is_asked(name: str, amount: object) -> bool:
+    """Whether a limit of a container asks for a device that a plugin or a class serves."""
+    return is_device_resource(name) and f"{amount}" != "0"
+
+
 def _plugin_names(pod: HangingPod) -> Iterator[str]:
     for container in pod.spec.containers or ():
         for name, amount in (container.resources.limits or {}).items():
-            if is_device_resource(name) and f"{amount}" != "0":
+            if is_asked(name, amount):
                 yield name
 
 
@@ -100,7 +109,7 @@ def _find_unfinished_deletion(
     ended = not pod.spec.node_name or pod.metadata.deletion_grace_period_seconds == 0
     is_kept = bool(finalizers) and (ended or pod.status.phase in FINISHED)
     code = codes.DELETION_STUCK if is_kept else codes.NEVER_RELEASED
-    held_by, remedy = f"finalizer {', '.join(finalizers or ())}", ""
+    held_by, remedy = name_finalizers(finalizers or (), pod.metadata.finalizers_left_out), ""
     if not is_kept:
         held_by = _name_holder(pod, claims, search) if pod.spec.node_name else "API server"
         if pod.spec.node_name and search.is_node_down(pod.spec.node_name):
@@ -142,14 +151,14 @@ def _find_no_start(
     pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
 ) -> Stuck | None:
     """Return why a pod with a node and all its devices has no containers."""
-    node, scheduled = pod.spec.node_name, pod.condition("PodScheduled")
+    node, scheduled = pod.spec.node_name, pod.condition(SCHEDULED)
     since = scheduled.last_transition_time if scheduled else pod.metadata.creation_timestamp
     is_waiting = bool(node) and pod.status.phase in ("", "Pending") and bool(claims)
     if not is_waiting or pod.metadata.deletion_timestamp or not search.is_old(since):
         return None
     if not all(claim.status.allocation for claim in claims):
         return None
-    ready = pod.condition("PodReadyToStartContainers")
+    ready = pod.condition(_PREPARED)
     is_down = search.is_node_down(node)
     if ready is not None and ready.status == "True" and not is_down:
         # The claims are prepared; images are pulled.
