@@ -40,6 +40,8 @@ WatchedObject: TypeAlias = Slice | DeviceClass | Node | DeviceTaintRule | Claim 
 FindNode: TypeAlias = Callable[[str], Node | None]
 # Whether the allocator owns a pool with these slices.
 OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
+# Whether pools of a driver that are local to a node are owned, published or not.
+OwnsDriver: TypeAlias = Callable[[str, Node], bool]
 MAX_PENALTIES: Final = 1024
 # So many claims that were allocated lately are remembered until somebody takes them.
 MAX_NEWLY_ALLOCATED: Final = 1024
@@ -95,6 +97,7 @@ class AllocatorState:
         ledger: Ledger,
         owns_pool: OwnsPool,
         vanished_seconds: float | None = None,
+        owns_driver: OwnsDriver = lambda _driver, _node: True,
     ) -> None:
         """Create a state without objects.
 
@@ -113,14 +116,12 @@ class AllocatorState:
         self._view = ledger.view()
         self._quota_revision = 0
         ledger.quotas.find_capacity = published_capacity(self.find_pool)
-        self._owns_pool = owns_pool
+        self._owns_pool, self._owns_driver = owns_pool, owns_driver
         self._slices: dict[PoolID, dict[str, Slice]] = {}
         self._pools_naming: dict[str, set[PoolID]] = {}
         # The pool of others that was read last, from its slices.
         self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
-        # The nodes of owned pools whose slices are all gone: a driver restarts, for example.
-        self._withdrawn: dict[PoolID, str] = {}
         self._used_slices: dict[PoolID, frozenset[str]] = {}  # by name, which the planner has
         self._owned_on: dict[str | None, int] = {}
         self._names: list[str] = []
@@ -215,10 +216,6 @@ class AllocatorState:
             self.changes.add(node.name)
             self.amounts.note_change(node.name)
             self.decide_owners_on(node.name)
-        if after is None:
-            gone = [pool for pool, name in self._withdrawn.items() if node and name == node.name]
-            for pool in gone:
-                del self._withdrawn[pool]
 
     def _follow_hold(self, node: str, text: str) -> None:
         hold = read_node_hold(text) if text else ""
@@ -319,12 +316,7 @@ class AllocatorState:
         if owned and pool in self._owned and self._owned[pool] == node:
             return
         if pool in self._owned:
-            before = self._owned.pop(pool)
-            self._remove_owned_pool(before)
-            if not slices and before is not None:
-                self._withdrawn[pool] = before
-        if slices:
-            self._withdrawn.pop(pool, None)
+            self._remove_owned_pool(self._owned.pop(pool))
         if owned:
             self._owned[pool] = node
             self._add_owned_pool(node)
@@ -382,20 +374,22 @@ class AllocatorState:
         """Return the node of an owned pool."""
         return self._owned.get(pool)
 
-    def _can_be_used(self, device: DeviceID) -> bool:
+    def _can_be_used(self, device: DeviceID, allocated_on: str) -> bool:
         """Whether a device is of an owned pool, and its node has not been shut down for good.
 
         A driver can withdraw the whole pool for a moment, also before this process starts. Then the
-        name of the pool tells the node if nothing else does.
+        node of the allocation counts, or that with the name of the pool.
         """
-        if device.pool in self._slices and device.pool not in self._owned:
+        is_owned = device.pool in self._owned
+        if device.pool in self._slices and not is_owned:
             return False
-        named = self._withdrawn.get(device.pool, device.pool.name)
-        node = self._owned.get(device.pool, named)
+        node = self._owned[device.pool] if is_owned else allocated_on or device.pool.name
         if node is None:
             return True
         local = self.planner.nodes.get(node)
-        return local is not None and all(taint.key != OUT_OF_SERVICE for taint in local.taints)
+        if local is None or any(taint.key == OUT_OF_SERVICE for taint in local.taints):
+            return False
+        return is_owned or self._owns_driver(device.pool.driver, local)
 
     # --- claims ---
 

@@ -21,7 +21,7 @@ from allocator.state.cluster_state import AllocatorState, OwnsPool
 from allocator.state.conflicts import ContestedClaim
 from allocator.state.guarded_pools import GuardedPools
 from allocator.state.plugin_holders import PluginHolders
-from allocator.state.pool_filter import make_pool_filter
+from allocator.state.pool_filter import make_driver_filter, make_pool_filter
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
@@ -95,7 +95,7 @@ def make_state(
     quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
     ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
     seconds = configuration.bridge.forced_deletion_seconds
-    return AllocatorState(planner, ledger, owns_pool, seconds)
+    return AllocatorState(planner, ledger, owns_pool, seconds, make_driver_filter(configuration))
 
 
 class LiveState:

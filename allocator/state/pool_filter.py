@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Collection
 
-from allocator.state.cluster_state import FindNode, OwnsPool
+from allocator.state.cluster_state import FindNode, OwnsDriver, OwnsPool
 from drawbridge.agreement.owned_pools import (
     OWNED,
     PoolOwner,
+    decide_node,
     decide_pool,
     drivers_by_resource,
     find_local_pool,
@@ -50,3 +51,9 @@ def make_pool_filter(
         )
 
     return owns_pool
+
+
+def make_driver_filter(configuration: Configuration) -> OwnsDriver:
+    """Return the function that decides whether pools of a driver on a node are owned."""
+    owned = owned_pools(configuration)
+    return lambda driver, node: driver in decide_node(owned, node.labels).drivers

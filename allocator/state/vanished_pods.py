@@ -20,6 +20,7 @@ from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import named_nodes
 from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import Ledger, name_of, uid_of
@@ -33,10 +34,12 @@ MAX_CLAIMS: Final = 16384
 class KeptClaim(NamedTuple):
     """A claim of pods that vanished. Its devices are kept once it is released.
 
-    `until` is None until the clock is read after the last change.
+    `node` is that of its allocation, which outlasts the slices; empty if it names none. `until` is
+    None until the clock is read after the last change.
     """
 
     name: str
+    node: str
     pods: frozenset[str]
     grace_seconds: int
     holds: tuple[Hold, ...] = ()
@@ -50,12 +53,13 @@ class VanishedPods:
         self,
         ledger: Ledger,
         pods: PodRecords,
-        serves: Callable[[DeviceID], bool],
+        serves: Callable[[DeviceID, str], bool],
         find_node: Callable[[PoolID], str | None],
         seconds: float | None = None,
     ) -> None:
-        """Create without claims. `serves` tells whether a device can be allocated at all now.
+        """Create without claims.
 
+        `serves` tells whether a device can be allocated at all now, by the node of its allocation.
         The devices are kept for so many `seconds` after the grace period; None keeps nothing.
         """
         self._ledger = ledger
@@ -83,8 +87,9 @@ class VanishedPods:
         pods = frozenset(graces) | (kept.pods if kept else frozenset())
         grace = max((*graces.values(), kept.grace_seconds if kept else 0))
         held = (*(kept.holds if kept else ()), *(holds if is_released else ()))
-        served = tuple(hold for hold in held if self._serves(hold.device_id))
-        self._put(uid, changed := KeptClaim(name_of(before), pods, grace, served))
+        node = _node_of(before)
+        served = tuple(hold for hold in held if self._serves(hold.device_id, node))
+        self._put(uid, changed := KeptClaim(name_of(before), node, pods, grace, served))
         if served:
             self._told.append(changed)
 
@@ -111,7 +116,7 @@ class VanishedPods:
         for uid, kept in tuple(self._claims.items()):
             is_over = kept.until is not None and kept.until <= now
             # With its node, what it ran is gone.
-            if is_over or not all(self._serves(hold.device_id) for hold in kept.holds):
+            if is_over or not all(self._serves(hold.device_id, kept.node) for hold in kept.holds):
                 self._release(uid)
 
     def take_findings(self) -> tuple[Finding, ...]:
@@ -127,8 +132,8 @@ class VanishedPods:
         return make_reason(DEVICES_MAY_BE_IN_USE, "devices", text, nodes=nodes) if kept else None
 
     def _list_nodes(self, several: Sequence[KeptClaim]) -> list[str]:
-        pools = {hold.pool for kept in several for hold in kept.holds}
-        return sorted({self._find_node(pool) or pool.name for pool in pools})
+        pools = {(hold.pool, kept.node) for kept in several for hold in kept.holds}
+        return sorted({self._find_node(pool) or node or pool.name for pool, node in pools})
 
     def _describe(self, several: Sequence[KeptClaim]) -> str:
         devices = len({hold.device_id for kept in several for hold in kept.holds})
@@ -161,6 +166,14 @@ class VanishedPods:
     def _release(self, uid: str) -> None:
         del self._claims[uid]
         self._ledger.keep(_key_of(uid), ())
+
+
+def _node_of(claim: Claim) -> str:
+    """Return the only node that an allocation names; empty if there is none."""
+    allocation = claim.status.allocation
+    selector = allocation.node_selector if allocation else None
+    names = (named_nodes(selector) if selector else None) or ()
+    return next(iter(names)) if len(names) == 1 else ""
 
 
 def _key_of(claim_uid: str) -> str:

@@ -5,17 +5,25 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
+from allocator.state.live_state import Inputs, make_state
 from allocator.state.vanished_pods import VanishedPods
+from drawbridge.config.accept import accept_configuration
+from drawbridge.config.model import Configuration
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import Taint
+from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
+from drawbridge.facts.model import Facts
+from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from tests.allocator.clusters import (
+    DRIVER,
     allocation_on,
     as_claim,
     claim,
@@ -229,6 +237,63 @@ def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
     assert is_free(state)
 
 
+def test_new_decisions_keep_what_was_kept_while_the_driver_withdraws_its_pool() -> None:
+    # The name of a pool does not have to be that of its node.
+    published = replace(gpu_slice("n1", 1), pool="pool")
+    results = [{"request": "r", "driver": DRIVER, "pool": "pool", "device": "gpu-0"}]
+    allocation = {**allocation_on("n1"), "devices": {"results": results}}
+    held = as_claim(claim("c", allocation=allocation, pods=["p"]))
+    state, new = (AllocatorState(Planner(), Ledger(), owns_all, SECONDS) for _ in range(2))
+    for each in (Node("n1"), published, running(), held):
+        state.apply(None, each)
+    for vanished in (running(), held, published):
+        state.apply(vanished, None)
+    state.vanished.observe_time(1.0)
+    new.apply(None, Node("n1"))
+    new.vanished.take_over(state.vanished.claims)
+    new.vanished.observe_time(2.0)
+    new.apply(None, published)
+    new.vanished.observe_time(3.0)
+    (told,) = state.vanished.take_findings()
+    assert told.message.startswith("1 device on 1 node stays")
+    assert new.ledger.holders(DeviceID(PoolID(DRIVER, "pool"), "gpu-0"))
+    new.apply(published, None)
+    new.apply(Node("n1"), None)
+    new.vanished.observe_time(4.0)
+    assert not new.vanished.claims
+
+
+@pytest.mark.parametrize(
+    ("driver", "selector", "keeps"),
+    [
+        (DRIVER, {}, True),
+        ("other.example.com", {}, False),
+        (DRIVER, {"matchLabels": {"kind": "gpu"}}, False),
+    ],
+)
+def test_of_pools_that_are_not_published_only_those_of_owned_drivers_are_kept(
+    driver: str, selector: dict[str, Any], *, keeps: bool
+) -> None:
+    configuration = accept_configuration(
+        {
+            "apiVersion": "drawbridge.dev/v1alpha1",
+            "kind": "Configuration",
+            "placement": "bridge",
+            "ownedPools": [{"driver": driver, "nodeSelector": selector}],
+        },
+        {},
+    )
+    assert isinstance(configuration, Configuration), configuration
+    state = make_state(Inputs(configuration, Facts()), owns_all, serves_taint_rules=False)
+    for each in (Node("n1"), running(), allocated("p")):
+        state.apply(None, each)
+    for before, after in [(running(), None), *RELEASE]:
+        state.apply(before, after)
+    state.vanished.observe_time(100.0)
+    assert is_free(state) is not keeps
+    assert (state.vanished.find_reason() is not None) is keeps
+
+
 def test_new_decisions_keep_what_the_former_ones_kept() -> None:
     state, new = state_with(running(), allocated("p")), state_with()
     state.apply(running(), None)
@@ -243,7 +308,7 @@ def test_new_decisions_keep_what_the_former_ones_kept() -> None:
 def test_the_oldest_claim_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allocator.state.vanished_pods.MAX_CLAIMS", 2)
     ledger, state = Ledger(), state_with()
-    vanished = VanishedPods(ledger, state.pods, lambda _: True, lambda _: "n1", SECONDS)
+    vanished = VanishedPods(ledger, state.pods, lambda *_: True, lambda _: "n1", SECONDS)
     for number in range(3):
         before = as_claim(claim(f"c{number}", allocation=allocation_on("n1", number), pods=["p"]))
         ledger.observe(before)
