@@ -234,11 +234,14 @@ TWO_GPUS = {
         ("held", {"g0": "10", "g1": "10"}, ["r=p1", "r=p2"]),
         ("held", {"g1": "10"}, ["r=p1", "r=p2"]),
         ("lost", {"g0": "10"}, []),  # all of g0, as a whole device that was withdrawn
-        ("lost", {"g1": "99", "g0": "99"}, ["r=held", "r=p1"]),  # one set only
-        ("lost", {"other": "99", "g1": "99"}, ["r=held", "r=p1"]),
+        ("lost", {"g1": "10"}, ["r=held", "r=p1"]),
+        ("lost", {"g1": "1", "g0": "5"}, ["r=held", "r=p2"]),  # a device of both GPUs
+        ("lost", {"g1": "10", "g0": "10"}, []),  # the only device of both
+        ("lost", {"g1": "2", "g0": "5"}, []),
+        ("lost", {"other": "99", "g1": "99"}, ["r=held", "r=p1"]),  # no more than the pool has
     ],
 )
-def test_a_forged_snapshot_takes_no_more_than_one_counter_set(
+def test_a_snapshot_takes_what_a_withdrawn_device_may_have_of_the_counters_of_its_pool(
     device: str, amounts: dict[str, str], expected: list[str]
 ) -> None:
     given = read(scenario(PARTITIONS | TWO_GPUS))
