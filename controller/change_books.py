@@ -1,20 +1,59 @@
-"""Counts translated pods for the book of changes, while this replica leads."""
+"""Counts translated pods for the book of changes, while this replica leads.
 
-from typing import Final
+Tenants write the pods and the templates that these name. So an event of a pod costs little: it only
+notes names, of which a namespace has a bounded number. Templates are described before a book is
+written, each version once, and others run in between.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
 
 import msgspec
 
 from controller.device_users import find_owner
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.watched_objects import PartialObject
-from drawbridge.names import TEMPLATE_PREFIX
+from drawbridge.agreement.owned_templates import has_owned_name, name_matches_content
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.report.claim_requests import describe_claim, short_selectors
 from drawbridge.report.stuck.objects import HangingPod, seconds_of
-from drawbridge.usage.book import DAY
-from drawbridge.usage.changes import ChangeBook, ChangedPods, read_changes
+from drawbridge.usage.accounts import OTHER
+from drawbridge.usage.book import DAY, clean_name
+from drawbridge.usage.changes import (
+    MAX_OF_NAMESPACE,
+    MAX_TEXT,
+    ChangeBook,
+    ChangedPods,
+    read_changes,
+)
 
 # The last minutes of a day are written after its end.
 _DAYS: Final = 2
+PODS_A_STEP: Final = 100
+# Of one pod; a pod that was translated rarely has more than two.
+_MOST_TEMPLATES: Final = 8
+_MOST_DESCRIBED: Final = 4_096
+# Bytes of a template. A larger one is not decoded, and its pods count under its name.
+_LARGEST: Final = 65_536
+
+
+class _Pods(NamedTuple):
+    """Alike pods of one day that were seen, with the names of their templates."""
+
+    day: int
+    namespace: str
+    owner: str
+    templates: tuple[str, ...]
+
+
+class _Description(NamedTuple):
+    """What a version of a template asks for; None if it is not one of ours."""
+
+    version: str
+    text: str | None
 
 
 class ChangeCounter:
@@ -29,8 +68,17 @@ class ChangeCounter:
         self._pods = pods
         self._templates = templates
         self._books: dict[int, ChangeBook] = {}
+        # Pods that are not in the books yet: their number, and the creation of the last one.
+        self._seen: dict[_Pods, tuple[int, int]] = {}
+        self._of_namespace = Counter[str]()
+        self._described: BoundedCache[tuple[str, str], _Description] = BoundedCache(_MOST_DESCRIBED)
 
-    def begin(self, stored: Unstructured | None, day: int, now: int) -> None:
+    @property
+    def waiting(self) -> int:
+        """The number of groups of alike pods that are not in a book yet."""
+        return len(self._seen)
+
+    async def begin(self, stored: Unstructured | None, day: int, now: int) -> None:
         """Continue the book of a day; without one, begin now.
 
         What was counted already stays, unless another leader has counted more meanwhile.
@@ -41,50 +89,104 @@ class ChangeCounter:
             return
         book = ChangeBook(read)
         since = max(book.through, 0 if read is not None else now)
+        pods = tuple(self._pods.all())  # those that come later are counted by their events
         self._books = {day: book}
-        for pod in self._pods.all():
-            if _names_template(pod.value) and _created(pod.value) > since:
-                self._count(pod.value)
+        self._seen.clear()
+        self._of_namespace.clear()
+        try:
+            for number, pod in enumerate(pods, 1):
+                if _created(pod.value) > since and _names_template(pod.value):
+                    self._note(pod.value)
+                if number % PODS_A_STEP == 0:
+                    await asyncio.sleep(0)  # others run
+        except asyncio.CancelledError:
+            self._books = {}
+            raise
 
     def pod_changed(
         self,
         before: WatchedObject[HangingPod] | None,
         after: WatchedObject[HangingPod] | None,
     ) -> None:
-        """Count a pod that is seen with its claims for the first time."""
+        """Note a pod that is seen with its claims for the first time."""
         if not self._books or after is None or not _names_template(after.value):
             return
         if before is None or before.uid != after.uid or not _names_template(before.value):
-            self._count(after.value)
+            self._note(after.value)
 
-    def write(self, day: int) -> str | None:
-        """Return the book of a day as text; None if nothing is counted."""
+    async def settle(self) -> None:
+        """Count the pods that were noted, with what their templates ask for."""
+        for _ in range(len(self._seen)):
+            pods, (number, created) = self._seen.popitem()
+            self._of_namespace[pods.namespace] -= 1
+            if (book := self._open_book(pods.day)) is not None:
+                texts = [self._describe(name, pods.namespace) for name in pods.templates]
+                claims = ", ".join(text for text in texts if text is not None)
+                if claims:
+                    change = ChangedPods(pods.namespace, pods.owner, claims)
+                    book.count(change, created, number)
+                elif not pods.templates:
+                    book.count(ChangedPods(pods.namespace, OTHER, OTHER), created, number)
+            await asyncio.sleep(0)
+        if not self._seen:
+            self._of_namespace.clear()
+
+    def write(self, day: int, most: int) -> str | None:
+        """Return the book of a day as text of so many bytes at most; None without one."""
         book = self._books.get(day)
-        return None if book is None else book.write()
+        return None if book is None else book.write(most)
 
-    def _count(self, pod: HangingPod) -> None:
-        created = _created(pod)
-        day = created // DAY
-        if day not in self._books and day > max(self._books):
+    def _note(self, pod: HangingPod) -> None:
+        created, namespace = _created(pod), pod.key[0]
+        owner = clean_name(find_owner(pod), MAX_TEXT)
+        pods = _Pods(created // DAY, namespace, owner, _names_template(pod))
+        if pods not in self._seen and self._of_namespace[namespace] >= MAX_OF_NAMESPACE:
+            pods = pods._replace(owner=OTHER, templates=())
+        if pods not in self._seen:
+            self._of_namespace[namespace] += 1
+        number, last = self._seen.get(pods, (0, 0))
+        self._seen[pods] = number + 1, max(last, created)
+
+    def _open_book(self, day: int) -> ChangeBook | None:
+        if self._books and day > max(self._books):
             self._books[day] = ChangeBook()
             for old in sorted(self._books)[:-_DAYS]:
                 del self._books[old]
-        if (book := self._books.get(day)) is not None:
-            claims = ", ".join(self._describe(name, pod) for name in _names_template(pod))
-            book.count(ChangedPods(pod.key[0], find_owner(pod), claims), created)
+        return self._books.get(day)
 
-    def _describe(self, name: str, pod: HangingPod) -> str:
-        template = self._templates.get(name, pod.key[0])
-        if template is None:
+    def _describe(self, name: str, namespace: str) -> str | None:
+        """Return what a template asks for, its name if nobody knows; None if it is not ours."""
+        template = self._templates.get(name, namespace)
+        if template is None or len(template.raw) > _LARGEST:
             return name
-        value = msgspec.json.decode(template.raw)
-        return "; ".join(describe_claim(value.get("spec"), short_selectors)) or name
+        key = namespace, name
+        described = self._described.get(key)
+        if described is None or described.version != template.version:
+            described = _Description(template.version, describe_template(name, template.raw))
+            self._described.put(key, described)
+        return described.text
+
+
+def describe_template(name: str, raw: bytes) -> str | None:
+    """Return what a template asks for; None if its name is not the hash of its content."""
+    try:
+        value = msgspec.json.decode(raw)
+        if not name_matches_content(value):
+            return None
+        text = "; ".join(describe_claim(value.get("spec"), short_selectors)) or name
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError):
+        return None
+    return clean_name(text, MAX_TEXT)
 
 
 def _names_template(pod: HangingPod) -> tuple[str, ...]:
-    """Return the templates of ours that a pod names."""
+    """Return the templates that a pod names and that can be ours."""
+    return tuple(islice(_own_names(pod), _MOST_TEMPLATES))
+
+
+def _own_names(pod: HangingPod) -> Iterator[str]:
     names = (each.resource_claim_template_name or "" for each in pod.spec.resource_claims or ())
-    return tuple(each for each in names if each.startswith(TEMPLATE_PREFIX))
+    return (each for each in dict.fromkeys(names) if has_owned_name(each))
 
 
 def _created(pod: HangingPod) -> int:

@@ -31,6 +31,8 @@ NAME: Final = "usage"
 DELAY: Final = 3
 # A large book is written less often: one more minute for so many bytes.
 BYTES_A_MINUTE: Final = 100_000
+# Of both books in a ConfigMap, which the API server limits to 1 MiB.
+MAX_BYTES: Final = 1_000_000
 _MINUTE: Final = 60
 # Namespaces whose pods are listed in one run, to learn their owners.
 _NAMESPACES_A_RUN: Final = 20
@@ -79,7 +81,7 @@ class UsageReconciler:
         try:
             if self._latest is None:
                 self._latest = await self._find_latest(until // DAY)
-                self._begin_changes(until)
+                await self._begin_changes(until)
             while await self._continue(until):
                 pass
         except Exception:
@@ -118,7 +120,9 @@ class UsageReconciler:
         else:
             live = await self._config_maps.read(name_of_day(book.day), self._namespace)
         config_map = await asyncio.to_thread(compose_config_map, book, live)
-        if (changes := self._changes.write(book.day)) is not None:
+        await self._changes.settle()
+        room = MAX_BYTES - len(config_map["data"][KEY].encode())
+        if (changes := self._changes.write(book.day, room)) is not None:
             config_map["data"][CHANGES] = changes
         write = self._config_maps.create if live is None else self._config_maps.replace
         self._latest = _Stored(book, await write(config_map, self._namespace))
@@ -132,11 +136,12 @@ class UsageReconciler:
             group = account[:2]
             self.totals[group] = self.totals.get(group, NOTHING).plus(row.used).plus(old.times(-1))
 
-    def _begin_changes(self, until: int) -> None:
+    async def _begin_changes(self, until: int) -> None:
         """Count changes from the book of today on, after a change of leader or a failed write."""
         stored, today = self._latest, until // DAY
         is_today = stored is not None and stored.book.day == today
-        self._changes.begin(stored.config_map if stored and is_today else None, today, until)
+        live = stored.config_map if stored and is_today else None
+        await self._changes.begin(live, today, until)
 
     # --- the latest book -----------------------------------------------------------------------
 

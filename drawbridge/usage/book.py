@@ -107,7 +107,7 @@ class _Room:
 
     def place(self, account: Account) -> Account:
         """Return the account whose row an amount goes to."""
-        account = Account(*(_cut(name) for name in account))
+        account = Account(*map(clean_name, account))
         if account in self._accounts:
             return account
         if self._owners[account.namespace] < MAX_OWNERS and self._fits(account, ROOM):
@@ -133,10 +133,14 @@ def _row_bytes(account: Account) -> int:
     return _ROW_BYTES + sum(len(name) if name.isascii() else 6 * len(name) for name in account)
 
 
-def _cut(name: str) -> str:
-    """Cut a name, and replace characters that no name of Kubernetes has."""
-    text = name if name.isascii() and name.isprintable() else ascii(name)[1:-1]
-    return text.replace('"', "'").replace("\\", "/")[:_MAX_NAME]
+def clean_name(name: str, most: int = _MAX_NAME) -> str:
+    """Cut a name, and replace characters that no name of Kubernetes has.
+
+    The result has as many bytes as JSON.
+    """
+    text = name[:most]
+    text = text if text.isascii() and text.isprintable() else ascii(text)[1:-1]
+    return text.replace('"', "'").replace("\\", "/")[:most]
 
 
 def _join_gaps(gaps: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:

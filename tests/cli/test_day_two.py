@@ -52,7 +52,7 @@ def ask(folder: Path, command: str) -> Printed:
     stored: dict[str, Any] = compose_config_map(book, None)
     changes = ChangeBook()
     changes.count(ChangedPods("a", "Deployment/chat", "1 device of class gpu.nvidia.com"), 1)
-    stored["data"][KEY] = changes.write()
+    stored["data"][KEY] = changes.write(10_000)
     stored["metadata"]["namespace"] = "drawbridge-system"
 
     def prepare(api: FakeApi) -> None:

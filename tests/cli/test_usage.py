@@ -174,7 +174,7 @@ def test_changes_of_the_books_are_listed_also_of_pods_that_are_gone(tmp_path: Pa
         )
     counted.count(ChangedPods("other", "Job/a", "2 devices of class gpu.nvidia.com"), 9)
     config_map = objects()[0]
-    config_map["data"][KEY] = counted.write()
+    config_map["data"][KEY] = counted.write(10_000)
     path = tmp_path / "books.json"
     path.write_text(json.dumps(config_map))
     lines = command("usage", "--changes", "--cluster", str(path)).out.splitlines()

@@ -1,23 +1,60 @@
 """The leader counts translated pods once, also those that are gone when somebody asks."""
 
+import asyncio
 from typing import Any
 
-from drawbridge.usage.changes import read_changes
-from tests.controller.test_usage import CLASS, TEAM, Cluster, Controller, plugin_pod, text_of
+import msgspec
+import pytest
+
+from controller import change_books
+from controller.usage_books import MAX_BYTES
+from drawbridge.documents.values import Value
+from drawbridge.translate.changes.template import make_template
+from drawbridge.usage.book import DAY
+from drawbridge.usage.changes import KEY, MAX_OF_NAMESPACE, read_changes
+from drawbridge.usage.stored_books import KEY as USED
+from tests.controller.test_usage import CLASS, NOW, TEAM, Cluster, Controller, plugin_pod, text_of
 
 
-def translated_pod(cluster: Cluster, name: str, *, with_claim: bool = True) -> None:
-    """Put a pod of a Job with a claim of a template of ours."""
-    entry = {"name": "drawbridge", "resourceClaimTemplateName": "drawbridge-1a"}
+def template(class_name: str = CLASS, padding: str = "") -> dict[str, Any]:
+    """A template of ours."""
+    exactly: dict[str, Value] = {"deviceClassName": class_name}
+    if padding:
+        exactly["selectors"] = [{"cel": {"expression": padding}}]
+    made = make_template({"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}).object
+    return {**made, "metadata": {**made["metadata"], "namespace": TEAM}}  # type: ignore[dict-item]
+
+
+def name_of(value: dict[str, Any]) -> str:
+    """The name of a template."""
+    return f"{value['metadata']['name']}"
+
+
+OURS = name_of(template())
+
+
+def translated_pod(
+    cluster: Cluster,
+    name: str,
+    *templates: str,
+    with_claim: bool = True,
+    owner: str = "train",
+) -> None:
+    """Put a pod of a Job with claims of templates, or with one of ours."""
+    names = templates or (OURS,)
+    entries = [
+        {"name": f"drawbridge-{number}", "resourceClaimTemplateName": each}
+        for number, each in enumerate(names)
+    ]
     claim = {"name": "drawbridge", "resourceClaimName": f"{name}-claim"}
     pod: dict[str, Any] = {
         "metadata": {
             "name": name,
             "namespace": TEAM,
             "creationTimestamp": text_of(cluster.time),
-            "ownerReferences": [{"kind": "Job", "name": "train", "controller": True}],
+            "ownerReferences": [{"kind": "Job", "name": owner, "controller": True}],
         },
-        "spec": {"resourceClaims": [entry], "containers": [{"name": "main"}]},
+        "spec": {"resourceClaims": entries, "containers": [{"name": "main"}]},
         "status": {"resourceClaimStatuses": [claim]} if with_claim else {},
     }
     cluster.device_pods.put(pod)
@@ -33,12 +70,7 @@ def changed(cluster: Cluster) -> list[tuple[str, str, str, int]]:
 
 def test_translated_pods_are_in_the_book_when_they_are_gone() -> None:
     cluster = Cluster()
-    template = {
-        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": CLASS}}]}}
-    }
-    cluster.templates.put(
-        {"metadata": {"name": "drawbridge-1a", "namespace": TEAM}, "spec": template}
-    )
+    cluster.templates.put(template())
     controller = Controller(cluster)
     controller.write()
     cluster.time += 10
@@ -68,7 +100,7 @@ def test_another_leader_counts_what_the_book_does_not_have() -> None:
     cluster.time += 90
     second.write()
     ((_, _, claims, number),) = changed(cluster)
-    assert (claims, number) == ("drawbridge-1a", 2)
+    assert (claims, number) == (OURS, 2)
 
 
 def test_pods_of_others_are_no_change() -> None:
@@ -80,3 +112,147 @@ def test_pods_of_others_are_no_change() -> None:
     cluster.time += 90
     controller.write()
     assert changed(cluster) == []
+
+
+def count(cluster: Cluster, *templates: str) -> list[tuple[str, str, str, int]]:
+    """What the book has of a pod with these templates."""
+    controller = Controller(cluster)
+    controller.write()
+    cluster.time += 10
+    translated_pod(cluster, "a", *templates)
+    cluster.time += 90
+    controller.write()
+    return changed(cluster)
+
+
+def test_a_template_that_is_not_ours_counts_nothing() -> None:
+    cluster = Cluster()
+    forged = template("forged\x01\u202e class")
+    forged["metadata"]["name"] = f"drawbridge-{'0' * 32}"
+    cluster.templates.put(forged)
+    named = template("forged")
+    named["metadata"]["name"] = "drawbridge-x"
+    cluster.templates.put(named)
+    assert count(cluster, name_of(forged), "drawbridge-x") == []
+
+
+def test_a_template_that_cannot_be_read_does_not_stop_the_books() -> None:
+    cluster = Cluster()
+    deep: Value = {}
+    for _ in range(900):
+        deep = {"a": deep}
+    nested = template()
+    nested["spec"]["spec"]["devices"]["config"] = [{"opaque": {"x": deep}}]
+    cluster.templates.put(nested)
+    assert count(cluster, OURS) == []
+
+
+def test_the_text_of_a_tenant_is_clean() -> None:
+    cluster = Cluster()
+    own = template("own\x01\u202e class")
+    cluster.templates.put(own)
+    assert count(cluster, name_of(own)) == [
+        (TEAM, "Job/train", "1 device of class own/x01/u202e class", 1)
+    ]
+
+
+def test_a_large_template_counts_under_its_name() -> None:
+    cluster = Cluster()
+    large = template(padding="x" * 1_000_000)
+    cluster.templates.put(large)
+    assert count(cluster, name_of(large)) == [(TEAM, "Job/train", name_of(large), 1)]
+
+
+def test_events_of_pods_decode_no_template_and_a_book_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decoded: list[str] = []
+    describe = change_books.describe_template
+
+    def note(name: str, raw: bytes) -> str | None:
+        decoded.append(name)
+        return describe(name, raw)
+
+    monkeypatch.setattr(change_books, "describe_template", note)
+    cluster = Cluster()
+    templates = [template(f"class-{number}") for number in range(20)]
+    for each in templates:
+        cluster.templates.put(each)
+    controller = Controller(cluster)
+    controller.write()
+    cluster.time += 10
+    for number in range(30):
+        names = [name_of(each) for each in templates for _ in range(50)]
+        translated_pod(cluster, f"p{number}", *names)
+    assert not decoded
+    cluster.time += 90
+    controller.write()
+    assert decoded == [name_of(each) for each in templates[:8]]
+    ((_, _, _, number),) = changed(cluster)
+    assert number == 30
+    cluster.templates.put(templates[0])  # another version
+    translated_pod(cluster, "last", *map(name_of, templates))
+    cluster.time += 90
+    controller.write()
+    assert decoded == [name_of(each) for each in (*templates[:8], templates[0])]
+    assert [row[3] for row in changed(cluster)] == [31]
+
+
+def test_a_leader_begins_in_steps_and_counts_each_pod_once() -> None:
+    cluster = Cluster()
+    pods = 5 * change_books.PODS_A_STEP
+    for number in range(pods):
+        translated_pod(cluster, f"p{number}")
+    counter = Controller(cluster).changes
+
+    async def begin() -> int:
+        steps = 0
+        task = asyncio.create_task(
+            counter.begin({"data": {KEY: '{"through":0,"rows":[]}'}}, NOW // DAY, NOW)
+        )
+        while not task.done():
+            await asyncio.sleep(0)
+            steps += 1
+            if steps == 2:
+                translated_pod(cluster, "new")
+                translated_pod(cluster, f"p{pods - 1}", with_claim=False)
+        await counter.settle()
+        return steps
+
+    assert asyncio.run(begin()) >= 5
+    read = read_changes({"data": {KEY: counter.write(NOW // DAY, MAX_BYTES)}})
+    assert read is not None
+    assert sum(row[3] for row in read.rows) == pods + 1
+
+
+def test_a_namespace_with_many_owners_is_noted_as_a_bounded_number_of_rows() -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    cluster.time += 10
+    for number in range(MAX_OF_NAMESPACE + 200):
+        translated_pod(cluster, f"p{number}", owner=f"job-{number}")
+    assert controller.changes.waiting == MAX_OF_NAMESPACE + 1
+    cluster.time += 90
+    controller.write()
+    assert sum(row[3] for row in changed(cluster)) == MAX_OF_NAMESPACE + 200
+
+
+def test_a_usage_book_without_room_for_changes_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.usage_books.MAX_BYTES", 100)
+    cluster = Cluster()
+    assert count_used(cluster) > 0
+    (stored,) = cluster.config_maps.objects.values()
+    assert KEY not in stored["data"]
+    assert msgspec.json.decode(stored["data"][USED])["rows"]
+
+
+def count_used(cluster: Cluster) -> int:
+    """Hold a device while pods are translated; return the number of accounts in the book."""
+    controller = Controller(cluster)
+    controller.write()
+    cluster.claim("a", "gpu-0")
+    translated_pod(cluster, "a")
+    cluster.time += 90
+    controller.write()
+    return len(cluster.used())
