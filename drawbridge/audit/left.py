@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from drawbridge.audit.model import Expected, PodsOfOwner
 from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.nodes import find_request
-from drawbridge.models.pods import ModelPod, Served
+from drawbridge.models.pods import ModelPod, PodKind, Served
 
 
 def count_left(cluster: ModelCluster) -> Expected:
@@ -72,3 +72,11 @@ def _find_place(cluster: ModelCluster, pod: ModelPod) -> int | None:
     if cluster.has_other_source(pod):
         return 3
     return {Served.PLUGIN: 0, Served.DRIVER: 1}.get(pod.served)
+
+
+def find_new_waits(before: ModelCluster, now: ModelCluster) -> Iterator[tuple[PodKind, bool, int]]:
+    """Yield of which kind more pods wait than before, whether they are translated, and how many."""
+    waited = before.waiting_kinds()
+    for (number, is_translated), pods in sorted(now.waiting_kinds().items()):
+        if (more := pods - waited[number, is_translated]) > 0:
+            yield now.kinds[number], is_translated, more

@@ -13,7 +13,7 @@ from typing import Final
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands, story, typed
-from drawbridge.audit.left import count_left, find_changed
+from drawbridge.audit.left import count_left, find_changed, find_new_waits
 from drawbridge.audit.managed import note_jobs, note_namespaces
 from drawbridge.audit.model import Expected, MigrationStep
 from drawbridge.audit.namespaces import (
@@ -227,10 +227,8 @@ class StepPlanner:
     ) -> Trial:
         cluster = self.cluster.copy()
         plain = Typing(cluster)
-        moving = self._moving(group, nodes)
         jobs = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
-        plain.type(self._enforce(first))
-        plain.type(typed.begin(moving))
+        plain.type((*self._enforce(first), *typed.begin(moving := self._moving(group, nodes))))
         bare = [*self._delete_bare(nodes)]
         # A pod that waits, and that drain refuses to delete, must not come to what these free.
         plain.type([typed.cordon(nodes)] if jobs or bare else ())
@@ -284,23 +282,23 @@ class StepPlanner:
             if not is_translated
             and kind.translated is not None
             and kind.translated.devices.keys() <= offered
-            and kind.owner_kind != "Pod"
-            and kind.job is None
-            and not kind.is_gated
-            and self._selector(kind)
         ]
         trial = cluster.copy()
         yields = [*self._enforce(sorted({e.namespace for e in waiting} - cluster.enforced))]
-        yields += [
-            typed.delete_waiting(namespace, owner, selector)
-            for namespace, owner, selector in dict.fromkeys(
-                (each.namespace, each.owner, self._selector(each)) for each in waiting
-            )
-        ]
+        yields += self._delete_waiting(waiting)
         for each in yields:
             each.play(trial)
         if trial.count_waiting() < cluster.count_waiting():
             yield from yields
+
+    def _delete_waiting(self, kinds: Iterable[PodKind]) -> list[Typed]:
+        """Return the commands that delete waiting pods which their owners create again."""
+        owners = dict.fromkeys(
+            (each.namespace, each.owner, self._selector(each))
+            for each in kinds
+            if each.owner_kind != "Pod" and each.job is None and not each.is_gated
+        )
+        return [typed.delete_waiting(*each) for each in owners if each[-1]]
 
     def _accept(self, group: Group, rounds: Sequence[Sequence[str]], trial: Trial) -> list[str]:
         """Make a step of what was tried, and go on from there."""
@@ -340,12 +338,10 @@ class StepPlanner:
         return sum(each.name in self.kept for each in group.nodes)
 
     def _new_waits_of(self, before: ModelCluster) -> Sequence[str]:
-        waited, now = before.waiting_kinds(), self.cluster.waiting_kinds()
         return [
             f"{kind.full_owner} ({count_noun(more, 'pod')}{self._say_why(kind, translated)})"
-            for (number, translated), pods in sorted(now.items())
-            if (more := pods - waited[number, translated]) > 0
-            and (kind := self.cluster.kinds[number]).needs_devices
+            for kind, translated, more in find_new_waits(before, self.cluster)
+            if kind.needs_devices
         ]
 
     def _say_why(self, kind: PodKind, translated: bool) -> str:  # noqa: FBT001  # of the key
@@ -398,6 +394,10 @@ class StepPlanner:
         again = {each: self._modes.get(each, "") for each in used} | dict(modes)
         enforced = sorted(each for each in {*used, *modes} if each in self.cluster.enforced)
         yield from commands.move_back(moving, dict.fromkeys(enforced, str(Mode.OFF)))
+        # Those that wait since the step have claims, and would not see the devices of the plugin.
+        waits = find_new_waits(before, self.cluster)
+        since = [e for e, is_translated, _ in waits if is_translated and e.namespace in enforced]
+        yield from (each.command for each in self._delete_waiting(since))
         if self._suspended:
             yield from (each.command for each in typed.resume(self._suspended))
         yield from (each.command for each in typed.set_modes({e: again[e] for e in enforced}))
