@@ -125,15 +125,16 @@ class GroupDecisions:
         """Return the key of the group that a pod was last asked about with; empty for none."""
         return self._state.records.get(pod_uid).group
 
-    def note_member(self, pod_uid: str, group: GroupReference | None, now: float) -> None:
+    def note_member(self, pod: SchedulingPod, group: GroupReference | None, now: float) -> None:
         """Remember the group of a pod.
 
         The last member that waits is asked about without its group, but has its part of the hold.
         """
+        change, uid = self._state.records.change, pod.uid
         if group is not None:
-            self._state.records.change(pod_uid, RecordEvent.ASKED, group=group.key)
-        elif self.find_hold(pod_uid, now, alone=True) is None:
-            self._state.records.change(pod_uid, RecordEvent.ASKED, group="")
+            change(uid, RecordEvent.ASKED, namespace=pod.namespace, group=group.key)
+        elif self.key_of(uid) and self.find_hold(uid, now, alone=True) is None:
+            change(uid, RecordEvent.ASKED, group="")
 
     def with_priority(self, pod: SchedulingPod) -> SchedulingPod:
         """Return a pod with the priority of its group, if that is lower."""

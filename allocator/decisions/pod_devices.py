@@ -138,14 +138,17 @@ class PodDecisions:
         A search that is `out_of_time`, or is cut on a node, continues with the next call for an
         equal request.
         """
-        with self._deciding(request.pod.namespace, now):
-            return self._prefilter(request, now, out_of_time)
+        try:
+            with self._deciding(request.pod.namespace, now):
+                return self._prefilter(request, now, out_of_time)
+        finally:
+            self.state.records.trim((request.pod.uid,))
 
     def _prefilter(
         self, request: PreFilterRequest, now: float, out_of_time: Callable[[], bool]
     ) -> PreFilterReply:
         uid = request.pod.uid
-        self.groups.note_member(uid, request.group, now)
+        self.groups.note_member(request.pod, request.group, now)
         pod_request = self._receive(self.groups.with_priority(request.pod), request.claims)
         if isinstance(pod_request, Reason):
             return refuse_pod((pod_request,))
@@ -167,12 +170,20 @@ class PodDecisions:
         out_of_time: Callable[[], bool] = never,
     ) -> PreFilterReply:
         """Decide about all members of a group, and return nodes for one of them."""
+        try:
+            return self._prefilter_group(request, now, out_of_time)
+        finally:
+            self.state.records.trim({each.pod.uid for each in request.members or ()})
+
+    def _prefilter_group(
+        self, request: PreFilterGroupRequest, now: float, out_of_time: Callable[[], bool]
+    ) -> PreFilterReply:
         members: dict[str, PodRequest] = {}
         for member in request.members or ():
             received = self._receive(member.pod, member.claims)
             if isinstance(received, PodRequest):
                 members[member.pod.uid] = received
-                self.groups.note_member(member.pod.uid, request.group, now)
+                self.groups.note_member(member.pod, request.group, now)
             elif member.pod.uid == request.pod_uid:
                 return refuse_pod((received,))
         if request.pod_uid not in members:

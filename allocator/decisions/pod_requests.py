@@ -170,9 +170,11 @@ class ReceivedRequests:
         """
         needing = [each for each in members if self._needs_devices(each)]
         priority = min(each.pod.priority for each in needing or members)
+        change = self._state.records.change
         for member in members:
             leveled = member._replace(pod=with_at_most(member.pod, priority))
-            self._state.records.change(member.pod.uid, RecordEvent.ASKED, request=leveled)
+            pod = leveled.pod
+            change(pod.uid, RecordEvent.ASKED, namespace=pod.namespace, request=leveled)
         return priority
 
     def _needs_devices(self, request: PodRequest) -> bool:

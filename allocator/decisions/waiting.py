@@ -276,7 +276,7 @@ class WaitingPods:
         """Go on with a pod about which a copy of the process has decided."""
         self._aside.note_answered(self._name_of(uid))
         self._decisions.try_again(uid)
-        if self._aside.end_preemption(uid):
+        if self._aside.end_preemption(uid) and self._find(uid) is not None:
             self._ask_again(uid)
 
     def _continue_aside(self, work: TurnWork) -> str:

@@ -3,12 +3,13 @@
 Every change of a record is made here, and everything else follows from the records before and
 after: the indexes, the times, and what the ledger reserves and keeps. So a record that goes takes
 everything along. Beyond a limit, the namespace with most records loses its oldest one that has no
-devices.
+devices, once the call of the scheduler is answered.
 """
 
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
 PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
 # What is due: the end of a reservation, that of what is kept, and that of pauses.
 Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause"]
+# What a record can begin with, in a namespace.
+BEGINS: Final = frozenset({RecordEvent.ASKED, RecordEvent.KEPT})
 _NOTHING: Final[Mapping[str, Reservation]] = {}
 
 
@@ -86,16 +89,35 @@ class PodTable:
     # --- changes ---
 
     def change(self, uid: str, event: RecordEvent, **changes: Any) -> None:  # noqa: ANN401  # fields
-        """Change parts of a record, which begins or ends with that."""
+        """Change parts of a record, which begins or ends with that.
+
+        Only a pod that is asked about, or gets what others release, has a record from then on.
+        """
         before = self.get(uid)
-        for name, value in changes.items():
-            if getattr(before, name) is not value:
-                self._put(before, event, replace(before, **changes), changes)
-                break
-        # Only this is without an end. Nothing is dropped while it is decided about a pod.
-        while event is RecordEvent.ASKED and len(self._records) > self.limit:
-            if not self._drop_oldest(uid):
-                break
+        changed = any(getattr(before, name) is not value for name, value in changes.items())
+        if not changed:
+            return
+        if uid not in self._records and not (event in BEGINS and changes.get("namespace")):
+            self.unexpected += 1
+            return
+        self._put(before, event, replace(before, **changes), changes)
+
+    def trim(self, but: Collection[str]) -> None:
+        """Drop what is beyond the limit; not the pods that a call of the scheduler is about."""
+        if len(self._records) <= self.limit:
+            return
+        namespaces = list(self._namespaces.values())
+        sizes = [(-len(uids), number) for number, uids in enumerate(namespaces)]
+        heapify(sizes)
+        oldest: dict[int, Iterator[str]] = {}
+        while len(self._records) > self.limit and sizes:
+            size, number = heappop(sizes)
+            if number not in oldest:
+                oldest[number] = iter(tuple(namespaces[number]))
+            uid = next((uid for uid in oldest[number] if self._can_drop(uid, but)), None)
+            if uid is not None:
+                self.end(uid, RecordEvent.DROPPED)
+                heappush(sizes, (size + 1, number))
 
     def end(self, uid: str, event: RecordEvent = RecordEvent.ENDED) -> None:
         """Let a record go with everything; a write in progress has its devices until its end."""
@@ -149,15 +171,10 @@ class PodTable:
         if not of_namespace:
             self._namespaces.pop(namespace, None)
 
-    def _drop_oldest(self, but: str) -> bool:
-        """End the oldest record without devices of the namespace with most; False without any."""
-        for uids in sorted(self._namespaces.values(), key=len, reverse=True):
-            for uid in uids:
-                record = self._records[uid]
-                if record.devices is None and record.kept is None and uid != but:
-                    self.end(uid, RecordEvent.DROPPED)
-                    return True
-        return False
+    def _can_drop(self, uid: str, but: Collection[str]) -> bool:
+        """Whether a pod has no devices, and none are kept for it."""
+        record = self._records[uid]
+        return record.devices is None and record.kept is None and uid not in but
 
     # --- what follows from a change ---
 

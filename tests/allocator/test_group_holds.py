@@ -165,7 +165,7 @@ def test_a_gang_of_one_that_is_bound_forgives_nothing_to_other_gangs() -> None:
             if second % bound_each == 0:
                 uid = f"ok{second}"
                 group = GroupReference(key="default/ok")
-                cluster.decisions.groups.note_member(uid, group, cluster.now)
+                cluster.decisions.groups.note_member(cluster.pod(uid), group, cluster.now)
                 cluster.add(pod(uid, "c-x", node="n9"))
                 cluster.decisions.end(uid)
         return held

@@ -5,10 +5,11 @@ from itertools import product
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from msgspec.structs import replace
 
-from allocator.scheduler.protocol import SchedulingPod
-from allocator.state.pod_table import PodTable
+from allocator.scheduler.protocol import ProtocolError, SchedulingPod
+from allocator.state.pod_table import BEGINS, PodTable
 from allocator.state.record_states import (
     TRANSITIONS,
     RecordEvent,
@@ -29,7 +30,8 @@ from allocator.state.records import (
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_holds import NodeHold
-from tests.allocator.clusters import Cluster, claim
+from tests.allocator.clusters import Cluster, claim, members_of
+from tests.allocator.contests import Contest
 from tests.allocator.histories import History
 
 UID = "p"
@@ -59,17 +61,26 @@ def test_what_cannot_follow_is_counted(state: RecordState, event: RecordEvent) -
     nothing = {"request": None, "waiting": None, "kept": None, "devices": None}
     for later in RecordState:
         table = PodTable(Ledger())
-        table.change(UID, RecordEvent.ASKED, **PARTS[state])
+        table.change(UID, RecordEvent.ASKED, namespace="default", **PARTS[state])
         before = table.unexpected
-        table.change(UID, event, **{**nothing, **PARTS[later]})
-        assert state_of(table.get(UID)) is later
+        begins = {"namespace": "default"} if event in BEGINS else {}
+        table.change(UID, event, **{**nothing, **PARTS[later], **begins})
+        is_ignored = state is RecordState.UNKNOWN and not begins
+        assert state_of(table.get(UID)) is (state if is_ignored else later)
         assert table.unexpected - before == (not is_expected(state, event, later))
+
+
+def test_no_record_begins_without_a_namespace() -> None:
+    table = PodTable(Ledger())
+    for event in BEGINS:
+        table.change(UID, event, **PARTS[RecordState.HELD])
+    assert (len(table), table.unexpected) == (0, len(BEGINS))
 
 
 def test_a_table_ends_empty_whatever_the_record_was() -> None:
     for state in RecordState:
         table = PodTable(Ledger())
-        table.change(UID, RecordEvent.ASKED, **PARTS[state])
+        table.change(UID, RecordEvent.ASKED, namespace="default", **PARTS[state])
         table.end(UID)
         assert len(table) == (state is RecordState.WRITING)
 
@@ -107,6 +118,49 @@ def test_only_a_reservation_that_expired_is_made_again_at_the_write() -> None:
     cluster.decisions.expire(RESERVATION_SECONDS)
     assert reservations.has_expired("reserved", "n1")
     assert not reservations.has_expired("promised", "n1")
+
+
+def test_a_group_is_decided_about_as_a_whole_at_the_limit_of_records() -> None:
+    cluster = Cluster(n1=4)
+    cluster.ask_group("default/g", "a", "b", min_count=4)  # two others do not exist yet
+    cluster.prefilter("other", claim("of-other", 9))
+    cluster.state.records.limit = 4
+    cluster.now = 5.0
+    reply = cluster.ask_group("default/g", "a", "b", "d", "e", min_count=4)
+    assert reply.fit, reply.message
+    records = cluster.state.records
+    assert sorted(records) == ["a", "b", "d", "e"]
+    assert {records.get(uid).group for uid in records} == {"default/g"}
+    assert {records.get(uid).namespace for uid in records} == {"default"}
+    for uid in ("a", "b", "d", "e"):
+        assert not cluster.reserve(uid, "n1")
+
+
+def test_the_members_of_a_call_have_their_records_when_a_claim_of_it_cannot_be_read() -> None:
+    cluster = Cluster(n1=4)
+    cluster.state.records.limit = 1
+    cluster.prefilter("other", claim("of-other"))
+    request = members_of(cluster, ("a", "b", "c"))
+    *readable, last = request.members or ()
+    broken = replace(request, members=(*readable, replace(last, claims=(Raw(b"{}"),))))
+    with pytest.raises(ProtocolError):
+        cluster.decisions.prefilter_group(broken, cluster.now)
+    records = cluster.state.records
+    assert sorted(records) == ["a", "b"]
+    assert not records.unexpected
+
+
+def test_a_dropped_pod_is_not_remembered_because_a_copy_has_decided() -> None:
+    contest = Contest(n1=1)
+    contest.run("x", "n1", 0)
+    assert contest.ask("p") == []
+    contest.waiting.note_preemption("p", refused=True, cut=contest.preemption("p"))
+    records = contest.cluster.state.records
+    records.limit = 1
+    contest.ask("q")  # drops the record of p
+    contest.waiting.note_ahead("p")
+    assert list(records) == ["q"]
+    assert not records.unexpected
 
 
 def test_a_pause_that_shrinks_begins_again_with_a_short_one() -> None:
