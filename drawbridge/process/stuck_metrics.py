@@ -1,25 +1,29 @@
 """The metrics of what is stuck, which the leading controller has."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from drawbridge.process.counters import OTHER
 from drawbridge.report.stuck.codes import CODES
 from drawbridge.report.stuck.found import Stuck
+from drawbridge.turns import take_turns
 
 # Tenants decide how many objects there are. The counts have everything.
 MAX_OBJECTS: Final = 100
+# As many characters as a label of Kubernetes has.
+_MAX_HOLDER: Final = 63
 _LABELS: Final = ("code", "kind", "namespace", "name", "holder")
 
 
 class StuckCollector(Collector):
     """Reads at scrape time what the controller has found, with the time in Unix seconds.
 
-    `free` returns the number of free devices by driver.
+    `free` returns the number of free devices by driver, the most important ones first.
     """
 
     def __init__(
@@ -31,7 +35,7 @@ class StuckCollector(Collector):
         self._free = free
 
     def collect(self) -> Iterator[Metric]:
-        """Return the counts, and the first objects."""
+        """Return the counts, and some objects of each namespace."""
         stuck_objects = self._stuck()
         counts = Counter(stuck.code for stuck, _ in stuck_objects)
         number = GaugeMetricFamily(
@@ -43,18 +47,43 @@ class StuckCollector(Collector):
             number.add_metric([code], counts[code])
         since = GaugeMetricFamily(
             "drawbridge_stuck_since_seconds",
-            "Since when an object does not go on, in Unix seconds; of the first 100.",
+            "Since when an object does not go on, in Unix seconds; of 100, in turns of namespaces.",
             labels=_LABELS,
         )
-        for stuck, at in islice(stuck_objects, MAX_OBJECTS):
-            kind, *names = stuck.object.split("/")
-            namespace, name = names if len(names) == 2 else ("", names[0])
-            since.add_metric([stuck.code, kind, namespace, name, stuck.held_by], at)
+        for stuck, at in islice(take_turns(_by_namespace(stuck_objects)), MAX_OBJECTS):
+            kind, namespace, name = _split(stuck)
+            since.add_metric([stuck.code, kind, namespace, name, _shorten(stuck.held_by)], at)
         free = GaugeMetricFamily(
             "drawbridge_free_devices",
             "Published devices that no claim holds and no taint keeps, by driver.",
             labels=["driver"],
         )
-        for driver, devices in sorted(self._free().items())[:MAX_OBJECTS]:
+        drivers = [*self._free().items()]
+        for driver, devices in drivers[:MAX_OBJECTS]:
             free.add_metric([driver], devices)
+        if others := drivers[MAX_OBJECTS:]:
+            free.add_metric([OTHER], sum(devices for _, devices in others))
         yield from (number, since, free)
+
+
+def _by_namespace(
+    stuck_objects: Iterable[tuple[Stuck, float]],
+) -> Iterable[Sequence[tuple[Stuck, float]]]:
+    """Group as many objects of each namespace as can be shown; a namespace is of itself."""
+    groups: dict[str, list[tuple[Stuck, float]]] = {}
+    for entry in stuck_objects:
+        kind, namespace, name = _split(entry[0])
+        group = groups.setdefault(name if kind == "Namespace" else namespace, [])
+        if len(group) < MAX_OBJECTS:
+            group.append(entry)
+    return groups.values()
+
+
+def _split(stuck: Stuck) -> tuple[str, str, str]:
+    """Return the kind, the namespace and the name."""
+    kind, *namespaces, name = stuck.object.split("/")
+    return kind, "".join(namespaces), name
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_HOLDER else f"{text[: _MAX_HOLDER - 1]}…"

@@ -1,6 +1,8 @@
 """The leader tells what two searches found, since when, and within bounds."""
 
 import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -10,8 +12,11 @@ from controller.device_users import NO_DEVICES, read_device_pod, read_watched_cl
 from controller.stuck import StuckReconciler, StuckSources
 from controller.watched_objects import PartialObject, WatchedNode
 from drawbridge.dra.classes import class_reader
-from drawbridge.dra.slices import slice_reader
+from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.process.stuck_metrics import MAX_OBJECTS, StuckCollector
+from drawbridge.report.stuck.found import Stuck
+from drawbridge.report.stuck.free import count_free
+from drawbridge.report.stuck.objects import decode_slices
 from tests.cli.planted import NOW, PLANTS, Cluster, draw
 from tests.cluster.memory_store import MemoryStore
 
@@ -157,3 +162,71 @@ def test_pods_without_devices_are_one_value() -> None:
     assert read_device_pod(plain) is NO_DEVICES
     limited = plain.replace(b'"cpu"', b'"nvidia.com/gpu"')
     assert read_device_pod(limited) is not NO_DEVICES
+
+
+def as_stuck(about: str, held_by: str = "somebody") -> tuple[Stuck, float]:
+    return Stuck("DeletionStuck", about, "under deletion", held_by, "Wait."), 1.0
+
+
+def collect(
+    stuck: Sequence[tuple[Stuck, float]], free: dict[str, int] | None = None
+) -> dict[str, list[dict[str, str]]]:
+    """Return the labels of all series by name."""
+    labels = defaultdict(list)
+    for metric in StuckCollector(lambda: stuck, lambda: free or {}).collect():
+        for sample in metric.samples:
+            labels[sample.name].append(sample.labels)
+    return labels
+
+
+def test_a_namespace_with_many_stuck_objects_does_not_hide_others() -> None:
+    many = [as_stuck(f"Pod/aa/p{number:04}") for number in range(1_000)]
+    others = [as_stuck("Pod/victim/p"), as_stuck("ResourceSlice/s"), as_stuck("Namespace/z")]
+    since = collect([*many, *others])["drawbridge_stuck_since_seconds"]
+    assert len(since) == MAX_OBJECTS
+    assert {(each["kind"], each["namespace"]) for each in since} == {
+        ("Pod", "aa"),
+        ("Pod", "victim"),
+        ("ResourceSlice", ""),
+        ("Namespace", ""),
+    }
+
+
+def test_a_holder_is_a_short_label() -> None:
+    (since,) = collect([as_stuck("Pod/a/p", "finalizer " + "f" * 1_000)])[
+        "drawbridge_stuck_since_seconds"
+    ]
+    assert len(since["holder"]) == 63
+    assert since["holder"].startswith("finalizer ff")
+
+
+def publish(driver: str, node: str) -> Slice:
+    (read,) = decode_slices(
+        [
+            {
+                "apiVersion": "resource.k8s.io/v1",
+                "kind": "ResourceSlice",
+                "metadata": {"name": f"{node}-{driver}"},
+                "spec": {
+                    "driver": driver,
+                    "nodeName": node,
+                    "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                    "devices": [{"name": "d"}],
+                },
+            }
+        ]
+    )
+    return read
+
+
+def test_a_node_with_many_drivers_does_not_hide_those_of_others() -> None:
+    invented = [publish(f"a{number:04}.io", "n0") for number in range(300)]
+    common = [publish("gpu.nvidia.com", f"n{number}") for number in range(5)]
+    free = count_free([*invented, *common, publish("z.io", "n9")], ())
+    drivers = [each["driver"] for each in collect([], free)["drawbridge_free_devices"]]
+    assert len(drivers) == MAX_OBJECTS + 1
+    assert {"gpu.nvidia.com", "z.io", "other"} < {*drivers}
+    registry = CollectorRegistry()
+    registry.register(StuckCollector(tuple, lambda: free))
+    others = registry.get_sample_value("drawbridge_free_devices", {"driver": "other"})
+    assert others == 302 - MAX_OBJECTS

@@ -3,6 +3,7 @@
 from datetime import datetime
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,3 +96,58 @@ def test_slices_of_one_node_tell_of_its_devices_only() -> None:
     for node, number in (("n1", 1), ("n2", 0), ("", 0)):
         objects = from_values([claim], now=NOW, complete=complete, only_node=node)
         assert len(find_stuck(objects)) == number
+
+
+def as_slice(node: str, device: str, count: int = 1, generation: int = 1) -> YamlValue:
+    pool = {"name": "n1", "generation": generation, "resourceSliceCount": count}
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": f"{node}-{device}"},
+        "spec": {"driver": "d.com", "nodeName": node, "pool": pool, "devices": [{"name": device}]},
+    }
+
+
+def held_on(node: str, devices: int = 1) -> YamlValue:
+    fields = [{"key": "metadata.name", "values": [node]}]
+    results = [
+        {"driver": "d.com", "pool": "n1", "device": f"gpu-{number}"} for number in range(devices)
+    ]
+    return {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "status": {
+            "allocation": {
+                "devices": {"results": results},
+                "nodeSelector": {"nodeSelectorTerms": [{"matchFields": fields}]},
+            }
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        (),
+        (as_slice("n2", "x", 5),),
+        (as_slice("n2", "gpu-0"),),
+        (as_slice("n2", "gpu-0", 1, 7),),
+        (as_slice("n2", "gpu-0", 2),),
+    ],
+)
+def test_slices_of_another_node_in_the_pool_hide_no_lost_device(
+    foreign: tuple[YamlValue, ...],
+) -> None:
+    nodes: list[YamlValue] = [{"kind": "Node", "metadata": {"name": n}} for n in ("n1", "n2")]
+    lost = [*nodes, held_on("n1"), as_slice("n1", "gpu-1"), *foreign]
+    assert [each.code for each in find_stuck(from_values(lost, now=NOW))] == ["NotPublished"]
+    kept = [*nodes, held_on("n1"), as_slice("n1", "gpu-0"), *foreign]
+    assert find_stuck(from_values(kept, now=NOW)) == ()
+
+
+def test_of_many_devices_the_first_are_named() -> None:
+    claim = held_on("n1", 32)
+    claim["metadata"] |= {"deletionTimestamp": "2026-11-24T11:00:00Z", "finalizers": ["x.com/y"]}
+    (stuck,) = find_stuck(from_values([claim], now=NOW))
+    assert (len(stuck.devices), stuck.more_devices) == (4, 28)
+    assert stuck.text.endswith("d.com/n1/gpu-3 and 28 more devices")

@@ -1,7 +1,8 @@
 """The pods of the page that wait for a node or for devices, and the reasons."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Final
 
 from drawbridge.documents.paths import get_value
@@ -11,6 +12,7 @@ from drawbridge.report import codes
 from drawbridge.report.explain import PodObjects, explain
 from drawbridge.report.page.model import Extent, PageObjects, WaitingPodOnPage
 from drawbridge.translate.legacy.pod_view import is_device_resource
+from drawbridge.turns import take_turns
 
 # One namespace must not hide the waiting pods of another one.
 MAX_WAITING: Final = 200
@@ -48,18 +50,10 @@ def find_waiting(objects: PageObjects) -> tuple[tuple[WaitingPodOnPage, ...], in
         waiting = by_namespace[namespace_of(pod)]
         if len(waiting) < _MAX_OF_NAMESPACE:
             waiting.append(pod)
-    shown = sorted(_take_turns(by_namespace.values()), key=_created)
+    shown = sorted(islice(take_turns(by_namespace.values()), MAX_WAITING), key=_created)
     claims, templates = _by_namespace(objects.claims), _by_namespace(objects.templates)
     explained = tuple(_explain(pod, objects, claims, templates) for pod in shown)
     return explained, number - len(shown)
-
-
-def _take_turns(lists: Iterable[Sequence[Value]]) -> Iterator[Value]:
-    """Yield one pod of each namespace in turn, up to the most that are shown."""
-    ordered = sorted(
-        ((place, pod) for pods in lists for place, pod in enumerate(pods)), key=lambda each: each[0]
-    )
-    return (pod for _, pod in ordered[:MAX_WAITING])
 
 
 def _created(pod: Value) -> tuple[str, str]:

@@ -1,15 +1,18 @@
 """Which claims are stuck: under deletion, without their pod, never allocated, or lost devices."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
+from drawbridge.dra.counted import list_some
 from drawbridge.names import CLAIM_FINALIZER
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.found import (
     CLAIM_CONTROLLER,
     GARBAGE_COLLECTOR,
+    MOST_NAMES,
+    MOST_PODS,
     RESTART_CONTROLLER,
     Stuck,
     name_finalizers,
@@ -39,8 +42,8 @@ def _about(claim: HangingClaim) -> str:
     return f"ResourceClaim/{claim.full_name}"
 
 
-def _devices(claim: HangingClaim) -> tuple[str, ...]:
-    return tuple(map(str, claim.results))
+def _list(pods: Sequence[str]) -> str:
+    return list_some(pods, MOST_NAMES, "pod")
 
 
 def _names(claim: HangingClaim) -> tuple[str, ...]:
@@ -60,7 +63,7 @@ def _find_deletion(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
         # It ends with its pods; those that do not end are stuck themselves.
         return None
     gone = [each.name for each in claim.pods]
-    message = f"under deletion, and pod {', '.join(gone)} uses it no more" if gone else ""
+    message = f"under deletion, and pod {_list(gone)} uses it no more" if gone else ""
     return stuck_at(
         codes.DELETION_STUCK,
         _about(claim),
@@ -69,7 +72,7 @@ def _find_deletion(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
         since=since,
         remedy=remedy,
         pods=_names(claim),
-        devices=_devices(claim),
+        devices=claim.results,
     )
 
 
@@ -93,11 +96,11 @@ def _find_gone_pod(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     return stuck_at(
         codes.CONSUMER_GONE,
         _about(claim),
-        f"pod {', '.join(gone)} is gone",
+        f"pod {_list(gone)} is gone",
         held_by,
         remedy=RESTART_CONTROLLER,
         pods=tuple(f"{namespace}/{each}" for each in gone),
-        devices=_devices(claim),
+        devices=claim.results,
     )
 
 
@@ -113,12 +116,12 @@ def _find_finished_pod(claim: HangingClaim, search: StuckSearch) -> Stuck | None
     return stuck_at(
         codes.NEVER_RELEASED,
         _about(claim),
-        f"all its pods have ended: {', '.join(each.metadata.name for each in ended)}",
+        f"all its pods have ended: {_list([each.metadata.name for each in ended])}",
         CLAIM_CONTROLLER,
         since=times[-1],
         remedy=RESTART_CONTROLLER,
         pods=_names(claim),
-        devices=_devices(claim),
+        devices=claim.results,
     )
 
 
@@ -126,16 +129,17 @@ def _find_lost_devices(claim: HangingClaim, search: StuckSearch) -> Stuck | None
     lost = [each for each in claim.results if search.is_lost(each, claim.node)]
     if not lost:
         return None
+    devices = list_some([*map(str, lost)], MOST_NAMES, "device")
     drivers = ", ".join(sorted({each.driver for each in lost}))
     nodes = {search.pods[key].spec.node_name for key in _keys(claim) if key in search.pods}
     where = f" on node {', '.join(sorted(nodes))}" if any(nodes) else ""
     return stuck_at(
         codes.NOT_PUBLISHED,
         _about(claim),
-        f"{', '.join(map(str, lost))} {'is' if len(lost) == 1 else 'are'} not published",
+        f"{devices} {'is' if len(lost) == 1 else 'are'} not published",
         f"driver {drivers}{where}",
         pods=_names(claim),
-        devices=tuple(map(str, lost)),
+        devices=lost,
     )
 
 
@@ -154,7 +158,7 @@ def _find_no_allocation(claim: HangingClaim, search: StuckSearch) -> Stuck | Non
     waiting = [each for each in users if not each.spec.scheduling_gates]
     if not waiting:
         return None
-    names = tuple(each.full_name for each in waiting)
+    names = tuple(each.full_name for each in waiting[:MOST_PODS])
     bound = [each for each in waiting if each.spec.node_name]
     untried = [each for each in waiting if each.condition("PodScheduled") is None]
     missing = _find_missing(claim, search)

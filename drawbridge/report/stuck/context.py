@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.slices import Slice
@@ -64,12 +64,12 @@ class StuckSearch:
         return {each.metadata.name: each for each in self.objects.nodes}
 
     @cached_property
-    def published(self) -> Mapping[tuple[str, str], frozenset[str] | None]:
-        """The devices of each pool; None while its driver replaces the slices."""
+    def published(self) -> Mapping[tuple[str, str], "_Pool"]:
+        """The pools by driver and name."""
         by_pool: dict[tuple[str, str], list[Slice]] = {}
         for each in self.objects.slices:
             by_pool.setdefault((each.driver, each.pool), []).append(each)
-        return {pool: _current_devices(slices) for pool, slices in by_pool.items()}
+        return {pool: _read_pool(slices) for pool, slices in by_pool.items()}
 
     @cached_property
     def publishing(self) -> frozenset[tuple[str, str]]:
@@ -96,8 +96,11 @@ class StuckSearch:
         """Whether a device, of a node or of several, is not published; False if not known."""
         if not self.knows_slices_of(node):
             return False
-        devices = self.published.get((result.driver, result.pool), frozenset())
-        return devices is not None and result.device not in devices
+        pool = self.published.get((result.driver, result.pool), _EMPTY_POOL)
+        asked = {node, None} if node else pool.devices.keys()
+        if not pool.replaced.isdisjoint(asked):
+            return False
+        return not any(result.device in pool.devices.get(each, ()) for each in asked)
 
     def name_kubelet(self, node: str) -> str:
         """Name the kubelet of a node, and since when the node is not ready."""
@@ -119,8 +122,29 @@ class StuckSearch:
         return ready is not None and ready.status != "True"
 
 
-def _current_devices(slices: Iterable[Slice]) -> frozenset[str] | None:
-    parts = [*current_parts(slices)]
-    if not all(map(is_complete, parts)):
-        return None
-    return frozenset(device.name for part in parts for each in part for device in each.devices)
+class _Pool(NamedTuple):
+    """The devices of a pool by the node of their slices, None for those of any node.
+
+    What a driver writes for its node says nothing of other nodes, whatever pool it names.
+    `replaced` are the nodes whose driver replaces the slices.
+    """
+
+    devices: Mapping[str | None, set[str]]
+    replaced: set[str | None]
+
+
+_EMPTY_POOL: Final = _Pool({}, set())
+
+
+def _read_pool(slices: Iterable[Slice]) -> _Pool:
+    devices: dict[str | None, set[str]] = {}
+    replaced = set[str | None]()
+    for part in current_parts(slices):
+        by_node: dict[str | None, list[Slice]] = {}
+        for published in part:
+            names = devices.setdefault(published.node_name, set())
+            names.update(device.name for device in published.devices)
+            by_node.setdefault(published.node_name, []).append(published)
+        if not is_complete(part):
+            replaced.update(node for node, written in by_node.items() if not is_complete(written))
+    return _Pool(devices, replaced)

@@ -69,7 +69,7 @@ def _find_stuck_namespaces(search: StuckSearch) -> Iterator[Stuck]:
                 "Look at its claims and pods, which are listed here if they are stuck. Do not"
                 " remove the finalizer of the namespace: its objects would stay."
             ),
-            devices=tuple(str(result) for claim in claims for result in claim.results),
+            devices=[result for claim in claims for result in claim.results],
         )
 
 

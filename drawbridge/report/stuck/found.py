@@ -6,10 +6,13 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.dra.counted import count_noun, list_some
+from drawbridge.dra.counted import count_noun
 from drawbridge.finding import Code, Finding
+from drawbridge.report.stuck.objects import HeldResult
 
 MOST_NAMES: Final = 4
+# As many pods as use a claim at the same time.
+MOST_PODS: Final = 256
 CLAIM_CONTROLLER: Final = "resourceclaim-controller of kube-controller-manager"
 GARBAGE_COLLECTOR: Final = "garbage-collector-controller of kube-controller-manager"
 RESTART_CONTROLLER: Final = (
@@ -21,7 +24,8 @@ class Stuck(msgspec.Struct, frozen=True, rename="camel"):
     """An object that does not go on, and why.
 
     `since` is when that began; empty if nobody wrote it down. `held_by` is who has to act. `pods`
-    are those that it is about, and `devices` those that are held meanwhile.
+    are those that it is about, and `devices` the first of those that are held meanwhile;
+    `more_devices` counts the others.
     """
 
     code: str
@@ -32,13 +36,14 @@ class Stuck(msgspec.Struct, frozen=True, rename="camel"):
     since: str = ""
     pods: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    more_devices: int = 0
 
     @property
     def text(self) -> str:
         """All but the object, in one sentence."""
         since = f" since {format_since(self.since)}" if self.since else ""
-        held = list_some(self.devices, MOST_NAMES, "device")
-        holds = f"; devices {held}" if held else ""
+        more = f" and {count_noun(self.more_devices, 'more device')}" if self.more_devices else ""
+        holds = f"; devices {', '.join(self.devices)}{more}" if self.devices else ""
         return f"{self.message}{since}; held by {self.held_by}{holds}"
 
     @property
@@ -56,12 +61,12 @@ def stuck_at(  # noqa: PLR0913  # the parts of what is stuck
     since: str | None = None,
     remedy: str = "",
     pods: tuple[str, ...] = (),
-    devices: tuple[str, ...] = (),
+    devices: Sequence[HeldResult] = (),
 ) -> Stuck:
     """Return what is stuck; the default remedy is that of the code."""
-    return Stuck(
-        code.name, about, message, held_by, remedy or code.remedy, since or "", pods, devices
-    )
+    named, more = tuple(map(str, devices[:MOST_NAMES])), max(0, len(devices) - MOST_NAMES)
+    remedy, since = remedy or code.remedy, since or ""
+    return Stuck(code.name, about, message, held_by, remedy, since, pods[:MOST_PODS], named, more)
 
 
 def name_finalizers(names: Sequence[str], left_out: int) -> str:

@@ -11,7 +11,7 @@ from drawbridge.report.events import describe_events, is_about
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.found import Stuck, name_finalizers, stuck_at
-from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod
+from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod, HeldResult
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 SCHEDULED: Final = "PodScheduled"
@@ -80,8 +80,8 @@ def _about(pod: HangingPod) -> str:
     return f"Pod/{pod.full_name}"
 
 
-def _devices(claims: list[HangingClaim]) -> tuple[str, ...]:
-    return tuple(f"{each}" for claim in claims for each in claim.results)
+def _devices(claims: list[HangingClaim]) -> list[HeldResult]:
+    return [each for claim in claims for each in claim.results]
 
 
 def _name_drivers(claims: list[HangingClaim], node: str) -> str:
