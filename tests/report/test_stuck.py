@@ -151,3 +151,11 @@ def test_of_many_devices_the_first_are_named() -> None:
     (stuck,) = find_stuck(from_values([claim], now=NOW))
     assert (len(stuck.devices), stuck.more_devices) == (4, 28)
     assert stuck.text.endswith("d.com/n1/gpu-3 and 28 more devices")
+
+
+def test_a_time_that_has_no_utc_is_shown_as_it_is() -> None:
+    claim = held_on("n1")
+    since = "0001-01-01T00:00:00+14:00"
+    claim["metadata"] |= {"deletionTimestamp": since, "finalizers": ["x.com/y"]}
+    (stuck,) = find_stuck(from_values([claim], now=NOW))
+    assert f"since {since}" in stuck.text

@@ -85,9 +85,10 @@ def format_since(text: str) -> str:
     """Write a time of the API server as people read it."""
     try:
         time = datetime.fromisoformat(text)
-    except ValueError:
+        time = time.astimezone(UTC)
+    except (ValueError, OverflowError):
         return text
-    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def format_stuck(several: Iterable[Stuck], most: int | None = None) -> Iterator[str]:
