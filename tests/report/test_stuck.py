@@ -1,19 +1,26 @@
 """What is stuck is found with who holds it, and what goes on is not."""
 
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from time import process_time
+from typing import TypeVar
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.report.stuck import codes
+from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.find import find_stuck, report_stuck
 from drawbridge.report.stuck.found import Stuck
-from drawbridge.report.stuck.objects import KINDS, HangingObjects, from_values
+from drawbridge.report.stuck.objects import KINDS, HangingObjects, HangingPod, from_values
 from tests.tables import YamlValue, every_row, load_cases
 
 CASES = load_cases(Path(__file__).parent / "stuck.yaml")
+T = TypeVar("T")
 NOW = datetime.fromisoformat("2026-11-24T12:00:00Z").timestamp()
 
 
@@ -159,3 +166,38 @@ def test_a_time_that_has_no_utc_is_shown_as_it_is() -> None:
     claim["metadata"] |= {"deletionTimestamp": since, "finalizers": ["x.com/y"]}
     (stuck,) = find_stuck(from_values([claim], now=NOW))
     assert f"since {since}" in stuck.text
+
+
+class Counted(tuple[T, ...]):  # noqa: SLOT001  # a tuple has no slots for a number
+    """Objects that count how often they are read one after another."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[T]:
+        self.reads += 1
+        return super().__iter__()
+
+
+def test_objects_are_read_a_few_times_whatever_number_of_namespaces_leaves() -> None:
+    leaving = {"deletionTimestamp": "2026-11-24T11:00:00Z"}
+    namespaces: list[YamlValue] = [
+        {"kind": "Namespace", "metadata": {"name": f"n{number}", **leaving}} for number in range(50)
+    ]
+    claim = held_on("n1", 2)
+    claim["metadata"]["namespace"] = "n7"
+    objects = from_values([*namespaces, claim], now=NOW, complete=frozenset())
+    pods, claims = Counted(objects.pods), Counted(objects.claims)
+    (stuck,) = find_stuck(replace(objects, pods=pods, claims=claims))
+    assert (stuck.object, stuck.message) == ("Namespace/n7", "under deletion, with 1 claim")
+    assert stuck.devices == ("d.com/n1/gpu-0", "d.com/n1/gpu-1")
+    assert max(pods.reads, claims.reads) < 10
+
+
+def test_the_pods_of_one_claim_are_listed_in_linear_time() -> None:
+    spec = {"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}
+    pod = msgspec.convert({"spec": spec}, HangingPod)
+    search = StuckSearch(HangingObjects(NOW, pods=(pod,) * 50_000))
+    began = process_time()
+    assert len(search.users["default", "c"]) == 50_000
+    # To copy all pods for each of them takes more than 5 seconds.
+    assert process_time() - began < 1

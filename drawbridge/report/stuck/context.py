@@ -1,6 +1,6 @@
 """What the parts of the search for stuck objects share: the objects by name, and how old is old."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -49,13 +49,12 @@ class StuckSearch:
         return {each.key: each for each in self.objects.claims}
 
     @cached_property
-    def users(self) -> Mapping[tuple[str, str], tuple[HangingPod, ...]]:
+    def users(self) -> Mapping[tuple[str, str], Sequence[HangingPod]]:
         """The pods that name a claim, by its namespace and name."""
-        users: dict[tuple[str, str], tuple[HangingPod, ...]] = {}
+        users: dict[tuple[str, str], list[HangingPod]] = {}
         for pod in self.objects.pods:
             for name in pod.claim_names:
-                key = pod.key[0], name
-                users[key] = (*users.get(key, ()), pod)
+                users.setdefault((pod.key[0], name), []).append(pod)
         return users
 
     @cached_property

@@ -1,5 +1,6 @@
 """Answers the one question of this package: what is stuck in these objects, and who holds it."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -9,8 +10,8 @@ from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.claims import find_stuck_claims
 from drawbridge.report.stuck.context import StuckSearch
 from drawbridge.report.stuck.found import Stuck, as_finding, stuck_at
-from drawbridge.report.stuck.objects import HangingNamespace, HangingObjects
-from drawbridge.report.stuck.pods import asks_plugin, find_stuck_pods
+from drawbridge.report.stuck.objects import HangingClaim, HangingNamespace, HangingObjects
+from drawbridge.report.stuck.pods import find_stuck_pods, has_devices
 
 # The conditions of a namespace under deletion that say what is left in it.
 _REMAINING: Final = ("NamespaceFinalizersRemaining", "NamespaceContentRemaining")
@@ -48,28 +49,33 @@ def _without_repeated(stuck: Iterable[Stuck]) -> Iterator[Stuck]:
 
 def _find_stuck_namespaces(search: StuckSearch) -> Iterator[Stuck]:
     """Yield namespaces under deletion that still have claims, or pods with devices."""
-    for namespace in search.objects.namespaces:
-        since, name = namespace.metadata.deletion_timestamp, namespace.metadata.name
-        if not search.is_old(since):
+    objects = search.objects
+    old = [e for e in objects.namespaces if search.is_old(e.metadata.deletion_timestamp)]
+    if not old:
+        return
+    claims: dict[str, list[HangingClaim]] = {}
+    for claim in objects.claims:
+        claims.setdefault(claim.key[0], []).append(claim)
+    pods = Counter(each.key[0] for each in objects.pods if has_devices(each))
+    for namespace in old:
+        name = namespace.metadata.name
+        its_claims, its_pods = claims.get(name, ()), pods[name]
+        if not (its_claims or its_pods):
             continue
-        claims = [each for each in search.objects.claims if each.key[0] == name]
-        pods = [each for each in search.objects.pods if each.key[0] == name]
-        pods = [each for each in pods if each.claim_names or asks_plugin(each)]
-        if not (claims or pods):
-            continue
-        left = [count_noun(len(claims), "claim")] if claims else []
-        left += [count_noun(len(pods), "pod with devices", "pods with devices")] if pods else []
+        left = [count_noun(len(its_claims), "claim")] if its_claims else []
+        if its_pods:
+            left.append(count_noun(its_pods, "pod with devices", "pods with devices"))
         yield stuck_at(
             codes.DELETION_STUCK,
             f"Namespace/{name}",
             f"under deletion, with {' and '.join(left)}",
             _describe_remaining(namespace),
-            since=since,
+            since=namespace.metadata.deletion_timestamp,
             remedy=(
                 "Look at its claims and pods, which are listed here if they are stuck. Do not"
                 " remove the finalizer of the namespace: its objects would stay."
             ),
-            devices=[result for claim in claims for result in claim.results],
+            devices=[result for claim in its_claims for result in claim.results],
         )
 
 
