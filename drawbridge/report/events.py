@@ -30,11 +30,22 @@ def event_subject(event: Value) -> Mapping[str, Value]:
     return as_mapping(next(filter(None, subjects), None))
 
 
+def subject_name(event: Value) -> tuple[str, str]:
+    """Return namespace and name of what an event is about; an empty namespace is unknown."""
+    subject = event_subject(event)
+    namespace = subject.get("namespace") or get_value(event, ("metadata", "namespace"))
+    return _text(namespace), _text(subject.get("name"))
+
+
 def is_about(event: Value, kind: str, metadata: Mapping[str, Value]) -> bool:
     """Whether an event is about this object, and not about an earlier one with its name."""
     subject, uid = event_subject(event), metadata.get("uid")
-    same = (subject.get("kind"), subject.get("name")) == (kind, metadata.get("name"))
-    return same and (not uid or subject.get("uid") in (None, "", uid))
+    if (subject.get("kind"), subject.get("name")) != (kind, metadata.get("name")):
+        return False
+    namespace, own = subject_name(event)[0], metadata.get("namespace")
+    if namespace and own and namespace != own:
+        return False
+    return not uid or subject.get("uid") in (None, "", uid)
 
 
 def time_of_event(event: Value) -> str:

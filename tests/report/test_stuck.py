@@ -201,3 +201,53 @@ def test_the_pods_of_one_claim_are_listed_in_linear_time() -> None:
     assert len(search.users["default", "c"]) == 50_000
     # To copy all pods for each of them takes more than 5 seconds.
     assert process_time() - began < 1
+
+
+def unprepared(namespace: str, name: str) -> list[YamlValue]:
+    """A pod that does not start although it has its device, without UIDs as in written files."""
+    times = {"lastTransitionTime": "2026-11-24T10:00:00Z"}
+    claim = held_on("n1")
+    claim["metadata"] = {"name": name, "namespace": namespace}
+    return [
+        claim,
+        {
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {
+                "nodeName": "n1",
+                "resourceClaims": [{"name": "c", "resourceClaimName": name}],
+            },
+            "status": {"conditions": [{"type": "PodScheduled", "status": "True", **times}]},
+        },
+    ]
+
+
+def event_about(namespace: str, name: str, message: str) -> YamlValue:
+    return {
+        "kind": "Event",
+        "reason": "FailedPrepareDynamicResources",
+        "message": message,
+        "involvedObject": {"kind": "Pod", "namespace": namespace, "name": name},
+    }
+
+
+def test_an_event_of_another_namespace_says_nothing_of_a_pod_with_the_same_name() -> None:
+    values = [*unprepared("a", "p"), event_about("b", "p", "of b")]
+    node: YamlValue = {"kind": "Node", "metadata": {"name": "n1"}}
+    (stuck,) = find_stuck(from_values([node, as_slice("n1", "gpu-0"), *values], now=NOW))
+    assert stuck.object == "Pod/a/p"
+    assert "of b" not in stuck.message
+    values.append(event_about("a", "p", "of a"))
+    (stuck,) = find_stuck(from_values([node, as_slice("n1", "gpu-0"), *values], now=NOW))
+    assert stuck.message.endswith("of a")
+
+
+def test_events_are_read_once_for_all_pods() -> None:
+    values = [each for number in range(50) for each in unprepared("a", f"p{number}")]
+    events = Counted([event_about("a", f"p{number}", f"of {number}") for number in range(50)])
+    node: YamlValue = {"kind": "Node", "metadata": {"name": "n1"}}
+    objects = from_values([node, as_slice("n1", "gpu-0"), *values], now=NOW)
+    stuck = find_stuck(replace(objects, events=events))
+    assert len(stuck) == 50
+    assert all(each.message.endswith(f"of {each.object[7:]}") for each in stuck)
+    assert events.reads == 1

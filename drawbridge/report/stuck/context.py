@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
+from drawbridge.documents.values import Value
 from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.slices import Slice
+from drawbridge.report.events import subject_name
 from drawbridge.report.stuck.found import format_since
 from drawbridge.report.stuck.objects import (
     READY,
@@ -56,6 +58,14 @@ class StuckSearch:
             for name in pod.claim_names:
                 users.setdefault((pod.key[0], name), []).append(pod)
         return users
+
+    @cached_property
+    def events(self) -> Mapping[tuple[str, str], Sequence[Value]]:
+        """The events by namespace and name of what they are about."""
+        events: dict[tuple[str, str], list[Value]] = {}
+        for event in self.objects.events:
+            events.setdefault(subject_name(event), []).append(event)
+        return events
 
     @cached_property
     def nodes(self) -> Mapping[str, HangingNode]:

@@ -193,10 +193,12 @@ def _find_silent_driver(claims: list[HangingClaim], node: str, search: StuckSear
 
 def _find_failure(pod: HangingPod, search: StuckSearch) -> tuple[str, str]:
     """Return the reason and the text of the last event about why the pod does not start."""
-    metadata: dict[str, Value] = {"name": pod.metadata.name, "uid": pod.metadata.uid}
+    namespace, name = pod.key
+    metadata: dict[str, Value] = {"namespace": namespace, "name": name, "uid": pod.metadata.uid}
     mine = [
         each
-        for each in search.objects.events
+        for key in (pod.key, ("", name))
+        for each in search.events.get(key, ())
         if get_value(each, ("reason",)) in FAILURES and is_about(each, "Pod", metadata)
     ]
     told = describe_events(mine)
