@@ -13,7 +13,7 @@ from typing import Final
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.choice.amounts import WHOLE, NodeRoom, Taken, Task, suits, take
-from drawbridge.choice.options import near_enough, options
+from drawbridge.choice.options import is_large, near_enough, options
 from drawbridge.choice.strategy import MAX_REMEMBERED, JudgedNode, Part
 from drawbridge.choice.typical import TaskKind, TypicalTasks
 
@@ -77,7 +77,8 @@ class FragmentationDescent:
 
 def _useful_for(kind: TaskKind, node: NodeRoom) -> int:
     useful = number = 0
-    for left in near_enough(node, kind.others) if kind.others else node.free:
+    beside = kind.others and not is_large(node)
+    for left in near_enough(node, kind.others) if beside else node.free:
         if left >= kind.share:
             useful += left
             number += 1

@@ -1,13 +1,18 @@
 """The devices that a task can take on a node, without those that differ only in their number."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, zip_longest
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain, islice, zip_longest
+from typing import Final, TypeAlias
 
 from drawbridge.choice.amounts import AskedOthers, NodeRoom, Taken, Task
 
 # Of more devices that differ, the first ones are compared.
 _MAX_OPTIONS: Final = 32
+# On a node with more devices of all kinds, nothing is compared: a task takes the first ones, and
+# what is free counts without the devices near it.
+_MAX_COMPARED: Final = 256
+# The devices of another kind by their groups, and those kinds by their place on the node.
+_OtherGroups: TypeAlias = Mapping[int, Mapping[int, Sequence[int]]]
 
 
 def options(node: NodeRoom, task: Task) -> Iterator[Taken]:
@@ -16,18 +21,25 @@ def options(node: NodeRoom, task: Task) -> Iterator[Taken]:
     For parts of several devices these are the fullest and the emptiest ones only; so it is with
     the devices of other kinds beside them.
     """
+    most = 1 if is_large(node) else _MAX_OPTIONS
     if not task.others:
-        return _alone(node, task)
+        return islice(_alone(node, task), most)
+    groups = _group_others(node, task)
     taken = chain.from_iterable(
-        (each + others for others in _others_beside(node, task, each))
-        for each in _devices(node, task)
+        (each + others for others in _others_beside(node, task, each, groups))
+        for each in _devices(node, task, groups)
     )
-    return islice(taken, _MAX_OPTIONS)
+    return islice(taken, most)
+
+
+def is_large(node: NodeRoom) -> bool:
+    """Whether a node has too many devices to compare what a task can take."""
+    return len(node.free) + sum(map(len, node.others)) > _MAX_COMPARED
 
 
 def with_others(node: NodeRoom, task: Task, taken: Taken) -> Taken | None:
     """Return devices and those of other kinds beside them, the first ones; None if they lack."""
-    others = next(_others_beside(node, task, taken), None)
+    others = next(_others_beside(node, task, taken, _group_others(node, task)), None)
     return None if others is None else taken + others
 
 
@@ -64,6 +76,18 @@ def place_of(node: NodeRoom, asked: AskedOthers) -> int | None:
     return next(kinds, None)
 
 
+def _group_others(node: NodeRoom, task: Task) -> _OtherGroups:
+    """Group the devices of the other kinds that a task takes near its own."""
+    groups: dict[int, dict[int, list[int]]] = {}
+    for asked in task.others:
+        place = place_of(node, asked) if asked.near else None
+        if place is not None:
+            members = groups[place] = {}
+            for number, group in enumerate(node.shape.others[place].groups):
+                members.setdefault(group, []).append(number)
+    return groups
+
+
 def _alone(node: NodeRoom, task: Task) -> Iterator[Taken]:
     if not task.devices:
         yield ()
@@ -73,33 +97,56 @@ def _alone(node: NodeRoom, task: Task) -> Iterator[Taken]:
             if left >= task.share and left not in seen:
                 seen.add(left)
                 yield (number,)
-                if len(seen) == _MAX_OPTIONS:
-                    return
     else:
         able = [number for number, left in enumerate(node.free) if left >= task.share]
         yield from _first_of(able, task.devices, node.free)
 
 
-def _devices(node: NodeRoom, task: Task) -> Iterator[Taken]:
+def _devices(node: NodeRoom, task: Task, groups: _OtherGroups) -> Iterator[Taken]:
     """Yield the devices of a task with what it takes of other kinds near them."""
     able = able_devices(node, task)
     if len(able) < task.devices:
         return
-    places = [place_of(node, each) for each in task.others if each.near]
-    near = [at for at in places if at is not None]
+    near = [each for each in task.others if each.near]
     if task.devices == 1:
-        seen = set[tuple[object, ...]]()
-        for number in able:
-            state = (node.free[number], *(_left_near(node, at, number) for at in near))
-            if state not in seen:
-                seen.add(state)
-                yield (number,)
-        return
-    if near:
-        most = min(each.devices for each in task.others if each.near)
-        yield from _in_groups(able, node.shape.others[near[0]].of_devices, task.devices, most)
+        yield from _single(node, able, near, groups)
+    elif groups:
+        most = min(each.devices for each in near)
+        of_devices = node.shape.others[next(iter(groups))].of_devices
+        yield from _in_groups(able, of_devices, task.devices, most)
     else:
         yield from _first_of(able, task.devices, node.free)
+
+
+def _single(
+    node: NodeRoom, able: Iterable[int], near: Iterable[AskedOthers], groups: _OtherGroups
+) -> Iterator[Taken]:
+    """Yield one device of each state: what is left of it, and of enough devices near it."""
+    states = [
+        (node.shape.others[place].of_devices, _states_of(node, place, asked, groups[place]))
+        for place, asked in zip(groups, near, strict=True)
+    ]
+    seen = set[tuple[int, ...]]()
+    for number in able:
+        near_it = [of_groups.get(of_devices[number], -1) for of_devices, of_groups in states]
+        state = (node.free[number], *near_it)
+        if -1 not in near_it and state not in seen:
+            seen.add(state)
+            yield (number,)
+
+
+def _states_of(
+    node: NodeRoom, place: int, asked: AskedOthers, members: Mapping[int, Sequence[int]]
+) -> dict[int, int]:
+    """Return a number for each group with enough for one device; equal groups have the same."""
+    left = node.others[place]
+    numbers: dict[tuple[int, ...], int] = {}
+    of_groups = {}
+    for group, several in members.items():
+        state = tuple(sorted(left[each] for each in several))
+        if sum(each >= asked.share for each in state) >= asked.devices:
+            of_groups[group] = numbers.setdefault(state, len(numbers))
+    return of_groups
 
 
 def _in_groups(
@@ -110,24 +157,21 @@ def _in_groups(
     for number in able:
         groups.setdefault(of_devices[number], []).append(number)
     by_size = sorted(groups.values(), key=len)
+    before = [0, *accumulate(map(len, by_size))]
     for size in range(1, 1 + min(count, most, len(by_size))):
-        chosen = [by_size[first:][:size] for first in range(1 + len(by_size) - size)]
-        enough = [each for each in chosen if sum(map(len, each)) >= count]
-        taken = (tuple(sorted(_in_turn(each)[:count])) for each in (*enough[:1], *enough[-1:]))
-        yield from dict.fromkeys(taken)
+        last = len(by_size) - size
+        # The groups behind are larger.
+        enough = (at for at in range(1 + last) if before[at + size] - before[at] >= count)
+        first = next(enough, None)
+        if first is not None:
+            chosen = (by_size[at : at + size] for at in (first, last))
+            taken = (tuple(sorted(islice(_in_turn(each), count))) for each in chosen)
+            yield from dict.fromkeys(taken)
 
 
-def _in_turn(groups: Iterable[Iterable[int]]) -> list[int]:
-    """Return one device of each group, then a second one, and so on."""
-    return [each for turn in zip_longest(*groups) for each in turn if each is not None]
-
-
-def _left_near(node: NodeRoom, place: int, number: int) -> tuple[int, ...]:
-    """Return what is left of devices of another kind near a device."""
-    others = node.shape.others[place]
-    own = others.of_devices[number]
-    pairs = zip(others.groups, node.others[place], strict=True)
-    return tuple(sorted(left for group, left in pairs if group == own))
+def _in_turn(groups: Iterable[Iterable[int]]) -> Iterator[int]:
+    """Yield one device of each group, then a second one, and so on."""
+    return (each for turn in zip_longest(*groups) for each in turn if each is not None)
 
 
 def _first_of(able: Sequence[int], count: int, free: Sequence[int]) -> Iterator[Taken]:
@@ -138,37 +182,39 @@ def _first_of(able: Sequence[int], count: int, free: Sequence[int]) -> Iterator[
     yield from dict.fromkeys(tuple(sorted(order[:count])) for order in orders)
 
 
-def _others_beside(node: NodeRoom, task: Task, taken: Taken) -> Iterator[Taken]:
+def _others_beside(
+    node: NodeRoom, task: Task, taken: Taken, groups: _OtherGroups
+) -> Iterator[Taken]:
     """Yield the first devices of other kinds that a task takes, the fullest and the emptiest."""
-    in_orders = (_take_others(node, task, taken, sign) for sign in (0, 1, -1))
+    in_orders = (_take_others(node, task, taken, groups, sign) for sign in (0, 1, -1))
     return iter(dict.fromkeys(each for each in in_orders if each is not None))
 
 
-def _take_others(node: NodeRoom, task: Task, taken: Taken, sign: int) -> Taken | None:
+def _take_others(
+    node: NodeRoom, task: Task, taken: Taken, groups: _OtherGroups, sign: int
+) -> Taken | None:
     """Return devices of other kinds, ordered by the sign times what is left of them."""
     numbers: list[int] = []
     for asked in task.others:
         place = place_of(node, asked)
         if place is None:
             return None
-        others, left = node.shape.others[place], node.others[place]
-        able = [at for at, free in enumerate(left) if free >= asked.share]
-        able.sort(key=[sign * free for free in left].__getitem__)
+        of_devices, left = node.shape.others[place].of_devices, node.others[place]
+        # In the groups of its devices, or anywhere.
+        wanted: list[Sequence[int]] = [range(len(left))]
         if asked.near:
-            groups = dict.fromkeys(others.of_devices[each] for each in taken)
-            able = _spread(able, others.groups, groups, asked.devices)
-        if len(able) < asked.devices:
+            own = dict.fromkeys(of_devices[each] for each in taken)
+            wanted = [groups[place].get(each, ()) for each in own]
+        able = [_ordered(members, left, asked.share, sign) for members in wanted]
+        chosen = list(islice(_in_turn(able), asked.devices))
+        if len(able) > asked.devices or not all(able) or len(chosen) < asked.devices:
             return None
         first = len(node.free) + sum(map(len, node.others[:place]))
-        numbers += (first + each for each in able[: asked.devices])
+        numbers += (first + each for each in chosen)
     return tuple(sorted(numbers))
 
 
-def _spread(
-    able: Sequence[int], groups: Sequence[int], wanted: Iterable[int], count: int
-) -> list[int]:
-    """Return devices of the wanted groups in turn, one of each first; none if a group has none."""
-    in_groups = [[each for each in able if groups[each] == group] for group in wanted]
-    if len(in_groups) > count or not all(in_groups):
-        return []
-    return _in_turn(in_groups)
+def _ordered(members: Iterable[int], left: Sequence[int], share: int, sign: int) -> list[int]:
+    """Return those with enough left, ordered by the sign times what is left of them."""
+    able = [each for each in members if left[each] >= share]
+    return sorted(able, key=lambda each: sign * left[each])

@@ -41,7 +41,7 @@ from drawbridge.choice.amounts import (
     suits,
     take,
 )
-from drawbridge.choice.options import near_enough, options, place_of
+from drawbridge.choice.options import is_large, near_enough, options, place_of
 from drawbridge.choice.strategy import MAX_REMEMBERED, JudgedNode, Part
 from drawbridge.choice.typical import TaskKind, TypicalTasks
 
@@ -174,7 +174,8 @@ class Usable:
                 for kind, worth in zip(label.kinds, sums, strict=True)
             ]
             self._parts.put(key, parts)
-        return self._with_others(label, node, parts) if label.with_others else parts
+        has_others = label.with_others and not is_large(node)
+        return self._with_others(label, node, parts) if has_others else parts
 
     def _with_others(
         self, label: _Label, node: NodeRoom, parts: Sequence[_Parts]

@@ -1,8 +1,9 @@
 """The devices that a task can take, compared with all sets of devices of small nodes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, combinations
 from random import Random
+from typing import Any
 
 from drawbridge.choice.amounts import (
     WHOLE,
@@ -16,7 +17,10 @@ from drawbridge.choice.amounts import (
     left_of,
     take,
 )
+from drawbridge.choice.fragmentation import FragmentationDescent
 from drawbridge.choice.options import options
+from drawbridge.choice.typical import TypicalTasks
+from drawbridge.choice.usable import Usable
 from tests.tables import every_row
 from tests.thorough import drawn
 
@@ -84,6 +88,59 @@ def test_several_devices_are_in_as_many_groups_as_there_are_nics() -> None:
             assert groups == {each - 8 for each in taken[devices:]}
     none = Task(5, WHOLE, 1, 1, others=(AskedOthers("nic", 2, WHOLE, near=True),))
     assert list(options(node, none)) == []
+
+
+class _Counted(tuple[int, ...]):
+    """Counts how many of its values are read."""
+
+    __slots__ = ()
+    reads = 0
+
+    def __iter__(self) -> Iterator[int]:
+        for value in super().__iter__():
+            _Counted.reads += 1
+            yield value
+
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401  # as that of a tuple
+        _Counted.reads += 1
+        return super().__getitem__(at)
+
+
+@every_row("strategy", ("usable", "fgd"))
+@every_row("gpus", (8, 1000))
+def test_what_a_judgement_reads_grows_with_the_devices_of_a_node(gpus: int, strategy: str) -> None:
+    count, lefts = 1000, (250, 500, 750, WHOLE)
+    roots = tuple(range(count))
+    shape = _with_own_roots(gpus, roots)
+    left = _Counted(lefts[each % 4] for each in range(count))
+    task = Task(1, WHOLE, 1, 1, others=(AskedOthers("nic", 1, 250, near=True),))
+    typical = TypicalTasks({task: 1}, 1)
+    chosen = Usable(typical, {shape: 1}) if strategy == "usable" else FragmentationDescent(typical)
+    room = NodeRoom(shape, 9, 9, (WHOLE,) * gpus, others=(left,))
+    _Counted.reads = 0
+    judged = chosen.judge(room, task)
+    # The first ones, without comparing them to others.
+    assert judged is not None
+    assert judged.taken == (0, gpus)
+    assert len([*options(room, task)]) == 1
+    assert _Counted.reads <= 20 * count
+    both = Task(8, WHOLE, 1, 1, others=(AskedOthers("nic", 8, 250, near=True),))
+    assert [*options(room, both)] == [(*range(8), *range(gpus, gpus + 8))]
+    assert _Counted.reads <= 40 * count
+
+
+def test_groups_of_devices_are_compared_up_to_a_size_of_nodes() -> None:
+    for gpus, number in ((128, 2), (129, 1)):
+        shape = _with_own_roots(gpus, range(128))
+        others = ((250,) + (WHOLE,) * 127,)
+        room = NodeRoom(shape, 9, 9, (WHOLE,) * gpus, others=others)
+        task = Task(1, WHOLE, 1, 1, others=(AskedOthers("nic", 1, 250, near=True),))
+        assert len([*options(room, task)]) == number
+
+
+def _with_own_roots(gpus: int, roots: Sequence[int]) -> Shape:
+    of_gpus = tuple(roots[each % len(roots)] for each in range(gpus))
+    return Shape("a", 9, 9, gpus, others=(OtherDevices("nic", tuple(roots), of_gpus),))
 
 
 def test_a_kind_that_the_node_does_not_have_leaves_no_options() -> None:

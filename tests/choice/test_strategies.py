@@ -249,7 +249,10 @@ def test_nodes_with_a_label_that_came_later_are_judged_as_others(name: str) -> N
 
 @every_row("name", _NAMES)
 def test_of_many_devices_that_all_differ_few_are_compared(name: str) -> None:
-    shape, task = Shape("a", 4000, 8, 1000), Task(1, 1, 1000, 1)
-    node = NodeRoom(shape, 4000, 8, tuple(range(1, 1001)))
-    assert len([*options(node, task)]) == 32
-    assert strategies({shape: 1}, typical_tasks([(task, 1)]))[name].judge(node, task) is not None
+    task = Task(1, 1, 1000, 1)
+    for devices, compared in ((256, 32), (257, 1)):
+        shape = Shape("a", 4000, 8, devices)
+        node = NodeRoom(shape, 4000, 8, tuple(range(1, 1 + devices)))
+        assert len([*options(node, task)]) == compared
+        chosen = strategies({shape: 1}, typical_tasks([(task, 1)]))[name]
+        assert chosen.judge(node, task) is not None
