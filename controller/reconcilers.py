@@ -365,6 +365,7 @@ class Reconcilers:
             cache.subscribe(self._wake("facts"))
         caches.slices.subscribe(self._wake(RULES))
         caches.nodes.subscribe(self._node_changed)
+        caches.nodes.subscribe(self.observer.plugins.node_changed)
         caches.pods.subscribe(self.templates.pod_changed)
         caches.pods.subscribe(self._wake("templates"))
         caches.templates.subscribe(self.templates.template_changed)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Final, Protocol
 
-from controller.plugin_usage import read_plugin_use
+from controller.plugin_usage import PluginNames, read_plugin_use
 from controller.protocols import ObjectCache, Unstructured, WatchedObject
 from controller.watched_objects import WatchedPod
 from drawbridge.agreement.scope import PodMetadata, PodOwner, find_root_owner
@@ -58,6 +58,8 @@ class UsageObserver:
     ) -> None:
         self.meter = Meter()
         self.is_observing = False
+        # Its listener gets the changes of nodes.
+        self.plugins = PluginNames()
         # The pods whose owner is not known, by the owner that their claims are charged to.
         self.waiting: dict[str, PodKey] = {}
         self._claims, self._pods, self._slices = claims, pods, slices
@@ -102,7 +104,7 @@ class UsageObserver:
         pods: dict[PodKey, str] = {}
         for number, pod in enumerate(self._device_pods.all()):
             if pod.value.spec.node_name:
-                held[_key_of(pod)] = read_plugin_use(pod.value)
+                held[_key_of(pod)] = self._read_pod(pod.value)
                 pods[pod.namespace, pod.name] = _key_of(pod)
             if number % _CLAIMS_PER_STEP == 0:
                 await asyncio.sleep(0)
@@ -139,7 +141,7 @@ class UsageObserver:
 
     def _find_pod(self, key: PodKey) -> tuple[str, HeldClaim] | None:
         current = self._device_pods.get(key[1], key[0])
-        return None if current is None else (_key_of(current), read_plugin_use(current.value))
+        return None if current is None else (_key_of(current), self._read_pod(current.value))
 
     def now(self) -> int:
         """Return the time of the API server in whole seconds."""
@@ -175,7 +177,7 @@ class UsageObserver:
         if before is not None and (after is None or after.uid != before.uid):
             self.meter.change(_key_of(before), None, now)
         if after is not None:
-            self.meter.change(_key_of(after), read_plugin_use(after.value), now)
+            self.meter.change(_key_of(after), self._read_pod(after.value), now)
         if self.is_observing:
             self._changed_pods.clear()
 
@@ -197,6 +199,9 @@ class UsageObserver:
                 (names.add if is_new else names.discard)(cached.name)
                 if not names:
                     del self._pools[pool]
+
+    def _read_pod(self, pod: HangingPod) -> HeldClaim:
+        return read_plugin_use(pod, self.plugins.served)
 
     # --- claims --------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from controller.device_users import read_device_pod
 from controller.protocols import Unstructured
 from controller.usage_books import UsageReconciler
 from controller.usage_observer import UsageObserver
-from controller.watched_objects import PartialObject, WatchedPod
+from controller.watched_objects import PartialObject, WatchedNode, WatchedPod
 from drawbridge.api_error import ApiError
 from drawbridge.dra.slices import slice_reader
 from drawbridge.usage.accounts import UNKNOWN, Account, UsedAmount
@@ -69,6 +69,13 @@ class Cluster:
         self.slices = MemoryStore(None, decode=slice_reader().read)
         self.config_maps: MemoryStore[Any] = MemoryStore(None, decode=msgspec.json.decode)
         self.slices.put(SLICE)
+        self.nodes = MemoryStore(WatchedNode)
+        self.node("n1", "nvidia.com/gpu", "nvidia.com/gpumem")
+
+    def node(self, name: str, *resources: str) -> None:
+        """Put a node with these resources of device plugins."""
+        status = {"allocatable": dict.fromkeys(("cpu", *resources), "8")}
+        self.nodes.put({"metadata": {"name": name}, "status": status})
 
     def pod(self, name: str, owner: str = "", *, pending: bool = True) -> str:
         """Add a pod of a Job, pending or scheduled; return its uid."""
@@ -144,6 +151,9 @@ class Controller:
             lambda: cluster.time,
             lambda: True,
         )
+        cluster.nodes.subscribe(self.observer.plugins.node_changed)
+        for node in cluster.nodes.all():
+            self.observer.plugins.node_changed(None, node)
         cluster.device_pods.subscribe(self.observer.device_pod_changed)
         cluster.claims.subscribe(self.observer.claim_changed)
         cluster.pods.subscribe(self.observer.pod_changed)
@@ -402,51 +412,5 @@ def plugin_pod(name: str, owner: str, limits: dict[str, str], **status: str) -> 
             "ownerReferences": [{"kind": "Job", "name": owner, "controller": True}],
         },
         "spec": {"nodeName": "n1", "containers": [{"name": "m", "resources": {"limits": limits}}]},
-        "status": {"phase": "Running", **status},
+        "status": {"phase": "Running", "startTime": text_of(NOW), **status},
     }
-
-
-def test_hours_on_plugins_and_on_claims_are_in_one_sum() -> None:
-    cluster = Cluster()
-    cluster.device_pods.put(plugin_pod("before", "train", {"nvidia.com/gpu": "2"}))
-    controller = Controller(cluster)
-    controller.write()
-    cluster.claim("a", "gpu-0", pod="after", uid=cluster.pod("after", "train"))
-    cluster.time += 100
-    cluster.device_pods.remove("before", TEAM)
-    cluster.time += 50
-    controller.write()
-    by_class = {
-        account.class_name: amount.devices
-        for book in cluster.books()
-        for account, amount in book.used().items()
-        if account.owner == "Job/train"
-    }
-    assert by_class == {"nvidia.com/gpu": 200, CLASS: 147}
-
-
-def test_a_pod_holds_its_units_until_it_has_ended() -> None:
-    cluster = Cluster()
-    controller = Controller(cluster)
-    controller.write()
-    limits = {"nvidia.com/gpu": "1", "nvidia.com/gpumem": "3000", "cpu": "8"}
-    cluster.device_pods.put(plugin_pod("p", "train", limits))
-    cluster.time += 60
-    cluster.device_pods.put(plugin_pod("p", "train", limits, phase="Succeeded"))
-    cluster.time += 60
-    controller.write()
-    assert cluster.used() == {(TEAM, "Job/train"): devices(60)}
-    (account,) = cluster.books()[0].used()
-    assert account.class_name == "nvidia.com/gpu"
-
-
-def test_a_pod_that_a_class_serves_counts_by_its_claim_only() -> None:
-    cluster = Cluster()
-    pod = plugin_pod("p", "train", {"nvidia.com/gpu": "1"})
-    pod["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "x"}
-    cluster.device_pods.put(pod)
-    controller = Controller(cluster)
-    controller.write()
-    cluster.time += 60
-    controller.write()
-    assert cluster.used() == {}
