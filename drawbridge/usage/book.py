@@ -19,6 +19,8 @@ from drawbridge.usage.accounts import NOTHING, OTHER, ZERO, Account, UsedAmount,
 DAY: Final = 86_400
 # Of one namespace and day.
 MAX_OWNERS: Final = 250
+# Rows without an owner, one for each class.
+MAX_CLASSES: Final = 50
 # Bytes of names and numbers: for rows with owners, and with the rows without.
 ROOM: Final = 600_000
 ROOM_FOR_NAMESPACES: Final = 800_000
@@ -113,6 +115,9 @@ class _Room:
         if self._owners[account.namespace] < MAX_OWNERS and self._fits(account, ROOM):
             return self._take(account)
         without_owner = account._replace(owner=OTHER)
+        is_new = without_owner not in self._accounts
+        if is_new and self._owners[account.namespace] >= MAX_OWNERS + MAX_CLASSES:
+            without_owner = without_owner._replace(class_name=OTHER)
         if without_owner in self._accounts or self._fits(without_owner, ROOM_FOR_NAMESPACES):
             return self._take(without_owner)
         return self._take(Account(OTHER, OTHER, OTHER))

@@ -4,9 +4,13 @@ Every replica of the controller has a meter, so that a new leader knows what hap
 led. A meter keeps the amounts that accounts held at its start, and each change since then with its
 time. The changes up to a time are folded into the start once a book has them.
 
+A namespace has a share of the changes. Beyond it, its own changes are folded early: it counts from
+the start of the meter with what it holds now. What others used stays exact.
+
 A time never goes back here. If the clock does, changes have the time of the last one.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
@@ -14,6 +18,7 @@ from drawbridge.usage.accounts import NOTHING, Account, UsedAmount, sum_usage
 
 # With more changes than these, the meter starts again.
 MAX_CHANGES: Final = 10_000
+MAX_OF_NAMESPACE: Final = 2_500
 # A claim is seen so many seconds after its allocation at the latest. An older or later time of
 # allocation comes from a wrong clock.
 MAX_DELAY: Final = 120
@@ -101,6 +106,7 @@ class Meter:
         self._rates: dict[Account, UsedAmount] = {}
         self._now: dict[Account, UsedAmount] = {}
         self._changes: list[_Change] = []
+        self._of_namespace = Counter[str]()
         self._last = 0
 
     def begin(
@@ -117,12 +123,16 @@ class Meter:
         self._rates = sum_claims(self._first) if sums is None else dict(sums)
         self._now = dict(self._rates)
         self._changes.clear()
+        self._of_namespace.clear()
 
     def change(self, uid: str, held: HeldClaim | None, now: int) -> None:
         """Note what a claim holds from now on, or since the time of its allocation."""
         before, after = self._held.get(uid), held if held and held.charges else None
         if self.start is None or (before and before.charges) == (after and after.charges):
             return
+        for charged in (before, after):
+            if charged is not None:
+                self._keep_share(charged.charges[0][0].namespace)
         if len(self._changes) >= MAX_CHANGES:
             self.restart(now)
         seen = self._last = max(now, self._last)
@@ -138,7 +148,20 @@ class Meter:
         for account, amount in held.charges:
             change = _Change(at, seen, account, amount.times(sign))
             self._changes.append(change)
+            self._of_namespace[account.namespace] += 1
             _add_to(self._now, account, change.amount)
+
+    def _keep_share(self, namespace: str) -> None:
+        """Fold the changes of a namespace into the start if they are too many."""
+        if self._of_namespace[namespace] >= MAX_OF_NAMESPACE:
+            for change in self._changes:
+                if change.account.namespace == namespace:
+                    _add_to(self._rates, change.account, change.amount)
+            self._set_changes([e for e in self._changes if e.account.namespace != namespace])
+
+    def _set_changes(self, changes: list[_Change]) -> None:
+        self._changes = changes
+        self._of_namespace = Counter(each.account.namespace for each in changes)
 
     def restart(self, now: int) -> None:
         """Start again with the claims that are held now."""
@@ -168,7 +191,7 @@ class Meter:
                 _add_to(self._rates, change.account, change.amount)
             else:
                 kept.append(change)
-        self._changes = kept
+        self._set_changes(kept)
         self.start, self._first = before, None
 
 

@@ -8,6 +8,7 @@ import pytest
 from drawbridge.usage.accounts import OTHER, Account, UsedAmount, sum_usage, total
 from drawbridge.usage.book import (
     DAY,
+    MAX_CLASSES,
     MAX_GAPS,
     MAX_OWNERS,
     BookEntry,
@@ -18,7 +19,7 @@ from drawbridge.usage.book import (
     read_book,
 )
 from drawbridge.usage.bookkeeping import continue_book
-from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter
+from drawbridge.usage.meter import MAX_CHANGES, MAX_OF_NAMESPACE, HeldClaim, Meter
 from drawbridge.usage.stored_books import all_names, compose_config_map, name_of_day
 from tests.tables import every_row
 
@@ -183,13 +184,47 @@ def test_a_time_of_allocation_that_cannot_be_is_not_used(allocated: int, seconds
 def test_too_many_changes_start_the_meter_again() -> None:
     meter = Meter()
     meter.begin({}, START)
+    teams = [TRAIN._replace(namespace=f"team-{number}") for number in range(5)]
     for number in range(MAX_CHANGES + 1):
-        meter.change(f"{number}", held(), START + number)
+        meter.change(f"{number}", held(account=teams[number % 5]), START + number)
     observed = meter.observed()
     assert observed is not None
     assert observed.start == START + MAX_CHANGES
     assert len(observed.first or ()) == MAX_CHANGES
-    assert observed.held_at(START + 2 * MAX_CHANGES) == {TRAIN: ONE.times(MAX_CHANGES + 1)}
+    at_last = observed.held_at(START + 2 * MAX_CHANGES)
+    assert total(at_last) == ONE.times(MAX_CHANGES + 1)
+
+
+def test_many_changes_of_one_namespace_touch_no_other() -> None:
+    meter = Meter()
+    meter.begin({}, START)
+    meter.change("a", held(8), START + 10)
+    busy = Account("busy", "gpu", "Job/x")
+    for number in range(MAX_CHANGES):
+        meter.change(f"{number}", held(account=busy), START + 20)
+        meter.change(f"{number}", None, START + 21)
+    meter.change("b", held(account=busy), START + 30)
+    observed = meter.observed()
+    assert observed is not None
+    assert observed.start == START
+    assert len(observed.changes) <= MAX_OF_NAMESPACE + 2
+    assert observed.measure(START + 60)[TRAIN] == ONE.times(8 * 50)
+    assert observed.held_at(START + 60) == {TRAIN: ONE.times(8), busy: ONE}
+    meter.forget(START + 60, 3)
+    following = meter.observed()
+    assert following is not None
+    assert following.measure(START + 70) == {TRAIN: ONE.times(80), busy: ONE.times(10)}
+
+
+def test_a_namespace_with_many_classes_displaces_nobody() -> None:
+    usage = {Account("a", f"class-{number}", "Job/x"): ONE for number in range(20_000)}
+    book = add_entry(open_book(START), BookEntry(START + 60, usage, {}))
+    assert len(book.rows) == MAX_OWNERS + MAX_CLASSES + 1
+    assert book.used()[Account("a", OTHER, OTHER)].devices == 20_000 - MAX_OWNERS - MAX_CLASSES
+    book = add_entry(book, BookEntry(START + 120, {TRAIN: ONE, **usage}, {TRAIN: Fraction(8)}))
+    assert book.used()[TRAIN] == ONE
+    assert book.held() == {TRAIN: 8}
+    assert len(book.rows) == MAX_OWNERS + MAX_CLASSES + 2
 
 
 def test_a_renamed_account_keeps_what_is_not_in_a_book_yet() -> None:
