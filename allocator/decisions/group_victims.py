@@ -13,6 +13,7 @@ the members are placed at the end, in the state of that moment.
 """
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Final, TypeAlias, TypeVar
 
 import msgspec
@@ -111,7 +112,8 @@ class GroupVictimSearch:
         if most < self.needed:
             return ChosenVictims(few=most)
         removed: dict[str, list[PotentialVictim]] = {}
-        for name in sorted(emptied, key=lambda each: self._importance(pods[each])):
+        keys = yield from _in_steps(emptied, lambda name: self._importance(pods[name]))
+        for name in sorted(keys, key=keys.__getitem__):
             if (yield from self._count(fitting)) >= self.needed:
                 break
             if emptied[name] != fitting.get(name):
@@ -134,17 +136,19 @@ class GroupVictimSearch:
         self, removed: dict[str, list[PotentialVictim]], fitting: dict[str, list[Counts]]
     ) -> _Steps[None]:
         """Keep the pods without which enough members fit as well."""
-        order = sorted(
-            ((name, pod) for name, of_node in removed.items() for pod in of_node),
-            # A pod that must be evicted in any case is the first to release its devices.
-            key=lambda each: (
-                each[1].required,
-                not each[1].violates,
-                -each[1].priority,
-                -self._lost((each[1],)),
-            ),
+        lost = yield from _in_steps(
+            removed, lambda name: [self._lost((pod,)) for pod in removed[name]]
         )
-        for name, pod in order:
+        order = sorted(
+            (
+                # A pod that must be evicted in any case is the first to release its devices.
+                ((pod.required, not pod.violates, -pod.priority, -each), name, pod)
+                for name in removed
+                for pod, each in zip(removed[name], lost[name], strict=True)
+            ),
+            key=itemgetter(0),
+        )
+        for _, name, pod in order:
             others = [each for each in removed[name] if each != pod]
             uids = {each.uid for node, some in removed.items() for each in some if node != name}
             gone = frozenset(uids.union(each.uid for each in others))
@@ -170,6 +174,16 @@ class GroupVictimSearch:
         self, fitting: Mapping[str, list[Counts]]
     ) -> _Steps[tuple[Counts, Mapping[str, Counts]]]:
         return (yield from _ask_without(frozenset(), add_up(fitting, self._wanted)))
+
+
+def _in_steps(nodes: Collection[str], compute: Callable[[str], T]) -> _Steps[dict[str, T]]:
+    """Compute something for each node, few nodes in one step."""
+    computed = {}
+    for number, name in enumerate(nodes, 1):
+        computed[name] = compute(name)
+        if number % _NODES_PER_STEP == 0:
+            yield None
+    return computed
 
 
 def _ask_without(removed: frozenset[str], steps: Steps[T]) -> _Steps[T]:

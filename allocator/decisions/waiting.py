@@ -38,6 +38,7 @@ from allocator.state.record_states import RecordEvent
 from allocator.state.records import (
     BEHIND_ALL,
     FIRST_PAUSE_SECONDS,
+    Record,
     VictimQuestion,
     Waiting,
     WaitingPlace,
@@ -340,23 +341,22 @@ class WaitingPods:
         if not self._may_ask:
             return []
         due = [
-            each.uid
+            each
             for each in self._records.having("victims")
             if each.victims and each.victims.is_due(self._ended) and each.victim_pause.until <= now
         ]
-        some = nsmallest(VISITS_PER_TURN, due, key=self._place_of)
+        some = nsmallest(VISITS_PER_TURN, due, key=_place_of_record)
         self._may_ask = len(some) < len(due)
-        for uid in some:
+        for record in some:
             # It stays refused, and is woken again if this wake is lost.
-            record = self._records.get(uid)
             victims = record.victims.asked(self._ended) if record.victims else None
             pause = record.victim_pause.grown(now)
-            self._records.change(uid, RecordEvent.WOKEN, victims=victims, victim_pause=pause)
-        return some
+            parts = {"victims": victims, "victim_pause": pause}
+            self._records.change(record.uid, RecordEvent.WOKEN, **parts)
+        return [each.uid for each in some]
 
     def _place_of(self, uid: str) -> WaitingPlace:
-        pod = self._find(uid)
-        return pod.place if pod else BEHIND_ALL
+        return _place_of_record(self._records.get(uid))
 
     def _find(self, uid: str) -> Waiting | None:
         return self._records.get(uid).waiting
@@ -485,3 +485,7 @@ class WaitingPods:
         self._aside.discard(uid)
         self._cut.discard(uid)
         self._aside.end_preemption(uid)
+
+
+def _place_of_record(record: Record) -> WaitingPlace:
+    return record.waiting.place if record.waiting else BEHIND_ALL

@@ -60,9 +60,11 @@ class GroupRecord(msgspec.Struct, frozen=True):
     """All that is known of a group.
 
     Its searches for devices and for pods to evict were `cut`. Pods were `evicted` for it since a
-    member was bound. It was `woken` at a time and not reserved since.
+    member was bound. It was `woken` at a time and not reserved since. All but what was asked, and
+    what searches found, is of one `term`.
     """
 
+    term: int = 0
     question: GroupQuestion | None = None
     refusal: GroupRefusal | None = None
     cut: CutGroupSearch | None = None
@@ -91,10 +93,16 @@ class GroupTable:
         # A record of each group; its members count, and 16 or 256 for a search that was cut.
         self._records: FairCache[GroupRecord] = FairCache(MAX_MEMBERS)
         self._held: dict[str, None] = {}  # in the order in which the holds began
+        self._term = 0
 
     def get(self, key: str) -> GroupRecord:
         """Return the record of a group; an empty one if nothing is remembered."""
-        return (self._records.get(key) if key else None) or _NOTHING
+        record = (self._records.get(key) if key else None) or _NOTHING
+        if record.term == self._term:
+            return record
+        return GroupRecord(
+            self._term, record.question, record.refusal, record.cut, record.cut_victims
+        )
 
     def change(self, key: str, **changes: Any) -> None:  # noqa: ANN401  # fields of a record
         """Change parts of a record, which begins with that."""
@@ -114,6 +122,5 @@ class GroupTable:
 
     def begin_term(self) -> None:
         """Keep what was asked, and what its searches found; another process decided meanwhile."""
-        for key in tuple(self._records):
-            changes = {"hold": None, "evicted": False, "woken": None}
-            self.change(key, **changes, pause=NO_PAUSE, eviction_pause=NO_PAUSE)
+        self._term += 1
+        self._held.clear()

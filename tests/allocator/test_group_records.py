@@ -60,3 +60,16 @@ def test_a_new_term_keeps_what_was_asked() -> None:
     )
     assert record.pause == record.eviction_pause == NO_PAUSE
     assert table.holds() == []
+
+
+def test_what_begins_in_a_new_term_stays_until_the_next_one() -> None:
+    table = GroupTable()
+    table.change("red/g", evicted=True)
+    table.begin_term()
+    table.change("red/g", hold=held("red/g"))
+    table.change("blue/g", evicted=True, pause=GroupPause(1, 5.0))
+    assert [each.key for each in table.holds()] == ["red/g"]
+    assert (table.get("red/g").evicted, table.get("blue/g").evicted) == (False, True)
+    table.begin_term()
+    assert table.holds() == []
+    assert table.get("blue/g").pause == NO_PAUSE

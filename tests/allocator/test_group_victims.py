@@ -1,7 +1,7 @@
 """Victims for groups: enough members fit without them, and none of them could stay."""
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 import pytest
@@ -356,3 +356,29 @@ def test_a_step_asks_about_few_nodes_or_compares_few_numbers() -> None:
         steps += 1
     # Numbers are compared in steps without a question.
     assert steps > asked > 0
+
+
+def test_a_step_weighs_the_lost_work_of_few_nodes() -> None:
+    names = [f"n{number}" for number in range(100)]
+    kinds = [MemberKind((), 50, names)]
+    pods = {name: (PotentialVictim(uid=f"p-{name}"),) for name in names}
+    weighed = 0
+
+    def lost(some: Collection[PotentialVictim]) -> int:
+        nonlocal weighed
+        weighed += len(some)
+        return 0
+
+    def ask(question: Question) -> Mapping[str, Solution]:
+        removed, nodes, _ = question
+        return {each: Solution("any", ()) for each in nodes if f"p-{each}" in removed}
+
+    search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), kinds, 50, pods, lost)
+    most = chosen = 0
+    while not chosen:
+        before = weighed
+        victims = search.run(ask, lambda: True)
+        most, chosen = max(most, weighed - before), len(victims.uids) if victims else 0
+    assert chosen > 0
+    assert weighed >= len(names)
+    assert most <= 16
