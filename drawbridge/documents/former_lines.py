@@ -17,7 +17,14 @@ _HUNK: Final = re.compile(r"#@(\d{1,7})\+(\d{1,7}) ([0-9a-f]{8})")
 _LINE, _OTHER_END, _NO_FINAL_END = "#|", "#:", "#\\"
 # Line breaks of YAML besides LF, which would end a comment.
 _BREAKS: Final = re.compile("[\r\x85\u2028\u2029]")
-_REACH: Final = 200  # lines that a hunk is looked for, above and below its number
+_NOTE: Final = re.compile(
+    rf"^{re.escape(_HEAD)}[^\n]*(?:\n|\Z)(?:#[@|:\\][^\n]*(?:\n|\Z))*", re.MULTILINE
+)
+_REACH: Final = 200  # lines that a hunk is looked for, above and below its place
+# Anybody can write a note. Of a larger one, or one whose lines are elsewhere, nothing comes back.
+_MOST_HUNKS: Final = 10_000
+_MOST_READ: Final = 8_000_000  # characters in which the hunks of a note are looked for
+_LEAST_READ: Final = 64  # that a look costs
 
 
 class _Hunk(NamedTuple):
@@ -38,7 +45,8 @@ def note_lines(text: str, changes: Sequence[TextChange], newline: str) -> str:
     note = [_HEAD]
     for hunk in _make_hunks(text, changes):
         note.append(
-            f"#@{hunk.number}+{hunk.replaced} {_checksum(after, hunk.number, hunk.replaced)}"
+            f"#@{hunk.number}+{hunk.replaced}"
+            f" {_checksum(_ends_of(after, hunk.number, hunk.replaced))}"
         )
         for line in hunk.before:
             content = line.removesuffix("\n").removesuffix("\r")
@@ -58,19 +66,18 @@ def put_back_lines(text: str) -> str | None:
     if cut is None:
         return None
     lines = _split(cut.text)
-    places: list[int] = []  # all before the first change, which moves the lines below
-    for hunk, checksum in cut.hunks:
-        at = _find(lines, hunk, checksum)
-        if at is None:
+    places = _find_places(lines, cut.hunks)
+    if places is None:
+        return None
+    pieces: list[str] = []
+    end = 0
+    for at, (hunk, _) in zip(places, cut.hunks, strict=True):
+        if at < end:
             return None
-        places.append(at)
-    behind = len(lines)
-    for at, (hunk, _) in zip(reversed(places), reversed(cut.hunks), strict=True):
-        if at + hunk.replaced > behind:
-            return None
-        lines[at : at + hunk.replaced] = hunk.before
-        behind = at
-    restored = "".join(lines)
+        pieces += lines[end:at]
+        pieces += hunk.before
+        end = at + hunk.replaced
+    restored = "".join([*pieces, *lines[end:]])
     if not cut.final_end:
         restored = restored.removesuffix("\n").removesuffix("\r")
     return restored
@@ -84,9 +91,7 @@ def says_unended(text: str) -> bool:
 
 def remove_notes(text: str) -> str:
     """Return the text without its notes."""
-    while (cut := _cut_note(text)) is not None:
-        text = cut.text
-    return text
+    return _NOTE.sub("", text)
 
 
 class _Cut(NamedTuple):
@@ -98,17 +103,17 @@ class _Cut(NamedTuple):
 
 
 def _cut_note(text: str) -> _Cut | None:
-    start = text.rfind(_HEAD)
-    if start < 0 or line_start(text, start) != start:
+    notes = list(_NOTE.finditer(text))
+    if not notes:
         return None
-    at = next_line(text, start)
-    newline = "\r\n" if text[start:at].endswith("\r\n") else "\n"
+    note = notes[-1]
+    first, *rest = _split(note[0])
+    newline = "\r\n" if first.endswith("\r\n") else "\n"
     other = "\n" if newline == "\r\n" else "\r\n"
     hunks: list[tuple[_Hunk, str]] = []
     final_end = True
-    while at < len(text) and text.startswith(("#@", _LINE, _OTHER_END, _NO_FINAL_END), at):
-        end = next_line(text, at)
-        line = text[at:end].removesuffix("\n").removesuffix("\r")
+    for whole in rest:
+        line = whole.removesuffix("\n").removesuffix("\r")
         if match := _HUNK.fullmatch(line):
             hunks.append((_Hunk(int(match[1]), int(match[2]), []), match[3]))
         elif line == _NO_FINAL_END:
@@ -116,8 +121,7 @@ def _cut_note(text: str) -> _Cut | None:
         elif hunks:
             end_of_line = other if line.startswith(_OTHER_END) else newline
             hunks[-1][0].before.append(line[len(_LINE) :] + end_of_line)
-        at = end
-    return _Cut(text[:start] + text[at:], hunks, final_end)
+    return _Cut(text[: note.start()] + text[note.end() :], hunks, final_end)
 
 
 def _make_hunks(text: str, changes: Iterable[TextChange]) -> Iterator[_Hunk]:
@@ -167,23 +171,52 @@ def _count_equal(before: Sequence[str], after: Sequence[str]) -> int:
     return number
 
 
-def _find(lines: Sequence[str], hunk: _Hunk, checksum: str) -> int | None:
-    """Return the place of a hunk that is the nearest to its number."""
-    for distance in range(_REACH):
-        for at in dict.fromkeys((hunk.number + distance, hunk.number - distance)):
-            if 0 <= at <= len(lines) - hunk.replaced and (
-                _checksum(lines, at, hunk.replaced) == checksum
-            ):
-                return at
-    return None
+def _find_places(lines: Sequence[str], hunks: Sequence[tuple[_Hunk, str]]) -> list[int] | None:
+    """Return the place of each hunk; None if one is not found.
+
+    It is the nearest to its number, moved as far as the hunk above: lines are often inserted once.
+    """
+    places: list[int] = []
+    moved, left = 0, _MOST_READ
+    if len(hunks) > _MOST_HUNKS:
+        return None
+    for hunk, checksum in hunks:
+        last = len(lines) - hunk.replaced
+        for at in _places_near(hunk.number + moved):
+            ends = _ends_of(lines, at, hunk.replaced)
+            left -= _LEAST_READ + sum(map(len, ends))
+            if left < 0:
+                return None
+            if 0 <= at <= last and _checksum(ends) == checksum:
+                break
+        else:
+            return None
+        places.append(at)
+        moved = at - hunk.number
+    return places
 
 
-def _checksum(lines: Sequence[str], at: int, count: int) -> str:
-    """Return the checksum of the first and the last of some lines; of those around none."""
-    ends = (at, at + count - 1) if count else (at - 1, at)
-    texts = [lines[each].rstrip("\r\n") if 0 <= each < len(lines) else "" for each in ends]
-    joined = "\n".join(texts).encode()
+def _places_near(number: int) -> Iterator[int]:
+    yield number
+    for distance in range(1, _REACH):
+        yield number + distance
+        yield number - distance
+
+
+def _checksum(ends: Iterable[str]) -> str:
+    """Return the checksum of the first and the last of some lines."""
+    joined = "\n".join(ends).encode()
     return f"{zlib.crc32(joined):08x}"
+
+
+def _ends_of(lines: Sequence[str], at: int, count: int) -> tuple[str, str]:
+    """Return the first and the last of some lines; of none, those around."""
+    first, last = (at, at + count - 1) if count else (at - 1, at)
+    return _line(lines, first), _line(lines, last)
+
+
+def _line(lines: Sequence[str], at: int) -> str:
+    return lines[at].rstrip("\r\n") if 0 <= at < len(lines) else ""
 
 
 def _split(text: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Edits written back into their text."""
 
 import copy
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.documents.document import Document, Source
+from drawbridge.documents.former_lines import put_back_lines
 from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.paths import parse_pointer
 from drawbridge.documents.read import read_documents, read_objects
@@ -204,6 +206,45 @@ def test_a_note_gives_lines_and_no_values(note: tuple[str, str, str]) -> None:
     assert apply_to_text(document, [Edit("replace", ("b",), 2)], FormerLines.PUT_BACK) == (
         after.encode()
     )
+
+
+def _with_note(hunks: str) -> Document:
+    return first(NOTED.replace("#@1+1 %s\n#|b: 2 # two\n", hunks))
+
+
+_FOUND = "#@1+1 15f5bc7d\n#|b: 2 # two\n"
+_HEADING = NOTED.splitlines(keepends=True)[2]
+
+
+@every_row(
+    "hunks",
+    {
+        "two on the same lines": _FOUND * 2,
+        "too many": "#@0+0 e2ae3b04\n" * 10_000 + _FOUND,
+        "headings without hunks behind it": _FOUND + _HEADING * 5_000,
+    }.values(),
+)
+def test_of_a_note_that_nobody_writes_nothing_comes_back_and_nothing_stays(hunks: str) -> None:
+    done = apply_to_text(_with_note(hunks), [Edit("replace", ("b",), 2)], FormerLines.PUT_BACK)
+    assert done == b"a: 1\nb: 2\n"
+
+
+def test_what_the_hunks_of_a_note_are_looked_for_in_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reads = 0
+
+    def count(ends: Iterable[str]) -> str:
+        nonlocal reads
+        reads += sum(map(len, ends))
+        return f"{reads // 20_000 % 100:08}"
+
+    monkeypatch.setattr("drawbridge.documents.former_lines._checksum", count)
+    lines = f"# {'x' * 10_000}\n" * 1_000
+    # Each is found after a hundred looks.
+    text = lines + _HEADING + "#@500+1 00000000\n" * 1_000
+    assert put_back_lines(text) is None
+    assert 0 < reads <= 8_000_000
 
 
 PRETTY = '{\n  "a": {"b": [1, 2, {"c": null}]},\n  "d": [\n    "x",\n    {}\n  ],\n  "e": {}\n}\n'
