@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 from drawbridge.process.counters import OTHER
 from drawbridge.report.stuck.codes import CODES
 from drawbridge.report.stuck.found import Stuck
-from drawbridge.turns import take_turns
+from drawbridge.report.turns import take_turns
 
 # Tenants decide how many objects there are. The counts have everything.
 MAX_OBJECTS: Final = 100

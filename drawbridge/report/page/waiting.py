@@ -11,8 +11,8 @@ from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report import codes
 from drawbridge.report.explain import PodObjects, explain
 from drawbridge.report.page.model import Extent, PageObjects, WaitingPodOnPage
+from drawbridge.report.turns import take_turns
 from drawbridge.translate.legacy.pod_view import is_device_resource
-from drawbridge.turns import take_turns
 
 # One namespace must not hide the waiting pods of another one.
 MAX_WAITING: Final = 200

@@ -8,7 +8,7 @@ from drawbridge.dra.generations import current_parts, is_complete
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import EXCLUDING
 from drawbridge.report.stuck.objects import HangingClaim
-from drawbridge.turns import take_turns
+from drawbridge.report.turns import take_turns
 
 
 def count_free(slices: Iterable[Slice], claims: Iterable[HangingClaim]) -> dict[str, int]:
