@@ -34,8 +34,8 @@ MAX_CLAIMS: Final = 16384
 class KeptClaim(NamedTuple):
     """A claim of pods that vanished. Its devices are kept once it is released.
 
-    `node` is that of its allocation, which outlasts the slices; empty if it names none. `until` is
-    None until the clock is read after the last change.
+    `node` is that of its pools or its allocation, and outlasts the slices; empty if none says it.
+    `until` is None until the clock is read after the last change.
     """
 
     name: str
@@ -87,7 +87,8 @@ class VanishedPods:
         pods = frozenset(graces) | (kept.pods if kept else frozenset())
         grace = max((*graces.values(), kept.grace_seconds if kept else 0))
         held = (*(kept.holds if kept else ()), *(holds if is_released else ()))
-        node = _node_of(before)
+        published = filter(None, (self._find_node(hold.pool) for hold in held))
+        node = next(published, None) or (kept and kept.node) or _node_of(before)
         served = tuple(hold for hold in held if self._serves(hold.device_id, node))
         self._put(uid, changed := KeptClaim(name_of(before), node, pods, grace, served))
         if served:
