@@ -77,6 +77,19 @@ def test_no_record_begins_without_a_namespace() -> None:
     assert (len(table), table.unexpected) == (0, len(BEGINS))
 
 
+def test_no_record_with_devices_is_dropped() -> None:
+    table = PodTable(Ledger())
+    for state, parts in PARTS.items():
+        table.change(state, RecordEvent.ASKED, namespace="default", **{**parts, "waiting": None})
+    table.change("late", RecordEvent.ASKED, namespace="default", group="default/g")
+    table.limit, before = 0, table.unexpected
+    table.trim(("late",))
+    kept = (RecordState.PREEMPTING, RecordState.HELD)
+    reserved = (RecordState.PROMISED, RecordState.RESERVED, RecordState.WRITING)
+    assert sorted(table) == sorted([*kept, *reserved, "late"])
+    assert table.unexpected == before
+
+
 def test_a_table_ends_empty_whatever_the_record_was() -> None:
     for state in RecordState:
         table = PodTable(Ledger())
