@@ -3,9 +3,11 @@
 import argparse
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from cli.input.special_files import BUILD_NAME
 from cli.terminal import output
 from cli.terminal.streams import Streams, for_data
 from cli.translation.edited_manifests import EditResult
@@ -58,6 +60,14 @@ def write_output_folder(result: EditResult, options: argparse.Namespace, streams
     if not options.quiet:
         written = count_noun(number, "file")
         streams.err.write(f"{written} written to {escape_unprintable(options.output_dir)}\n")
+        for each in result.files if number else ():
+            folder = Path(each.source.name)
+            if folder.name == BUILD_NAME:
+                built = escape_unprintable(f"{folder.parent}")
+                streams.err.write(
+                    f"{built} was built with kustomize: its sources are not edited. To edit them, "
+                    "pass the files one by one.\n"
+                )
 
 
 def print_result(

@@ -5,6 +5,7 @@ atomically. Nothing is written outside the folder, and no input is overwritten u
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from cli.translation.manifest_text import detect_newline, join_documents, print_
 from drawbridge.documents.document import LocatedFinding
 
 TEMPLATES_FILE: Final = "drawbridge-templates.yaml"
+_SEPARATOR: Final = re.compile(rb"(?m)^---\r?\n")
 _STDIN_FILE: Final = "stdin.yaml"
 
 
@@ -39,11 +41,23 @@ def write_folder(
         return 0, refused
     for number, target in enumerate(targets):
         try:
-            _write_whole(Path(folder) / target.name, target.data)
+            path = Path(folder) / target.name
+            is_shared = target.name == TEMPLATES_FILE and not target.source
+            _write_whole(path, _with_earlier(path, target.data) if is_shared else target.data)
         except OSError as error:
             message = f"cannot write {target.name}: {(error.strerror or f'{error}').lower()}"
             return number, [_finding(message, target.source)]
     return len(targets), []
+
+
+def _with_earlier(path: Path, data: bytes) -> bytes:
+    """Return the templates with those of earlier runs, which other files of the folder refer to."""
+    try:
+        earlier = path.read_bytes()
+    except FileNotFoundError:
+        return data
+    new = [each for each in _SEPARATOR.split(data) if each not in earlier]
+    return join_documents([earlier, *new], detect_newline([data]))
 
 
 def compare_files(

@@ -54,6 +54,20 @@ def test_a_second_run_on_the_output_changes_nothing(source: Path, tmp_path: Path
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
+def test_templates_of_files_that_were_translated_before_stay(tmp_path: Path) -> None:
+    out, templates = tmp_path / "out", tmp_path / "out" / "drawbridge-templates.yaml"
+    for number in (1, 2, 1, 2):
+        file = tmp_path / f"pod-{number}.yaml"
+        file.write_text(POD.replace("gpu: 1", f"gpu: {number}"))
+        assert run("-f", str(file), "--output-dir", str(out))[0] == 0
+    names_of_templates = [
+        each["metadata"]["name"] for each in read_yaml_documents(templates.read_text())
+    ]
+    assert len(names_of_templates) == len(set(names_of_templates)) == 2
+    for number, name in enumerate(names_of_templates, start=1):
+        assert name in (out / f"pod-{number}.yaml").read_text()
+
+
 def test_an_input_is_overwritten_only_if_that_is_asked(source: Path) -> None:
     words = ("-f", str(source), "--output-dir", str(source))
     code, out, err = run(*words)
