@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from cli.input import codes
+from cli.input.facts_file import choose_gates
 from cli.input.files import INPUT_NAME, read_sources
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
@@ -34,6 +35,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.splice import FormerLines
 from drawbridge.documents.values import Value
+from drawbridge.dra.gates import NEWEST, Gates
 from drawbridge.translate.changes.patch import Original
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests.objects import (
@@ -114,6 +116,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         else:
             result.edit_file(source, edit, former)
     _judge_translations(inputs, context, result)
+    _check_version(options, context, result)
     result.drop_input_templates()
     edit_output.write_output_folder(result, options, streams)
     verbose = options.verbose
@@ -168,6 +171,19 @@ def _judge_translations(
     from cli.checking.pod_verdicts import judge_translations  # noqa: PLC0415  # loads the CEL engine
 
     result.findings += judge_translations(translated, context, *inputs.cluster)
+
+
+def _check_version(
+    options: argparse.Namespace, context: TranslationContext, result: EditResult
+) -> None:
+    """Add what the version or the gates of the options drop, if nothing else is known."""
+    if context.facts is not None or not (options.kubernetes_version or options.feature_gates):
+        return
+    from cli.translation.dropped_fields import report_dropped_fields  # noqa: PLC0415  # loads CEL
+
+    enabled = choose_gates(options, NEWEST)
+    if isinstance(enabled, Gates):
+        result.findings += report_dropped_fields(result, enabled)
 
 
 def _describe(

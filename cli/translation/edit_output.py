@@ -60,8 +60,8 @@ def write_output_folder(result: EditResult, options: argparse.Namespace, streams
     if not options.quiet:
         written = count_noun(number, "file")
         streams.err.write(f"{written} written to {escape_unprintable(options.output_dir)}\n")
-        for each in result.files if number else ():
-            folder = Path(each.source.name)
+        for file in result.files if number else ():
+            folder = Path(file.source.name)
             if folder.name == BUILD_NAME:
                 built = escape_unprintable(f"{folder.parent}")
                 streams.err.write(

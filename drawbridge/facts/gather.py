@@ -175,6 +175,11 @@ def describe_cluster(gates: Gates, keeps: Iterable[str] | None = None) -> Cluste
     return Cluster(gates.version, gates=on, keeps=tuple(sorted(kept if keeps is None else keeps)))
 
 
+def versioned_fields() -> frozenset[str]:
+    """Return the claim fields that some version of Kubernetes, or a gate, drops."""
+    return frozenset(GATE_OF_FIELD)
+
+
 def _list_own_numa(
     drivers: Iterable[Driver], families: Mapping[str, Family], server: Cluster
 ) -> tuple[str, ...]:

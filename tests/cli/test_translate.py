@@ -236,6 +236,29 @@ def test_invalid_options_are_reported_without_a_cluster(option: str, text: str, 
     assert unusable(option, text) == [code]
 
 
+@pytest.mark.parametrize(
+    ("options", "dropped"),
+    [
+        (["--kubernetes-version", "1.34"], True),
+        (["--kubernetes-version", "1.34", "--feature-gates", "DRAConsumableCapacity=true"], False),
+        (["--kubernetes-version", "1.36"], False),
+        ([], False),
+    ],
+)
+def test_a_version_alone_tells_what_it_drops(
+    tmp_path: Path, options: list[str], *, dropped: bool
+) -> None:
+    file = tmp_path / "pod.yaml"
+    limits = "{nvidia.com/gpu: 1, nvidia.com/gpumem: 3000}"
+    file.write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n"
+        f"spec: {{containers: [{{name: c, resources: {{limits: {limits}}}}}]}}\n"
+    )
+    code, _, err = command("translate", "-f", str(file), *options)
+    told = f"{file}:1: error: Pod/p: Kubernetes 1.34 drops exactly.capacity"
+    assert (code, told in err) == ((2, True) if dropped else (0, False)), err
+
+
 def test_valid_versions_and_gates_need_no_cluster() -> None:
     options = ("--kubernetes-version", "1.35", "--feature-gates", "DRAExtendedResource=true")
     assert printed(POD, *options) == printed(POD)
