@@ -23,7 +23,6 @@ from allocator.state.reserved_pods import HoldLimits
 from allocator.term import TermKeeper
 from allocator.writes.api_server import ApiServerWrites, WriteFence
 from allocator.writes.binding import BindingTimes, PodBinder
-from allocator.writes.prepare_failures import PrepareFailures
 from allocator.writes.recovery import Recovery
 from allocator.writes.reports import ClaimReporter, HoldReporter
 from drawbridge.api_error import ApiError
@@ -33,7 +32,6 @@ from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import pause_garbage_collection
-from drawbridge.ledger.holdings import DeviceID
 from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import RebuildPause
@@ -97,11 +95,13 @@ class _Parts:
         self.reporter = ClaimReporter(
             self.recorder, lambda: settings.current, leads=lambda: self.lease.term is not None
         )
-        self.report = self.reporter.report
         self.state = self._make_state(settings, session.clock.now, options.holding)
         writes = ApiServerWrites(session, WriteFence(self.lease, caches.claims))
-        self.binder = self._make_binder(writes, session.clock.now, options.binding)
-        self.term = self._make_term(writes)
+        self.binder = PodBinder(
+            self.state, writes, caches, leads=lambda: self.term.leading, times=options.binding
+        )
+        recovery = Recovery(self.state, writes, self.binder)
+        self.term = TermKeeper(self.lease, recovery, self.state, on_leading=self._start_leading)
         self.calls = SchedulerCalls(
             state=self.state,
             leadership=self.term,
@@ -111,8 +111,6 @@ class _Parts:
             changed=self.changed,
         )
         settings.subscribe(lambda _: self.state.update())
-        failures = PrepareFailures(self.state.claims_of, self._penalise)
-        caches.events.subscribe(failures.on_event)
 
     def _make_state(
         self, settings: Settings, server_time: Callable[[], float], limits: HoldLimits
@@ -122,45 +120,11 @@ class _Parts:
             lambda: settings.current,
             on_rebuild=self._start_again,
             on_change=self.changed.set,
-            report=self.report,
+            report=self.reporter.report,
             server_time=server_time,
             pause_collection=RebuildPause(pause_garbage_collection),
             limits=limits,
             brief=CutAlarm(),
-        )
-
-    def _make_binder(
-        self, writes: ApiServerWrites, server_time: Callable[[], float], times: BindingTimes
-    ) -> PodBinder:
-        return PodBinder(
-            self.state,
-            writes,
-            self.caches,
-            leads=lambda: self.term.leading,
-            server_time=server_time,
-            wake=self.streams.publish,
-            penalise=self._penalise,
-            report=self.report,
-            times=times,
-        )
-
-    def _make_term(self, writes: ApiServerWrites) -> TermKeeper:
-        self.recovery = Recovery(
-            self.state,
-            writes,
-            stop_writes=self.binder.start_term,
-            report=self.report,
-            now=time.monotonic,
-        )
-        return TermKeeper(
-            self.lease,
-            self.recovery,
-            self.state,
-            claims=lambda: (each.value for each in self.caches.claims.all()),
-            take_back=self.binder.take_back,
-            finish_failed_writes=self.binder.finish_failed_writes,
-            is_ready=lambda: self.state.ready and not self.state.find_problems(),
-            on_leading=self._start_leading,
         )
 
     def _start_leading(self) -> None:
@@ -177,9 +141,6 @@ class _Parts:
     def find_problems(self) -> list[str]:
         """Return why this pair of scheduler and allocator could not take over."""
         return [*self.state.find_problems(), *self.streams.find_problems()]
-
-    def _penalise(self, device: DeviceID, seconds: float) -> None:
-        self.state.decisions.state.penalise(device, time.monotonic() + seconds)
 
     def run(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """Return everything that runs in the background."""
@@ -199,7 +160,7 @@ class _Parts:
             metrics.ALLOCATOR_LEADING.set(self.term.leading)
             ready = self.state.ready and not self.find_problems()
             metrics.ALLOCATOR_READY.set(ready)
-            metrics.ALLOCATOR_NOT_UNDONE.set(self.recovery.failing + self.binder.failing)
+            metrics.ALLOCATOR_NOT_UNDONE.set(self.binder.undoing.failing)
             reservations = self.state.reservations if self.state.ready else None
             records = self.state.decisions.state.records if self.state.ready else None
             metrics.ALLOCATOR_UNEXPECTED.set(records.unexpected if records else 0)

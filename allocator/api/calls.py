@@ -76,9 +76,10 @@ from allocator.api.searching import (
 )
 from allocator.api.stages import without_names_of_nodes
 from allocator.decisions.preemption import is_held_for
-from allocator.scheduler.calls import CurrentDecisions, Leadership
 from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.live_state import LiveState
+from allocator.term import TermKeeper
 from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.stages import PodStages
 from drawbridge.solver.reasons import Reason
@@ -103,8 +104,8 @@ class ApiCalls:
 
     def __init__(  # its parts
         self,
-        state: CurrentDecisions,
-        leadership: Leadership,
+        state: LiveState,
+        leadership: TermKeeper,
         access: CallerAccess,
         searches: ApiSearches,
         preemption: WatchedPreemption,

@@ -13,7 +13,8 @@ from allocator.api.http_handler import ApiHandler, is_loopback, serve_api
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
 from allocator.api.watched_preemption import PreemptionCaches
-from allocator.scheduler.calls import CurrentDecisions, Leadership
+from allocator.state.live_state import LiveState
+from allocator.term import TermKeeper
 from certs.serving import CertificateOptions, make_certificate
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.session import Session
@@ -38,8 +39,8 @@ class ApiOptions(msgspec.Struct, frozen=True, kw_only=True):
 async def open_api(
     options: ApiOptions | None,
     session: Session,
-    state: CurrentDecisions,
-    leadership: Leadership,
+    state: LiveState,
+    leadership: TermKeeper,
     pods: Cache[Pod],
 ) -> AsyncIterator[None]:
     """Serve the API until the context exits; without options, serve nothing."""

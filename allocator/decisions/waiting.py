@@ -234,6 +234,8 @@ class WaitingPods:
         self._decisions.expire(now)
         self._again |= bool(self._records.times.take("device pause", now))
         work = TurnWork(now, out_of_time)
+        self._records.times.take("late", now)
+        work.woken += self._records.times.take("retry", now)
         work.woken += self._end_searches()
         work.woken += filter(self._find, self._decisions.take_pods_to_retry())
         work.woken += self._take_asking(now)
@@ -435,7 +437,7 @@ class WaitingPods:
     def next_time(self) -> float | None:
         """Return when the pause of a pod ends; None if none does."""
         times = self._records.times
-        ends = (times.next("device pause"), times.next("victim pause"))
+        ends = (times.next("device pause"), times.next("victim pause"), times.next("retry"))
         return min((end for end in ends if end is not None), default=None)
 
     def _promise(self, uid: str, work: TurnWork) -> Promise:

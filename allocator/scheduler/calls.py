@@ -5,7 +5,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Protocol
+from typing import Final
 
 from allocator.copies import decide_in_copy
 from allocator.decisions.deciding_ahead import DecideInCopy, decide_ahead
@@ -30,9 +30,10 @@ from allocator.scheduler.protocol import (
     UnreserveReply,
     UnreserveRequest,
 )
-from allocator.scheduler.server import AllocatorCalls
 from allocator.state.group_holds import EndedHold
-from drawbridge.ledger.pods import Pod
+from allocator.state.live_state import LiveState
+from allocator.term import TermKeeper
+from allocator.writes.binding import PodBinder
 from drawbridge.process import metrics
 from drawbridge.process.build_info import read_build_info
 from drawbridge.process.forked import ForkRefusedError
@@ -54,58 +55,6 @@ _RELEASE_SECONDS: Final = 0.2
 _DELAY: Final = "(preemption.delaySeconds), so that an autoscaler can add a node"
 
 
-class CurrentDecisions(Protocol):
-    """The current decisions, and why there are none."""
-
-    @property
-    def ready(self) -> bool:
-        """Whether decisions can be made."""
-        ...
-
-    @property
-    def decisions(self) -> PodDecisions:
-        """The current decisions."""
-        ...
-
-    @property
-    def waiting(self) -> WaitingPods:
-        """The pods that wait for devices."""
-        ...
-
-    def find_problems(self) -> list[str]:
-        """Return why no devices may be allocated."""
-        ...
-
-    def find_pod(self, namespace: str, name: str) -> Pod | None:
-        """Return a pod of the cluster."""
-        ...
-
-
-class Leadership(Protocol):
-    """Whether the scheduler beside this process leads."""
-
-    @property
-    def leading(self) -> bool:
-        """Whether allocations can be decided and written now."""
-        ...
-
-    def describe(self) -> str:
-        """Say why nothing is allocated."""
-        ...
-
-
-class Binder(Protocol):
-    """The write path."""
-
-    async def bind(self, pod_uid: str, node: str) -> BindReply:
-        """Allocate the claims of a pod and bind it to the node of its reservation."""
-        ...
-
-    async def release(self, pod_uid: str) -> PostFilterReply:
-        """Deallocate the claims that only this pod uses, unless it is bound."""
-        ...
-
-
 class SchedulerCalls:
     """The calls of the scheduler, by the current decisions.
 
@@ -116,9 +65,9 @@ class SchedulerCalls:
     def __init__(  # noqa: PLR0913  # its parts, by name
         self,
         *,
-        state: CurrentDecisions,
-        leadership: Leadership,
-        binder: Binder,
+        state: LiveState,
+        leadership: TermKeeper,
+        binder: PodBinder,
         publish: Callable[[tuple[str, ...]], None],
         report: Callable[[SchedulingPod, EndedHold], None],
         changed: asyncio.Event,
@@ -334,6 +283,3 @@ class SchedulerCalls:
             return
         await self._pause(_DEBOUNCE_SECONDS)
         self._changed.clear()
-
-
-_: type[AllocatorCalls] = SchedulerCalls

@@ -12,11 +12,12 @@ import stat
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
+from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
     BIND,
     CALLS,
@@ -32,24 +33,17 @@ from allocator.scheduler.protocol import (
     STATUS,
     UNRESERVE,
     VERSION_TEXT,
-    BindReply,
     ErrorCode,
     ErrorDetail,
     ErrorReply,
     PodOnNode,
     PodReference,
-    PostFilterReply,
-    PreemptReply,
     PreemptRequest,
     PreFilterGroupRequest,
-    PreFilterReply,
     PreFilterRequest,
     ProtocolError,
-    ReserveReply,
-    StatusReply,
     StatusRequest,
     StreamEvent,
-    UnreserveReply,
     UnreserveRequest,
     check_version,
     shorten_message,
@@ -72,42 +66,6 @@ _NO_PLUGIN: Final = (
 )
 Handler = Callable[[bytes], Awaitable[msgspec.Struct]]
 T = TypeVar("T", bound=msgspec.Struct)
-
-
-class AllocatorCalls(Protocol):
-    """Answers the calls. All but `status` raise ProtocolError while nothing can be decided."""
-
-    def status(self, request: StatusRequest) -> StatusReply:
-        """Renew reservations, and return whether the scheduler can use this allocator."""
-        ...
-
-    def prefilter(self, request: PreFilterRequest) -> PreFilterReply:
-        """Return nodes on which the claims of a pod can be allocated."""
-        ...
-
-    def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
-        """Return nodes for one member of a group, after a decision about all of them."""
-        ...
-
-    def reserve(self, request: PodOnNode) -> ReserveReply:
-        """Reserve devices for a pod on a node."""
-        ...
-
-    def unreserve(self, request: UnreserveRequest) -> UnreserveReply:
-        """Give a reservation back, or hold it for a short time."""
-        ...
-
-    async def bind(self, request: PodOnNode) -> BindReply:
-        """Allocate the claims of a pod, and bind it."""
-        ...
-
-    async def release(self, request: PodReference) -> PostFilterReply:
-        """Take back the allocations that keep an unbound pod on an unusable node."""
-        ...
-
-    def preempt(self, request: PreemptRequest) -> PreemptReply:
-        """Return the pods that must go for a pod that fits nowhere."""
-        ...
 
 
 class ActivationStreams:
@@ -190,7 +148,7 @@ class ActivationStreams:
 class _Handlers:
     """Maps requests to calls, and errors to replies."""
 
-    def __init__(self, calls: AllocatorCalls, streams: ActivationStreams) -> None:
+    def __init__(self, calls: SchedulerCalls, streams: ActivationStreams) -> None:
         self._streams = streams
         self._handlers: Mapping[tuple[str, str], Handler] = {
             (STATUS.method, STATUS.path): _with_body(StatusRequest, calls.status),
@@ -250,7 +208,7 @@ class _Handlers:
 
 @contextlib.asynccontextmanager
 async def serve_calls(
-    path: str, calls: AllocatorCalls, streams: ActivationStreams
+    path: str, calls: SchedulerCalls, streams: ActivationStreams
 ) -> AsyncIterator[None]:
     """Serve on a socket file until the context exits; raises OSError."""
     handlers = _Handlers(calls, streams)

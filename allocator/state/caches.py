@@ -7,8 +7,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from allocator.state.node_amounts import summarized_requests
-from allocator.writes.claims import ClaimCache
-from allocator.writes.prepare_failures import REASON, PrepareEvent
+from allocator.state.prepare_failures import REASON, PrepareEvent
 from drawbridge.agreement.device_fence import FencePart, FenceParts
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.cache_set import CacheSet
@@ -206,9 +205,6 @@ class AllocatorCaches(CacheSet):
         if needs_namespaces and not self.namespaces.synced:
             missing.append(f"namespaces are not synced: {self.namespaces.problem}")
         return missing
-
-
-_: type[ClaimCache] = AllocatorCaches
 
 
 def _watch_groups(session: Session) -> Cache[int]:

@@ -100,6 +100,13 @@ class Conflicts:
         self.follow(uid)  # the driver can have published other devices meanwhile
         return self._contest(uid)
 
+    def describe(self, contest: ContestedClaim) -> str:
+        """Say which device of which claim another claim holds as well."""
+        records = map(self._ledger.claims.get, (contest.ours, contest.theirs))
+        ours, theirs = (each.name if each else "a claim" for each in records)
+        about = contest.conflict.finding.object
+        return f"claim {theirs}, which another allocator wrote, contradicts claim {ours}: {about}"
+
     def list_contests(self) -> list[ContestedClaim]:
         """Return the allocations of ours that have to yield by the last searches, up to a number.
 

@@ -8,6 +8,7 @@ import asyncio
 import enum
 import itertools
 import logging
+import time
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
@@ -15,17 +16,17 @@ from typing import Any, Final, NamedTuple
 
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
-from allocator.scheduler.calls import CurrentDecisions
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, OwnsPool
-from allocator.state.conflicts import ContestedClaim
 from allocator.state.guarded_pools import GuardedPools
 from allocator.state.plugin_holders import PluginHolders
+from allocator.state.pod_table import Due
 from allocator.state.pool_filter import make_driver_filter, make_pool_filter
+from allocator.state.prepare_failures import PrepareEvent, find_unprepared
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
-from allocator.writes.claims import WrittenState
+from allocator.state.wheel import Wheel
 from allocator.writes.cluster_writes import PodName
 from drawbridge.agreement.owned_pools import (
     report_all_unfenced,
@@ -49,6 +50,7 @@ from drawbridge.finding import Finding
 from drawbridge.ledger.audit import MAX_NAMES, find_excessive_marks
 from drawbridge.ledger.chosen_strategies import strategy_names
 from drawbridge.ledger.conflicts import Conflict, ConflictLine
+from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
@@ -59,6 +61,8 @@ from drawbridge.resource_version import parse_version
 _LOG: Final = logging.getLogger("allocator.state.cluster_state")
 # So long the strategy is prepared in one turn of the loop.
 _CATCH_UP_SECONDS: Final = 0.005
+# How long other devices are preferred to one that has failed.
+PENALTY_SECONDS: Final = 60.0
 # About 2 ms.
 _OWNERS_PER_TURN: Final = 50
 
@@ -122,12 +126,12 @@ class LiveState:
     ) -> None:
         self._caches = caches
         self._limits, self._brief = limits, brief
-        self._server_time = server_time
+        self.server_time = server_time
         self._elapsed = elapsed
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
-        self._report = report
+        self.report = report
         self._pause_collection = pause_collection
         self._inputs: Inputs | None = None
         self._decisions: PodDecisions | None = None
@@ -148,6 +152,7 @@ class LiveState:
         caches.claims.subscribe_to_lists(self._follow_list)
         caches.namespaces.subscribe(self._apply_namespace)
         caches.facts.subscribe(self.update)
+        caches.events.subscribe(self._follow_failure)
         caches.subscribe_fence(self._follow_fence)
 
     @property
@@ -161,6 +166,11 @@ class LiveState:
         if self._decisions is None:
             raise RuntimeError("no decisions before the caches are synced")
         return self._decisions
+
+    @property
+    def cluster(self) -> AllocatorState:
+        """The cluster of the current decisions."""
+        return self.decisions.state
 
     @property
     def waiting(self) -> WaitingPods:
@@ -177,14 +187,14 @@ class LiveState:
     def users_of(self, claim: Claim) -> tuple[PodName, ...]:
         """Return the pods that name a claim."""
         namespace = claim.metadata.namespace
-        users = self.decisions.state.pods.users_of(f"{namespace}/{claim.metadata.name}")
+        users = self.cluster.pods.users_of(f"{namespace}/{claim.metadata.name}")
         return tuple(
             PodName(namespace, name.removeprefix(f"{namespace}/"), uid) for name, uid in users
         )
 
     def list_quota_lines(self) -> Iterable[QuotaLine]:
         """Yield what is used of quotas."""
-        return self._decisions.state.ledger.quotas.list_lines() if self._decisions else ()
+        return self.cluster.ledger.quotas.list_lines() if self._decisions else ()
 
     def find_problems(self) -> list[str]:
         """Return why no devices may be allocated."""
@@ -232,12 +242,12 @@ class LiveState:
             with self._pause_collection():
                 self._decisions = self._build(inputs)
                 self._waiting = WaitingPods(
-                    self._decisions, eviction_delay=delay, server_time=self._server_time
+                    self._decisions, eviction_delay=delay, server_time=self.server_time
                 )
             self._begin_turns()
             self._on_rebuild()
         elif effect is Effect.OWNERS:
-            self.decisions.state.decide_owners(self._make_filter(inputs))
+            self.cluster.decide_owners(self._make_filter(inputs))
             self._on_change()
 
     def _make_filter(self, inputs: Inputs) -> OwnsPool:
@@ -263,7 +273,7 @@ class LiveState:
             state.ledger.quotas.set_labels(namespace.name, namespace.value.metadata.labels)
         state.conflicts.start()
         if self._decisions is not None:
-            state.vanished.take_over(self._decisions.state.vanished.claims)
+            state.vanished.take_over(self.cluster.vanished.claims)
         # Otherwise the first call of the scheduler waits for both.
         state.planner.world()
         state.ledger.view()
@@ -276,13 +286,13 @@ class LiveState:
             limits=self._limits,
             min_member=caches.min_member,
             find_pod=self.find_pod,
-            server_time=self._server_time,
+            server_time=self.server_time,
         )
 
     def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:
         if self._decisions is None:
             return
-        state = self._decisions.state
+        state = self.cluster
         changed = after or before
         if changed is not None and isinstance(changed.value, Node):
             self._follow_node(before, after)
@@ -299,8 +309,8 @@ class LiveState:
 
     def _report_vanished(self, claim: Claim) -> None:
         """Say of a released claim that its devices stay unpromised."""
-        for finding in self.decisions.state.vanished.take_findings():
-            self._report(finding, claim)
+        for finding in self.cluster.vanished.take_findings():
+            self.report(finding, claim)
 
     def _follow_node(
         self, before: CachedObject[Node] | None, after: CachedObject[Node] | None
@@ -322,14 +332,14 @@ class LiveState:
         changed = after or before
         if self._decisions is not None and changed is not None:
             labels = after.value.metadata.labels if after else None
-            self._decisions.state.ledger.quotas.set_labels(changed.name, labels)
+            self.cluster.ledger.quotas.set_labels(changed.name, labels)
             self._on_change()
 
     def _begin_turns(self) -> None:
         """Do what a change leaves to do, in turns with everything else on the loop."""
         if self.decisions.strategy.orders:
             self._strategy_turns.begin()
-        if self.decisions.state.conflicts.has_changed:
+        if self.cluster.conflicts.has_changed:
             self._conflict_turns.begin()
 
     def _catch_up(self) -> bool:
@@ -340,28 +350,28 @@ class LiveState:
 
     def _search_conflicts(self) -> bool:
         """Find and report what is wrong with the allocations of a few claims that changed."""
-        state = self.decisions.state
+        state = self.cluster
         for uid, conflicts in state.conflicts.take_changed():
             for conflict in conflicts:
                 self._report_conflict(conflict, uid)
             record, claim = state.ledger.claims.get(uid), state.claims.get(uid)
             if record is not None and claim is not None:
                 for finding in find_excessive_marks(record, state.planner.world().inventory):
-                    self._report(finding, claim)
+                    self.report(finding, claim)
         return state.conflicts.has_changed
 
     def search_again(self, uids: Iterable[str]) -> None:
         """Find and report what is wrong with the allocations of these claims now."""
         for uid in uids:
-            self.decisions.state.conflicts.note_change(uid)
+            self.cluster.conflicts.note_change(uid)
         self._begin_turns()
 
     def _report_conflict(self, conflict: Conflict, uid: str) -> None:
         """Report a conflict on the claim that changed, and on those of ours that take part."""
-        state = self.decisions.state
+        state = self.cluster
         ours = [each for each in conflict.holders if state.ledger.claims[each].ours]
         for each in dict.fromkeys((uid, *ours[:MAX_NAMES])):
-            self._report(conflict.finding, state.claims[each])
+            self.report(conflict.finding, state.claims[each])
 
     # --- nodes and pools whose fence is new ---
 
@@ -378,7 +388,7 @@ class LiveState:
     def _decide_owners(self) -> bool:
         """Decide the ownership of a few pools whose fence changed."""
         pools = tuple(itertools.islice(self._undecided, _OWNERS_PER_TURN))
-        self.decisions.state.decide_owners_of(pools)
+        self.cluster.decide_owners_of(pools)
         for each in pools:
             del self._undecided[each]
         self._on_change()
@@ -393,7 +403,7 @@ class LiveState:
     def note_look(self, began: float) -> None:
         """Use the nodes and pools that have settled before a look at all claims."""
         for name in self._settling.note_look(began):
-            self.decisions.state.decide_owners_on(name)
+            self.cluster.decide_owners_on(name)
         self._decide_again(self._guarded.note_look(began))
         self._on_change()
 
@@ -406,14 +416,14 @@ class LiveState:
     def _follow_list(self, version: str, uids: Collection[str]) -> None:
         if self._decisions is not None:
             self._follow_version(version)
-            for claim in self._decisions.state.forget_unlisted(version, uids):
+            for claim in self.cluster.forget_unlisted(version, uids):
                 self._report_vanished(claim)
             self._on_change()
 
     def _observe_version(self) -> None:
         version, self._observed_version = self._observed_version, 0
         if self._decisions is not None:
-            self._decisions.state.ledger.observe_bookmark(f"{version}")
+            self.cluster.ledger.observe_bookmark(f"{version}")
 
     # --- the current decisions, for the writes ---
 
@@ -428,35 +438,45 @@ class LiveState:
 
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
-        self.decisions.state.observe_claim(claim)
+        self.cluster.observe_claim(claim)
         self._report_vanished(claim)
         self._begin_turns()
         self._on_change()
 
-    def find_contest(self, claim_uid: str) -> ContestedClaim | None:
-        """Return why an allocation of ours has to yield to one of another allocator."""
-        return self.decisions.state.conflicts.find_contest(claim_uid)
-
-    def list_contests(self) -> list[ContestedClaim]:
-        """Return the allocations of ours that have to yield."""
-        return self._decisions.state.conflicts.list_contests() if self._decisions else []
-
     def list_conflicts(self) -> Iterable[ConflictLine]:
         """Yield the conflicts between allocated claims."""
-        return self._decisions.state.conflicts.list_lines() if self._decisions else ()
+        return self.cluster.conflicts.list_lines() if self._decisions else ()
 
-    def find_claim(self, claim_uid: str) -> Claim | None:
-        """Return a claim, as last seen."""
-        return self.decisions.state.claims.get(claim_uid)
+    def list_claims(self) -> Iterable[Claim]:
+        """Yield all claims, as the watch shows them."""
+        return (each.value for each in self._caches.claims.all())
 
     def hold_marked(self, claim: Claim) -> None:
         """Hold the devices in the mark of a claim until it has another version."""
-        self.decisions.state.ledger.hold_marked(claim)
+        self.cluster.ledger.hold_marked(claim)
         self._on_change()
 
     def begin_term(self) -> None:
         """Forget all reservations."""
         self.decisions.begin_term()
+
+    @property
+    def times(self) -> Wheel[Due]:
+        """The times at which something is due."""
+        return self.cluster.records.times
+
+    def wake_at(self, pod_uid: str, at: float) -> None:
+        """Have a pod tried again at a time, or before: no change of the cluster would do it."""
+        self.times.set("retry", pod_uid, min(at, self.times.get("retry", pod_uid) or at))
+        self._on_change()
+
+    def penalise(self, device: DeviceID) -> None:
+        """Have other devices preferred to one that has just failed."""
+        self.cluster.penalise(device, time.monotonic() + PENALTY_SECONDS)
+
+    def _follow_failure(self, _: object, after: CachedObject[PrepareEvent] | None) -> None:
+        for device in find_unprepared(after, self.claims_of):
+            self.penalise(device)
 
 
 def compare_inputs(before: Inputs, after: Inputs) -> Effect:
@@ -469,6 +489,3 @@ def compare_inputs(before: Inputs, after: Inputs) -> Effect:
         for of in (before, after)
     ]
     return Effect.NONE if served[0] == served[1] else Effect.OWNERS
-
-
-_: tuple[type[CurrentDecisions], type[WrittenState]] = (LiveState, LiveState)

@@ -22,8 +22,9 @@ from drawbridge.ledger.ledger import Ledger, Reservation
 MAX_RECORDS: Final = 65536
 Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
 PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
-# What is due: the end of a reservation, that of what is kept, and that of pauses.
-Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause"]
+# What is due: the end of a reservation, that of what is kept, and that of pauses. Without a
+# record as well, a pod is woken to release its claims, and a late binding of it can arrive.
+Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause", "retry", "late"]
 # What a record can begin with, in a namespace.
 BEGINS: Final = frozenset({RecordEvent.ASKED, RecordEvent.KEPT})
 _NOTHING: Final[Mapping[str, Reservation]] = {}

@@ -26,6 +26,10 @@ class Wheel(Generic[K]):
             self._queued[kind, key] = at
             heappush(self._heaps.setdefault(kind, []), (at, key))
 
+    def get(self, kind: K, key: str) -> float | None:
+        """Return the time of a key."""
+        return self._times.get((kind, key))
+
     def next(self, kind: K) -> float | None:
         """Return the first time of a kind."""
         heap = self._heaps.get(kind, [])

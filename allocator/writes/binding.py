@@ -15,30 +15,22 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from allocator.scheduler.calls import Binder
 from allocator.scheduler.protocol import BindReply, PostFilterReply
+from allocator.state.caches import AllocatorCaches
+from allocator.state.live_state import LiveState
 from allocator.state.records import PodReservation
 from allocator.writes.binding_conditions import Readiness, readiness
-from allocator.writes.claims import (
-    BindRefusedError,
-    ClaimCache,
-    ClaimWriter,
-    WrittenState,
-)
+from allocator.writes.claims import BindRefusedError, ClaimWriter
 from allocator.writes.cluster_writes import ClusterWrites, PodName, PodPlace
-from allocator.writes.prepare_failures import PENALTY_SECONDS
-from allocator.writes.taking_back import ContestedState, TakingBack, describe_contest
-from allocator.writes.undoing import CONCURRENT_WRITES, Undoing
+from allocator.writes.undoing import CONCURRENT_WRITES, Undoing, Unfinished
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.validation import format_object_name
-from drawbridge.finding import Finding
-from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import name_of
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.resource_version import parse_version
@@ -61,72 +53,43 @@ class BindingTimes(NamedTuple):
     late: float = LATE_SECONDS
 
 
-class BoundState(WrittenState, ContestedState, Protocol):
-    """The state in memory that is written, and what of it has to yield."""
-
-
 class PodBinder:
     """Binds pods, with one call at a time for each pod.
 
     `leads` tells whether the recovery of the current term has finished.
-    `wake` has pods tried again whose claims could not be released, and `penalise` has other devices
-    than a failed one preferred for some seconds. `report` is told about claims whose writes cannot
-    be undone.
     """
 
-    def __init__(  # noqa: PLR0913  # all but three by name
+    def __init__(
         self,
-        state: BoundState,
+        state: LiveState,
         writes: ClusterWrites,
-        claims: ClaimCache,
+        claims: AllocatorCaches,
         *,
         leads: Callable[[], bool],
-        server_time: Callable[[], float],
-        wake: Callable[[tuple[str, ...]], None],
-        penalise: Callable[[DeviceID, float], None],
-        report: Callable[[Finding, Claim], None],
         times: BindingTimes,
     ) -> None:
         self._state = state
         self._writes = writes
         self._cache = claims
         self._leads = leads
-        self._server_time = server_time
-        self._wake = wake
-        self._penalise = penalise
-        self._report = report
         self._times = times
         # Other pods wait, because the API server is the bottleneck of a burst.
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
         self._term = 0
         # Failed writes whose effect is unknown, or whose marks could not be removed.
-        self._undoing: Undoing[PodReservation] = Undoing(
-            self._undo_later, self._report_unfinished, _loop_time
-        )
-        # Until when bindings without a response can arrive, and those of an earlier term.
-        self._late_bindings: dict[str, float] = {}
+        self.undoing = Undoing()
+        # Until when bindings of an earlier term can arrive.
         self._earlier_bindings = float("-inf")
         # Claims that had no allocation in this term before this process wrote one.
         self._allocated_now: set[str] = set()
-        self._retries: dict[str, asyncio.TimerHandle] = {}
         # The calls that wait for devices, by pod.
         self._interrupts: dict[str, asyncio.Event] = {}
-        self._taking_back = TakingBack(
-            state,
-            interrupt=self._interrupt,
-            release=self.release,
-            wake=wake,
-            penalise=penalise,
-            report=report,
-        )
 
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are gone."""
         self._term += 1
-        self._undoing.clear()
-        self._taking_back.clear()
-        self._late_bindings.clear()
+        self.undoing.clear()
         self._allocated_now.clear()
         self._earlier_bindings = _loop_time() + self._times.late
 
@@ -143,7 +106,7 @@ class PodBinder:
                 return BindReply(bound=False, message=message)
             if refusal := self._state.reservations.begin_write(pod_uid):
                 return BindReply(bound=False, message=refusal)
-            self._undoing.discard(pod_uid)
+            self.undoing.discard(pod_uid)
             return await self._bind_reserved(reservation, self._term)
 
     async def release(self, pod_uid: str) -> PostFilterReply:
@@ -162,17 +125,9 @@ class PodBinder:
             return PostFilterReply(released=tuple(released))
 
     def _wake_later(self, pod_uid: str) -> None:
-        if pod_uid in self._retries:
-            return
-        loop = asyncio.get_running_loop()
         claims = self._state.claims_of(pod_uid)
         times = [self._kept_until(pod_uid, each.metadata.uid) for each in claims]
-        when = max((loop.time() + RETRY_SECONDS, *times))
-        self._retries[pod_uid] = loop.call_at(when, self._wake_now, pod_uid)
-
-    def _wake_now(self, pod_uid: str) -> None:
-        del self._retries[pod_uid]
-        self._wake((pod_uid,))
+        self._state.wake_at(pod_uid, max((_loop_time() + RETRY_SECONDS, *times)))
 
     @contextlib.asynccontextmanager
     async def _locked(self, pod_uid: str) -> AsyncIterator[None]:
@@ -197,42 +152,27 @@ class PodBinder:
                     await self._bind(reservation, term)
         except (BindRefusedError, ApiError, NotLeadingError) as error:
             if self._term == term:
-                self._undoing.add(reservation.uid, reservation.namespace, reservation)
+                self._undo_soon(reservation)
                 await self._undo_now(reservation)
             return BindReply(bound=False, message=f"{error}")
         except BaseException:
             # After a bug, what was written is undone later.
             if self._term == term:
-                self._undoing.add(reservation.uid, reservation.namespace, reservation)
+                self._undo_soon(reservation)
             raise
         if self._term == term:
             self._state.reservations.end_write(reservation.uid, written=True)
         return BindReply(bound=not waiting, message=waiting)
 
-    @property
-    def failing(self) -> int:
-        """How many failed writes could not be undone so far."""
-        return self._undoing.failing
-
-    async def finish_failed_writes(self) -> bool:
-        """Undo failed writes that could not be undone before; return whether more can be now."""
-        now = _loop_time()
-        late = {uid: until for uid, until in self._late_bindings.items() if until > now}
-        self._late_bindings = late
-        return await self._undoing.run_turn()
-
-    async def take_back(self) -> None:
-        """Take back the allocations that have to yield to those of another allocator."""
-        await self._taking_back.run_turn()
-
-    def _interrupt(self, pod_uid: str) -> None:
+    def interrupt(self, pod_uid: str) -> None:
+        """End the call that waits for the devices of a pod."""
         if event := self._interrupts.get(pod_uid):
             event.set()
 
     def _check_contests(self, claim_uids: Iterable[str]) -> None:
         """Raise BindRefusedError if an allocation of ours has to yield."""
-        for contest in filter(None, map(self._state.find_contest, claim_uids)):
-            message = describe_contest(contest, self._state)
+        for contest in filter(None, map(self._state.cluster.conflicts.find_contest, claim_uids)):
+            message = self._state.cluster.conflicts.describe(contest)
             raise BindRefusedError(f"{message}; the pod is tried again")
 
     def _check_term(self, term: int) -> None:
@@ -245,7 +185,6 @@ class PodBinder:
             self._writes,
             self._cache,
             self._state,
-            server_time=self._server_time,
             check=lambda: self._check_term(term),
             on_allocated=self._note_allocated,
         )
@@ -272,12 +211,12 @@ class PodBinder:
         deadline = _loop_time() + self._times.wait
         while True:
             self._check_contests(each.metadata.uid for each in claims)
-            binding_state = readiness(claims, self._server_time(), self._times.timeout)
+            binding_state = readiness(claims, self._state.server_time(), self._times.timeout)
             if binding_state.state is Readiness.READY:
                 return ""
             if binding_state.state is Readiness.FAILED:
                 if binding_state.device is not None:
-                    self._penalise(binding_state.device, PENALTY_SECONDS)
+                    self._state.penalise(binding_state.device)
                 for claim in claims:
                     await self._release(pod_uid, claim)
                 raise BindRefusedError(binding_state.missing)
@@ -329,8 +268,7 @@ class PodBinder:
                 break
             except ApiError as error:
                 if error.unknown:
-                    until = _loop_time() + self._times.late
-                    self._late_bindings[pod.uid] = until
+                    self._state.times.set("late", pod.uid, _loop_time() + self._times.late)
                 place = await self._read_unbound(pod, reservation.node)
                 if place is None:
                     break  # an earlier request has bound it
@@ -339,7 +277,7 @@ class PodBinder:
                     raise
                 version = place.version
         self._state.reservations.note_bound(pod.uid)
-        self._late_bindings.pop(pod.uid, None)
+        self._state.times.set("late", pod.uid, None)
 
     def _last_version(self, pod: PodName) -> str:
         """Return the version of a pod as last seen; empty if it was not."""
@@ -355,6 +293,12 @@ class PodBinder:
             raise BindRefusedError(f"the pod is already bound to node {place.node}")
         return None if place.node else place
 
+    def _undo_soon(self, reservation: PodReservation) -> None:
+        about = Unfinished(
+            reservation.namespace, reservation, self._undo_later, self._report_unfinished
+        )
+        self.undoing.add(reservation.uid, about)
+
     async def _undo_now(self, reservation: PodReservation) -> None:
         try:
             await self._undo(reservation)
@@ -365,7 +309,7 @@ class PodBinder:
     async def _undo_later(self, reservation: PodReservation) -> None:
         async with self._locked(reservation.uid):
             # A call that began meanwhile continues or undoes it.
-            if self._undoing.find(reservation.uid) is reservation:
+            if self.undoing.has(reservation.uid, reservation):
                 await self._undo(reservation)
 
     async def _undo(self, reservation: PodReservation) -> None:
@@ -378,8 +322,8 @@ class PodBinder:
         claims = self._make_claim_writer(term)
         for claim in reservation.claims:
             await claims.unmark(claim)
-        if self._term == term and self._undoing.find(reservation.uid) is reservation:
-            self._undoing.discard(reservation.uid)
+        if self._term == term and self.undoing.has(reservation.uid, reservation):
+            self.undoing.discard(reservation.uid)
             self._state.reservations.end_write(reservation.uid, written=False)
 
     def _report_unfinished(self, reservation: PodReservation, problem: str) -> None:
@@ -389,7 +333,9 @@ class PodBinder:
             if claim is not None:
                 message = f"the devices for pod {name} stay reserved: {problem}"
                 about = format_object_name(CLAIM, claim.metadata)
-                self._report(codes.WRITE_NOT_UNDONE.at("metadata", message, object=about), claim)
+                self._state.report(
+                    codes.WRITE_NOT_UNDONE.at("metadata", message, object=about), claim
+                )
 
     # --- taking back ---
 
@@ -456,7 +402,7 @@ class PodBinder:
         """Return until when a binding that was sent before can arrive, which needs the claim."""
         never = float("-inf")
         earlier = never if claim_uid in self._allocated_now else self._earlier_bindings
-        return max(earlier, self._late_bindings.get(pod_uid, never))
+        return max(earlier, self._state.times.get("late", pod_uid) or never)
 
 
 def _loop_time() -> float:
@@ -465,6 +411,3 @@ def _loop_time() -> float:
 
 def _version(claim: Claim) -> int:
     return parse_version(claim.metadata.resource_version)
-
-
-_: type[Binder] = PodBinder

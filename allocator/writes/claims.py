@@ -6,16 +6,17 @@ and the reservation is either continued or refused.
 
 import datetime as dt
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from allocator.state.records import ClaimReservation, PodReservation
-from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName
+from allocator.state.caches import AllocatorCaches
+from allocator.state.live_state import LiveState
+from allocator.state.records import ClaimReservation
+from allocator.writes.cluster_writes import FINALIZER, ClusterWrites
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim
-from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 ATTEMPTS: Final = 5
@@ -25,79 +26,6 @@ class BindRefusedError(Exception):
     """A pod cannot be bound as it was decided; the message is for the pod's condition."""
 
 
-class ClaimCache(Protocol):
-    """The claims as the watch shows them."""
-
-    def get(self, namespace: str, name: str) -> Claim | None:
-        """Return a claim; None if the cache does not have it."""
-        ...
-
-    async def wait_for_change(self, claim: Claim) -> None:
-        """Return when the cache no longer has this version of a claim."""
-        ...
-
-
-class Reservations(Protocol):
-    """What is reserved in memory."""
-
-    def find(self, pod_uid: str) -> PodReservation | None:
-        """Return what is reserved for a pod."""
-        ...
-
-    def keeps(self, claim: ClaimReservation) -> bool:
-        """Whether these devices are still reserved for the claim."""
-        ...
-
-    def is_reserved(self, claim_uid: str) -> bool:
-        """Whether devices are reserved for a claim."""
-        ...
-
-    def begin_write(self, pod_uid: str) -> str:
-        """Keep the reservation from expiring; returns why it cannot be written, or ""."""
-        ...
-
-    def note_bound(self, pod_uid: str) -> None:
-        """Remember that a pod was bound, whatever the watch shows of it."""
-        ...
-
-    def end_write(self, pod_uid: str, *, written: bool) -> None:
-        """End a write; without `written`, remove what is reserved and not allocated."""
-        ...
-
-
-class WrittenState(Protocol):
-    """The state in memory that is written."""
-
-    @property
-    def reservations(self) -> Reservations:
-        """What is reserved; another object after decisions were made anew."""
-        ...
-
-    def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
-        """Return the claims of a pod, as last seen."""
-        ...
-
-    def find_pod(self, namespace: str, name: str) -> Pod | None:
-        """Return a pod, as last seen."""
-        ...
-
-    def users_of(self, claim: Claim) -> tuple[PodName, ...]:
-        """Return the pods that name a claim, as last seen."""
-        ...
-
-    def observe_claim(self, claim: Claim) -> None:
-        """Take over a claim from a response."""
-        ...
-
-    def hold_marked(self, claim: Claim) -> None:
-        """Hold the devices in the mark of a claim until it has another version."""
-        ...
-
-    def begin_term(self) -> None:
-        """Forget all reservations."""
-        ...
-
-
 class ClaimWriter:
     """Carries out the reservations of claims.
 
@@ -105,20 +33,18 @@ class ClaimWriter:
     called with the UID of a claim after its allocation was certainly written.
     """
 
-    def __init__(  # noqa: PLR0913  # all but three by name
+    def __init__(
         self,
         writes: ClusterWrites,
-        cache: ClaimCache,
-        state: WrittenState,
+        cache: AllocatorCaches,
+        state: LiveState,
         *,
-        server_time: Callable[[], float],
         check: Callable[[], None],
         on_allocated: Callable[[str], None],
     ) -> None:
         self._writes = writes
         self._cache = cache
         self._state = state
-        self._server_time = server_time
         self._check = check
         self._on_allocated = on_allocated
 
@@ -185,7 +111,7 @@ class ClaimWriter:
         consumer, consumers = reserved.consumer, live.status.reserved_for
         if live.status.allocation is None:
             self._check_reserved(reserved)
-            now = dt.datetime.fromtimestamp(self._server_time(), dt.UTC)
+            now = dt.datetime.fromtimestamp(self._state.server_time(), dt.UTC)
             allocation = msgspec.structs.replace(
                 reserved.allocation or Allocation(),
                 allocation_timestamp=f"{now:%Y-%m-%dT%H:%M:%SZ}",

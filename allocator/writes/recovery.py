@@ -1,29 +1,38 @@
-"""Finishes or undoes what an interrupted write left behind.
+"""Mends claims on the API server: unfinished marks, and allocations that have to yield.
 
 At the start of a term, before the first allocation, the claims are read from the API server, and
 every mark without an allocation is removed. This changes the version of the claim, so that an
 allocation that an earlier leader sent before it was stopped cannot arrive any more. Until a claim
 has another version, the devices in its mark count as held, so that one mark that cannot be removed
 does not delay the term. An allocation that was written counts: its pod is scheduled again and finds
-it.
+it. Later the same happens to marks whose write no process continues. Claims without a mark are
+never written.
 
-Later the same happens to marks whose write no process continues. Claims without a mark are never
-written.
+Another allocator can give away devices that ours has allocated. Both claims would be prepared, or
+the second pod would never start. The other allocator does not look at ours, so ours yields, whoever
+wrote first: the claim is deallocated and its pods are tried again, as long as none of them is
+bound. What another allocator wrote is never changed. The pod gets other devices, because the ledger
+counts those of the other allocator. So a fight ends after one step, unless the other one takes the
+next devices as well. Then each step costs an attempt of the scheduler, with its back-off.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator
 from typing import Final
 
-from allocator.writes.claims import WrittenState
+from allocator.state.live_state import LiveState
+from allocator.writes.binding import PodBinder
+from allocator.writes.claims import BindRefusedError
 from allocator.writes.cluster_writes import ClusterWrites
-from allocator.writes.undoing import Undoing
+from allocator.writes.undoing import Unfinished
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
+from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.validation import format_object_name
-from drawbridge.finding import Finding
+from drawbridge.finding import Code
+from drawbridge.ledger.holdings import read_holds
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.process import metrics
 
@@ -35,6 +44,7 @@ ABANDONED_SECONDS: Final = 30.0
 CHARACTERS_AT_ONCE: Final = 128 << 10
 # A claim without a mark takes as long as so many characters of one.
 _CHARACTERS_OF_CLAIM: Final = 1024
+_MARK_PATH: Final = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
 
 
 def has_unfinished_mark(claim: Claim) -> bool:
@@ -43,55 +53,27 @@ def has_unfinished_mark(claim: Claim) -> bool:
     return marked and claim.status.allocation is None
 
 
-def describe_unremoved(claim: Claim, problem: str) -> Finding:
-    """Report a mark that cannot be removed."""
-    path = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
-    name = format_object_name(CLAIM, claim.metadata)
-    return codes.MARK_NOT_REMOVED.at(path, f"cannot remove the mark: {problem}", object=name)
-
-
 class Recovery:
-    """Removes unfinished marks. `stop_writes` ends the writes of an earlier term in this process.
+    """Removes unfinished marks and takes back allocations, each with its own back-off."""
 
-    `now` is a monotonic time. `report` is told about each mark that cannot be removed.
-    """
-
-    def __init__(
-        self,
-        state: WrittenState,
-        writes: ClusterWrites,
-        *,
-        stop_writes: Callable[[], None],
-        report: Callable[[Finding, Claim], None],
-        now: Callable[[], float],
-    ) -> None:
+    def __init__(self, state: LiveState, writes: ClusterWrites, binder: PodBinder) -> None:
         self._state = state
-        self._stop_writes = stop_writes
         self._writes = writes
-        self._undoing: Undoing[Claim] = Undoing(
-            self._remove_mark,
-            lambda claim, problem: report(describe_unremoved(claim, problem), claim),
-            now,
-        )
-
-    @property
-    def failing(self) -> int:
-        """How many marks could not be removed so far."""
-        return self._undoing.failing
+        self._binder = binder
+        self._undoing = binder.undoing
 
     async def begin_term(self) -> None:
         """Prepare for the first allocation; raises if that is not possible now."""
         # A write that was sent before arrives before the list, or has an outdated version. None is
         # sent later, because the reservations are forgotten at once.
-        self._stop_writes()
+        self._binder.start_term()
         self._state.begin_term()
-        self._undoing.clear()
         unfinished = 0
         # Nothing is allocated before all claims are read.
         async for claim in self._read_claims():
             if has_unfinished_mark(claim):
                 self._state.hold_marked(claim)
-                self._undoing.add(claim.metadata.uid, claim.metadata.namespace, claim)
+                self._undo_mark(claim)
                 unfinished += 1
         if unfinished:
             # Their pods find free devices if this succeeds before the first allocation.
@@ -115,13 +97,25 @@ class Recovery:
                 characters = 0
                 await asyncio.sleep(0)
 
-    async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
-        """Remove marks that no write continues; return whether more can be removed now."""
-        for claim in claims:
+    async def run_turn(self, *, searches_marks: bool = True) -> None:
+        """Undo what is due, for a limited time; marks are searched among all claims."""
+        for claim in self._state.list_claims() if searches_marks else ():
             if has_unfinished_mark(claim) and not self._is_reserved(claim):
-                metadata = claim.metadata
-                self._undoing.add(metadata.uid, metadata.namespace, claim, after=ABANDONED_SECONDS)
-        return await self._undoing.run_turn()
+                self._undo_mark(claim, after=ABANDONED_SECONDS)
+        for contest in self._state.cluster.conflicts.list_contests():
+            contested = self._state.cluster.claims.get(contest.ours)
+            if contested is not None:
+                namespace = contested.metadata.namespace
+                about = Unfinished(namespace, contested, self._take_back, self._report_kept)
+                self._undoing.add(f"contested {contest.ours}", about)
+        await self._undoing.run_turn()
+
+    # --- marks ---
+
+    def _undo_mark(self, claim: Claim, after: float = 0.0) -> None:
+        metadata = claim.metadata
+        about = Unfinished(metadata.namespace, claim, self._remove_mark, self._report_mark)
+        self._undoing.add(f"marked {metadata.uid}", about, after=after)
 
     async def _remove_mark(self, claim: Claim) -> None:
         """Remove a mark; a claim that changed meanwhile is read again."""
@@ -147,3 +141,45 @@ class Recovery:
 
     def _is_reserved(self, claim: Claim) -> bool:
         return self._state.reservations.is_reserved(claim.metadata.uid)
+
+    def _report_mark(self, claim: Claim, problem: str) -> None:
+        text = f"cannot remove the mark: {problem}"
+        self._report(codes.MARK_NOT_REMOVED, claim, text, _MARK_PATH)
+
+    # --- allocations that have to yield ---
+
+    async def _take_back(self, seen: Claim) -> None:
+        """Deallocate a claim, unless a pod of it is bound; its pods are tried again."""
+        uid = seen.metadata.uid
+        cluster = self._state.cluster
+        contest, claim = cluster.conflicts.find_contest(uid), cluster.claims.get(uid)
+        if contest is None or claim is None or claim.status.allocation is None:
+            return
+        message = cluster.conflicts.describe(contest)
+        pods = [each.uid for each in claim.status.reserved_for if each.is_pod]
+        # A claim that is reserved for a group is that of all its members.
+        pods = pods or [each.uid for each in self._state.users_of(claim)[:MAX_CONSUMERS]]
+        problem = "none of its pods is known"
+        for pod in pods:
+            self._binder.interrupt(pod)
+            reply = await self._binder.release(pod)
+            problem = reply.message or "another client uses it, or a pod of it is bound"
+        current = self._state.cluster.claims.get(uid)
+        if current is not None and current.status.allocation is not None:
+            raise BindRefusedError(f"{message}; it is not taken back: {problem}")
+        for hold in read_holds(claim.status.allocation):
+            if hold.pool == contest.conflict.pool:
+                self._state.penalise(hold.device_id)
+        metrics.ALLOCATOR_TAKEN_BACK.inc()
+        self._report(codes.ALLOCATION_TAKEN_BACK, claim, message)
+        for pod in pods:
+            self._state.wake_at(pod, asyncio.get_running_loop().time())
+
+    def _report_kept(self, claim: Claim, problem: str) -> None:
+        self._report(codes.ALLOCATION_NOT_TAKEN_BACK, claim, problem)
+
+    def _report(
+        self, code: Code, claim: Claim, message: str, path: str = "status.allocation"
+    ) -> None:
+        name = format_object_name(CLAIM, claim.metadata)
+        self._state.report(code.at(path, message, object=name), claim)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from allocator.writes.claims import BindRefusedError
 from drawbridge.api_error import ApiError
@@ -21,123 +21,119 @@ CONCURRENT_OF_NAMESPACE: Final = 16
 FIRST_PAUSE_SECONDS: Final = 5.0
 MAX_PAUSE_SECONDS: Final = 300.0
 REPORTED_FAILURES: Final = 3
-T = TypeVar("T")
 
 
-class _Unfinished(NamedTuple, Generic[T]):
-    """Something to undo at a time, and how often that has failed."""
+class Unfinished(NamedTuple):
+    """What a write left behind of a subject.
+
+    `undo` undoes it or raises; `report` is told what fails again and again, and why.
+    """
 
     namespace: str
-    subject: T
+    subject: Any
+    undo: Callable[[Any], Awaitable[None]]
+    report: Callable[[Any, str], None]
+
+
+class _Attempt(NamedTuple):
+    """When something is undone, and how often that has failed."""
+
+    unfinished: Unfinished
     due: float
     failures: int = 0
 
 
-class Undoing(Generic[T]):
-    """What is to be undone, by key.
+class Undoing:
+    """What is to be undone, by key."""
 
-    `undo` undoes one of them or raises; `report` is told what fails again and again, and why.
-    """
-
-    def __init__(
-        self,
-        undo: Callable[[T], Awaitable[None]],
-        report: Callable[[T, str], None],
-        now: Callable[[], float],
-    ) -> None:
-        self._undo = undo
-        self._report = report
-        self._now = now
-        self._unfinished: dict[str, _Unfinished[T]] = {}
+    def __init__(self) -> None:
+        self._attempts: dict[str, _Attempt] = {}
         self._running: dict[str, tuple[str, asyncio.Task[None]]] = {}
 
     @property
     def failing(self) -> int:
         """How many could not be undone so far."""
-        return sum(each.failures > 0 for each in self._unfinished.values())
+        return sum(each.failures > 0 for each in self._attempts.values())
 
-    def find(self, key: str) -> T | None:
-        """Return what is to be undone."""
-        unfinished = self._unfinished.get(key)
-        return None if unfinished is None else unfinished.subject
+    def has(self, key: str, subject: object) -> bool:
+        """Whether this subject is to be undone."""
+        attempt = self._attempts.get(key)
+        return attempt is not None and attempt.unfinished.subject is subject
 
-    def add(self, key: str, namespace: str, subject: T, *, after: float = 0.0) -> None:
+    def add(self, key: str, unfinished: Unfinished, *, after: float = 0.0) -> None:
         """Undo something after some seconds; what is known already keeps its time."""
-        if key not in self._unfinished:
-            self._unfinished[key] = _Unfinished(namespace, subject, self._now() + after)
+        if key not in self._attempts:
+            self._attempts[key] = _Attempt(unfinished, _loop_time() + after)
 
     def discard(self, key: str) -> None:
         """Do not undo something any more."""
-        self._unfinished.pop(key, None)
+        self._attempts.pop(key, None)
 
     def clear(self) -> None:
         """Undo nothing any more."""
-        self._unfinished.clear()
+        self._attempts.clear()
 
-    async def run_turn(self) -> bool:
-        """Undo what is due, for a limited time; return whether more is due."""
-        clock = asyncio.get_running_loop().time
-        end = clock() + TURN_SECONDS
-        due = self._find_due()
-        waiting = due[:MAX_PER_TURN]
+    async def run_turn(self) -> None:
+        """Undo what is due, for a limited time."""
+        end = _loop_time() + TURN_SECONDS
+        if not (waiting := self._find_due()[:MAX_PER_TURN]):
+            return
         while waiting or self._running:
             waiting = [key for key in waiting if not self._start(key)]
-            remaining = end - clock()
+            remaining = end - _loop_time()
             if remaining <= 0:
                 break
             tasks = [task for _, task in self._running.values()]
             await asyncio.wait(tasks, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
-        return bool(waiting) or len(due) > MAX_PER_TURN
 
     def _find_due(self) -> list[str]:
         """Return what is due: what has failed least first, and the namespaces in turns."""
-        now, turns = self._now(), Counter[tuple[str, int]]()
+        now, turns = _loop_time(), Counter[tuple[str, int]]()
         due = []
-        for key, unfinished in self._unfinished.items():
-            if unfinished.due <= now and key not in self._running:
-                turns[unfinished.namespace, unfinished.failures] += 1
-                due.append(
-                    (unfinished.failures, turns[unfinished.namespace, unfinished.failures], key)
-                )
+        for key, (unfinished, at, failures) in self._attempts.items():
+            if at <= now and key not in self._running:
+                turns[unfinished.namespace, failures] += 1
+                due.append((failures, turns[unfinished.namespace, failures], key))
         return [key for _, _, key in sorted(due)]
 
     def _start(self, key: str) -> bool:
         """Begin to undo something; return False while too much is in progress."""
-        unfinished = self._unfinished.get(key)
-        if unfinished is None:
+        attempt = self._attempts.get(key)
+        if attempt is None:
             return True
-        namespaces = [namespace for namespace, _ in self._running.values()]
-        if (
-            len(namespaces) >= CONCURRENT_WRITES
-            or namespaces.count(unfinished.namespace) >= CONCURRENT_OF_NAMESPACE
-        ):
+        namespace = attempt.unfinished.namespace
+        running = [each for each, _ in self._running.values()]
+        if len(running) >= CONCURRENT_WRITES or running.count(namespace) >= CONCURRENT_OF_NAMESPACE:
             return False
-        task = asyncio.create_task(self._try(key, unfinished))
-        self._running[key] = (unfinished.namespace, task)
+        self._running[key] = (namespace, asyncio.create_task(self._try(key, attempt)))
         return True
 
-    async def _try(self, key: str, unfinished: _Unfinished[T]) -> None:
+    async def _try(self, key: str, attempt: _Attempt) -> None:
         try:
-            await self._undo(unfinished.subject)
+            await attempt.unfinished.undo(attempt.unfinished.subject)
         except NotLeadingError:
             return  # the next leader undoes it, or this one in another turn
         except (ApiError, BindRefusedError) as error:
-            self._note_failure(key, unfinished, f"{error}")
+            self._note_failure(key, attempt, f"{error}")
         except Exception as error:  # noqa: BLE001  # a bug for one must not stop the others
             _LOG.exception("unhandled exception while a write is undone")
-            self._note_failure(key, unfinished, f"unhandled exception: {error}")
+            self._note_failure(key, attempt, f"unhandled exception: {error}")
         else:
-            if self._unfinished.get(key) is unfinished:
-                del self._unfinished[key]
+            if self._attempts.get(key) is attempt:
+                del self._attempts[key]
         finally:
             del self._running[key]
 
-    def _note_failure(self, key: str, unfinished: _Unfinished[T], message: str) -> None:
-        if self._unfinished.get(key) is not unfinished:
+    def _note_failure(self, key: str, attempt: _Attempt, message: str) -> None:
+        if self._attempts.get(key) is not attempt:
             return
-        failures = unfinished.failures + 1
+        failures = attempt.failures + 1
         # A bounded exponent, because the number of failures is not.
         pause = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
-        self._unfinished[key] = unfinished._replace(due=self._now() + pause, failures=failures)
+        self._attempts[key] = attempt._replace(due=_loop_time() + pause, failures=failures)
         if failures == REPORTED_FAILURES:
-            self._report(unfinished.subject, message)
+            attempt.unfinished.report(attempt.unfinished.subject, message)
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

@@ -8,7 +8,6 @@ from drawbridge.dra.claim import Claim
 from drawbridge.finding import Finding
 from tests.allocator.fake_cluster import FakeCluster, FakeReservations
 
-NOW = 1_700_000_000.0
 # The writes of a pod with two claims.
 ORDER = ["mark a", "mark b", "allocate a", "allocate b", "bind"]
 
@@ -20,34 +19,24 @@ class Rig:
         self.cluster = FakeCluster()
         self.cluster.add_claim("a")
         self.cluster.add_claim("b")
-        self.time = 0.0
         self.leads = True
         self.woken: asyncio.Queue[str] = asyncio.Queue()
-        self.penalised: list[str] = []
         self.reported: list[str] = []
         self.start()
 
     def start(self) -> None:
         """Start the process; nothing in memory is kept."""
         self.reservations = FakeReservations(self.cluster)
+        self.reservations.report = self.report
+        self.reservations.woken = self.woken.put_nowait
         self.binder = PodBinder(
             self.reservations,
             self.cluster,
             self.cluster,
             leads=lambda: self.leads,
-            server_time=lambda: NOW,
-            wake=lambda pods: [self.woken.put_nowait(each) for each in pods],
-            penalise=lambda device, _: self.penalised.append(device.name),
-            report=self.report,
             times=BindingTimes(wait=0, timeout=600),
         )
-        self.recovery = Recovery(
-            self.reservations,
-            self.cluster,
-            stop_writes=self.binder.start_term,
-            report=self.report,
-            now=lambda: self.time,
-        )
+        self.recovery = Recovery(self.reservations, self.cluster, self.binder)
 
     def report(self, finding: Finding, claim: Claim) -> None:
         """Note a report."""

@@ -4,13 +4,17 @@ A fault hits one of the writes, counted from 1. `refuse` fails before the write 
 after it, as if the response was lost, and `kill` ends the process at that point.
 """
 
+import asyncio
 from collections import defaultdict
-from typing import Literal
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from allocator.state.conflicts import ContestedClaim
+from allocator.state.conflicts import Conflicts, ContestedClaim
 from allocator.state.records import ClaimReservation, PodReservation
+from allocator.state.wheel import Wheel
 from allocator.writes.cluster_writes import PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
@@ -22,10 +26,14 @@ from drawbridge.dra.allocation import (
     Consumer,
 )
 from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.finding import Finding
+from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import NamedPodMetadata, Pod
 from tests.allocator.memory_writes import Change, MemoryWrites
 
 Fault = Literal["refuse", "lose", "kill before", "kill after", "not leading"]
+NOW = 1_700_000_000.0
 _READER = claim_reader()
 
 
@@ -34,7 +42,7 @@ class KilledError(BaseException):
 
 
 class FakeCluster(MemoryWrites):
-    """Implements `ClusterWrites` and `ClaimCache`; the cache is always current."""
+    """Implements `ClusterWrites` and the cache of claims; the cache is always current."""
 
     def __init__(self) -> None:
         self.claims: dict[tuple[str, str], Claim] = {}
@@ -161,6 +169,10 @@ class FakeReservations:
         self.held: list[str] = []
         # The claims that have to yield, with the conflict; none of them has its devices afterwards.
         self.contested: dict[str, ContestedClaim] = {}
+        self.penalised: list[str] = []
+        self.times: Wheel[str] = Wheel()
+        self.report: Callable[[Finding, Claim], None] = lambda *_: None
+        self.woken: Callable[[str], None] = lambda _: None
 
     def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
         """Reserve a device for each claim of a pod; an allocated claim keeps its allocation."""
@@ -203,6 +215,49 @@ class FakeReservations:
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod."""
         return tuple(self._cluster.claims["n", each.name] for each in self.pods[pod_uid].claims)
+
+    def server_time(self) -> float:
+        """Return the time of the API server."""
+        return NOW
+
+    def penalise(self, device: DeviceID) -> None:
+        """Note a device that failed."""
+        self.penalised.append(device.name)
+
+    def wake_at(self, pod_uid: str, at: float) -> None:
+        """Tell at a time that a pod is woken, once."""
+        if at <= asyncio.get_running_loop().time():
+            self.woken(pod_uid)
+        elif self.times.get("retry", pod_uid) is None:
+            self.times.set("retry", pod_uid, at)
+            asyncio.get_running_loop().call_at(at, self._wake, pod_uid)
+
+    def _wake(self, pod_uid: str) -> None:
+        self.times.set("retry", pod_uid, None)
+        self.woken(pod_uid)
+
+    @property
+    def cluster(self) -> SimpleNamespace:
+        """What the real state has of the cluster, and of conflicts."""
+        claims = {each.metadata.uid: each for each in self._cluster.claims.values()}
+        conflicts = SimpleNamespace(
+            find_contest=self.find_contest,
+            list_contests=self.list_contests,
+            describe=lambda contest: Conflicts.describe(self._names, contest),
+        )
+        return SimpleNamespace(claims=claims, conflicts=conflicts)
+
+    @property
+    def _names(self) -> Any:  # noqa: ANN401  # as much of the conflicts as a description needs
+        records = {
+            each.metadata.uid: SimpleNamespace(name=name_of(each))
+            for each in self._cluster.claims.values()
+        }
+        return SimpleNamespace(_ledger=SimpleNamespace(claims=records))
+
+    def list_claims(self) -> list[Claim]:
+        """Return the claims as stored."""
+        return list(self._cluster.claims.values())
 
     def find_contest(self, claim_uid: str) -> ContestedClaim | None:
         """Return the conflict of a claim that is allocated."""

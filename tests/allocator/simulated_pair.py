@@ -10,14 +10,14 @@ import itertools
 from collections import Counter
 from collections.abc import Coroutine, Iterable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
-from allocator.scheduler.lease import Term
+from allocator.scheduler.lease import SchedulerLease, Term
 from allocator.scheduler.protocol import (
     PodOnNode,
     PodReference,
@@ -30,7 +30,9 @@ from allocator.scheduler.protocol import (
     StatusRequest,
     UnreserveRequest,
 )
+from allocator.state.caches import AllocatorCaches
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.live_state import PENALTY_SECONDS
 from allocator.state.reserved_pods import RESERVATION_SECONDS, HoldLimits
 from allocator.term import TermKeeper
 from allocator.writes.binding import BindingTimes, PodBinder
@@ -83,61 +85,58 @@ class SimulatedPair:
             reservations=self.decisions.reservations,
             claims_of=self.decisions.requests.claims_of,
             find_pod=self.find_pod,
-            find_contest=self.state.conflicts.find_contest,
-            list_contests=self.state.conflicts.list_contests,
-            find_claim=self.state.claims.get,
+            cluster=self.state,
             observe_claim=self.state.observe_claim,
             hold_marked=self.state.ledger.hold_marked,
             begin_term=self.decisions.begin_term,
+            users_of=lambda _: (),
+            list_claims=lambda: tuple(self._cache.values()),
+            times=self.state.records.times,
+            wake_at=self._wake_at,
+            penalise=lambda device: self.state.penalise(device, _time() + PENALTY_SECONDS),
+            report=lambda *_: None,
+            server_time=lambda: 1_700_000_000 + _time(),
+            ready=True,
+            find_problems=lambda: [] if self.synced else ["not synced"],
+            begin_look=lambda: None,
+            decisions=self.decisions,
+            waiting=self.waiting,
         )
+
+    def _wake_at(self, pod_uid: str, at: float) -> None:
+        times = self.state.records.times
+        times.set("retry", pod_uid, min(at, times.get("retry", pod_uid) or at))
 
     def _connect(self) -> None:
         writes = SimulatedWrites(self.api, self.host, self.runs)
-        time = asyncio.get_running_loop().time
         written = self._written_state()
         self.binder = PodBinder(
             written,
             writes,
-            self,
+            cast("AllocatorCaches", self),
             leads=lambda: self.keeper.leading,
-            server_time=lambda: 1_700_000_000 + time(),
-            wake=self._activate,
-            penalise=lambda device, seconds: self.state.penalise(device, time() + seconds),
-            report=lambda *_: None,
             # Longer than a request can take here.
             times=BindingTimes(wait=110, timeout=600, late=8),
         )
-        self.recovery = Recovery(
-            written,
-            writes,
-            stop_writes=self.binder.start_term,
-            report=lambda *_: None,
-            now=time,
-        )
+        self.recovery = Recovery(written, writes, self.binder)
         self.keeper = TermKeeper(
-            self,
+            cast("SchedulerLease", self),
             self.recovery,
-            self,
-            claims=lambda: tuple(self._cache.values()),
-            take_back=self.binder.take_back,
-            finish_failed_writes=self.binder.finish_failed_writes,
-            is_ready=lambda: self.synced,
+            written,
             on_leading=lambda: self._activate(tuple(each.uid for each in self._pods_to_bind())),
             random_fraction=self.api.random.random,
         )
         self.calls = SchedulerCalls(
-            state=self,
+            state=written,
             leadership=self.keeper,
             binder=self.binder,
             publish=self._activate,
             report=lambda _pod, _ended: None,
             changed=asyncio.Event(),
-            now=time,
+            now=_time,
         )
 
     # --- what the parts need of the process ---
-
-    ready = True
 
     @property
     def term(self) -> Term | None:
@@ -148,19 +147,9 @@ class SimulatedPair:
         """Say who leads."""
         return f"{self.api.leader} leads"
 
-    def begin_look(self) -> None:
-        """No node gets its fence later."""
-
-    def note_look(self, began: float) -> None:
-        """No node waits for a look."""
-
     def find_pod(self, _namespace: str, name: str) -> Pod | None:
         """Find a pod of the only namespace."""
         return self._pods.get(name)
-
-    def find_problems(self) -> list[str]:
-        """The caches are synced as soon as the watch has started."""
-        return [] if self.synced else ["not synced"]
 
     def get(self, _: str, name: str) -> Claim | None:
         """Return a claim of the cache."""
@@ -197,8 +186,7 @@ class SimulatedPair:
     async def kill(self) -> None:
         """End everything at once; what was sent still arrives."""
         self.runs.clear()
-        undone = (self.binder._undoing, self.recovery._undoing)  # noqa: SLF001  # all that it runs
-        undoing = (task for each in undone for _, task in each._running.values())  # noqa: SLF001
+        undoing = (task for _, task in self.binder.undoing._running.values())  # noqa: SLF001
         ending: Any = (*self._tasks, *self.calls._releases, *undoing)  # noqa: SLF001
         # In the order in which they began, which a set does not have.
         ending = sorted(ending, key=lambda task: int(task.get_name().removeprefix("Task-")))
@@ -368,3 +356,7 @@ class SimulatedPair:
             await self.runs.wait()
             if self.api.random.random() < 0.8:
                 self.calls.status(request)
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()

@@ -6,11 +6,10 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
-from allocator.writes.undoing import MAX_PER_TURN
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Condition, Consumer, DeviceStatus
-from tests.allocator.binding_rig import NOW, ORDER, Rig
-from tests.allocator.fake_cluster import Fault, KilledError
+from tests.allocator.binding_rig import ORDER, Rig
+from tests.allocator.fake_cluster import NOW, Fault, KilledError
 
 pytestmark = pytest.mark.asyncio
 
@@ -140,10 +139,10 @@ async def test_a_process_that_stops_leading_writes_nothing_more(rig: Rig, number
     rig.cluster.faults |= dict.fromkeys(range(number, 20), "not leading")
     assert await rig.bind() == "host-b holds the Lease"
     stored = list(rig.cluster.claims.values())
-    await rig.binder.finish_failed_writes()
+    await rig.recovery.run_turn()
     assert list(rig.cluster.claims.values()) == stored
     rig.cluster.faults.clear()
-    await rig.binder.finish_failed_writes()
+    await rig.recovery.run_turn()
     assert rig.cluster.is_clean("a") is (number <= 3)
     assert rig.reservations.ended == [("uid-pod", False)]
 
@@ -183,7 +182,7 @@ async def test_devices_stay_reserved_until_the_api_server_tells_what_it_has(rig:
     assert await rig.bind() == "connection refused"
     assert rig.reservations.ended == []
     rig.cluster.is_down = False
-    await rig.binder.finish_failed_writes()
+    await rig.recovery.run_turn()
     assert rig.reservations.ended == [("uid-pod", False)]
     assert rig.reservations.observed[-1].status.allocation is not None
 
@@ -287,7 +286,7 @@ async def test_a_failed_device_is_given_back(rig: Rig, condition: str, age: floa
     _report(rig, condition, age)
     assert "device d.io/p/gpu-0-0" in await rig.bind()
     assert rig.claim("a").status.allocation is None
-    assert rig.penalised == ["gpu-0-0"]
+    assert rig.reservations.penalised == ["gpu-0-0"]
     assert rig.cluster.nodes_of_pods["uid-pod"] == ""
 
 
@@ -313,35 +312,6 @@ async def test_release_keeps_what_others_use_allocated_or_bound(rig: Rig) -> Non
     rig.cluster.put(replace(rig.claim("a"), metadata=unmarked, status=status))
     assert (await rig.binder.release("uid-second")).released == ()
     assert rig.claim("a").status.allocation is not None
-
-
-# --- abandoned marks ---
-
-
-async def test_a_mark_that_nobody_continues_is_removed_after_a_while(rig: Rig) -> None:
-    await rig.cluster.mark(rig.claim("a"), "{}")
-    await rig.cluster.mark(rig.claim("b"), "{}")
-    rig.reservations.reserve("pod", "b")
-    for rig.time in (0.0, 29.9):
-        assert not await rig.recovery.remove_abandoned_marks(rig.cluster.claims.values())
-        assert not rig.cluster.is_clean("a")
-    rig.time = 30.0
-    assert not await rig.recovery.remove_abandoned_marks(rig.cluster.claims.values())
-    assert rig.cluster.is_clean("a")
-    assert not rig.cluster.is_clean("b")
-
-
-async def test_one_run_removes_a_bounded_number_of_marks(rig: Rig) -> None:
-    for number in range(MAX_PER_TURN + 1):
-        await rig.cluster.mark(rig.cluster.add_claim(f"c{number}"), "{}")
-    claims = rig.cluster.claims.values
-    await rig.recovery.remove_abandoned_marks(claims())
-    rig.time = 31.0
-    before = len(rig.cluster.writes)
-    assert await rig.recovery.remove_abandoned_marks(claims())
-    assert len(rig.cluster.writes) - before == MAX_PER_TURN
-    assert not await rig.recovery.remove_abandoned_marks(claims())
-    assert len(rig.cluster.writes) - before == MAX_PER_TURN + 1
 
 
 # --- claims of a group ---

@@ -161,7 +161,7 @@ def live_state(
     none, stored, reported = StoredObjects(), StoredObjects(*claims), list[str]()
     pools = [PoolID("d.io", f"{number}") for number in range(FENCED)]
     facts = SimpleNamespace(facts=Facts(), subscribe=none.subscribe)
-    kinds = dict.fromkeys(("nodes", "classes", "slices", "pods", "namespaces"), none)
+    kinds = dict.fromkeys(("nodes", "classes", "slices", "pods", "namespaces", "events"), none)
     caches = SimpleNamespace(
         namespace=NAMESPACE,
         subscribe_fence=lambda follow: follow(),
@@ -223,7 +223,9 @@ OURS, THEIRS = written("ours", 0), written("theirs", 0, ours=False)
 async def test_a_conflict_that_exists_at_a_start_is_found_and_reported_without_a_change() -> None:
     live, _, reported = live_state(OURS, THEIRS)
     await asyncio.sleep(0)
-    assert [(each.ours, each.theirs) for each in live.list_contests()] == [("ours", "theirs")]
+    assert [(each.ours, each.theirs) for each in live.cluster.conflicts.list_contests()] == [
+        ("ours", "theirs")
+    ]
     assert sorted(reported) == ["DeviceHeldTwice ours", "DeviceHeldTwice theirs"]
 
 
@@ -261,7 +263,7 @@ async def test_after_many_changes_a_turn_of_the_loop_searches_a_few_claims() -> 
 async def test_the_claim_of_a_pod_is_compared_with_changes_that_are_not_searched_yet() -> None:
     live, claims, _ = live_state(OURS)
     claims.add(THEIRS)
-    contest = live.find_contest("ours")
+    contest = live.cluster.conflicts.find_contest("ours")
     assert contest is not None
     assert contest.theirs == "theirs"
 
@@ -269,7 +271,7 @@ async def test_the_claim_of_a_pod_is_compared_with_changes_that_are_not_searched
 @pytest.mark.asyncio
 async def test_the_contests_are_listed_without_a_search() -> None:
     live, _, _ = live_state(OURS, THEIRS)
-    assert live.list_contests() == []
+    assert live.cluster.conflicts.list_contests() == []
 
 
 @pytest.mark.asyncio

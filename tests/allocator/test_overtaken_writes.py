@@ -54,7 +54,7 @@ async def test_an_unexpected_exception_leaves_nothing_behind(rig: Rig) -> None:
     with pytest.raises(RuntimeError):
         await rig.bind()
     rig.cluster.allocate = allocate  # type: ignore[method-assign]  # mended
-    await rig.binder.finish_failed_writes()
+    await rig.recovery.run_turn()
     assert rig.reservations.ended == [("uid-pod", False)]
     assert rig.cluster.is_clean("a")
 
@@ -106,7 +106,7 @@ async def test_clean_up_tries_each_write_whatever_happens_to_the_others(
         raise ApiError(0, "", "no response", unknown=True)
 
     rig.cluster.read_claim = count  # type: ignore[method-assign]  # no response
-    await rig.binder.finish_failed_writes()
+    await rig.recovery.run_turn()
     assert asked == ["a", "a"]
 
 

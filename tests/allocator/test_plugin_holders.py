@@ -45,6 +45,7 @@ class Caches:
             classes=none,
             claims=none,
             namespaces=none,
+            events=none,
             taint_rules=None,
             devices=(),
             facts=SimpleNamespace(facts=FACTS, subscribe=lambda _: None),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 import pytest
 
-from allocator.writes.prepare_failures import PrepareEvent, PrepareFailures
+from allocator.state.prepare_failures import PrepareEvent, find_unprepared
 from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.inventory import PoolID
@@ -30,30 +30,22 @@ def make_claim(namespace: str) -> Claim:
     return claim
 
 
-def apply(
-    event: Mapping[str, object], *claims: Claim, deleted: bool = False
-) -> list[tuple[DeviceID, float]]:
-    """Return the penalties after an event in namespace n, or after its deletion."""
-    failed: list[tuple[DeviceID, float]] = []
-    failures = PrepareFailures(
-        lambda uid: claims if uid == "pod-uid" else (),
-        lambda device, seconds: failed.append((device, seconds)),
-    )
+def apply(event: Mapping[str, object], *claims: Claim, deleted: bool = False) -> list[DeviceID]:
+    """Return the devices that failed by an event in namespace n, or by its deletion."""
     value = msgspec.json.decode(msgspec.json.encode(event), type=PrepareEvent)
-    cached = CachedObject("n", "e", "u", "1", b"", value)
-    failures.on_event(*((cached, None) if deleted else (None, cached)))
-    return failed
+    cached = None if deleted else CachedObject("n", "e", "u", "1", b"", value)
+    return list(find_unprepared(cached, lambda uid: claims if uid == "pod-uid" else ()))
 
 
 POD = {"kind": "Pod", "namespace": "n", "uid": "pod-uid"}
 
 
 @pytest.mark.parametrize("time", ["1999-01-01T00:00:00Z", "2999-01-01T00:00:00Z", None])
-def test_the_devices_of_the_pod_are_penalised_for_a_minute_whatever_the_clock_of_the_node_says(
+def test_the_devices_of_the_pod_have_failed_whatever_the_clock_of_the_node_says(
     time: str | None,
 ) -> None:
     event = {"regarding": POD, "eventTime": time, "deprecatedLastTimestamp": time}
-    assert apply(event, make_claim("n")) == [(DEVICE, 60)]
+    assert apply(event, make_claim("n")) == [DEVICE]
 
 
 @pytest.mark.parametrize(

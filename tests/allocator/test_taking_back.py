@@ -45,7 +45,7 @@ async def test_a_pod_whose_device_is_contested_is_not_bound(rig: Rig) -> None:
     assert await rig.bind() == f"{MESSAGE}; the pod is tried again"
     assert rig.cluster.writes == ["mark a", "allocate a"]
     rig.reservations.reserve("pod", "a")  # the claims of the pod stay known
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.cluster.writes[2:] == ["deallocate a", "unmark a"]
     assert rig.cluster.is_clean("a")
     assert rig.cluster.nodes_of_pods["uid-pod"] == ""
@@ -70,14 +70,14 @@ async def test_an_allocation_that_yields_is_reported_and_its_pod_is_tried_again(
     await allocate(rig, "pod")
     theirs = rig.claim("b")
     contest(rig)
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.cluster.writes == ["deallocate a", "unmark a"]
     assert rig.reported == [f"AllocationTakenBack a: {MESSAGE}"]
     assert rig.woken.get_nowait() == "uid-pod"
-    assert rig.penalised == ["gpu-0-0"]
+    assert rig.reservations.penalised == ["gpu-0-0"]
     assert rig.claim("b") is theirs
     # Once: the claim has no allocation any more.
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert len(rig.cluster.writes) == 2
 
 
@@ -85,7 +85,7 @@ async def test_a_call_that_waits_for_its_devices_ends_at_once(rig: Rig) -> None:
     await allocate(rig, "pod")
     interrupted = rig.binder._interrupts.setdefault("uid-pod", asyncio.Event())  # noqa: SLF001  # as a call that waits
     contest(rig)
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert interrupted.is_set()
 
 
@@ -94,7 +94,7 @@ async def test_nothing_is_taken_from_a_pod_that_is_bound(rig: Rig) -> None:
     assert not await rig.bind()
     rig.cluster.writes.clear()
     contest(rig)  # the watch is behind
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.cluster.writes == []
     assert rig.claim("a").status.allocation is not None
     assert rig.reported == []
@@ -104,7 +104,7 @@ async def test_pods_that_share_a_claim_give_it_back_together(rig: Rig) -> None:
     await allocate(rig, "first", "second")
     assert rig.consumers("a") == ["first", "second"]
     contest(rig)
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.cluster.is_clean("a")
     assert sorted(rig.woken.get_nowait() for _ in range(2)) == ["uid-first", "uid-second"]
 
@@ -113,7 +113,7 @@ async def test_a_claim_of_a_group_goes_back_while_no_member_has_a_node(rig: Rig)
     rig.reservations.group = Consumer.of_pod_group("train", "uid-train")
     await allocate(rig, "m0")
     contest(rig)
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.cluster.is_clean("a")
 
 
@@ -123,7 +123,7 @@ async def test_a_conflict_that_ended_meanwhile_undoes_nothing(rig: Rig) -> None:
     listed = rig.reservations.list_contests()
     rig.reservations.contested.clear()
     rig.reservations.list_contests = lambda: listed  # type: ignore[method-assign]  # as before
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.cluster.writes == []
 
 
@@ -131,8 +131,8 @@ async def test_a_write_that_is_refused_is_repeated_later_and_stops_no_other(rig:
     await allocate(rig, "pod")
     contest(rig)
     rig.cluster.faults[1] = "refuse"
-    await rig.binder.take_back()
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
+    await rig.recovery.run_turn()
     assert rig.cluster.writes == ["deallocate a"]
     assert rig.claim("a").status.allocation is not None
 
@@ -143,7 +143,7 @@ async def test_a_claim_whose_pods_are_gone_is_left_to_the_claim_controller(rig: 
     rig.cluster.put(replace(rig.claim("a"), status=status))
     rig.reservations.users.clear()
     contest(rig)
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.cluster.writes == []
 
 
@@ -151,5 +151,5 @@ async def test_while_another_leads_nothing_is_written(rig: Rig) -> None:
     await allocate(rig, "pod")
     contest(rig)
     rig.cluster.faults |= dict.fromkeys(range(1, 9), "not leading")
-    await rig.binder.take_back()
+    await rig.recovery.run_turn()
     assert rig.claim("a").status.allocation is not None

@@ -1,14 +1,11 @@
 """Terms of the scheduler: recovery before the first allocation, and clean-up while it leads."""
 
-from collections.abc import Iterable
-
 import pytest
 
 from allocator.scheduler.lease import Term
 from allocator.term import TermKeeper
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
-from drawbridge.dra.claim import Claim
 
 pytestmark = pytest.mark.asyncio
 FIRST, SECOND = Term("host-a_1", 1), Term("host-a_2", 3)
@@ -26,7 +23,6 @@ class Rig:
         self.synced = True
         self.story: list[str] = []
         self.failures: list[Exception] = []
-        self.unfinished = False
         self.turns = 0
         self.pauses: list[float] = []
         self.time, self.settled_at = 100.0, 0.0
@@ -34,10 +30,6 @@ class Rig:
             self,
             self,  # type: ignore[arg-type]  # has the methods of a recovery
             self,
-            claims=lambda: (),
-            take_back=self.take_back,
-            finish_failed_writes=self.finish,
-            is_ready=lambda: self.synced,
             on_leading=lambda: self.story.append("lead"),
             pause=self.pause,
         )
@@ -66,19 +58,17 @@ class Rig:
         self.story.append(f"use nodes of {began:g}")
         self.settled_at = 0.0
 
-    async def remove_abandoned_marks(self, claims: Iterable[Claim]) -> bool:
-        """Clean up."""
-        self.story.append(f"clean up {len(list(claims))}")
-        return self.unfinished
+    ready = True
 
-    async def take_back(self) -> None:
+    def find_problems(self) -> list[str]:
+        """Return whether the caches are synced."""
+        return [] if self.synced else ["unsynced"]
+
+    async def run_turn(self, *, searches_marks: bool) -> None:
         """Count the turns."""
         self.turns += 1
-
-    async def finish(self) -> bool:
-        """Finish failed writes."""
-        self.story.append("finish")
-        return False
+        if searches_marks:
+            self.story.append("search marks")
 
     def _fail(self) -> None:
         if self.failures:
@@ -118,7 +108,7 @@ async def test_a_term_recovers_once_and_then_leads(rig: Rig) -> None:
     assert rig.keeper.leading
 
 
-async def test_what_has_to_yield_is_taken_back_at_each_step_while_leading(rig: Rig) -> None:
+async def test_what_is_left_is_undone_at_each_step_while_leading(rig: Rig) -> None:
     await rig.run(5)
     assert rig.turns == 0
     rig.term = FIRST
@@ -196,17 +186,9 @@ async def test_what_changes_during_the_recovery_makes_it_worthless(rig: Rig, wha
     assert not rig.keeper.leading
 
 
-async def test_the_leader_cleans_up_every_five_seconds(rig: Rig) -> None:
+async def test_the_leader_searches_marks_every_five_seconds(rig: Rig) -> None:
     rig.term = FIRST
-    cleaning = ["finish", "clean up 0"]
-    assert await rig.run(53) == ["recover", "lead", *cleaning, *cleaning]
-
-
-async def test_the_leader_cleans_up_again_at_once_if_more_can_be_undone(rig: Rig) -> None:
-    rig.term = FIRST
-    rig.unfinished = True
-    cleaning = ["finish", "clean up 0"]
-    assert await rig.run(29) == ["recover", "lead", *cleaning * 4]
+    assert await rig.run(53) == ["recover", "lead", "search marks", "search marks"]
 
 
 async def test_a_node_that_has_settled_is_used_after_a_look(rig: Rig) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from allocator.writes.cluster_writes import FINALIZER
 from allocator.writes.recovery import CHARACTERS_AT_ONCE
+from allocator.writes.undoing import MAX_PER_TURN
 from drawbridge.api_error import ApiError
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -40,7 +41,7 @@ def test_a_term_starts_beside_a_mark_that_cannot_be_removed() -> None:
         assert rig.claim("a").metadata.annotations == {ALLOCATION_ANNOTATION: MARK}
         assert rig.claim("a").metadata.finalizers == (FINALIZER,)
         assert rig.cluster.is_clean("b")
-        assert rig.recovery.failing == 1
+        assert rig.binder.undoing.failing == 1
 
     run_virtually(story)
 
@@ -70,14 +71,16 @@ def test_a_mark_that_cannot_be_removed_is_tried_again_later_and_later_and_report
         _refuse(rig, {"a"})
         await rig.recovery.begin_term()
         attempts, unmark = [0.0], rig.cluster.unmark
+        began = asyncio.get_running_loop().time()
 
         async def count(claim: Claim) -> Claim:
-            attempts.append(rig.time)
+            attempts.append(asyncio.get_running_loop().time() - began)
             return await unmark(claim)
 
         rig.cluster.unmark = count  # type: ignore[method-assign]  # counts
-        for rig.time in range(2000):
-            await rig.recovery.remove_abandoned_marks(())
+        for _ in range(2000):
+            await rig.recovery.run_turn()
+            await asyncio.sleep(1)
         pauses = [after - before for before, after in itertools.pairwise(attempts)]
         assert pauses == [5, 10, 20, 40, 80, 160, 300, 300, 300, 300, 300]
         assert rig.reported == [
@@ -114,19 +117,52 @@ def test_a_failed_binding_that_cannot_be_undone_delays_no_other_one() -> None:
             assert await rig.bind(pod) == "403 Forbidden: forbidden"
         assert rig.reservations.ended == []
         refused.discard("b")
-        assert not await rig.binder.finish_failed_writes()
+        await rig.recovery.run_turn()
         assert rig.reservations.ended == [("uid-second", False)]
         assert rig.cluster.is_clean("b")
         for _ in range(30):
-            await rig.binder.finish_failed_writes()
+            await rig.recovery.run_turn()
             await asyncio.sleep(1)
-        assert rig.binder.failing == 1
+        assert rig.binder.undoing.failing == 1
         (reported,) = rig.reported
         assert reported.startswith("WriteNotUndone a: the devices for pod n/first stay reserved: 5")
         refused.clear()
         await asyncio.sleep(60)
-        await rig.binder.finish_failed_writes()
+        await rig.recovery.run_turn()
         assert rig.reservations.ended == [("uid-second", False), ("uid-first", False)]
-        assert rig.binder.failing == 0
+        assert rig.binder.undoing.failing == 0
+
+    run_virtually(story)
+
+
+def test_a_mark_that_nobody_continues_is_removed_after_a_while() -> None:
+    async def story() -> None:
+        rig = Rig()
+        await rig.cluster.mark(rig.claim("a"), "{}")
+        await rig.cluster.mark(rig.claim("b"), "{}")
+        rig.reservations.reserve("pod", "b")
+        for pause in (29.9, 0.1):
+            await rig.recovery.run_turn()
+            assert not rig.cluster.is_clean("a")
+            await asyncio.sleep(pause)
+        await rig.recovery.run_turn()
+        assert rig.cluster.is_clean("a")
+        assert not rig.cluster.is_clean("b")
+
+    run_virtually(story)
+
+
+def test_one_run_removes_a_bounded_number_of_marks() -> None:
+    async def story() -> None:
+        rig = Rig()
+        for number in range(MAX_PER_TURN + 1):
+            await rig.cluster.mark(rig.cluster.add_claim(f"c{number}"), "{}")
+        await rig.recovery.run_turn()
+        await asyncio.sleep(31)
+        before = len(rig.cluster.writes)
+        await rig.recovery.run_turn()
+        assert len(rig.cluster.writes) - before == MAX_PER_TURN
+        await rig.recovery.run_turn()
+        assert len(rig.cluster.writes) - before == MAX_PER_TURN + 1
 
     run_virtually(story)

@@ -64,11 +64,9 @@ class Pair:
         """Return the tasks of the allocator that none of its parts waits for."""
         if self.parts is None:
             return []
-        calls, binder, recovery = self.parts.calls, self.parts.binder, self.parts.recovery
+        calls, undoing = self.parts.calls, self.parts.binder.undoing
         tasks = cast("list[asyncio.Task[Any]]", [*calls._releases])  # noqa: SLF001
-        for undoing in (binder._undoing, recovery._undoing):  # noqa: SLF001
-            tasks += [task for _, task in undoing._running.values()]  # noqa: SLF001
-        return tasks
+        return tasks + [task for _, task in undoing._running.values()]  # noqa: SLF001
 
     # --- the allocator ---
 
