@@ -208,11 +208,12 @@ class Preemptors:
 
     def _hardware_of(self, devices: Iterable[DeviceID]) -> set[tuple[PoolID, str, str]]:
         """Return devices and the counter sets that they consume."""
-        uses = self._state.planner.counter_uses
         hardware = set()
         for device in devices:
             hardware.add((device.pool, "device", device.name))
-            sets = (each.counter_set for each in uses(device.pool, device.name))
+            pool = self._state.planner.find_pool(device.pool)
+            published = pool.devices.get(device.name) if pool else None
+            sets = (each.counter_set for each in (published.consumes_counters if published else ()))
             hardware.update((device.pool, "counters", name) for name in sets)
         return hardware
 

@@ -30,6 +30,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.taints import first_untolerated
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal
+from drawbridge.solver.memo import OutOfTimeError
 
 # How long a reservation lasts that is not renewed.
 RESERVATION_SECONDS: Final = 30.0
@@ -155,11 +156,14 @@ class ReservedPods:
     ) -> ReservationRefusal | None:
         """Reserve the claims of a pod on a node; `solved` has the new allocations by UID."""
         state, pod = self._state, request.pod
-        wanted = {
-            uid: self._reserved_for(uid) or self._make_reservation(solved[uid])
-            for uid in request.claims
-            if state.claims[uid].status.allocation is None
-        }
+        try:
+            wanted = {
+                uid: self._reserved_for(uid) or self._make_reservation(solved[uid])
+                for uid in request.claims
+                if state.claims[uid].status.allocation is None
+            }
+        except OutOfTimeError:
+            return ReservationRefusal.UNKNOWN
         view, pools = state.ledger.view(), state.planner.pools_for(node)
         if refusal := state.ledger.assume(wanted, view=view, pools=pools):
             return refusal

@@ -82,19 +82,14 @@ class Program:
             self._max_cost = Estimator(self.checked, self._sizes).cost(self.checked.node).max
         return self._max_cost
 
-    def evaluate(
-        self,
-        variables: Mapping[str, CelValue],
-        most_work: int = MOST_WORK,
-    ) -> Result:
+    def evaluate(self, variables: Mapping[str, CelValue]) -> Result:
         """Evaluate.
 
         If a variable is an EvaluationError, the variable is not readable, and every evaluation
-        fails with that error. An evaluation that takes more than `most_work` fails with an error of
-        kind `work_exceeded` (`drawbridge.cel.meter`).
+        fails with that error. An evaluation that takes too much work fails with an error of kind
+        `work_exceeded` (`drawbridge.cel.meter`).
         """
-        advance = MOST_WORK - most_work  # the limit itself is a constant of the closures
-        frame: Frame = [0, self.work + advance]
+        frame: Frame = [0, self.work]
         for name in self._names:
             value = variables[name] if name in variables else MISSING  # noqa: SIM401  # faster
             if type(value) is EvaluationError:
@@ -103,23 +98,23 @@ class Program:
         if self._blank:
             frame += self._blank
         try:
-            if self.work > most_work:
-                frame[WORK] = advance
+            if self.work > MOST_WORK:
+                frame[WORK] = 0
                 raise exceeded()  # it ends as any other
             outcome = self._run(frame)
         except EvaluationError as error:
-            error.cost, error.work = frame[COST], frame[WORK] - advance
+            error.cost, error.work = frame[COST], frame[WORK]
             raise
         except (Cancelled, RecursionError) as error:
             failure = _ended(error)
-            failure.cost, failure.work = frame[COST], frame[WORK] - advance
+            failure.cost, failure.work = frame[COST], frame[WORK]
             raise failure from None
         if type(outcome) is not bool and self.boolean:
             message = f"the result is a {type_name(outcome)}, not a bool"
             failure = EvaluationError("not_bool", message, 0)
-            failure.cost, failure.work = frame[COST], frame[WORK] - advance
+            failure.cost, failure.work = frame[COST], frame[WORK]
             raise failure
-        return Result(outcome, frame[COST], frame[WORK] - advance)
+        return Result(outcome, frame[COST], frame[WORK])
 
 
 def _ended(error: Cancelled | RecursionError) -> EvaluationError:

@@ -36,6 +36,7 @@ class ReservationRefusal(enum.StrEnum):
     STALE = "the use of devices changed after the decision"
     HELD = "another claim holds one of them"
     QUOTA = "it would exceed a quota"
+    UNKNOWN = "what the driver declares for one of them takes long"
 
 
 class Reservation(NamedTuple):

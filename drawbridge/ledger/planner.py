@@ -7,7 +7,7 @@ equal object changes nothing. The caches never change a result. The ledger track
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
-from drawbridge.brief import Brief
+from drawbridge.brief import Brief, CutShort
 from drawbridge.cel.dra import Selectors
 from drawbridge.dra.claim import Claim, ClaimMetadata
 from drawbridge.dra.classes import DeviceClass
@@ -39,7 +39,7 @@ from drawbridge.solver.ahead import (
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
-from drawbridge.solver.memo import Memo
+from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.reasons import time_limit_reason
 from drawbridge.solver.solve import solve
@@ -258,12 +258,24 @@ class Planner:
         return find_published_pool(self.world().inventory, pool)
 
     def counter_uses(self, pool: PoolID, device: str) -> tuple[CounterUse, ...]:
-        """Return the counters that a device consumes, with its effective groups."""
+        """Return the counters that a device consumes, with its effective groups.
+
+        Raises OutOfTimeError if what its driver declares takes too long.
+        """
         self._memo.bind(self.world())
         published = self.find_pool(pool)
         slices = published.slices if published else ()
         candidates = (each for one in slices for each in self._memo.candidates.of_slice(one))
-        return next((each.counter_uses for each in candidates if each.name == device), ())
+        candidate = next((each for each in candidates if each.name == device), None)
+        if candidate is None or not candidate.device.consumes_counters:
+            return ()
+        brief = self._memo.brief or Brief()
+        try:
+            return brief.run(lambda: candidate.counter_uses)
+        except CutShort:
+            raise OutOfTimeError from None
+        finally:
+            brief.stop()
 
     def _current_inventory(self) -> Inventory:
         """Return the inventory with all changes, at a cost that depends on the changed pools."""

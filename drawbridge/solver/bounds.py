@@ -48,6 +48,10 @@ class SearchBounds:
         self._equivalence_classes: dict[Candidate, int] = {}
         self._kinds: dict[Hashable, int] = {}
         self.profiles = {option: self._profile(option) for option in self.demand.options()}
+        # What no option can have makes no difference, whatever its driver declares.
+        self._usable: Bits = 0
+        for profile in self._profiles_by_key.values():
+            self._usable |= profile.eligible | profile.failing
         filters = {option.request_filter for option in self.profiles}
         self._filters = sorted(filters, key=id)
         self._rule_bounds = RuleBounds(self.active_rules, self.profiles, self._spend)
@@ -118,17 +122,20 @@ class SearchBounds:
         if self._order_matters or any(each.failing for each in self._profiles_by_key.values()):
             return None
         node_view = self.state.node_view
-        if node_view.drivers_with_rules:
+        usable = {each.pool for each, bit in self.bit.items() if self._usable & bit}
+        if any(map(node_view.has_rules, {each.driver for each in usable})):
             return None
-        left = [node_view.memo.baseline(each, node_view.uses[each.id]) for each in node_view.pools]
         pools = tuple(
             (
-                tuple(sorted(remaining.counters.remaining.items())),
+                tuple(sorted(node_view.counters(pool).remaining.items())),
                 tuple(
-                    (key.name, company) for key, company in sorted(remaining.group_states.items())
+                    (key.name, company)
+                    for key, company in sorted(node_view.group_states(pool).items())
                 ),
             )
-            for remaining in left
+            if pool in usable
+            else None
+            for pool in node_view.by_id
         )
         kinds = tuple([self._device_kind(candidate) for candidate in self.candidates])
         all_mode_devices = tuple(
@@ -195,6 +202,8 @@ class SearchBounds:
     def _device_kind(self, candidate: Candidate) -> Hashable:
         self._spend(self._attributes_noted // _ROUNDS_PER_STEP)
         bit = self.bit[candidate]
+        if not self._usable & bit:
+            return None
         eligibility = tuple(
             (
                 bool(profile.eligible & bit),
@@ -211,8 +220,7 @@ class SearchBounds:
             # Pools by position, so that nodes with different pool names can share results.
             pool = list(self.state.node_view.by_id).index(candidate.pool)
             draws = (pool, uses, tuple(sorted(candidate.draw.items())))
-        has_rules = candidate.pool.driver in self.state.node_view.drivers_with_rules
-        alone = candidate if has_rules else None
+        alone = candidate if self.state.node_view.has_rules(candidate.pool.driver) else None
         return (eligibility, draws, alone, self._share_key(candidate) if candidate.shared else None)
 
     def _share_key(self, candidate: Candidate) -> Hashable:

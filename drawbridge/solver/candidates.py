@@ -2,15 +2,19 @@
 
 A candidate lives as long as its slice. Filters cache their results on it, so the results are
 dropped with the slice.
+
+What the driver of a node declares is evaluated for a device when a search needs it, so that a claim
+for other devices of the node never waits for it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from drawbridge.brief import CutShort
 from drawbridge.dra.attributes import find_attribute
 from drawbridge.dra.compatibility import (
     Declaration,
+    Evaluate,
     ExpressionEvaluationError,
     Peer,
     Rule,
@@ -26,41 +30,131 @@ from drawbridge.dra.slices import Slice
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 from drawbridge.solver.world import World
 
-# For the selectors in the annotation of one slice on all of its devices, in units of
-# `drawbridge.cel.meter`: about 20 ms.
-DECLARED_WORK: Final = 400_000
-_COMPILATION_OF_BYTE: Final = 40
-TOO_MUCH_DECLARED: Final = (
-    "the selectors in the annotation of the ResourceSlice take more work on its devices than "
-    "Drawbridge spends on one slice"
-)
+T = TypeVar("T")
+
+
+class CutByNode(CutShort):  # not an error, see there
+    """A computation was interrupted within what the driver of a node declares."""
+
+
+def of_driver(compute: Callable[[], T]) -> T:
+    """Evaluate what the driver of a node declares; raises CutByNode."""
+    try:
+        return compute()
+    except CutShort as cut:
+        raise CutByNode from cut
+
+
+class _Groups(NamedTuple):
+    """What a device consumes with its groups, or why its groups are unknown."""
+
+    counter_uses: tuple[CounterUse, ...]
+    error: str = ""
+
+
+class _Declarations:
+    """Evaluates the declarations for the devices of a slice."""
+
+    def __init__(
+        self,
+        evaluate: Evaluate,
+        configured: Sequence[Declaration] = (),
+        annotated: Sequence[Declaration] = (),
+    ) -> None:
+        self._evaluate = evaluate
+        self._configured = configured
+        # Each device looks at those that count only.
+        self._rules = tuple(each for each in annotated if each.compatible_only_with)
+        self._groups = tuple(each for each in annotated if each.groups is not None)
+
+    def may_rule(self, peer: Peer) -> bool:
+        """Return whether a device may have a rule, without an evaluation for its driver."""
+        if self._rules or peer.device.compatible_only_with is not None:
+            return True
+        return self.find_rule(peer) is not None
+
+    def find_rule(self, peer: Peer) -> Rule | None:
+        """Return the `compatibleOnlyWith` rule of a device."""
+        return find_rule(peer, self._configured, self._rules, self._evaluate)
+
+    def find_groups(self, peer: Peer) -> _Groups:
+        """Return what a device consumes, with its groups."""
+        try:
+            return _Groups(
+                effective_counter_uses(peer, self._configured, self._groups, self._evaluate)
+            )
+        except ExpressionEvaluationError as error:
+            # Without its groups, the device cannot be allocated safely.
+            text = f"cannot evaluate its compatibility groups: {error}"
+            return _Groups(peer.device.consumes_counters, text)
 
 
 class Candidate:
     """One device of a slice; compared by identity."""
 
     __slots__ = (
-        "counter_uses", "derived_values", "device", "draw", "group_error", "name", "needs",
-        "partitions", "pool", "rule", "shared", "slice", "verdicts",
+        "_declarations", "_groups", "_rule", "derived_values", "device", "draw", "name", "needs",
+        "partitions", "pool", "shared", "slice", "verdicts",
     )  # fmt: skip
 
     def __init__(
-        self, resource_slice: Slice, pool: PoolID, device: Device, *, sharing: bool
+        self,
+        resource_slice: Slice,
+        pool: PoolID,
+        device: Device,
+        declarations: _Declarations,
+        *,
+        sharing: bool,
     ) -> None:
         self.slice = resource_slice
         self.device = device
         self.name = device.name
         self.pool = pool
         self.shared = sharing and device.allow_multiple_allocations
-        self.counter_uses: tuple[CounterUse, ...] = device.consumes_counters
         self.draw: ConsumedCounters = consumed_counters(device) if device.consumes_counters else {}
-        self.rule: Rule | None = None
-        self.group_error = ""
+        self._declarations = declarations
+        # None until they are known.
+        is_declared = declarations is not _NOTHING
+        self._rule: tuple[Rule | None] | None = None if is_declared else (None,)
+        has_groups = is_declared and device.consumes_counters
+        self._groups = None if has_groups else _Groups(device.consumes_counters)
         self.verdicts: dict[object, object] = {}
         self.needs: dict[object, object] = {}
         # The attributes that the Configuration declares for partitions of a fabric.
         self.partitions: Mapping[str, Attribute] = {}
         self.derived_values: dict[str, Attribute | EvaluationFailure] = {}
+
+    @property
+    def peer(self) -> Peer:
+        """The device with its pool."""
+        return Peer(self.pool, self.device)
+
+    @property
+    def may_rule(self) -> bool:
+        """Whether it may have a rule: so without an evaluation of what its driver declares."""
+        return self.rule is not None if self._rule else self._declarations.may_rule(self.peer)
+
+    @property
+    def rule(self) -> Rule | None:
+        """Its `compatibleOnlyWith` rule."""
+        if self._rule is None:
+            self._rule = (of_driver(lambda: self._declarations.find_rule(self.peer)),)
+        return self._rule[0]
+
+    @property
+    def counter_uses(self) -> tuple[CounterUse, ...]:
+        """The counters that it consumes, with its effective groups."""
+        return self._known_groups().counter_uses
+
+    @property
+    def group_error(self) -> str:
+        """Why its groups are unknown."""
+        return self._known_groups().error
+
+    def _known_groups(self) -> _Groups:
+        if self._groups is None:
+            self._groups = of_driver(lambda: self._declarations.find_groups(self.peer))
+        return self._groups
 
     def find_attribute(self, name: str) -> Attribute | None:
         """Return an attribute as rules of claims see it: published, or else declared."""
@@ -69,10 +163,6 @@ class Candidate:
 
     def __repr__(self) -> str:
         return f"{self.pool.driver}/{self.pool.name}/{self.name}"
-
-
-class CutByNode(CutShort):  # not an error, see there
-    """A computation was interrupted within what the driver of a node declares."""
 
 
 class CandidateCache:
@@ -91,22 +181,18 @@ class CandidateCache:
         cached = self._by_slice.get(id(resource_slice))
         if cached is None:
             pool = PoolID(resource_slice.driver, resource_slice.pool)
+            declarations = self._find_declarations(resource_slice)
             candidates = tuple(
                 [
-                    Candidate(resource_slice, pool, device, sharing=self._sharing)
+                    Candidate(resource_slice, pool, device, declarations, sharing=self._sharing)
                     for device in resource_slice.devices
                 ]
             )
-            try:
-                self._declare(resource_slice, candidates)
-            except CutShort as cut:
-                raise CutByNode from cut
             if self._partition_tables:
                 evaluate = rule_evaluator(self._expressions)
                 for candidate in candidates:
-                    peer = Peer(pool, candidate.device)
                     candidate.partitions = partition_attributes(
-                        peer, self._partition_tables, evaluate
+                        candidate.peer, self._partition_tables, evaluate
                     )
             cached = self._by_slice[id(resource_slice)] = (resource_slice, candidates)
         return cached[1]
@@ -123,89 +209,32 @@ class CandidateCache:
         """Drop all candidates."""
         self._by_slice.clear()
 
-    def _declare(self, resource_slice: Slice, candidates: tuple[Candidate, ...]) -> None:
-        """Apply compatibility declarations of the slice annotation and the configuration."""
-        if self._declarations is None:
-            return
+    def _find_declarations(self, resource_slice: Slice) -> _Declarations:
+        """Return the declarations for a slice: its annotation, and the configuration."""
+        configured = self._declarations
+        if configured is None:
+            return _NOTHING
         annotated, _ = read_declarations(resource_slice)
         has_rules = any(device.compatible_only_with for device in resource_slice.devices)
-        if not (annotated or self._declarations or has_rules):
-            return
-        configured = self._declarations
-        # Each device looks at those that count only.
-        rules = tuple(each for each in annotated if each.compatible_only_with)
-        groups = tuple(each for each in annotated if each.groups is not None)
-        declared = _DeclaredSelectors(self._expressions, (each.selector for each in configured))
-        for candidate in candidates:
-            peer = Peer(candidate.pool, candidate.device)
-            candidate.rule = find_rule(peer, configured, rules, declared.selects)
-            self._declare_groups(candidate, peer, groups, declared)
-
-    def _declare_groups(
-        self,
-        candidate: Candidate,
-        peer: Peer,
-        annotated: tuple[Declaration, ...],
-        declared: "_DeclaredSelectors",
-    ) -> None:
-        try:
-            candidate.counter_uses = effective_counter_uses(
-                peer, self._declarations or (), annotated, declared.selects
-            )
-        except ExpressionEvaluationError as error:
-            # Without its groups, the device cannot be allocated safely.
-            candidate.group_error = f"cannot evaluate its compatibility groups: {error}"
+        if not (annotated or configured or has_rules):
+            return _NOTHING
+        return _Declarations(rule_evaluator(self._expressions), configured, annotated)
 
 
-class _DeclaredSelectors:
-    """Evaluates the selectors of declarations on the devices of one slice.
-
-    Whoever writes the slice decides how many there are and what they take. Beyond the limit none is
-    evaluated, so the devices that are left are compatible with no others. Those of the
-    Configuration have no limit.
-    """
-
-    def __init__(self, expressions: ExpressionEvaluator, configured: Iterable[str]) -> None:
-        self._expressions = expressions
-        self._configured = frozenset(configured)
-        self._compiled: set[str] = set()
-        self._left = DECLARED_WORK
-
-    def selects(self, selector: str, peer: Peer) -> bool:
-        """Evaluate a selector on a device; raises ExpressionEvaluationError."""
-        driver, device = peer.pool.driver, peer.device
-        if selector in self._configured:
-            return _answer(self._expressions.selects(selector, driver, device))
-        if selector not in self._compiled:
-            # Whether another slice has the same selector makes no difference.
-            self._spend(len(selector) * _COMPILATION_OF_BYTE)
-            self._compiled.add(selector)
-        return _answer(self._expressions.selects_briefly(selector, driver, device, self._spend))
-
-    def _spend(self, work: int) -> None:
-        self._left -= work
-        if self._left < 0:
-            raise ExpressionEvaluationError(TOO_MUCH_DECLARED)
+def _evaluate_nothing(_expression: str, _peer: Peer) -> bool:
+    return False
 
 
-def rule_evaluator(
-    expressions: ExpressionEvaluator, spend: Callable[[int], None] | None = None
-) -> Callable[[str, Peer], bool]:
-    """Return the function that evaluates `compatibleOnlyWith` expressions.
+_NOTHING: Final = _Declarations(_evaluate_nothing)
 
-    With `spend`, which is told the work and may raise, only short evaluations are done.
-    """
+
+def rule_evaluator(expressions: ExpressionEvaluator) -> Evaluate:
+    """Return the function that evaluates `compatibleOnlyWith` expressions."""
 
     def evaluate(expression: str, peer: Peer) -> bool:
-        driver, device = peer.pool.driver, peer.device
-        if spend is None:
-            return _answer(expressions.selects(expression, driver, device))
-        return _answer(expressions.selects_briefly(expression, driver, device, spend))
+        outcome = expressions.selects(expression, peer.pool.driver, peer.device)
+        if isinstance(outcome, EvaluationFailure):
+            raise ExpressionEvaluationError(str(outcome))
+        return outcome
 
     return evaluate
-
-
-def _answer(outcome: bool | EvaluationFailure) -> bool:  # noqa: FBT001  # a result
-    if isinstance(outcome, EvaluationFailure):
-        raise ExpressionEvaluationError(str(outcome))
-    return outcome

@@ -2,13 +2,10 @@
 
 The results, including errors, equal those of kube-scheduler for selectors, derived attributes and
 compatibility rules. The callers decide what an error means for the pod.
-
-Of what a ResourceSlice declares, the work (`drawbridge.cel.meter`) is kept beside the result, and
-counts each time somebody asks for that: what is refused does not depend on what the caches hold.
 """
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,7 +16,7 @@ from drawbridge.cel.dra.projections import is_readable, published_projection
 from drawbridge.cel.dra.reads import Reads, find_reads
 from drawbridge.cel.dra.selectors import Selectors
 from drawbridge.cel.errors import CompileError, EvaluationError
-from drawbridge.cel.meter import EXCEEDED, MESSAGE, MOST_WORK
+from drawbridge.cel.meter import EXCEEDED
 from drawbridge.cel.programs import Programs
 from drawbridge.cel.semver import Semver
 from drawbridge.cel.values import CelValue
@@ -32,13 +29,6 @@ MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
 # Of the texts of all expressions together.
 MAX_SOURCE = 1 << 20
-# The most work for one expression that a ResourceSlice declares: about a millisecond.
-SHORT_WORK: Final = 20_000
-# The work of a step of a search. Less is part of the step that asks for the evaluation.
-WORK_OF_STEP: Final = 200
-# The least work of a request for a known result, and that for each byte of its text.
-LEAST_WORK: Final = 40
-WORK_OF_BYTE: Final = 1
 T = TypeVar("T")
 # The result of an evaluation: a value, or an error.
 EvaluationOutcome: TypeAlias = "bool | Attribute | EvaluationFailure"
@@ -66,24 +56,16 @@ class CompiledText(NamedTuple):
 
 
 class ProjectionOutcome(NamedTuple):
-    """The result of an expression on what it reads of a device, and its work."""
+    """The result of an expression on what it reads of a device."""
 
     derived: bool
     source: str
     projection: Hashable
     outcome: EvaluationOutcome
-    work: int
-
-
-class _Metered(NamedTuple):
-    """The result of an evaluation, and its work."""
-
-    outcome: EvaluationOutcome
-    work: int
 
 
 class _Expression:
-    """What an expression reads, and its results, of which some were expensive.
+    """What an expression reads, and its results.
 
     They are kept when the program, which is much larger, is not kept any more. So a search ends
     that needs more programs than are kept.
@@ -92,25 +74,21 @@ class _Expression:
     def __init__(self, compiled: CompiledText, programs: Programs) -> None:
         self.source = compiled.source
         self.outcomes: dict[Hashable, EvaluationOutcome] = {}
-        self.works: dict[Hashable, int] = {}
         self.reads = compiled.reads
         self.published = published_projection(compiled.reads)
         self.error = compiled.error
         self._programs = programs
 
-    def run(
-        self, seen: Mapping[str, CelValue], *, derived: bool, most_work: int = MOST_WORK
-    ) -> _Metered:
+    def run(self, seen: Mapping[str, CelValue], *, derived: bool) -> EvaluationOutcome:
         """Evaluate on the view of a device."""
         program = self._programs.compile(self.source)
         try:
-            result = program.evaluate(seen, most_work=most_work)
+            value = program.evaluate(seen).value
         except EvaluationError as error:
             if error.kind == EXCEEDED:
-                return _Metered(WorkRefusal(error.message), error.work)
-            return _Metered(EvaluationFailure(f"CEL runtime error: {error.message}"), error.work)
-        value = result.value
-        return _Metered(_attribute(value) if derived else bool(value), result.work)
+                return WorkRefusal(error.message)
+            return EvaluationFailure(f"CEL runtime error: {error.message}")
+        return _attribute(value) if derived else bool(value)
 
 
 def _make_cache() -> BoundedCache[str, _Expression]:
@@ -169,36 +147,6 @@ class ExpressionEvaluator:
         outcome = self._evaluate(expression, driver, device, derived=False)
         return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
 
-    def selects_briefly(
-        self, source: str, driver: str, device: Device, spend: Callable[[int], None]
-    ) -> bool | EvaluationFailure:
-        """Evaluate an expression that a ResourceSlice declares, as far as a short call allows.
-
-        `spend` is told the work before a result is used, known or not, and may raise. A longer
-        evaluation is refused, whether its result is known or not.
-        """
-        spend(LEAST_WORK + len(source) * WORK_OF_BYTE)
-        expression = self._selectors.get(source)
-        if expression is None:
-            expression = self._compile(self._selectors, source)
-        if expression.error is not None:
-            return expression.error
-        seen = self._see_device(driver, device)
-        projection = seen.project(expression)
-        outcome = expression.outcomes.get(projection)
-        if outcome is None:
-            result = expression.run(seen.view(), derived=False, most_work=SHORT_WORK)
-            if isinstance(result.outcome, WorkRefusal):
-                spend(SHORT_WORK)
-                return result.outcome
-            self._keep(expression, projection, result)
-            outcome = result.outcome
-        work = expression.works.get(projection, 0)
-        spend(min(work, SHORT_WORK))
-        if work > SHORT_WORK:
-            return WorkRefusal(MESSAGE)
-        return outcome if isinstance(outcome, EvaluationFailure) else bool(outcome)
-
     def derive(self, source: str, driver: str, device: Device) -> Attribute | EvaluationFailure:
         """Evaluate a derived attribute on a device."""
         expression = self._derived.get(source)
@@ -213,7 +161,7 @@ class ExpressionEvaluator:
         if isinstance(learnt, CompiledText):
             self._add(expressions, learnt)
         elif (expression := expressions.get(learnt.source)) is not None:
-            self._keep(expression, learnt.projection, _Metered(learnt.outcome, learnt.work))
+            self._keep(expression, learnt.projection, learnt.outcome)
 
     def _compile(self, expressions: BoundedCache[str, _Expression], source: str) -> _Expression:
         compiled = _compile(source, self._programs_of(expressions), expressions is self._derived)
@@ -245,28 +193,23 @@ class ExpressionEvaluator:
         projection = seen.project(expression)
         outcome = expression.outcomes.get(projection)
         if outcome is None:
-            result = expression.run(seen.view(), derived=derived)
+            outcome = expression.run(seen.view(), derived=derived)
             if self.tell is not None:
-                source = expression.source
-                self.tell(
-                    ProjectionOutcome(derived, source, projection, result.outcome, result.work)
-                )
-            self._keep(expression, projection, result)
-            outcome = result.outcome
+                self.tell(ProjectionOutcome(derived, expression.source, projection, outcome))
+            self._keep(expression, projection, outcome)
         return outcome
 
     @whole
-    def _keep(self, expression: _Expression, projection: Hashable, result: _Metered) -> None:
+    def _keep(
+        self, expression: _Expression, projection: Hashable, outcome: EvaluationOutcome
+    ) -> None:
         """Keep a result, and drop all others beyond the limit."""
         self._outcomes += 1
         if self._outcomes > MAX_OUTCOMES:
             self._outcomes = 1
             for _, kept in (*self._selectors.items(), *self._derived.items()):
                 kept.outcomes.clear()
-                kept.works.clear()
-        expression.outcomes[projection] = result.outcome
-        if result.work >= WORK_OF_STEP:
-            expression.works[projection] = result.work
+        expression.outcomes[projection] = outcome
 
     def _see_device(self, driver: str, device: Device) -> _SeenDevice:
         """Return a device for evaluation; keeps those of a few nodes, which are needed again."""

@@ -5,8 +5,9 @@ inventory drops only what belongs to changed pools.
 """
 
 import itertools
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.brief import Brief, whole
@@ -28,12 +29,23 @@ MAX_DEMANDS_AHEAD = 64
 SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
 
 
-class Baseline(NamedTuple):
-    """The counters that allocated devices leave in a pool, and the groups on its counter sets."""
+class Baseline:
+    """The counters that allocated devices leave in a pool, and the groups on its counter sets.
 
-    use: PoolUse
-    counters: Counters
-    group_states: GroupStates
+    The groups are found when somebody asks for them.
+    """
+
+    def __init__(
+        self, use: PoolUse, counters: Counters, find_groups: Callable[[], GroupStates]
+    ) -> None:
+        self.use = use
+        self.counters = counters
+        self._find_groups = find_groups
+
+    @cached_property
+    def group_states(self) -> GroupStates:
+        """The groups of allocated devices, by counter set."""
+        return self._find_groups()
 
 
 class OutOfTimeError(Exception):
@@ -202,12 +214,18 @@ class Memo:
         held = [candidate for candidate in published if use.holds(candidate.name)]
         devices = (candidate.device for candidate in published)
         counters = available_counters(pool.counter_sets, devices, {each.name for each in held})
-        groups = [(pool.id, each.counter_uses) for each in held]
+        lost: Sequence[LostDevice] = ()
         if self._deviations.snapshots_count and use.snapshots:
             totals = available_counters(pool.counter_sets, (), ()).remaining
             lost = find_lost_devices(use.snapshots, published, totals)
             counters = _without(counters, lost)
-            groups += [(pool.id, device.uses) for device in lost]
+        return Baseline(use, counters, lambda: self._find_groups(pool, held, lost))
+
+    def _find_groups(
+        self, pool: Pool, held: Sequence[Candidate], lost: Sequence[LostDevice]
+    ) -> GroupStates:
+        groups = [(pool.id, each.counter_uses) for each in held]
+        groups += [(pool.id, device.uses) for device in lost]
         group_states = dict(initial_states(groups, self._unset_groups))
         for holding in held:
             if holding.group_error:
@@ -216,7 +234,7 @@ class Memo:
                     CounterSetID(pool.id, u.counter_set): CLOSED_COMPANY
                     for u in holding.counter_uses
                 }
-        return Baseline(use, counters, group_states)
+        return group_states
 
 
 def do_nothing() -> None:

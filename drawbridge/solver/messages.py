@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from drawbridge.dra.capacity import Misfit, MisfitReason
-from drawbridge.dra.compatibility import Incompatibility
+from drawbridge.dra.compatibility import CounterSetID, Incompatibility
 from drawbridge.dra.counters import Shortage
 from drawbridge.dra.device import Taint
 from drawbridge.dra.guards import without_guards
@@ -127,7 +127,8 @@ def _groups(option: Option, loss: StageLoss, requested: int, node_view: NodeView
     active: set[str] = set()
     for candidate, _each in loss.rejected:
         for use in candidate.counter_uses:
-            state = node_view.group_states.get((candidate.pool, use.counter_set))  # type: ignore[call-overload]
+            states = node_view.group_states(candidate.pool)
+            state = states.get(CounterSetID(candidate.pool, use.counter_set))
             active |= state.groups or set() if state else set()
     groups = f"active groups: {', '.join(sorted(active))}" if active else "no active group"
     return f"{_remaining(option, loss, requested, _COMPATIBLE)} ({groups})"

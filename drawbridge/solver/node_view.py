@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TypeAlias
 
-from drawbridge.dra.compatibility import GroupStates, Peer, PlacedDevice
+from drawbridge.dra.compatibility import GroupStates, PlacedDevice
 from drawbridge.dra.counters import Counters
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.inventory import Pool, PoolID, is_device_for_node
@@ -53,6 +53,7 @@ class NodeView:
         self.pools = pools
         self.by_id = {pool.id: pool for pool in pools}
         self.uses: dict[PoolID, PoolUse] = dict(zip(self.by_id, uses, strict=True))
+        self._allocated: dict[str, tuple[PlacedDevice, ...]] = {}
         self.candidates: tuple[Candidate, ...] = tuple(
             [
                 candidate
@@ -85,14 +86,10 @@ class NodeView:
         """Return the counters that the allocated devices of a pool leave."""
         return self.memo.baseline(self.by_id[pool], self.uses[pool]).counters
 
-    @cached_property
-    def group_states(self) -> GroupStates:
-        """The compatibility groups of allocated devices on the counter sets of all pools."""
-        group_states: dict[object, object] = {}
-        for pool in self.pools:
-            if pool.counter_sets:
-                group_states |= self.memo.baseline(pool, self.uses[pool.id]).group_states
-        return group_states  # type: ignore[return-value]  # merged from such mappings
+    def group_states(self, pool: PoolID) -> GroupStates:
+        """Return the compatibility groups of allocated devices on the counter sets of a pool."""
+        seen = self.by_id[pool]
+        return self.memo.baseline(seen, self.uses[pool]).group_states if seen.counter_sets else {}
 
     def is_on_node(self, candidate: Candidate) -> bool:
         """Return whether the device is available to this node; raises NodeSelectorError."""
@@ -101,21 +98,30 @@ class NodeView:
             of_slice, candidate.device, self.node
         )
 
-    @cached_property
-    def allocated_devices(self) -> tuple[PlacedDevice, ...]:
-        """The allocated devices on this node, for `compatibleOnlyWith` rules."""
-        return tuple(
-            self.placed_device(candidate)
-            for candidate in self.candidates
-            if self.uses[candidate.pool].holds(candidate.name) and self.is_on_node(candidate)
-        )
+    def allocated_devices(self, driver: str) -> tuple[PlacedDevice, ...]:
+        """Return the allocated devices of a driver on this node, for `compatibleOnlyWith` rules."""
+        held = self._allocated.get(driver)
+        if held is None:
+            held = self._allocated[driver] = tuple(
+                self.placed_device(candidate)
+                for candidate in self.candidates
+                if candidate.pool.driver == driver
+                and self.uses[candidate.pool].holds(candidate.name)
+                and self.is_on_node(candidate)
+            )
+        return held
 
     @cached_property
     def drivers_with_rules(self) -> frozenset[str]:
-        """The drivers with a device that has a `compatibleOnlyWith` rule."""
-        return frozenset(each.pool.driver for each in self.candidates if each.rule is not None)
+        """The drivers with a device that may have a `compatibleOnlyWith` rule."""
+        return frozenset(each.pool.driver for each in self.candidates if each.may_rule)
+
+    def has_rules(self, driver: str) -> bool:
+        """Return whether a device of a driver has a `compatibleOnlyWith` rule."""
+        return driver in self.drivers_with_rules and any(
+            each.rule is not None for each in self.candidates if each.pool.driver == driver
+        )
 
     def placed_device(self, candidate: Candidate, *, admin: bool = False) -> PlacedDevice:
         """Return a device in the form that `compatibleOnlyWith` rules evaluate."""
-        peer = Peer(candidate.pool, candidate.device)
-        return PlacedDevice(self.node.name, peer, candidate.rule, admin)
+        return PlacedDevice(self.node.name, candidate.peer, candidate.rule, admin)

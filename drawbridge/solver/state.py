@@ -15,12 +15,12 @@ from drawbridge.dra.device import Attribute
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import NodeSelectorError
 from drawbridge.dra.taints import first_untolerated
-from drawbridge.solver.candidates import Candidate, rule_evaluator
+from drawbridge.solver.candidates import Candidate, of_driver, rule_evaluator
 from drawbridge.solver.constraints import AttributeConstraint
 from drawbridge.solver.demand import Abort, Cause, Demand, Option, claim_name
 from drawbridge.solver.deviations import relevant_overdrafts
 from drawbridge.solver.eligibility import SELECTED, CapacityNeed, SelectorVerdict, Stage
-from drawbridge.solver.expressions import WORK_OF_STEP, EvaluationFailure, WorkRefusal
+from drawbridge.solver.expressions import EvaluationFailure, WorkRefusal
 from drawbridge.solver.node_view import NodeView
 from drawbridge.solver.rules import ActiveRules, GroupRule, RuleDevice, RuleState
 
@@ -230,7 +230,7 @@ class State:
         first = not self._is_further_share(candidate)
         group_states = self._group_states
         if first and candidate.counter_uses:
-            placed = self._place_groups(candidate, group_states or self.node_view.group_states)
+            placed = self._place_groups(candidate, group_states or {})
             if isinstance(placed, Rejection):
                 return placed
             group_states = placed
@@ -267,8 +267,9 @@ class State:
     ) -> GroupStates | Rejection:
         if candidate.group_error:
             return Rejection(Stage.GROUPS, candidate.group_error)
-        unset = self.node_view.world.unset_groups
-        placed = add_device(group_states, candidate.pool, candidate.counter_uses, unset)
+        unset, pool = self.node_view.world.unset_groups, candidate.pool
+        states = {**self.node_view.group_states(pool), **group_states}
+        placed = add_device(states, pool, candidate.counter_uses, unset)
         return Rejection(Stage.GROUPS) if placed is None else placed
 
     def _check_rules(self, option: Option, candidate: Candidate) -> Rejection | None:
@@ -279,17 +280,12 @@ class State:
         mine = (
             node_view.placed_device(step.candidate, admin=step.option.admin) for step in self.trail
         )
-        taken = (*node_view.allocated_devices, *mine)
+        taken = (*node_view.allocated_devices(candidate.pool.driver), *mine)
         self._meter.spend(len(taken) // _PEERS_PER_STEP)
-        clash = find_incompatibility(
-            node_view.placed_device(candidate, admin=option.admin),
-            taken,
-            rule_evaluator(node_view.memo.expressions, self._spend_evaluation),
-        )
+        placed = node_view.placed_device(candidate, admin=option.admin)
+        evaluate = rule_evaluator(node_view.memo.expressions)
+        clash = of_driver(lambda: find_incompatibility(placed, taken, evaluate))
         return Rejection(Stage.COMPANY, clash) if clash else None
-
-    def _spend_evaluation(self, work: int) -> None:
-        self._meter.spend(work // WORK_OF_STEP)
 
     def _charge_counters(self, option: Option, candidate: Candidate) -> Counters | Shortage | None:
         if not self._draws_counters(option):

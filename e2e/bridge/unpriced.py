@@ -1,7 +1,6 @@
 """Runs a command of Drawbridge in which no expression costs anything.
 
-So only interruptions and copies of the process bound what expressions take. How much a slice may
-declare stays limited: that decides which of its devices are compatible.
+So only interruptions and copies of the process bound what expressions of claims and slices take.
 """
 
 import importlib

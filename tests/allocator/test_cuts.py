@@ -27,14 +27,14 @@ from drawbridge.brief import (
     CutShort,
     NamespaceTimes,
 )
-from drawbridge.cel import meter
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
 from drawbridge.names import COMPATIBILITY_ANNOTATION
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.forked import ForkLimits, run_forked
 from drawbridge.solver.search import Search
-from tests.allocator.clusters import Cluster, Plain, claim, gpu_slice, rules
+from tests.allocator.clusters import DRIVER, Cluster, Plain, as_slice, claim, gpu_slice, rules
 from tests.allocator.contests import HIGH, Contest
 from tests.allocator.cuts import decide_in_a_copy
 from tests.cuts import CutAt
@@ -201,32 +201,62 @@ LOOP = "[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]"
 DECLARED = f"{LOOP}.all(a,{LOOP}.all(b,{LOOP}.all(c,a+b+c<{{}})))"
 
 
-def cluster_with_costly_driver(alarm: CutAlarm, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Two nodes; the driver of the first one declares selectors that take a second."""
-    monkeypatch.setattr("drawbridge.solver.candidates.DECLARED_WORK", 1 << 60)
-    monkeypatch.setattr("drawbridge.solver.expressions.SHORT_WORK", meter.MOST_WORK)
-    declared = [
-        {"selector": f"!{DECLARED.format(100 + each)}", "compatibleOnlyWith": "true"}
-        for each in range(60)
+def declaring(driver_slice: Slice, declarations: int, **declared: object) -> Slice:
+    """A slice with selectors that take some milliseconds each on a device."""
+    several = [
+        {"selector": f"!{DECLARED.format(100 + each)}", **declared} for each in range(declarations)
     ]
-    made = Cluster(brief=alarm)
-    costly = replace(
-        gpu_slice("n1", 4), annotations={COMPATIBILITY_ANNOTATION: json.dumps(declared)}
-    )
+    return replace(driver_slice, annotations={COMPATIBILITY_ANNOTATION: json.dumps(several)})
+
+
+def cluster_with_costly_driver(brief: Brief, declarations: int) -> Cluster:
+    """Two nodes; the driver of the first one declares what takes long on each device."""
+    made = Cluster(brief=brief)
+    costly = declaring(gpu_slice("n1", 4), declarations, compatibleOnlyWith="true")
     made.add(Node("n1", {"name": "n1"}), costly, Node("n2", {"name": "n2"}), gpu_slice("n2", 4))
     return made
 
 
-def test_what_the_driver_of_a_node_declares_keeps_no_pod_from_other_nodes(
-    alarm: CutAlarm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = cluster_with_costly_driver(alarm, monkeypatch)
+def test_what_the_driver_of_a_node_declares_keeps_no_pod_from_other_nodes(alarm: CutAlarm) -> None:
+    made = cluster_with_costly_driver(alarm, 60)
     assert made.schedule("p", claim("c", 4)) == "n2"
     assert not made.state.planner.was_cut
     # Without devices elsewhere, it is the node about which a copy has to decide.
     reply = made.prefilter("q", claim("d", 4))
     assert not reply.complete
     assert made.state.planner.was_cut
+
+
+def test_a_copy_evaluates_what_a_driver_declares_for_who_wants_its_devices() -> None:
+    asked = Asked(CutAt(2000), claim("c", 2))
+    asked.cluster = cluster_with_costly_driver(CutAt(2000), 4)
+    asked.cluster.schedule("first", claim("full", 4))
+    asked.waiting = WaitingPods(asked.cluster.decisions)
+    assert asked.decide()[:2] == (["n1"], True)
+
+
+def test_a_device_whose_groups_take_long_is_not_reserved_before_they_are_known() -> None:
+    brief = CutAt(1 << 30)
+    counters = {"s": {"counters": {"parts": {"value": "4"}}}}
+    used = [{"counterSet": "s", "counters": {"parts": {"value": "1"}}}]
+    gpus = [{"name": "gpu-0", "consumesCounters": used}]
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 2}
+    published, sets = (
+        as_slice({"metadata": {"name": name}, "spec": {**spec, "driver": DRIVER, "pool": pool}})
+        for name, spec in (
+            ("gpus", {"nodeName": "n1", "devices": gpus}),
+            ("sets", {"nodeName": "n1", "sharedCounters": [{"name": "s", **counters["s"]}]}),
+        )
+    )
+    made = Cluster(brief=brief)
+    made.add(Node("n1", {"name": "n1"}), declaring(published, 2, groups=["a"]), sets)
+    assert made.nodes("p", claim("c")) == ["n1"]
+    brief.calls = 0
+    refused = made.reserve("p", "n1")
+    assert "takes long" in refused
+    assert made.held() == []
+    brief.calls = 1 << 30
+    assert not made.reserve("p", "n1")
 
 
 def test_answers_for_a_node_that_changed_meanwhile_do_not_count() -> None:

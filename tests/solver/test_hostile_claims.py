@@ -14,14 +14,11 @@ import pytest
 
 from bench.hostile_claims import DRIVER, Shape, claim, planner
 from drawbridge.dra.claim import Claim, read_claim
-from drawbridge.dra.device import Device
-from drawbridge.dra.gates import DEFAULTS
 from drawbridge.names import COMPATIBILITY_ANNOTATION
 from drawbridge.solver import solve as solving
 from drawbridge.solver.answers import Failure, FailureKind, Solution, SolverResult
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.demand import MOST_CHOICES, MOST_RULES
-from drawbridge.solver.expressions import ExpressionEvaluator, WorkRefusal
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.orders import CandidateOrders
@@ -163,83 +160,64 @@ def annotated(declared: list[dict[str, object]], devices: int = 64) -> dict[str,
     return scenario({"name": "annotated", "slices": slices, "requests": {"r": 2}})
 
 
-def solve_annotated(plain: dict[str, Any]) -> SolverResult:
-    """Solve for the node."""
-    sent = read(plain)
-    return solve(sent.world, sent.view, sent.claims, sent.nodes)["n1"]
-
-
 LOOP = f"[{','.join(map(str, range(17)))}]"
 LOOPS = f"{LOOP}.all(a,{LOOP}.all(b,{LOOP}.all(c,a+b+c<999)))"
 UUID = f'device.attributes["{DRIVER}"].uuid'
 
 
-@every_row(
-    "selectors",
-    [
-        [f'{LOOPS} && {UUID} == "x{number}"' for number in range(20)],
-        [f'{UUID} == "x{number}"' for number in range(1000)],
-        [f'{UUID} == "{"x" * 9000}{number}"' for number in range(5)],
-    ],
-)
-def test_devices_beyond_the_work_for_the_declarations_of_a_slice_are_used_alone(
-    selectors: list[str],
-) -> None:
-    declared: list[dict[str, object]] = [
-        {"selector": each, "compatibleOnlyWith": "true"} for each in selectors
-    ]
-    plain = annotated(declared)
-    assert calls_of(lambda: solve_annotated(plain)) < CALLS_PER_STEP * MAX_WORK
-    answer = solve_annotated(plain)
-    assert isinstance(answer, Failure)
-    assert "more work" in answer.reasons[0].message
-
-
-def test_declarations_that_a_driver_needs_are_evaluated_on_all_devices() -> None:
+def test_each_device_has_what_its_driver_declares() -> None:
     declared: list[dict[str, object]] = [
         {"selector": f'{UUID} == "GPU-{number}"', "compatibleOnlyWith": f'{UUID} == "GPU-63"'}
         for number in range(16)
     ]
-    answer = solve_annotated(annotated(declared))
+    sent = read(annotated(declared))
+    answer = solve(sent.world, sent.view, sent.claims, sent.nodes)["n1"]
     assert isinstance(answer, Solution)
     chosen = [each.device for each in answer.allocations[0].devices.results]
     assert chosen == ["d0", "d63"]
 
 
-def test_a_long_evaluation_for_a_slice_is_refused_whether_its_result_is_known_or_not() -> None:
-    device = msgspec.convert({"name": "d", "attributes": {"uuid": {"string": "1"}}}, Device)
-    source = f"{LOOP}.all(d,{LOOPS}) && {UUID} == '1'"
-    expressions, spent = ExpressionEvaluator(DEFAULTS), list[int]()
-    unknown = expressions.selects_briefly(source, DRIVER, device, spent.append)
-    assert isinstance(unknown, WorkRefusal)
-    first = sum(spent)
-    assert expressions.selects(source, DRIVER, device) is True
-    assert expressions.selects_briefly(source, DRIVER, device, spent.append) == unknown
-    assert sum(spent) == 2 * first
+def beside_another_driver(
+    requests: dict[str, int], own_rule: dict[str, object], **declared: object
+) -> Scenario:
+    """A node with partitions of this driver, and with those of one whose slice declares much."""
+    slices: list[dict[str, Any]] = []
+    for driver in (DRIVER, "nic.example.com"):
+        devices = [
+            {"name": f"d{n}", "attributes": {"uuid": f"{n}"}, "draws": {"set": {"parts": 1}}}
+            for n in range(8)
+        ]
+        counters = {"set": {"parts": 8}}
+        common = {"node": "n1", "driver": driver, "devices": devices}
+        slices += [
+            {**common, "pool": driver, "count": 2},
+            {**common, "pool": driver, "count": 2, "counters": counters},
+        ]
+        del slices[-1]["devices"]
+    selectors = [f'{LOOPS} && {UUID} == "x{number}"' for number in range(20)]
+    text = json.dumps([{"selector": each, **declared} for each in selectors])
+    slices[0]["devices"] = [{**each, **own_rule} for each in slices[0]["devices"]]
+    slices[2]["annotations"] = {COMPATIBILITY_ANNOTATION: text}
+    given = {"name": "beside another driver", "slices": slices}
+    given["allocated"] = [{"device": f"{each['driver']}/{each['pool']}/d7"} for each in slices[::2]]
+    given["claims"] = [{"requests": requests, "match": [f"{DRIVER}/uuid"]}] * 2
+    return read(scenario(given))
 
 
-def test_a_long_evaluation_for_a_slice_ends_early() -> None:
-    selectors = [f'{LOOP}.all(d,{LOOPS}) && {UUID} == "x{number}"' for number in range(40)]
-    declared: list[dict[str, object]] = [
-        {"selector": each, "compatibleOnlyWith": "true"} for each in selectors
-    ]
-    sent = read(annotated(declared))
-
-    def solve_it() -> None:
-        solve(sent.world, sent.view, sent.claims, sent.nodes)
-
-    assert calls_of(solve_it) < CALLS_PER_STEP * MAX_WORK
-
-
-def test_the_compatibility_of_devices_takes_steps() -> None:
-    loops = f"{LOOP}.all(a,{LOOP}.all(b,a+b<99))"
-    steps = []
-    for rule in ("true", f"{loops} && {UUID} != ''"):
-        sent = read(annotated([{"compatibleOnlyWith": rule}]))
-        with counted_steps() as meters:
-            solve(sent.world, sent.view, sent.claims, sent.nodes)
-        steps.append(sum(each.spent for each in meters))
-    assert steps[1] > steps[0] + 5
+@pytest.mark.parametrize("own_rule", [{}, {"onlyWith": "true"}])
+@pytest.mark.parametrize("declared", [{"compatibleOnlyWith": "true"}, {"groups": ["a"]}])
+@pytest.mark.parametrize("requests", [{"r": 1}, {"r": 1, "s": 1}])
+def test_what_a_driver_declares_is_not_evaluated_for_devices_of_another_one(
+    declared: dict[str, object], requests: dict[str, int], own_rule: dict[str, object]
+) -> None:
+    sent, memo = beside_another_driver(requests, own_rule, **declared), Memo()
+    evaluated: list[object] = []
+    memo.bind(sent.world)
+    memo.expressions.tell = evaluated.append
+    answer = solve(sent.world, sent.view, sent.claims, sent.nodes, memo=memo)["n1"]
+    assert isinstance(answer, Solution if len(requests) == 1 else Failure)
+    assert evaluated
+    assert not [each for each in evaluated if LOOPS in f"{each}"]
 
 
 # --- what counts ---

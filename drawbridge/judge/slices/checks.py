@@ -15,7 +15,6 @@ from drawbridge.finding import Finding
 from drawbridge.judge.slices import attributes, pools
 from drawbridge.judge.slices.codes import MORE_ALIKE
 from drawbridge.judge.slices.counters import check_counters
-from drawbridge.judge.slices.declared_work import check_declared_work
 from drawbridge.judge.slices.exclusions import check_exclusions
 from drawbridge.judge.slices.expressions import (
     check_compatible_only_with,
@@ -81,7 +80,6 @@ def _check_rules(
     ask = make_evaluator(selectors.stored, list_attributes=selectors.lists)
     if declarations or any(map(declares_compatibility, current)):
         yield from check_exclusions(current, declarations, ask)
-        yield from check_declared_work(current, declarations, selectors)
         yield from check_compatible_only_with(
             current, declarations, published_devices(current, selectors), selectors
         )
