@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=LENGTH, help="events of each script")
     parser.add_argument("--story", action="store_true", help="print what happened")
     parser.add_argument("--no-shrink", action="store_true", help="keep all events")
+    parser.add_argument("--go-on", action="store_true", help="play on after a seed that breaks")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     began, played, broken = time.monotonic(), [], False
@@ -39,7 +40,7 @@ def main() -> int:
 
 
 def _play_all(options: argparse.Namespace, began: float) -> Iterator[Outcome]:
-    """Yield the outcomes until one is broken, or all are played."""
+    """Yield the outcomes until one is broken and is to end it, or all are played."""
     if options.seed is not None:
         yield play(options.seed, write_script(options.seed, options.events))
         return
@@ -55,7 +56,7 @@ def _play_all(options: argparse.Namespace, began: float) -> Iterator[Outcome]:
             lengths = itertools.repeat(options.events)
             outcomes = [*itertools.chain(*pool.map(_play_some, chosen, lasts, lengths))]
             yield from outcomes
-            if any(outcome.violation for outcome in outcomes):
+            if any(outcome.violation for outcome in outcomes) and not options.go_on:
                 return
             if end is not None and time.monotonic() > end:
                 return
@@ -76,6 +77,8 @@ def _print(outcome: Outcome, options: argparse.Namespace) -> None:
     result = outcome.violation or "all is well"
     # Shrinking can take minutes.
     print(f"seed {outcome.seed}: {result}", flush=True)  # noqa: T201  # a command
+    if options.go_on:
+        return
     told = play(outcome.seed, write_script(outcome.seed, options.events))
     if told.violation and not options.no_shrink:
         told = shrink(told)

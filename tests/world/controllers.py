@@ -19,7 +19,10 @@ class ClaimController:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._client = Client(network, _WHO)
-        self._pods, self._claims = Follower(network, _WHO, PODS), Follower(network, _WHO, CLAIMS)
+        self._pods, self._claims = (
+            Follower(network, _WHO, "pods"),
+            Follower(network, _WHO, "resourceclaims"),
+        )
         self._changed = asyncio.Event()
 
     async def run(self) -> None:

@@ -1,13 +1,13 @@
 """What must hold, each a function that yields what breaks it.
 
-`ALWAYS` is looked at after each write and each preparation, `AT_THE_END` when the faults have ended
-and everything had time to settle.
+`ALWAYS` is looked at when what can break it happens, `AT_THE_END` when the faults have ended and
+everything had time to settle.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, named
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, BROKEN, NODES, TEAM, TEAM_DEVICES
@@ -39,8 +39,7 @@ def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
 
 def no_device_is_allocated_to_two_claims(world: "World") -> Iterator[str]:
     """As the API server has it; and no node gives more than its counters have."""
-    claims = world.all("resourceclaims")
-    held = ((_name(claim), devices_of(claim)) for claim in claims)
+    held = ((_name(claim), devices_of(claim)) for claim in world.holders.values())
     yield from _overlaps(held, world.forged, "allocated to")
 
 
@@ -67,7 +66,7 @@ def _overlaps(
 
 def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
     """Claims of a team have no more devices than its quota."""
-    claims = (claim for claim in world.all("resourceclaims") if _space(claim) == TEAM)
+    claims = (claim for claim in world.holders.values() if _space(claim) == TEAM)
     count = sum(len(devices_of(claim)) for claim in claims)
     if count > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
@@ -83,8 +82,8 @@ def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
 
 def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[str]:
     """Without them, it could vanish while it is in use."""
-    for claim in world.all("resourceclaims"):
-        if devices_of(claim) and not claim["metadata"].get("finalizers"):
+    for claim in world.holders.values():
+        if not claim["metadata"].get("finalizers"):
             yield f"{_name(claim)} is allocated without a finalizer"
 
 
@@ -122,8 +121,8 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
 
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
-    held = {device for claim in world.all("resourceclaims") for device in devices_of(claim)}
-    team = sum(len(devices_of(c)) for c in world.all("resourceclaims") if _space(c) == TEAM)
+    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    team = sum(len(devices_of(c)) for c in world.holders.values() if _space(c) == TEAM)
     gangs: dict[str, list[tuple[str, list[int], str]]] = {}
     for pod in world.all("pods"):
         if not _is_waiting(pod) or not _has_claims(world, pod) or _is_native(pod):
@@ -145,7 +144,7 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
 
 def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
     """Neither does a pod of others on their nodes; without a defect of Kubernetes."""
-    held = {device for claim in world.all("resourceclaims") for device in devices_of(claim)}
+    held = {device for claim in world.holders.values() for device in devices_of(claim)}
     free = (BROKEN, "good") not in held and (BROKEN, "broken") not in held
     for pod in world.all("pods"):
         if free and _is_waiting(pod) and _is_native(pod) and _has_claims(world, pod):
@@ -173,13 +172,17 @@ def _lacks(world: "World", gang: str, waiting: int) -> int:
 def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
     """Return how many devices each claim still needs, and the node of those that are allocated."""
     counts, node = [], ""
-    for claim in world.all("resourceclaims"):
-        if _name(claim) in claim_names(pod) and _space(claim) == _space(pod):
-            devices = devices_of(claim)
-            node = next((pool for pool, _ in devices), node)
-            if not devices:
-                counts.append(claim["spec"]["devices"]["requests"][0]["exactly"]["count"])
+    for claim in filter(None, _claims_of(world, pod)):
+        devices = devices_of(claim)
+        node = next((pool for pool, _ in devices), node)
+        if not devices:
+            counts.append(claim["spec"]["devices"]["requests"][0]["exactly"]["count"])
     return counts, node
+
+
+def _claims_of(world: "World", pod: JSON) -> list[JSON | None]:
+    find, kind = world.network.store.find, named("resourceclaims")
+    return [find(kind, _space(pod), name) for name in claim_names(pod)]
 
 
 def _fit_together(held: set[Device], wanted: list[tuple[int, str]]) -> bool:
@@ -220,13 +223,8 @@ def _space(value: JSON) -> str:
 
 def _has_claims(world: "World", pod: JSON) -> bool:
     """Whether nobody has deleted a claim of a pod, without which it waits for ever."""
-    claims = {
-        _name(claim): claim["metadata"]
-        for claim in world.all("resourceclaims")
-        if _space(claim) == _space(pod)
-    }
-    own = [claims.get(name) for name in claim_names(pod)]
-    return all(claim is not None and "deletionTimestamp" not in claim for claim in own)
+    claims = _claims_of(world, pod)
+    return all(claim and "deletionTimestamp" not in claim["metadata"] for claim in claims)
 
 
 def a_bound_pod_runs(world: "World") -> Iterator[str]:
@@ -239,7 +237,7 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
 
 def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
     """Nothing is kept in memory for what is gone: also no device of a vanished pod."""
-    held = {device for claim in world.all("resourceclaims") for device in devices_of(claim)}
+    held = {device for claim in world.holders.values() for device in devices_of(claim)}
     for pair in world.pairs.values():
         if pair.parts is None or not pair.parts.state.ready:
             yield f"the allocator of {pair.host} is not ready"
@@ -270,16 +268,21 @@ def a_record_moves_as_its_states_allow(world: "World") -> Iterator[str]:
                 yield f"{unexpected} moves of pods in the allocator of {pair.host} cannot happen"
 
 
-ALWAYS: tuple[Invariant, ...] = (
-    no_device_is_used_by_two_pods,
-    no_device_is_allocated_to_two_claims,
-    a_quota_is_never_exceeded,
-    nobody_evicts_again_and_again,
-    an_allocated_claim_has_its_mark_and_finalizer,
-    one_allocator_leads,
-    our_processes_write_only_what_is_theirs,
-    nothing_crashed,
-)
+# By what can break them: the use of a device, an allocation, and any write or event.
+ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
+    "use": (no_device_is_used_by_two_pods,),
+    "allocation": (
+        no_device_is_allocated_to_two_claims,
+        a_quota_is_never_exceeded,
+        an_allocated_claim_has_its_mark_and_finalizer,
+    ),
+    "write": (
+        nobody_evicts_again_and_again,
+        one_allocator_leads,
+        our_processes_write_only_what_is_theirs,
+        nothing_crashed,
+    ),
+}
 AT_THE_END: tuple[Invariant, ...] = (
     every_reservation_has_a_pod,
     no_pod_waits_beside_free_devices,

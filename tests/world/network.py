@@ -7,22 +7,21 @@ server by its own time, and clocks of servers differ.
 import asyncio
 import contextlib
 import random
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
-
 from drawbridge.cluster.errors import UnreachableError, error_from_response
 from drawbridge.cluster.reachability import Reachability
 from drawbridge.cluster.server_clock import ServerClock
 from drawbridge.cluster.session import Session
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, named
 from tests.cluster.fake.server import Server
 from tests.cluster.fake.status import RefusedError
-from tests.cluster.fake.store import Store, encoded
+from tests.cluster.fake.store import ObjectWatcher, Store, encoded
 from tests.cluster.fake.trouble import Seen
 from tests.world import clock
 
@@ -87,7 +86,6 @@ class Network:
     troubles: dict[str, Trouble] = field(default_factory=dict)
     # Resources that the role of our processes does not allow for a moment, and until when.
     forbidden: dict[str, float] = field(default_factory=dict)
-    _arriving: set["asyncio.Future[bytes]"] = field(default_factory=set)
 
     def open(self) -> None:
         """Start two servers."""
@@ -139,20 +137,47 @@ class Network:
 
     async def _send(self, who: str, front: Front, seen: Seen) -> bytes:
         self._meet_fault()
-        is_lost = self.random.random() < self.faults.lost and not who.startswith("stock")
-        arriving = asyncio.ensure_future(self._arrive(who, front, seen))
-        self._arriving.add(arriving)
-        arriving.add_done_callback(self._end)
+        loop = asyncio.get_running_loop()
+        # What others do not know of their own requests is no finding about ours.
+        is_stock = who.startswith("stock")
+        is_lost = self.random.random() < self.faults.lost and not is_stock
+        is_late = self.random.random() < self.faults.slow and not is_stock
+        if is_late:
+            self.count("late request")
+        answered: asyncio.Future[bytes] = loop.create_future()
+        pause = self.random.uniform(0, 4) if is_late else self.random.expovariate(200)
+        # It arrives also if nobody waits for it any more.
+        loop.call_later(pause, self._arrive, who, front, seen, answered)
         if is_lost:
             self.count("lost response")
             await asyncio.sleep(self.random.uniform(0, 0.2))
+            answered.cancel()
             raise UnreachableError(f"{seen.method} {seen.path}: no response", unknown=True)
         try:
-            answer = await asyncio.shield(arriving)
+            return await answered
         except RefusedError as refused:
             raise error_from_response(refused.code, {}, encoded(refused.body)) from None
-        await asyncio.sleep(self.random.expovariate(200))
-        return answer
+
+    def _arrive(
+        self, who: str, front: Front, seen: Seen, answered: "asyncio.Future[bytes]"
+    ) -> None:
+        """Answer a request; its sender gets the answer a moment later."""
+        if seen.method != "GET":
+            self.written.append((who, seen.method, seen.path))
+        try:
+            answer: bytes | RefusedError = front.server.answer(seen).body
+        except RefusedError as refused:
+            answer = refused
+
+        def send_back() -> None:
+            if answered.done():
+                return
+            if isinstance(answer, RefusedError):
+                answered.set_exception(answer)
+            else:
+                answered.set_result(answer)
+
+        asyncio.get_running_loop().call_later(self.random.expovariate(200), send_back)
 
     def _meet_fault(self) -> None:
         kinds = (
@@ -165,23 +190,6 @@ class Network:
                 self.count(f"answer {code}")
                 retry = {"Retry-After": "1"} if code == 429 else {}
                 raise error_from_response(code, retry, encoded(RefusedError(code, "fault").body))
-
-    def _end(self, done: "asyncio.Future[bytes]") -> None:
-        self._arriving.discard(done)
-        if not done.cancelled():
-            done.exception()
-
-    async def _arrive(self, who: str, front: Front, seen: Seen) -> bytes:
-        # What others do not know of their own requests is no finding about ours.
-        is_late = self.random.random() < self.faults.slow and not who.startswith("stock")
-        if is_late:
-            self.count("late request")
-            await asyncio.sleep(self.random.uniform(0, 4))
-        else:
-            await asyncio.sleep(self.random.expovariate(200))
-        if seen.method != "GET":
-            self.written.append((who, seen.method, seen.path))
-        return front.server.answer(seen).body
 
     def count(self, what: str) -> None:
         """Count something that happened."""
@@ -247,85 +255,113 @@ async def _access(_session: Session, _rejected: object) -> None:
 WorldSession._access = _access  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
-class Lagging:
-    """The lines of a watch, in order, each some time after its write."""
+class Lag:
+    """Says when what a client watches reaches it: in order, each some time after its write."""
 
     def __init__(self, network: Network, front: Front, who: str) -> None:
         self._network, self._front, self._who = network, front, who
-        self._lines: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._at = 0.0
+
+    def draw_time(self) -> float:
+        """Return when what is sent now arrives."""
+        now = asyncio.get_running_loop().time()
+        lag = self._network.random.expovariate(1 / self._front.lag)
+        trouble = self._network.trouble_of(self._who)
+        self._at = max(self._at, now + lag, trouble.cut, trouble.still)
+        return self._at
+
+
+class Lagging:
+    """The lines of a watch; those of one moment come together."""
+
+    def __init__(self, network: Network, front: Front, who: str) -> None:
+        self._lag = Lag(network, front, who)
+        self._lines: deque[bytes | None] = deque()
+        self._has_lines = asyncio.Event()
 
     def deliver(self, line: bytes | None) -> None:
         """Send a line later, and None for the end."""
-        loop = asyncio.get_running_loop()
-        lag = self._network.random.expovariate(1 / self._front.lag)
-        trouble = self._network.trouble_of(self._who)
-        self._at = max(self._at, loop.time() + lag, trouble.cut, trouble.still) + 1e-6
-        loop.call_at(self._at, self._lines.put_nowait, line)
+        asyncio.get_running_loop().call_at(self._lag.draw_time(), self._arrive, line)
+
+    def _arrive(self, line: bytes | None) -> None:
+        self._lines.append(line)
+        self._has_lines.set()
 
     async def read(self) -> AsyncGenerator[list[bytes], None]:
         """Yield lines until the watch ends."""
-        while (line := await self._lines.get()) is not None:
-            yield [line.removesuffix(b"\n")]
+        while True:
+            await self._has_lines.wait()
+            self._has_lines.clear()
+            lines = [*self._lines]
+            self._lines.clear()
+            if events := [line.removesuffix(b"\n") for line in lines if line is not None]:
+                yield events
+            if None in lines:
+                return
+
+
+OnChange = Callable[[JSON | None, JSON | None], None]
 
 
 class Follower:
-    """What a model sees of some kinds: the current objects, behind by a lag."""
+    """What a model sees of a kind: the current objects, behind by a lag.
 
-    def __init__(self, network: Network, who: str, path: str, lag: float = 0.05) -> None:
-        self._network, self._who, self._path = network, who, path
-        self._lag = lag
+    A kubelet sees the pods of its node only. A watch of the store tells the objects themselves.
+    """
+
+    def __init__(
+        self, network: Network, who: str, plural: str, *, lag: float = 0.05, node: str = ""
+    ) -> None:
+        self._network, self._kind, self._node = network, named(plural), node
+        self._pause = lag
+        self._lag = Lag(network, Front(network.fronts[0].server, lag=lag), who)
+        self._on_change: OnChange | None = None
+        self._ended = asyncio.Event()
+        self._runs = True
         self.objects: dict[str, JSON] = {}  # by UID
 
-    async def run(
-        self, on_change: Callable[[JSON | None, JSON | None], None] | None = None
-    ) -> None:
+    async def run(self, on_change: OnChange | None = None) -> None:
         """Follow until cancelled; a watch that ends begins again with a list."""
-        query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        query |= {"watch": "true", "allowWatchBookmarks": "true"}
+        self._on_change = on_change
+        store = self._network.store
         while True:
-            front = Front(self._network.choose().server, lag=self._lag)
-            lines = Lagging(self._network, front, self._who)
-            watcher = front.server.watch(Seen("GET", self._path, query), lines.deliver)
-            listed: dict[str, JSON] | None = {}
+            self._ended.clear()
+            listed = [*filter(self._sees, store.among(self._kind, "", "", ""))]
+            self._later(self._replace, {value["metadata"]["uid"]: value for value in listed})
+            watcher = ObjectWatcher(self._kind, self._sees, self._tell)
+            store.watchers.append(watcher)
             try:
-                async for (line,) in lines.read():
-                    event = msgspec.json.decode(line)
-                    listed = self._follow(event["type"], event["object"], listed, on_change)
+                await self._ended.wait()
+            except asyncio.CancelledError:
+                self._runs = False
+                raise
             finally:
-                front.server.end(watcher)
-            await asyncio.sleep(self._lag)
+                store.watchers.remove(watcher)
+            await asyncio.sleep(self._pause)
 
-    def _follow(
-        self,
-        event: str,
-        value: JSON,
-        listed: dict[str, JSON] | None,
-        on_change: Callable[[JSON | None, JSON | None], None] | None,
-    ) -> dict[str, JSON] | None:
-        if event == "BOOKMARK":
-            for uid in sorted(self.objects.keys() - listed.keys()) if listed is not None else ():
-                self._set(uid, None, on_change)
-            for uid, each in (listed or {}).items():
-                self._set(uid, each, on_change)
-            return None
-        if event == "ERROR":
-            return listed  # the watch ends, and begins again with a list
-        uid = value["metadata"]["uid"]
-        if listed is not None:
-            listed[uid] = value
-        else:
-            self._set(uid, None if event == "DELETED" else value, on_change)
-        return listed
+    def _sees(self, value: JSON) -> bool:
+        return not self._node or value["spec"].get("nodeName") == self._node
 
-    def _set(
-        self,
-        uid: str,
-        value: JSON | None,
-        on_change: Callable[[JSON | None, JSON | None], None] | None,
-    ) -> None:
+    def _later(self, function: Callable[..., None], *args: object) -> None:
+        asyncio.get_running_loop().call_at(self._lag.draw_time(), function, *args)
+
+    def _tell(self, event: str, value: JSON | None) -> None:
+        if value is None:
+            self._later(self._ended.set)
+        elif event != "ERROR":
+            self._later(self._set, value["metadata"]["uid"], None if event == "DELETED" else value)
+
+    def _replace(self, listed: Mapping[str, JSON]) -> None:
+        for uid in sorted(self.objects.keys() - listed.keys()):
+            self._set(uid, None)
+        for uid, value in listed.items():
+            self._set(uid, value)
+
+    def _set(self, uid: str, value: JSON | None) -> None:
+        if not self._runs:
+            return
         before = self.objects.pop(uid, None)
         if value is not None:
             self.objects[uid] = value
-        if on_change is not None:
-            on_change(before, value)
+        if self._on_change is not None:
+            self._on_change(before, value)

@@ -91,7 +91,7 @@ class Kubelet:
     def __post_init__(self) -> None:
         self.runs.set()
         self._client = Client(self.network, f"kubelet {self.name}")
-        self._pods = Follower(self.network, f"kubelet {self.name}", PODS)
+        self._pods = Follower(self.network, f"kubelet {self.name}", "pods", node=self.name)
 
     async def run(self) -> None:
         """Work on each pod of the node until cancelled."""

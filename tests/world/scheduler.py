@@ -30,7 +30,7 @@ from allocator.scheduler.protocol import (
 )
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import LEASE_SECONDS, SYSTEM, Follower, Network
-from tests.world.nodes import CLAIMS, PODS, Client, claim_names, path_of
+from tests.world.nodes import PODS, Client, claim_names, path_of
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/drawbridge-scheduler"
 NODES = "/api/v1/nodes"
@@ -53,9 +53,9 @@ class Scheduler:
         self._parts = parts
         who = f"scheduler {host}"
         self._client = Client(network, who)
-        self._pods = Follower(network, who, PODS)
-        self._claims = Follower(network, who, CLAIMS)
-        self._nodes = Follower(network, who, NODES)
+        self._pods = Follower(network, who, "pods")
+        self._claims = Follower(network, who, "resourceclaims")
+        self._nodes = Follower(network, who, "nodes")
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._seen: tuple[str, float] = ("", 0.0)
         self._work = asyncio.Event()

@@ -14,10 +14,8 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from tests.cluster.fake.kinds import JSON
-from tests.world.controllers import SLICES
 from tests.world.network import Follower, Network
 from tests.world.nodes import CLAIMS, PODS, Client, Device, claim_names, devices_of, path_of
-from tests.world.scheduler import NODES
 
 NAME = "stock"
 MENDED = ("136269", "140436")
@@ -36,8 +34,14 @@ class StockScheduler:
         self._network, self._defects = network, defects
         self._client = Client(network, f"{NAME} scheduler")
         who = f"{NAME} scheduler"
-        self._pods, self._claims = Follower(network, who, PODS), Follower(network, who, CLAIMS)
-        self._nodes, self._slices = Follower(network, who, NODES), Follower(network, who, SLICES)
+        self._pods, self._claims = (
+            Follower(network, who, "pods"),
+            Follower(network, who, "resourceclaims"),
+        )
+        self._nodes, self._slices = (
+            Follower(network, who, "nodes"),
+            Follower(network, who, "resourceslices"),
+        )
         self._in_flight: dict[str, frozenset[Device]] = {}  # by the UID of the claim
         self._allocated: dict[str, frozenset[Device]] = {}
         # The version of a claim that a response told, and until when the watch can be behind.

@@ -119,6 +119,7 @@ class World:
         self.network.open()
         self.server = self.network.fronts[0].server
         self.uses: dict[tuple[str, str], Use] = {}
+        self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
         self.controller = ControllerProcess(self.network, "control-a")
         self.checked_writes = 0
         self.forged: set[str] = set()  # claims whose mark a tenant has changed
@@ -171,7 +172,7 @@ class World:
         for event in self.outcome.script:
             await asyncio.sleep(event.after)
             self._happen(event)
-            self.check()
+            self.check("write")
         await self._settle()
 
     async def _settle(self) -> None:
@@ -188,14 +189,23 @@ class World:
                 return
             await asyncio.sleep(2)
 
-    def _follow(self, kind: Kind, _change: Change) -> None:
+    def _follow(self, kind: Kind, change: Change) -> None:
         """Look at what must always hold whenever it can have changed."""
+        if kind.plural == "resourceclaims":
+            before, after = change.before or {}, change.after or {}
+            if _protection(before) != _protection(after):
+                metadata = (after or before)["metadata"]
+                key = metadata["namespace"], metadata["name"]
+                self.holders.pop(key, None)
+                if devices_of(after):
+                    self.holders[key] = after
+                self.check("allocation")
         if kind.plural in ("resourceclaims", "pods", "leases"):
-            self.check()
+            self.check("write")
 
-    def check(self) -> None:
-        """Look at what must always hold."""
-        if broken := self._find(invariants.ALWAYS):
+    def check(self, what: str) -> None:
+        """Look at what must always hold, and can have changed with a use, allocation or write."""
+        if broken := self._find(invariants.ALWAYS[what]):
             self._break(broken)
 
     def _find(self, wanted: Iterable[Callable[["World"], Iterable[str]]]) -> str:
@@ -258,8 +268,7 @@ class World:
                 self.uses[key] = use._replace(unknown_to=use.unknown_to | {host})
 
     def _held(self) -> set[tuple[str, frozenset[Device]]]:
-        claims = self.all("resourceclaims")
-        return {(claim["metadata"]["uid"], devices_of(claim)) for claim in claims}
+        return {(claim["metadata"]["uid"], devices_of(claim)) for claim in self.holders.values()}
 
     def choose_pair(self, drawn: int) -> Pair:
         """Return one of the pairs."""
@@ -281,6 +290,7 @@ class World:
         """Put the last backup back, and return its version."""
         assert self._backup is not None
         self.server.restore(self._backup)
+        self._find_holders()
         self._restored_at = asyncio.get_running_loop().time()
         there = self._held()
         for key, use in self.uses.items():
@@ -288,6 +298,12 @@ class World:
                 self.network.count("use that a restore lost")
                 self.uses[key] = use._replace(lost=True)
         return self._backup.version
+
+    def _find_holders(self) -> None:
+        claims = filter(devices_of, self.all("resourceclaims"))
+        self.holders = {
+            (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
+        }
 
     def note_forced(self, pod: JSON) -> None:
         """Note that Kubernetes itself frees what a pod uses that is deleted with force."""
@@ -302,9 +318,14 @@ class World:
         self.uses[key] = Use(pod["metadata"]["name"], claim["metadata"]["name"], devices_of(claim))
         self.network.count("preparation")
         self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")
-        self.check()
+        self.check("use")
 
     def _end_use(self, pod_uid: str) -> None:
         for key in [key for key in self.uses if key[0] == pod_uid]:
             use = self.uses.pop(key)
             self._say(f"containers of {use.pod} have ended, {use.claim} is unprepared")
+
+
+def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:
+    """Return the devices of a claim, and whether something keeps it from going with them."""
+    return devices_of(claim), bool(claim and claim["metadata"].get("finalizers"))

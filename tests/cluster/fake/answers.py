@@ -345,7 +345,7 @@ def watch(api: "Server", seen: Seen, deliver: Callable[[bytes | None], None]) ->
     watcher.after = int(version)
     try:
         for change in api.store.since(kind, int(version)):
-            watcher.tell(change)
+            watcher.tell(change, {})
     except RefusedError as refused:
         watcher.send("ERROR", refused.body)
         watcher.deliver(None)

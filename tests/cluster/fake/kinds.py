@@ -1,5 +1,6 @@
 """The kinds of the fake API server, independent of the resource table of the product."""
 
+import functools
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -96,6 +97,7 @@ admissionregistration.k8s.io/v1  validatingadmissionpolicybindings ValidatingAdm
 """)  # noqa: E501  # a table
 
 
+@functools.cache
 def of_path(group: str, version: str, plural: str) -> Kind | None:
     """Return the kind of a path."""
     wanted = (group, version, plural)
@@ -104,10 +106,15 @@ def of_path(group: str, version: str, plural: str) -> Kind | None:
 
 def of_object(value: JSON) -> Kind:
     """Return the kind of an object."""
-    wanted = (value["apiVersion"], value["kind"])
-    return next(one for one in KINDS if (one.api_version, one.kind) == wanted)
+    return _of_words(value["apiVersion"], value["kind"])
 
 
+@functools.cache
+def _of_words(api_version: str, kind: str) -> Kind:
+    return next(one for one in KINDS if (one.api_version, one.kind) == (api_version, kind))
+
+
+@functools.cache
 def named(name: str) -> Kind:
     """Return a kind by its plural or its name."""
     return next(one for one in KINDS if name in (one.plural, one.kind))

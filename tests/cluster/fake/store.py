@@ -38,25 +38,29 @@ class Watcher:
     deliver: Callable[[bytes | None], None]
     after: int = 0
 
-    def tell(self, change: Change) -> None:
+    def tell(self, change: Change, lines: dict[str, bytes]) -> None:
         """Send the event of a change to a watch with selectors.
 
-        Who asks for what is yet to come hears nothing before it comes: no error tells them.
+        Who asks for what is yet to come hears nothing before it comes: no error tells them. All
+        watches have the same `lines`, by the type of the event.
         """
         if change.version <= self.after:
             return
         before = change.before if change.before and self.chosen(change.before) else None
         after = change.after if change.after and self.chosen(change.after) else None
         if after is not None:
-            self.send("MODIFIED" if before else "ADDED", after)
+            self.send("MODIFIED" if before else "ADDED", after, lines)
         elif before is not None:
             gone = copy.copy(change.after or before)
             gone["metadata"] = {**gone["metadata"], "resourceVersion": f"{change.version}"}
-            self.send("DELETED", gone)
+            self.send("DELETED", gone, lines)
 
-    def send(self, event: str, value: JSON) -> None:
+    def send(self, event: str, value: JSON, lines: dict[str, bytes] | None = None) -> None:
         """Send an event."""
-        self.deliver(encoded({"type": event, "object": value}) + b"\n")
+        lines = {} if lines is None else lines
+        if event not in lines:
+            lines[event] = encoded({"type": event, "object": value}) + b"\n"
+        self.deliver(lines[event])
 
     def bookmark(self, version: int, **annotations: str) -> None:
         """Send a bookmark, unless the watch started at a later version."""
@@ -69,6 +73,29 @@ class Watcher:
             }
         shown = {"kind": self.kind.kind, "apiVersion": self.kind.api_version}
         self.send("BOOKMARK", {**shown, "metadata": metadata})
+
+
+class ObjectWatcher(Watcher):
+    """A watch that hands over the events as objects, which nobody changes, and None at its end."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        chosen: Callable[[JSON], bool],
+        show: Callable[[str, JSON | None], None],
+    ) -> None:
+        super().__init__(kind, chosen, bookmarks=False, deliver=self._end)
+        self._show = show
+        self._has_ended = False
+
+    def send(self, event: str, value: JSON, _: dict[str, bytes] | None = None) -> None:
+        """Hand over an event."""
+        if not self._has_ended:
+            self._show(event, value)
+
+    def _end(self, _: bytes | None) -> None:
+        self._has_ended = True
+        self._show("", None)
 
 
 class Saved(NamedTuple):
@@ -104,8 +131,10 @@ class Store:
 
     def among(self, kind: Kind, namespace: str, labels: str, chosen: str) -> Iterator[JSON]:
         """Return the matching objects, sorted by namespace and name."""
-        for (space, _), value in sorted(self.objects.get(kind, {}).items(), key=lambda i: i[0]):
-            if namespace in ("", space) and selects(labels, chosen, value):
+        objects = self.objects.get(kind, {})
+        for key in sorted(objects):
+            value = objects[key]
+            if namespace in ("", key[0]) and selects(labels, chosen, value):
                 yield value
 
     def since(self, kind: Kind, version: int) -> Iterable[Change]:
@@ -246,9 +275,10 @@ class Store:
 
     def _tell(self, kind: Kind, change: Change) -> None:
         self.history.append((kind, change))
+        lines: dict[str, bytes] = {}
         for watcher in self.watchers:
             if watcher.kind is kind:
-                watcher.tell(change)
+                watcher.tell(change, lines)
         for listener in self.listeners:
             listener(kind, change)
 
