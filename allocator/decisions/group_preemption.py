@@ -126,8 +126,9 @@ class GroupPreemption:
         if len(self._preemption.preemptors) + len(question.members) > MAX_PREEMPTORS:
             return _BUSY
         pods = self._state.pods
-        if (patient := next(filter(pods.never_preempts, question.members), None)) is not None:
-            return f"the preemptionPolicy of member {pods.name_of(patient)} is Never"
+        patient = next((uid for uid in question.members if pods.get(uid).never_preempts), None)
+        if patient is not None:
+            return f"the preemptionPolicy of member {pods.get(patient).name} is Never"
         if (seconds := self._holds.eviction_pauses.until(question.group.key) - now) > 0:
             text = "the group did not use the devices of pods that were evicted for it"
             return f"evicts no pod for another {math.ceil(seconds)} s, because {text}"

@@ -213,8 +213,8 @@ class GroupDecisions:
             return None
         pods = self._state.pods
         members = [uid for uid in question.members if not pods.is_gone(uid)]
-        bound = sum(map(pods.is_bound, members))
-        left = tuple(uid for uid in members if not pods.is_bound(uid) and self._is_free(uid))
+        bound = sum(bool(pods.get(uid).node) for uid in members)
+        left = tuple(uid for uid in members if not pods.get(uid).node and self._is_free(uid))
         if not left:
             return None
         group = replace(question.group, scheduled=question.group.scheduled + bound)

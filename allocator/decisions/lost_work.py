@@ -62,8 +62,8 @@ class LostWork:
             self._of_gangs.clear()
 
     def _gang_of(self, uid: str) -> str:
-        group = self._state.pods.gang_of(uid)
-        return "" if group is None else f"{group}"
+        gang = self._state.pods.get(uid).gang
+        return "" if gang is None else f"{gang}"
 
     def _sum(self, holder: str, claims: Collection[str]) -> int:
         """Return what a pod or a gang loses with its claims."""
@@ -83,7 +83,6 @@ class LostWork:
         return self._of_claims[claim]
 
     def _seconds(self, uid: str) -> int:
-        pods = self._state.pods
-        started = pods.started(uid)
-        ran = 0 if started is None else max(0, self._valid[1] - int(started))
-        return lost_seconds(ran, pods.checkpoint_interval(uid))
+        pod = self._state.pods.get(uid)
+        ran = 0 if pod.started is None else max(0, self._valid[1] - int(pod.started))
+        return lost_seconds(ran, pod.checkpoint_interval)

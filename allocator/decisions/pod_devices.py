@@ -413,7 +413,7 @@ class PodDecisions:
 
     def end(self, pod_uid: str) -> None:
         """Remember nothing more of a pod that is bound, ended or deleted."""
-        if self.state.pods.is_bound(pod_uid):
+        if self.state.pods.get(pod_uid).node:
             self.groups.holds.succeed(self.groups.key_of(pod_uid))
         self.state.records.end(pod_uid)
 

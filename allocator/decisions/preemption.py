@@ -25,6 +25,7 @@ from allocator.state.preemptors import MAX_PREEMPTORS, Preemptors
 from allocator.state.records import PodReservation, Preemptor
 from allocator.state.releases import Releases, waits_for
 from allocator.state.reserved_pods import ReservedPods
+from allocator.state.seen_pods import UNSEEN
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.counted import count_noun
@@ -132,7 +133,7 @@ class DevicePreemption:
         if pairing is None:
             return None
         lower = self.preemptors.lower_than(priority)
-        is_nominated = pairing.node == self._state.pods.nominated_node(pod_uid)
+        is_nominated = pairing.node == self._state.pods.get(pod_uid).nominated_node
         if is_nominated or any(not each.pending.isdisjoint(pairing.claims) for each in lower):
             # What others were evicted for is kept for this pod now, also if an earlier leader has
             # selected them.
@@ -181,19 +182,22 @@ class DevicePreemption:
 
         It has seen that before the allocator, or the allocator has started after their end.
         """
-        pods, gone = self._state.pods, set()
+        gone = set()
         for node in request.nodes or ():
             if node.running is None:
                 continue
             listed = {*node.running, *(each.uid for each in node.pods or ())}
             for pool in self._state.planner.pools_for(node.node):
                 for uid in self._state.ledger.claims_in(pool):
-                    users = pods.consumers(uid)
-                    if users and all(
-                        user not in listed and pods.can_be_on(user, node.node) for user in users
-                    ):
+                    users = self._state.pods.consumers(uid)
+                    if users and all(self._can_be_on(node.node, each, listed) for each in users):
                         gone.add(uid)
         return gone
+
+    def _can_be_on(self, node: str, user: str, listed: Collection[str]) -> bool:
+        """Whether a pod that is not listed is bound to a node, or was not seen; "" is not a pod."""
+        seen = self._state.pods.get(user)
+        return bool(user) and user not in listed and (seen is UNSEEN or seen.node == node)
 
     def make_search(self, uid: str, search: NodeSearch, more: Collection[str]) -> VictimSearch:
         """Return the search for victims of a pod; `more` claims count as released."""

@@ -98,7 +98,7 @@ class ConfiguredStrategy:
         nodes = {self._state.node_of(each) for each in pools}
         node = nodes.pop() if len(nodes) == 1 else None
         if node:
-            requested = self._state.pods.requested(pods[0])
+            requested = self._state.pods.get(pods[0]).amounts
             namespace, strategy = claims[0].metadata.namespace, self._names.of(claims)
             near = find_near(claims, allocations)
             self._choice.learn(
@@ -190,7 +190,7 @@ class ConfiguredStrategy:
 
     def _decided(self, search: NodeSearch, node: str, solution: Solution) -> DecidedPod:
         pod = search.pod
-        requested = self._state.pods.requested(pod.uid)
+        requested = self._state.pods.get(pod.uid).amounts
         strategy = self._names.of(search.claims)
         allocations = solution.allocations
         near = find_near(search.claims, allocations)

@@ -119,7 +119,7 @@ class WaitingPods:
             pause = record.device_pause.shrunk(now + FIRST_PAUSE_SECONDS)
             victims = record.victims
             # kube-scheduler asks for no victims of a pod while others end on this node.
-            if self._state.pods.nominated_node(uid):
+            if self._state.pods.get(uid).nominated_node:
                 victims = (victims or VictimQuestion()).refused(self._ended)
         waiting = Waiting(place, key, frozenset(fitting))
         parts = {"device_pause": pause, "victims": victims, "unanswered": False}
@@ -135,7 +135,7 @@ class WaitingPods:
 
     def _move_members(self, key: bytes, rank: int) -> None:
         """Move all members of a group to one rank, which another member has changed."""
-        for uid in tuple(self._records.alike[key]):
+        for uid in tuple(self._records.alike.get(key)):
             pod = self._find(uid)
             if pod is not None and pod.place.priority != rank:
                 moved = replace(pod, place=pod.place._replace(priority=rank))
@@ -185,7 +185,7 @@ class WaitingPods:
         pod = self._find(uid)
         if pod is None or not self._eviction_delay:
             return 0.0
-        told = self._state.pods.unschedulable_since(uid)
+        told = self._state.pods.get(uid).unschedulable_since
         waited = 0.0 if told is None else self._server_time() - told
         end = min(pod.place.since, now - waited) + self._eviction_delay
         if end > now:
@@ -446,7 +446,7 @@ class WaitingPods:
             return Promise(impossible=True)
         # The members of a group have the same answer. Of pods alone, thousands can ask the same.
         group = self._decisions.groups.key_of(uid)
-        members = self._records.alike[pod.key] if group else (uid,)
+        members = self._records.alike.get(pod.key) if group else (uid,)
         alike = [each for each in members if self._name_of(each) == (group or uid)]
         work.tries -= 1
         promise = self._decide(uid, pod, work)

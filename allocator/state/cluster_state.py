@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, Final, TypeAlias
 
 from allocator.state.conflicts import Conflicts
+from allocator.state.index import Index
 from allocator.state.node_amounts import RequestedOnNodes
-from allocator.state.pod_records import PodRecords
 from allocator.state.pod_table import PodTable
+from allocator.state.seen_pods import SeenPods
 from allocator.state.vanished_pods import VanishedPods
 from drawbridge.agreement.device_fence import without_fence
 from drawbridge.agreement.owned_pools import find_local_pool
@@ -105,8 +106,8 @@ class AllocatorState:
         """
         self.planner = planner
         self.ledger = ledger
-        self.pods = PodRecords()
         self.records = PodTable(ledger)
+        self.pods = SeenPods(self.records.times)
         self.vanished = VanishedPods(
             ledger, self.pods, self._can_be_used, self.node_of, vanished_seconds
         )
@@ -118,7 +119,7 @@ class AllocatorState:
         ledger.quotas.find_capacity = published_capacity(self.find_pool)
         self._owns_pool, self._owns_driver = owns_pool, owns_driver
         self._slices: dict[PoolID, dict[str, Slice]] = {}
-        self._pools_naming: dict[str, set[PoolID]] = {}
+        self._pools_naming: Index[str, PoolID] = Index()
         # The pool of others that was read last, from its slices.
         self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
@@ -274,16 +275,14 @@ class AllocatorState:
             named = {each.node_name for each in of_pool.values()} | (
                 {pool.name} if of_pool else set()
             )
-            for name in {before.node_name or "", pool.name} - named:
-                self._pools_naming.get(name, set()).discard(pool)
+            self._pools_naming.move(pool, {before.node_name or "", pool.name} - named, ())
             self._decide_owner(pool)
             if not of_pool:
                 self._slices.pop(pool, None)
         if after is not None:
             pool = PoolID(after.driver, after.pool)
             self._slices.setdefault(pool, {})[after.name] = after
-            for node in filter(None, {after.node_name, pool.name}):
-                self._pools_naming.setdefault(node, set()).add(pool)
+            self._pools_naming.move(pool, (), filter(None, {after.node_name, pool.name}))
             self._decide_owner(pool)
             if self.ledger.quotas.counts_capacity:
                 self.ledger.charge_again(pool)
@@ -303,7 +302,7 @@ class AllocatorState:
 
     def decide_owners_on(self, node: str) -> None:
         """Decide the ownership of the pools that name a node again."""
-        for pool in tuple(self._pools_naming.get(node, ())):
+        for pool in tuple(self._pools_naming.get(node)):
             self._decide_owner(pool)
 
     def _decide_owner(self, pool: PoolID) -> None:
@@ -414,7 +413,7 @@ class AllocatorState:
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims that a pod names or that are reserved for it."""
-        named = (self._uids.get(name, "") for name in self.pods.claim_names(pod_uid))
+        named = (self._uids.get(name, "") for name in self.pods.get(pod_uid).claim_names)
         uids = dict.fromkeys((*named, *self.pods.claims_reserved_for(pod_uid)))
         return tuple(self._claims[uid] for uid in uids if uid in self._claims)
 

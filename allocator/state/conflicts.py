@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final, NamedTuple
 
-from allocator.state.pod_records import PodRecords
+from allocator.state.index import Index
+from allocator.state.seen_pods import SeenPods
 from drawbridge.ledger.conflicts import (
     Conflict,
     ConflictLine,
@@ -41,12 +42,12 @@ class Conflicts:
     `find_pool` returns a pool as it is published, None while it is incomplete.
     """
 
-    def __init__(self, ledger: Ledger, pods: PodRecords, find_pool: FindPool) -> None:
+    def __init__(self, ledger: Ledger, pods: SeenPods, find_pool: FindPool) -> None:
         self._ledger = ledger
         self._pods = pods
         self._find_pool = find_pool
         self._conflicts: dict[_Key, Conflict] = {}
-        self._of_claim: dict[str, set[_Key]] = {}
+        self._of_claim: Index[str, _Key] = Index()
         self._changed: dict[str, None] = {}
 
     @property
@@ -74,7 +75,7 @@ class Conflicts:
 
     def follow(self, uid: str) -> tuple[Conflict, ...]:
         """Apply the change of a claim; return what its allocation contradicts now."""
-        before = [self._remove(key) for key in tuple(self._of_claim.get(uid, ()))]
+        before = [self._remove(key) for key in tuple(self._of_claim.get(uid))]
         after = tuple(find_conflicts(self._ledger, self._find_pool, uid))
         for conflict in after:
             self._put(conflict)
@@ -116,7 +117,7 @@ class Conflicts:
         return list(islice(filter(None, contests), MAX_CONTESTS))
 
     def _contest(self, uid: str) -> ContestedClaim | None:
-        for key in self._of_claim.get(uid, ()):
+        for key in self._of_claim.get(uid):
             conflict = self._conflicts[key]
             rival = find_rival(conflict, self._ledger, uid, self._is_in_use, self._is_ours)
             if rival:
@@ -132,15 +133,15 @@ class Conflicts:
 
         A tenant can write the mark, but not for which pods the claim is reserved.
         """
-        users = self._pods.consumers(uid)
-        return self._ledger.claims[uid].ours and not any(map(self._pods.is_foreign, users))
+        users = map(self._pods.get, self._pods.consumers(uid))
+        return self._ledger.claims[uid].ours and not any(user.foreign for user in users)
 
     def _is_in_use(self, uid: str) -> bool:
         """Whether a pod that uses a claim has a node, or is not ours to try again."""
         pods = self._pods
         named = (user for _, user in pods.users_of(self._ledger.claims[uid].name))
         users = {*named, *pods.consumers(uid)}
-        return any(map(pods.may_have_devices, users))
+        return any(pods.get(user).may_have_devices for user in users)
 
     def _put(self, conflict: Conflict) -> None:
         if not conflict.holders:
@@ -150,14 +151,9 @@ class Conflicts:
         if len(self._conflicts) >= MAX_CONFLICTS:
             self._remove(next(iter(self._conflicts)))
         self._conflicts[conflict.key] = conflict
-        for uid in conflict.holders:
-            self._of_claim.setdefault(uid, set()).add(conflict.key)
+        self._of_claim.move(conflict.key, (), conflict.holders)
 
     def _remove(self, key: _Key) -> Conflict:
         conflict = self._conflicts.pop(key)
-        for uid in conflict.holders:
-            keys = self._of_claim[uid]
-            keys.discard(key)
-            if not keys:
-                del self._of_claim[uid]
+        self._of_claim.move(key, conflict.holders, ())
         return conflict

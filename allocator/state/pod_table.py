@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from allocator.state.index import Index
 from allocator.state.record_states import RecordEvent, RecordState, is_expected, state_of
 from allocator.state.records import Pause, Record, Waiting, WaitingPlace, key_of
 from allocator.state.wheel import Wheel
@@ -22,9 +23,9 @@ from drawbridge.ledger.ledger import Ledger, Reservation
 MAX_RECORDS: Final = 65536
 Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
 PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
-# What is due: the end of a reservation, that of what is kept, and that of pauses. Without a
-# record as well, a pod is woken to release its claims, and a late binding of it can arrive.
-Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause", "retry", "late"]
+# What is due: the end of a reservation, of what is kept and of pauses. Pods without a record, too,
+# are woken to release their claims, have ended, and get no late binding any more.
+Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause", "retry", "late", "end"]
 # What a record can begin with, in a namespace.
 BEGINS: Final = frozenset({RecordEvent.ASKED, RecordEvent.KEPT})
 _NOTHING: Final[Mapping[str, Reservation]] = {}
@@ -36,12 +37,12 @@ class PodTable:
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._records: dict[str, Record] = {}
-        self._namespaces: dict[str, dict[str, None]] = {}
+        self._namespaces: Index[str, str] = Index()
         # The pods that have a part, in the order in which they got it.
         self._having: dict[str, dict[str, None]] = {part: {} for part in PARTS}
         self._reserved: dict[str, dict[str, Reservation]] = {}
         self._places: list[WaitingPlace] = []
-        self._alike: dict[bytes, set[str]] = {}
+        self.alike: Index[bytes, str] = Index()  # the pods that wait, by their key
         self.times: Wheel[Due] = Wheel()
         self.limit = MAX_RECORDS
         self.unexpected = 0  # moves that cannot happen
@@ -82,11 +83,6 @@ class PodTable:
         """The places of all pods that wait, in order."""
         return self._places
 
-    @property
-    def alike(self) -> Mapping[bytes, Collection[str]]:
-        """The pods that wait, by their key."""
-        return self._alike
-
     # --- changes ---
 
     def change(self, uid: str, event: RecordEvent, **changes: Any) -> None:  # noqa: ANN401  # fields
@@ -107,7 +103,7 @@ class PodTable:
         """Drop what is beyond the limit; not the pods that a call of the scheduler is about."""
         if len(self._records) <= self.limit:
             return
-        namespaces = list(self._namespaces.values())
+        namespaces = [self._namespaces.get(each) for each in self._namespaces]
         sizes = [(-len(uids), number) for number, uids in enumerate(namespaces)]
         heapify(sizes)
         oldest: dict[int, Iterator[str]] = {}
@@ -150,27 +146,20 @@ class PodTable:
             self.times.set("victim pause", after.uid, _end_of(after.victim_pause, after.waiting))
 
     def _store(self, before: Record, after: Record, *, ends: bool) -> None:
-        uid, is_new = after.uid, after.uid not in self._records
+        uid, was = after.uid, after.uid in self._records
+        if was is ends or before.namespace != after.namespace:
+            left, entered = [before.namespace] if was else (), () if ends else [after.namespace]
+            self._namespaces.move(uid, left, entered)
         if ends:
             self._records.pop(uid, None)
         else:
             self._records[uid] = after
-        if not is_new and (ends or before.namespace != after.namespace):
-            self._leave(uid, before.namespace)
-        if not ends and (is_new or before.namespace != after.namespace):
-            self._namespaces.setdefault(after.namespace, {})[uid] = None
 
     def _follow_part(self, part: str, uid: str, *, has: bool) -> None:
         if not has:
             self._having[part].pop(uid, None)
         else:
             self._having[part].setdefault(uid)
-
-    def _leave(self, uid: str, namespace: str) -> None:
-        of_namespace = self._namespaces.get(namespace, {})
-        of_namespace.pop(uid, None)
-        if not of_namespace:
-            self._namespaces.pop(namespace, None)
 
     def _can_drop(self, uid: str, but: Collection[str]) -> bool:
         """Whether a pod has no devices, and none are kept for it."""
@@ -205,12 +194,8 @@ class PodTable:
             del self._places[bisect_left(self._places, had.place)]
         if has is not None and (had is None or had.place != has.place):
             insort(self._places, has.place)
-        if had is not None and (has is None or had.key != has.key):
-            self._alike[had.key].discard(uid)
-            if not self._alike[had.key]:
-                del self._alike[had.key]
-        if has is not None and (had is None or had.key != has.key):
-            self._alike.setdefault(has.key, set()).add(uid)
+        if (had and had.key) != (has and has.key):
+            self.alike.move(uid, [had.key] if had else (), [has.key] if has else ())
 
 
 def _end_of(pause: Pause, waiting: Waiting | None) -> float | None:

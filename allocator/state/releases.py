@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.index import Index
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import Paired
 from drawbridge.agreement import allocator_codes as codes
@@ -52,7 +53,7 @@ class Releases:
         self._records = state.records
         # The claims that are being released, and those of each node; None for other devices.
         self._known: dict[str, _Releasing] = {}
-        self._claims_on: dict[str | None, set[str]] = {}
+        self._claims_on: Index[str | None, str] = Index()
 
     def give_up(self, claims: frozenset[str]) -> list[str]:
         """Return the pods that wait for claims which are not released; they wait no more."""
@@ -78,15 +79,14 @@ class Releases:
         """
         self._records.change(pod_uid, RecordEvent.UNPAIRED, paired=None)
         unpaired = self.unpaired(search.pod.priority).difference(promised)
-        nominated = self._state.pods.nominated_node(pod_uid)
-        on_nominated = {nominated: self._claims_on.get(nominated, set())}
+        nominated = self._state.pods.get(pod_uid).nominated_node
         nodes = (
             node
-            for node, claims in (on_nominated | self._claims_on).items()
-            if node is not None and not claims.isdisjoint(unpaired)
+            for node in dict.fromkeys((nominated, *self._claims_on))
+            if node is not None and not unpaired.isdisjoint(self._claims_on.get(node))
         )
         while some := tuple(itertools.islice(nodes, NODES_PER_SEARCH)):
-            on_them = set().union(*(self._claims_on.get(node, ()) for node in (*some, None)))
+            on_them = set().union(*(self._claims_on.get(node) for node in (*some, None)))
             releasing = unpaired & on_them
             view = self._state.ledger.view_without(releasing)
             only = replace(search, limit=1, only=frozenset(some), first=nominated)
@@ -125,8 +125,7 @@ class Releases:
                 if releasing_claim is not None:
                     self._remove(uid)
                 self._known[uid] = added = self._read(record)
-                for node in added.nodes:
-                    self._claims_on.setdefault(node, set()).add(uid)
+                self._claims_on.move(uid, (), added.nodes)
 
     def _read(self, record: ClaimRecord | None) -> "_Releasing":
         holds = record.holds if record else ()
@@ -134,11 +133,7 @@ class Releases:
         return _Releasing(record, devices, frozenset(self._state.node_of(d.pool) for d in devices))
 
     def _remove(self, uid: str) -> None:
-        for node in self._known.pop(uid).nodes:
-            claims = self._claims_on[node]
-            claims.discard(uid)
-            if not claims:
-                del self._claims_on[node]
+        self._claims_on.move(uid, self._known.pop(uid).nodes, ())
 
     def _claims_in_use(self, solution: Solution, releasing: Collection[str]) -> frozenset[str]:
         """Return the claims whose devices a solution uses.

@@ -15,7 +15,7 @@ process may have started after it vanished.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from allocator.state.pod_records import PodRecords
+from allocator.state.seen_pods import SeenPods
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun
@@ -52,7 +52,7 @@ class VanishedPods:
     def __init__(
         self,
         ledger: Ledger,
-        pods: PodRecords,
+        pods: SeenPods,
         serves: Callable[[DeviceID, str], bool],
         find_node: Callable[[PoolID], str | None],
         seconds: float | None = None,

@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest
-from allocator.state.pod_records import MAX_GRACE_SECONDS
 from allocator.state.preemptors import KEEP_SECONDS
+from allocator.state.seen_pods import MAX_GRACE_SECONDS
 from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
 from tests.tables import every_row

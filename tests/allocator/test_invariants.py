@@ -195,7 +195,7 @@ class Allocator(RuleBasedStateMachine):
         places = sorted(each.waiting.place for each in every if each.waiting)
         assert records.places == places
         assert not records.unexpected
-        assert {uid for uids in records.alike.values() for uid in uids} == {e.uid for e in places}
+        assert {uid for key in records.alike for uid in records.alike.get(key)} == {e.uid for e in places}
         for part in PARTS:
             assert set(records.with_part(part)) == {e.uid for e in every if getattr(e, part)}
         for uid in reserved:

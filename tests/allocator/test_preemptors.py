@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from allocator.state.pod_records import TERMINATION_SECONDS
 from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
 from allocator.state.reserved_pods import PROMISE_SECONDS
+from allocator.state.seen_pods import TERMINATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod
 from tests.allocator.clusters import DRIVER, as_slice, claim, pod

@@ -6,9 +6,11 @@ else keeps the pod, a finalizer for example, the pod lingers: nobody waits for i
 """
 
 from collections.abc import Collection
-from heapq import heappop, heappush
 from typing import Final, NamedTuple
 
+from allocator.state.index import Index
+from allocator.state.pod_table import Due
+from allocator.state.wheel import Wheel
 from drawbridge.agreement.template_objects import parse_time
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
@@ -28,55 +30,69 @@ TERMINATION_SECONDS: Final = 30.0
 DEFAULT_GRACE_SECONDS: Final = 30
 
 
-class PodRecord(NamedTuple):
-    """What the allocator keeps of a pod that uses claims."""
+class SeenPod(NamedTuple):
+    """What the API server tells of a pod that uses claims, named as `namespace/name`."""
 
-    name: str
-    node: str
-    ended: bool
-    terminating: bool
-    grace_seconds: int
-    nominated_node: str
-    claim_names: tuple[str, ...]
+    name: str = ""
+    node: str = ""
+    ended: bool = False
+    terminating: bool = False
+    grace_seconds: int = 0
+    # The node on which others were evicted for the pod.
+    nominated_node: str = ""
+    claim_names: tuple[str, ...] = ()
     group: PodGroup | None = None
     gated: bool = False
     # Whether another scheduler handles the pod.
     foreign: bool = False
     never_preempts: bool = False
     requests: ContainerResources | None = None
-    unschedulable_since: float | None = None  # Unix time
+    unschedulable_since: float | None = None  # Unix time from which no node is known to fit
     # How long its containers may take to end, whether it was deleted or not.
     container_seconds: int = DEFAULT_GRACE_SECONDS
-    checkpoint_interval: int | None = None  # seconds
-    started: float | None = None  # Unix time
+    checkpoint_interval: int | None = None  # seconds between two checkpoints
+    started: float | None = None  # Unix time on its node
 
     @property
-    def is_bound_member(self) -> bool:
-        """Whether the pod runs, or is to run, as a member of a gang."""
-        gone = self.ended or self.terminating
-        return bool(self.group and self.node) and not (gone or self.foreign)
+    def amounts(self) -> Amounts:
+        """The CPU and the memory that the pod requests."""
+        return amounts_of(self.requests) if self.requests else {}
+
+    @property
+    def gang(self) -> PodGroup | None:
+        """The gang of a pod that runs, or is to run; None of a pod that counts alone."""
+        counts = self.node and not (self.ended or self.terminating or self.foreign)
+        return self.group if counts else None
+
+    @property
+    def may_have_devices(self) -> bool:
+        """Whether a pod that has not ended has a node, or gets one from another scheduler."""
+        return not self.ended and bool(self.node or self.foreign)
 
 
-class PodRecords:
+UNSEEN: Final = SeenPod()
+
+
+class SeenPods:
     """Pods by UID, and the claims reserved for them."""
 
-    def __init__(self) -> None:
-        self._records: dict[str, PodRecord] = {}
+    def __init__(self, times: Wheel[Due]) -> None:
+        self._times = times
+        self._pods: dict[str, SeenPod] = {}
         # Deleted pods, with the seconds that their containers may still run.
         self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
         # The pods that this process has bound, which the watch may not show yet.
         self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
-        self._users: dict[str, set[str]] = {}  # the pods that name a claim
+        self._users: Index[str, str] = Index()  # the pods that name a claim
         self._consumers: dict[str, tuple[str, ...]] = {}
-        self._claims_of: dict[str, set[str]] = {}
-        self._bound_members: dict[PodGroup, set[str]] = {}
+        self._claims_of: Index[str, str] = Index()
+        self._bound_members: Index[PodGroup, str] = Index()
         self.version = 0  # grows with each change of a pod or its claims
         self._releasing: set[str] = set()
         self._settled: list[str] = []
-        # The pods that began to terminate since the last look at the clock, a heap of the times at
-        # which they should have ended, and those that have not.
+        # The pods that began to terminate since the last look at the clock, and those that have not
+        # ended when they should have.
         self._terminating: list[str] = []
-        self._expected: list[tuple[float, str]] = []
         self._lingering: set[str] = set()
 
     def apply(self, before: Pod | None, after: Pod | None) -> None:
@@ -85,21 +101,15 @@ class PodRecords:
         if before is not None and is_other and before.spec.resource_claims:
             self._remove(before.metadata.uid)
         if after is not None and after.spec.resource_claims:
-            uid = after.metadata.uid
-            record = _read_record(after)
-            if self._records.get(uid) != record:
-                self._follow_termination(uid, self._records.get(uid), record)
-                self._forget_record(uid)
-                self._records[uid] = record
-                if record.group is not None and record.is_bound_member:
-                    self._bound_members.setdefault(record.group, set()).add(uid)
-                for name in record.claim_names:
-                    self._users.setdefault(name, set()).add(uid)
+            uid, seen = after.metadata.uid, _read_pod(after)
+            if self._pods.get(uid) != seen:
+                self._follow_termination(uid, self._pods.get(uid), seen)
+                self._put(uid, seen)
                 self._update_claims_of(uid)
-                if record.node or record.ended:
+                if seen.node or seen.ended:
                     self._settled.append(uid)
 
-    def _follow_termination(self, uid: str, before: PodRecord | None, after: PodRecord) -> None:
+    def _follow_termination(self, uid: str, before: SeenPod | None, after: SeenPod) -> None:
         """Expect the end of a pod that was deleted, also with another grace period than before."""
         if (
             before is not None
@@ -113,23 +123,20 @@ class PodRecords:
         elif after.terminating:
             self._terminating.append(uid)
 
-    def _forget_record(self, uid: str) -> None:
-        """Remove what is derived from the record of a pod."""
+    def _put(self, uid: str, after: SeenPod) -> None:
         self.version += 1
-        record = self._records.get(uid)
-        if record is not None and record.group is not None and record.is_bound_member:
-            self._bound_members[record.group].discard(uid)
-            if not self._bound_members[record.group]:
-                del self._bound_members[record.group]
-        for name in self.claim_names(uid):
-            self._users[name].discard(uid)
-            if not self._users[name]:
-                del self._users[name]
+        before = self.get(uid)
+        gangs = ([each.gang] if each.gang else () for each in (before, after))
+        self._bound_members.move(uid, *gangs)
+        self._users.move(uid, before.claim_names, after.claim_names)
+        if after is UNSEEN:
+            self._pods.pop(uid, None)
+        else:
+            self._pods[uid] = after
 
     def _remove(self, uid: str) -> None:
         unconfirmed = self.find_unconfirmed(uid)
-        self._forget_record(uid)
-        self._records.pop(uid, None)
+        self._put(uid, UNSEEN)
         self._lingering.discard(uid)
         self._gone.put(uid, unconfirmed)
         self._bound.pop(uid)
@@ -150,22 +157,17 @@ class PodRecords:
                 consumer.uid if consumer.is_pod else ""
                 for consumer in consumers
             )
-            for pod in self._consumers[uid]:
-                self._claims_of.setdefault(pod, set()).add(uid)
+            self._claims_of.move(uid, (), self._consumers[uid])
         self._update_claim(uid)
 
     def forget_claim(self, uid: str) -> None:
         """Apply the deletion of a claim."""
         self.version += 1
-        for pod in self._consumers.pop(uid, ()):
-            claims = self._claims_of.get(pod, set())
-            claims.discard(uid)
-            if not claims:
-                self._claims_of.pop(pod, None)
+        self._claims_of.move(uid, self._consumers.pop(uid, ()), ())
         self._releasing.discard(uid)
 
     def _update_claims_of(self, pod_uid: str) -> None:
-        for uid in tuple(self._claims_of.get(pod_uid, ())):
+        for uid in tuple(self._claims_of.get(pod_uid)):
             self._update_claim(uid)
 
     def _update_claim(self, uid: str) -> None:
@@ -184,16 +186,15 @@ class PodRecords:
         """Note which pods did not end in time; return the claims that they keep."""
         started, self._terminating = self._terminating, []
         for uid in started:
-            if (record := self._records.get(uid)) is not None:
-                heappush(self._expected, (now + record.grace_seconds + TERMINATION_SECONDS, uid))
+            if (seen := self._pods.get(uid)) is not None:
+                self._times.set("end", uid, now + seen.grace_seconds + TERMINATION_SECONDS)
         kept: set[str] = set()
-        while self._expected and self._expected[0][0] <= now:
-            _, uid = heappop(self._expected)
-            record = self._records.get(uid)
-            if record is not None and record.terminating and not record.ended:
+        for uid in self._times.take("end", now):
+            seen = self.get(uid)
+            if seen.terminating and not seen.ended:
                 self._lingering.add(uid)
                 self._update_claims_of(uid)
-                kept.update(self._claims_of.get(uid, ()))
+                kept.update(self._claims_of.get(uid))
         return frozenset(kept)
 
     # --- questions ---
@@ -202,6 +203,10 @@ class PodRecords:
     def releasing(self) -> Collection[str]:
         """The UIDs of allocated claims whose pods are all gone, ended or terminating in time."""
         return self._releasing
+
+    def get(self, uid: str) -> SeenPod:
+        """Return what is known of a pod; nothing if it was not seen, or was deleted."""
+        return self._pods.get(uid, UNSEEN)
 
     def is_gone(self, uid: str) -> bool:
         """Whether the deletion of a pod was seen."""
@@ -213,115 +218,49 @@ class PodRecords:
         The kubelet confirms that they have ended, and that the devices are unprepared, by the phase
         of the pod. A pod that is not known may have vanished without it.
         """
-        record = self._records.get(uid)
-        if record is None:
+        seen = self._pods.get(uid)
+        if seen is None:
             return self._gone.get(uid) if uid in self._gone else DEFAULT_GRACE_SECONDS
-        has_node = record.node or uid in self._bound
-        return record.container_seconds if has_node and not record.ended else None
+        has_node = seen.node or uid in self._bound
+        return seen.container_seconds if has_node and not seen.ended else None
 
     def is_leaving(self, uid: str) -> bool:
         """Whether a pod is gone, ended or terminating in time."""
-        record = self._records.get(uid)
-        if record is None:
+        seen = self._pods.get(uid)
+        if seen is None:
             return uid in self._gone
-        return record.ended or (record.terminating and uid not in self._lingering)
+        return seen.ended or (seen.terminating and uid not in self._lingering)
 
     def is_lingering(self, uid: str) -> bool:
         """Whether a pod was deleted and needs longer than others wait for it."""
-        record = self._records.get(uid)
-        return uid in self._lingering and record is not None and not record.ended
-
-    def is_bound(self, uid: str) -> bool:
-        """Whether a pod is known to have a node."""
-        record = self._records.get(uid)
-        return record is not None and bool(record.node)
-
-    def may_have_devices(self, uid: str) -> bool:
-        """Whether a pod that has not ended has a node, or gets one from another scheduler."""
-        record = self._records.get(uid)
-        return record is not None and not record.ended and bool(record.node or record.foreign)
-
-    def is_foreign(self, uid: str) -> bool:
-        """Whether another scheduler handles a pod."""
-        record = self._records.get(uid)
-        return record is not None and record.foreign
-
-    def nominated_node(self, uid: str) -> str:
-        """Return the node on which others were evicted for a pod; empty if there is none."""
-        record = self._records.get(uid)
-        return record.nominated_node if record else ""
-
-    def never_preempts(self, uid: str) -> bool:
-        """Whether nobody may be evicted for a pod."""
-        record = self._records.get(uid)
-        return record is not None and record.never_preempts
-
-    def name_of(self, uid: str) -> str:
-        """Return the `namespace/name` of a pod; empty if it is not known."""
-        record = self._records.get(uid)
-        return record.name if record else ""
-
-    def unschedulable_since(self, uid: str) -> float | None:
-        """Return the Unix time from which no node is known to fit a pod; None if it is not told."""
-        record = self._records.get(uid)
-        return record.unschedulable_since if record else None
-
-    def requested(self, uid: str) -> Amounts:
-        """Return the CPU and the memory that a pod requests."""
-        record = self._records.get(uid)
-        return amounts_of(record.requests) if record and record.requests else {}
-
-    def can_be_on(self, uid: str, node: str) -> bool:
-        """Whether a pod is bound to a node, or not known; "" is not a pod."""
-        record = self._records.get(uid)
-        return bool(uid) and (record is None or record.node == node)
-
-    def checkpoint_interval(self, uid: str) -> int | None:
-        """Return the seconds between two checkpoints of a pod; None if it says nothing."""
-        record = self._records.get(uid)
-        return record.checkpoint_interval if record is not None else None
-
-    def started(self, uid: str) -> float | None:
-        """Return the Unix time at which a pod has started on its node; None if it has not."""
-        record = self._records.get(uid)
-        return record.started if record is not None else None
-
-    def gang_of(self, uid: str) -> PodGroup | None:
-        """Return the gang of a pod that has a node; None of a pod that counts alone."""
-        record = self._records.get(uid)
-        return record.group if record is not None and record.is_bound_member else None
+        return uid in self._lingering and not self.get(uid).ended
 
     def bound_members_with(self, uid: str) -> Collection[str]:
         """Return the members with a node of the gang of a pod that has one."""
-        group = self.gang_of(uid)
-        return () if group is None else self._bound_members[group]
+        gang = self.get(uid).gang
+        return () if gang is None else self._bound_members.get(gang)
 
     def interrupted_groups(self) -> tuple[PodGroup, ...]:
         """Return the gangs of which some members have a node and some can be scheduled."""
         bound: set[PodGroup] = set()
         waiting: set[PodGroup] = set()
-        for record in self._records.values():
-            group = record.group
-            if group is None or record.ended or record.terminating or record.gated:
+        for seen in self._pods.values():
+            group = seen.group
+            if group is None or seen.ended or seen.terminating or seen.gated:
                 continue
-            if not record.foreign:
-                (bound if record.node else waiting).add(group)
+            if not seen.foreign:
+                (bound if seen.node else waiting).add(group)
         return tuple(sorted(bound & waiting))
 
     def has_bound_members(self, uid: str) -> bool:
         """Whether a member of the gang of a pod has a node."""
-        record = self._records.get(uid)
-        return record is not None and record.group in self._bound_members
-
-    def claim_names(self, uid: str) -> tuple[str, ...]:
-        """Return the claims that a pod names, as `namespace/name`."""
-        record = self._records.get(uid)
-        return record.claim_names if record else ()
+        group = self.get(uid).group
+        return group is not None and group in self._bound_members
 
     def users_of(self, claim_name: str) -> tuple[tuple[str, str], ...]:
         """Return the `namespace/name` and the UID of the pods that name a claim."""
-        uids = sorted(self._users.get(claim_name, ()))
-        return tuple((self._records[uid].name, uid) for uid in uids)
+        uids = sorted(self._users.get(claim_name))
+        return tuple((self._pods[uid].name, uid) for uid in uids)
 
     def consumers(self, claim_uid: str) -> tuple[str, ...]:
         """Return the pods for which an allocated claim is reserved; "" is not a pod."""
@@ -329,17 +268,17 @@ class PodRecords:
 
     def claims_reserved_for(self, uid: str) -> Collection[str]:
         """Return the UIDs of the allocated claims that are reserved for a pod."""
-        return tuple(self._claims_of.get(uid, ()))
+        return tuple(self._claims_of.get(uid))
 
 
-def _read_record(pod: Pod) -> PodRecord:
+def _read_pod(pod: Pod) -> SeenPod:
     generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
     names = (
         resource_claim.resource_claim_name or generated.get(resource_claim.name)
         for resource_claim in pod.spec.resource_claims
     )
     since, started = parse_time(pod.unschedulable_since), parse_time(pod.status.start_time)
-    return PodRecord(
+    return SeenPod(
         name=pod.full_name,
         node=pod.spec.node_name,
         ended=pod.status.phase in FINISHED,
