@@ -195,7 +195,8 @@ class Allocator(RuleBasedStateMachine):
         places = sorted(each.waiting.place for each in every if each.waiting)
         assert records.places == places
         assert not records.unexpected
-        assert {uid for key in records.alike for uid in records.alike.get(key)} == {e.uid for e in places}
+        alike = {uid for key in records.alike for uid in records.alike.get(key)}
+        assert alike == {each.uid for each in places}
         for part in PARTS:
             assert set(records.with_part(part)) == {e.uid for e in every if getattr(e, part)}
         for uid in reserved:
