@@ -8,17 +8,10 @@ from typing import Final
 
 from cli.code_tables import TABLES
 from cli.commands import COMMANDS, parser_for
-from cli.former_commands import FORMER, renew
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.finding import (
-    Activity,
-    Code,
-    accepted_names,
-    codes_by_activity,
-    list_former_names,
-)
+from drawbridge.finding import Activity, Code, codes_by_activity
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 EXIT_CODES = {DONE: "printed", BAD: "neither a code nor a command"}
@@ -43,15 +36,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         _print_all(options.output, streams)
         return DONE
     topic = options.topic.strip("[]").lower()
-    by_name = {name: code for table in TABLES for name, code in table.items()}
-    codes = {former.lower(): by_name[name] for former, name in accepted_names(TABLES).items()}
+    codes = {name.lower(): code for table in TABLES for name, code in table.items()}
     if topic in codes:
         _print_code(codes[topic], options.output, streams)
         return DONE
-    if topic in FORMER:
-        renewed = renew(topic, ())
-        streams.err.write(renewed.describe(topic, "drawbridge"))
-        topic = renewed.words[0]
     if topic in COMMANDS:
         parser_for((topic,), "drawbridge").subparsers()[topic].print_help(streams.out)
         return DONE
@@ -80,8 +68,7 @@ def _print_code(code: Code, form: str, streams: Streams) -> None:
 
 def format_code(code: Code) -> Iterator[str]:
     """Format the meaning, an example and the remedy of a code as paragraphs."""
-    former = "".join(f", formerly {name}" for name in list_former_names(code.name))
-    yield f"{code.name} ({code.severity}){former}"
+    yield f"{code.name} ({code.severity})"
     for title, text in (("", code.text), ("Example: ", code.example), ("Remedy: ", code.remedy)):
         yield ""
         yield from wrap(f"{title}{text}", _WIDTH, break_long_words=False, break_on_hyphens=False)

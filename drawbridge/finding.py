@@ -5,16 +5,8 @@ A finding is the format of every message to users: CLI output, admission warning
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
 
 import msgspec
-
-# The names of earlier releases, which the Configuration and `drawbridge help` still accept. In one
-# table, so that a configuration is read without loading the codes of all packages.
-FORMER_NAMES: Final[Mapping[str, str]] = {
-    "NoTargetSaysIt": "NotExpressible",
-    "FieldUnavailable": "FieldUnknown",
-}
 
 
 class Severity(enum.StrEnum):
@@ -153,14 +145,3 @@ def find_names(tables: Iterable[Codes], trait: Trait) -> frozenset[str]:
     return frozenset(
         code.name for table in tables for code in table.values() if trait in code.traits
     )
-
-
-def list_former_names(name: str) -> tuple[str, ...]:
-    """Return the names that a code had in earlier releases."""
-    return tuple(former for former, current in FORMER_NAMES.items() if current == name)
-
-
-def accepted_names(tables: Iterable[Codes]) -> dict[str, str]:
-    """Return the current name of each code by every name that the code has or had."""
-    names = [name for table in tables for name in table]
-    return {each: name for name in names for each in (name, *list_former_names(name))}

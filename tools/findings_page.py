@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import Final
 
 from cli.code_tables import TABLES
-from drawbridge.finding import Activity, Code, Severity, codes_by_activity, list_former_names
+from drawbridge.finding import Activity, Code, Severity, codes_by_activity
 
 _HEAD: Final = """\
 # Findings
@@ -63,8 +63,7 @@ def render_page() -> str:
     for activity, codes in groups.items():
         lines.append(f"\n## {activity}")
         for code in codes:
-            former = "".join(f" Former name: {name}." for name in list_former_names(code.name))
-            lines.append(f"\n### {code.name}\n\n*{code.severity}*: {code.text}{former}\n")
+            lines.append(f"\n### {code.name}\n\n*{code.severity}*: {code.text}\n")
             lines.append(f"Example: {code.example}\n\nRemedy: {code.remedy}")
     return "\n".join(lines) + "\n"
 

@@ -1,7 +1,5 @@
 """Reads the configuration of a file: the Configuration itself, or a ConfigMap with it."""
 
-from collections.abc import Mapping
-
 import drawbridge.config.codes
 from cli.input.config_map import ConfigurationDocument, find_configurations
 from cli.input.files import read_sources
@@ -10,17 +8,6 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.read import read_documents
 from drawbridge.names import CONFIGURATION_KEY
-
-
-def known_codes() -> Mapping[str, str]:
-    """Return the finding codes whose severity a configuration can change, with their current names.
-
-    Excludes the codes about files, the configuration itself and access to the cluster. The webhook
-    and the controller accept the same codes (`drawbridge.process.settings`).
-    """
-    from drawbridge.agreement.codes import ACCEPTED_NAMES  # noqa: PLC0415  # loads all packages
-
-    return ACCEPTED_NAMES
 
 
 def read_configuration_file(
@@ -74,7 +61,7 @@ def load_configuration(
         return document.findings
     from drawbridge.agreement import configuration as agreed  # noqa: PLC0415  # loads all packages
 
-    loaded = agreed.read_configuration(document.document.value, known_codes())
+    loaded = agreed.read_configuration(document.document.value)
     if isinstance(loaded, Configuration):
         return loaded
     located = map(document.locate_finding, loaded)

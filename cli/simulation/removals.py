@@ -36,7 +36,6 @@ OPTION: Final = "--without"
 # Their pods stay on a drained node.
 _STAYING: Final = ("DaemonSet", "Node")
 _MOST_PODS: Final = 50
-_FORMER: Final = {"--without-pods": "pod", "--drain": "node", "--without-class": "class"}
 
 
 def add_options(group: argparse._ArgumentGroup) -> None:
@@ -50,25 +49,6 @@ def add_options(group: argparse._ArgumentGroup) -> None:
         " driver/NAME (with the slices of -f in their place: an upgrade), or"
         " quota/NAME/CLASS/AMOUNT=LIMIT for a lower limit; says who goes, who stays, who waits",
     )
-    for option, kind in _FORMER.items():
-        group.add_argument(
-            option, dest="without", action=_Former, const=kind, help=argparse.SUPPRESS
-        )
-
-
-class _Former(argparse.Action):
-    """A former option, which works for one more release: it names one kind."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        del parser, option_string
-        added = [f"{self.const}/{each}" for each in f"{values}".split(",") if each]
-        setattr(namespace, self.dest, [*getattr(namespace, self.dest), *added])
 
 
 class Removal(NamedTuple):

@@ -21,7 +21,6 @@ import drawbridge.translate.decisions.codes
 import drawbridge.translate.legacy.codes
 import drawbridge.translate.manifests.codes
 import drawbridge.translate.targets.codes
-from drawbridge.finding import accepted_names
 
 TABLES: Final = (
     drawbridge.dra.codes.CODES,
@@ -44,4 +43,4 @@ TABLES: Final = (
     drawbridge.report.codes.CODES,
     drawbridge.report.stuck.codes.CODES,
 )
-ACCEPTED_NAMES: Final = accepted_names(TABLES)
+ACCEPTED_NAMES: Final = tuple(name for table in TABLES for name in table)

@@ -4,9 +4,10 @@ In addition to the checks of `drawbridge.config`, a target may not contradict wh
 knows: the names of dialects, and the kind and vendor of known drivers.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.accept import accept_configuration, list_names
 from drawbridge.config.codes import (
     DRIVER_OF_OTHER_KIND,
@@ -25,11 +26,9 @@ from drawbridge.translate.targets.available import MODULES
 _SHARED: Final = "the capacity for several claims"
 
 
-def read_configuration(
-    value: object, known_codes: Mapping[str, str]
-) -> Configuration | tuple[Finding, ...]:
+def read_configuration(value: object) -> Configuration | tuple[Finding, ...]:
     """Return the Configuration, or all findings."""
-    loaded = accept_configuration(value, known_codes)
+    loaded = accept_configuration(value, ACCEPTED_NAMES)
     if not isinstance(loaded, Configuration):
         return loaded
     return (*_check_names(loaded), *_check_drivers(loaded)) or loaded

@@ -4,34 +4,21 @@ This loads the finding codes of all packages and, for expressions, CEL. The cont
 all processes, and the review of the ConfigMap tells the person at the terminal.
 """
 
-from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.agreement.configuration import read_configuration
 from drawbridge.agreement.configuration_in_use import (
     ConfigurationConfigMap,
     ConfigurationReading,
-    parse_text,
     read_config_map,
     read_in_use,
 )
-from drawbridge.config.model import Configuration
-from drawbridge.finding import Finding
 from drawbridge.names import CONFIGURATION_CONFIG_MAP
-
-
-def parse_configuration(text: str, name: str) -> Configuration | tuple[Finding, ...]:
-    """Read a Configuration that the processes support, or return all findings."""
-    return parse_text(text, name, _accept)
 
 
 def read_offered(config_map: ConfigurationConfigMap | None) -> ConfigurationReading:
     """Read the configuration that administrators edit."""
-    return read_config_map(config_map, CONFIGURATION_CONFIG_MAP, _accept)
+    return read_config_map(config_map, CONFIGURATION_CONFIG_MAP, read_configuration)
 
 
 def read_accepted(config_map: ConfigurationConfigMap | None) -> ConfigurationReading:
     """Read the configuration in use, and judge it again: another version may have accepted it."""
-    return read_in_use(config_map, _accept)
-
-
-def _accept(value: object) -> Configuration | tuple[Finding, ...]:
-    return read_configuration(value, ACCEPTED_NAMES)
+    return read_in_use(config_map, read_configuration)

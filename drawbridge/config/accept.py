@@ -4,7 +4,7 @@ In addition to its structure, the values must be consistent, have an effect, and
 findings, and the expressions must compile.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from drawbridge.config import codes, string_formats
 from drawbridge.config.load import OBJECT, decode_fields
@@ -34,12 +34,9 @@ _LIKE_DEVICES = ("device", "devices")
 
 
 def accept_configuration(
-    value: object, known_codes: Mapping[str, str]
+    value: object, known_codes: Collection[str]
 ) -> Configuration | tuple[Finding, ...]:
-    """Return the Configuration, or all findings.
-
-    `known_codes` has the accepted names of finding codes, with the current name of each.
-    """
+    """Return the Configuration, or all findings. `known_codes` are those that it may name."""
     decoded = decode_fields(value, _reader(known_codes))
     if not isinstance(value, Mapping):
         return decoded.findings
@@ -49,13 +46,13 @@ def accept_configuration(
     return tuple(findings) or decoded.configuration
 
 
-def _reader(known_codes: Mapping[str, str]) -> Hook:
+def _reader(known_codes: Collection[str]) -> Hook:
     """Return a hook that reads strings of a format and accepts only these finding codes."""
 
     def read(kind: type, value: object) -> object:
         is_code = kind is string_formats.FindingCode
         if is_code and isinstance(value, str) and value not in known_codes:
-            raise ValueError(f"no finding has this code{suggest(value, known_codes.values())}")
+            raise ValueError(f"no finding has this code{suggest(value, known_codes)}")
         return string_formats.read_text(kind, value)
 
     return read

@@ -14,7 +14,7 @@ from drawbridge.config import string_formats
 from drawbridge.config.model import REQUIRED, Configuration, Policy
 from drawbridge.dra.codes import FIELD_MISSING
 from drawbridge.dra.decode_errors import Hook, Schema, walk
-from drawbridge.finding import FORMER_NAMES, Finding
+from drawbridge.finding import Finding
 
 OBJECT = "Configuration"
 
@@ -61,16 +61,12 @@ def _without_unset(value: object) -> object:
 
 
 def _read_policies(value: object) -> object:
-    """Replace former names of codes, which current ones override, and the policy `false` by `off`.
-
-    The YAML 1.1 parser of Kubernetes reads `off` as false.
-    """
+    """Replace the policy `false` by `off`, which a YAML 1.1 parser reads as false."""
     if not isinstance(value, Mapping) or not isinstance(value.get("findings"), Mapping):
         return value
-    former_first = sorted(value["findings"].items(), key=lambda entry: entry[0] not in FORMER_NAMES)
     policies = {
-        FORMER_NAMES.get(code, code): Policy.OFF.value if policy is False else policy
-        for code, policy in former_first
+        code: Policy.OFF.value if policy is False else policy
+        for code, policy in value["findings"].items()
     }
     return {**value, "findings": policies}
 

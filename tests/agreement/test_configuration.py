@@ -19,7 +19,7 @@ PUBLISHED = load_cases(Path(__file__).parent / "cases" / "published.yaml")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_table(case: YamlValue) -> None:
     loaded = read_configuration(
-        {"apiVersion": API_VERSION, "kind": KIND, "targets": case["targets"]}, {}
+        {"apiVersion": API_VERSION, "kind": KIND, "targets": case["targets"]}
     )
     findings = () if isinstance(loaded, Configuration) else loaded
     assert [f"{each.code} {each.path}" for each in findings] == case["findings"]
@@ -28,7 +28,7 @@ def test_table(case: YamlValue) -> None:
 
 
 def test_what_does_not_load_is_not_checked_further() -> None:
-    findings = read_configuration({"apiVersion": API_VERSION, "kind": KIND, "targets": [{}]}, {})
+    findings = read_configuration({"apiVersion": API_VERSION, "kind": KIND, "targets": [{}]})
     assert not isinstance(findings, Configuration)
     assert {each.code for each in findings} == {"FieldMissing"}
 
@@ -45,7 +45,7 @@ def device(name: str, described: YamlValue) -> Device:
 @every_row("case", PUBLISHED, ids=lambda case: case["name"])
 def test_what_a_target_reads_and_no_device_has_is_reported(case: YamlValue) -> None:
     value = {"apiVersion": API_VERSION, "kind": KIND, "targets": [case["target"]]}
-    configuration = read_configuration(value, {})
+    configuration = read_configuration(value)
     assert isinstance(configuration, Configuration), configuration
     devices = [device(f"d{i}", each) for i, each in enumerate(case["devices"])]
     slices = [clusters.slice_of("fpga.example.com", "n", devices)]

@@ -32,12 +32,6 @@ def test_a_code_is_found_in_any_case_and_in_its_brackets(typed: str) -> None:
     assert explain(typed) == explain("NoDeviceMatches")
 
 
-def test_a_former_name_explains_the_code() -> None:
-    code, out, _ = explain("NoTargetSaysIt")
-    assert (code, out) == explain("NotExpressible")[:2]
-    assert out.startswith("NotExpressible (error), formerly NoTargetSaysIt\n")
-
-
 def test_the_list_has_every_code_below_one_activity() -> None:
     code, out, err = explain()
     assert (code, err) == (0, "")

@@ -261,11 +261,3 @@ def test_a_lower_quota_evicts_nobody_and_new_pods_wait(run: Run) -> None:
 def test_a_removal_that_names_nothing_is_an_error(run: Run, name: str, text: str) -> None:
     code, _, err = run(ASK + QUOTA, "--without", name, cluster=TWO_NODES)
     assert (code, text in err) == (2, True), err
-
-
-def test_former_options_still_work(run: Run) -> None:
-    new = run(ASK, "--without", "pod/a", "--without", "pod/b", cluster=WITHOUT_FREE)
-    assert run(ASK, "--without-pods", "a,default/b", cluster=WITHOUT_FREE) == new
-    assert run("", "--drain", "n1", cluster=WITHOUT_FREE) == run(
-        "", "--without", "node/n1", cluster=WITHOUT_FREE
-    )

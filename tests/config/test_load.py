@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.config.accept import accept_configuration
-from drawbridge.config.load import configuration_to_plain, decode_configuration
-from drawbridge.config.model import KIND, Configuration, Policy
+from drawbridge.config.load import configuration_to_plain
+from drawbridge.config.model import KIND, Configuration
 from drawbridge.config.policy import apply_policies, compatibility_declarations
 from drawbridge.config.schema import PLACES
 from drawbridge.dra.compatibility import Declaration
@@ -18,7 +18,7 @@ from drawbridge.finding import Finding, Severity
 from drawbridge.names import API_VERSION
 from tests.tables import every_row, read_yaml
 
-KNOWN = {"PoolIncomplete": "PoolIncomplete", "NameTwice": "NameTwice"}
+KNOWN = ("PoolIncomplete", "NameTwice")
 HEAD = {"apiVersion": API_VERSION, "kind": KIND}
 CASES = read_yaml(
     (Path(__file__).parent / "cases" / "load.yaml")
@@ -71,22 +71,6 @@ def test_an_empty_file_has_the_defaults() -> None:
         "preemption": {"delaySeconds": 0},
         "ownedPools": [],
     }
-
-
-@pytest.mark.parametrize(
-    "policies",
-    [
-        {"NoTargetSaysIt": "off", "NotExpressible": "warn"},
-        {"NotExpressible": "warn", "NoTargetSaysIt": "off"},
-    ],
-    ids=["former first", "current first"],
-)
-def test_the_current_name_of_a_code_overrides_a_former_one(policies: dict[str, str]) -> None:
-    codes = KNOWN | {"NotExpressible": "NotExpressible"}
-    loaded = accept_configuration({**HEAD, "findings": policies}, codes)
-    assert isinstance(loaded, Configuration)
-    assert loaded.findings == {"NotExpressible": Policy.WARN}
-    assert decode_configuration({**HEAD, "findings": policies}) == loaded
 
 
 def test_every_finding_names_the_remedy_and_the_object() -> None:

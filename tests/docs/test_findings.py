@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.code_tables import TABLES
-from drawbridge.finding import FORMER_NAMES, Activity, Code, Codes, Severity
+from drawbridge.finding import Activity, Code, Codes, Severity
 from tests.tables import every_row
 from tools import findings_page
 
@@ -49,9 +49,7 @@ def test_every_table_is_listed() -> None:
 
 
 def test_every_name_belongs_to_one_code() -> None:
-    names = [*NAMES, *FORMER_NAMES]
-    assert [name for name, number in Counter(names).items() if number > 1] == []
-    assert set(FORMER_NAMES.values()) <= set(NAMES)
+    assert [name for name, number in Counter(NAMES).items() if number > 1] == []
 
 
 def test_every_code_is_reported_somewhere() -> None:

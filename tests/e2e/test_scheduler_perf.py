@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from drawbridge.agreement.offered_configuration import parse_configuration
+from drawbridge.agreement.configuration import read_configuration
+from drawbridge.agreement.configuration_in_use import parse_text
 from drawbridge.config.model import Configuration
 from e2e.upstream.build import kubernetes
 from e2e.upstream.scheduler_perf import (
@@ -142,7 +143,7 @@ def test_the_scheduler_is_configured_as_in_the_manifests_for_pods_without_a_sche
 
 def test_the_configuration_is_valid_and_owns_the_driver_of_the_benchmark() -> None:
     text = yaml.safe_load(configuration())["data"]["config.yaml"]
-    parsed = parse_configuration(text, "configuration")
+    parsed = parse_text(text, "configuration", read_configuration)
     assert isinstance(parsed, Configuration)
     assert [each.driver for each in parsed.owned_pools] == [DRIVER]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from drawbridge.agreement.offered_configuration import parse_configuration
+from drawbridge.agreement.configuration import read_configuration
+from drawbridge.agreement.configuration_in_use import parse_text
 from drawbridge.config.model import Configuration
 from e2e.upstream import dra, real
 from e2e.upstream.build import PACKAGES
@@ -91,6 +92,8 @@ def test_where_no_nodes_can_run_the_reason_is_said(
 
 
 def test_the_configuration_owns_each_driver_that_publishes() -> None:
-    parsed = parse_configuration(owning(["dra-1.k8s.io", "dra-2.k8s.io"]), "configuration")
+    parsed = parse_text(
+        owning(["dra-1.k8s.io", "dra-2.k8s.io"]), "configuration", read_configuration
+    )
     assert isinstance(parsed, Configuration)
     assert [each.driver for each in parsed.owned_pools] == ["dra-1.k8s.io", "dra-2.k8s.io"]
