@@ -3,15 +3,15 @@
 import argparse
 import difflib
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from textwrap import wrap
 from typing import Final
 
-from cli.code_tables import TABLES
 from cli.commands import COMMANDS, parser_for
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.finding import Activity, Code, codes_by_activity
+from drawbridge.finding import EXPLAINED, Code
 from drawbridge.report.tables import align_columns, escape_unprintable
 
 EXIT_CODES = {DONE: "printed", BAD: "neither a code nor a command"}
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         _print_all(options.output, streams)
         return DONE
     topic = options.topic.strip("[]").lower()
-    codes = {name.lower(): code for table in TABLES for name, code in table.items()}
+    codes = {name.lower(): code for name, code in EXPLAINED.items()}
     if topic in codes:
         _print_code(codes[topic], options.output, streams)
         return DONE
@@ -60,7 +60,7 @@ def _describe_unknown(topic: str, names: Iterable[str]) -> str:
 
 def _print_code(code: Code, form: str, streams: Streams) -> None:
     if form != "text":
-        output.print_value(_code_as_data(code, _activity_of(code)), form, streams.out)
+        output.print_value(_code_as_data(code), form, streams.out)
         return
     for line in format_code(code):
         streams.out.write(f"{line}\n")
@@ -75,17 +75,16 @@ def format_code(code: Code) -> Iterator[str]:
 
 
 def _print_all(form: str, streams: Streams) -> None:
-    groups = codes_by_activity(TABLES)
     if form != "text":
-        listed = [_code_as_data(code, each) for each, codes in groups.items() for code in codes]
+        listed = [_code_as_data(code) for code in EXPLAINED.values()]
         output.print_value({"codes": listed}, form, streams.out)
         return
-    streams.out.writelines(f"{line}\n" for line in _format_list(groups))
+    streams.out.writelines(f"{line}\n" for line in _format_list())
 
 
-def _format_list(groups: dict[Activity, tuple[Code, ...]]) -> Iterator[str]:
+def _format_list() -> Iterator[str]:
     rows: list[tuple[str, ...]] = []
-    for activity, codes in groups.items():
+    for activity, codes in groupby(EXPLAINED.values(), key=lambda code: code.activity):
         rows += [("",), (f"{activity}:",)] if rows else [(f"{activity}:",)]
         rows += [(f"  {code.name}", f"{code.severity}", _summary(code)) for code in codes]
     yield from align_columns(rows)
@@ -98,16 +97,12 @@ def _summary(code: Code) -> str:
     return code.text.partition(". ")[0].rstrip(".")
 
 
-def _activity_of(code: Code) -> Activity:
-    return next(each for each, codes in codes_by_activity(TABLES).items() if code in codes)
-
-
-def _code_as_data(code: Code, activity: Activity) -> dict[str, object]:
+def _code_as_data(code: Code) -> dict[str, object]:
     return {
         "name": code.name,
         "severity": code.severity.value,
         "text": code.text,
         "example": code.example,
         "remedy": code.remedy,
-        "activity": activity.value,
+        "activity": code.activity,
     }

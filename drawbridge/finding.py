@@ -1,10 +1,13 @@
 """Findings and their codes.
 
-A finding is the format of every message to users: CLI output, admission warnings and events.
+A finding is the format of every message to users: CLI output, admission warnings and events. What
+a code means stands once, on the page findings.md beside this module, which people read as well.
 """
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -15,20 +18,6 @@ class Severity(enum.StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
-
-
-class Activity(enum.StrEnum):
-    """What a person does when a finding appears: the headings of the reference of all codes."""
-
-    READ = "Read manifests and objects"
-    TRANSLATE = "Translate device-plugin requests"
-    CREATE_PODS = "Create pods in a translated namespace"
-    WRITE_CLAIMS = "Write claims and templates"
-    EXPLAIN = "Explain a pod that waits"
-    PLACE = "Place pods on devices"
-    PUBLISH = "Publish devices and classes"
-    CONFIGURE = "Configure Drawbridge"
-    OPERATE = "Operate Drawbridge"
 
 
 class Trait(enum.Enum):
@@ -61,6 +50,8 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of finding: a stable name, its documentation, and how its findings are handled."""
 
     name: str
+    activity: str
+    """What a person does when a finding appears: the heading of the page."""
     severity: Severity
     text: str
     example: str
@@ -88,36 +79,47 @@ class Code(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Codes(Mapping[str, Code]):
-    """The codes of one package, by name, in definition order. All appear in one `activity`."""
+def parse_page(page: str) -> dict[str, Code]:
+    """Return the codes that a page explains, in its order.
 
-    def __init__(self, activity: Activity) -> None:
-        self.activity = activity
+    A code is a heading of the third level below its activity, and has three paragraphs: severity
+    and meaning, an example, and the remedy.
+    """
+    explained: dict[str, Code] = {}
+    for part in page.split("\n## ")[1:]:
+        activity, *sections = part.split("\n### ")
+        for section in sections:
+            name, *paragraphs = (" ".join(each.split()) for each in section.strip().split("\n\n"))
+            meaning, example, remedy = paragraphs
+            severity, _, text = meaning.partition(": ")
+            if name in explained:
+                raise ValueError(f"two codes have the name {name}")
+            explained[name] = Code(
+                name=name,
+                activity=activity.partition("\n")[0],
+                severity=Severity(severity.strip("*")),
+                text=text,
+                example=example.removeprefix("Example: "),
+                remedy=remedy.removeprefix("Remedy: "),
+            )
+    return explained
+
+
+PAGE: Final = Path(__file__).with_name("findings.md")
+EXPLAINED: Final[Mapping[str, Code]] = parse_page(PAGE.read_text("utf-8"))
+
+
+class Codes(Mapping[str, Code]):
+    """The codes of one package, by name, in definition order."""
+
+    def __init__(self) -> None:
         self._codes: dict[str, Code] = {}
 
-    def define(  # noqa: PLR0913  # the parts of a code
-        self,
-        name: str,
-        severity: Severity,
-        *traits: Trait,
-        text: str,
-        example: str,
-        remedy: str,
-        loses: str = "",
-    ) -> Code:
-        """Add a code, which is assigned to a constant of the same name in upper case."""
-        if name in self._codes:
-            raise ValueError(f"two codes have the name {name}")
-        self._codes[name] = Code(
-            name=name,
-            severity=severity,
-            text=text,
-            example=example,
-            remedy=remedy,
-            loses=loses,
-            traits=frozenset(traits),
-        )
-        return self._codes[name]
+    def define(self, name: str, *traits: Trait, loses: str = "") -> Code:
+        """Add a code of the page. A constant of the same name in upper case has it."""
+        code = msgspec.structs.replace(EXPLAINED[name], traits=frozenset(traits), loses=loses)
+        self._codes[name] = code
+        return code
 
     def __getitem__(self, name: str) -> Code:
         return self._codes[name]
@@ -127,17 +129,6 @@ class Codes(Mapping[str, Code]):
 
     def __len__(self) -> int:
         return len(self._codes)
-
-
-def codes_by_activity(tables: Iterable[Codes]) -> dict[Activity, tuple[Code, ...]]:
-    """Group the codes of all tables by activity."""
-    tables = tuple(tables)
-    return {
-        activity: tuple(
-            code for table in tables if table.activity is activity for code in table.values()
-        )
-        for activity in Activity
-    }
 
 
 def find_names(tables: Iterable[Codes], trait: Trait) -> frozenset[str]:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import yaml
 
-from cli.code_tables import TABLES
+from drawbridge.finding import EXPLAINED
 
 ROOT: Final = Path(__file__).parent.parent
-CODES: Final = frozenset(name for package in TABLES for name in package)
+CODES: Final = frozenset(EXPLAINED)
 # Names of Kubernetes and vendors that look like codes, a reason of the solver, and one that a page
 # misspells on purpose.
 FOREIGN: Final = frozenset(
@@ -96,10 +96,9 @@ def codes_of(value: Any) -> Iterator[str]:  # noqa: ANN401  # any part of a tabl
 
 def unknown_in_remedies() -> Iterator[str]:
     """Yield the names in the texts and remedies of codes that are no codes."""
-    for package in TABLES:
-        for code in package.values():
-            for name in sorted(codes_in(f"{code.text} {code.remedy}") - CODES):
-                yield f"code {code.name}: its text or remedy names {name}, which no finding has"
+    for code in EXPLAINED.values():
+        for name in sorted(codes_in(f"{code.text} {code.remedy}") - CODES):
+            yield f"code {code.name}: its text or remedy names {name}, which no finding has"
 
 
 if __name__ == "__main__":

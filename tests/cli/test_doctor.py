@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cli.code_tables import TABLES
+from drawbridge.finding import EXPLAINED
 from tests.cli.installed_api import (
     CONFIGURATION,
     DAY,
@@ -32,7 +32,6 @@ DENIAL = (
     'admission webhook "pods.drawbridge.dev" denied the request: RequestIncomplete: cores alone'
 )
 UNREACHABLE = 'Internal error: failed calling webhook "pods.drawbridge.dev": connection refused'
-CODES = {name: code for table in TABLES for name, code in table.items()}
 Line = dict[str, str]
 QUOTA_OF_TWO = (
     "quotas: [{name: q, namespaces: [team-a, missing], total: {gpu.nvidia.com: {devices: 1}}}]\n"
@@ -114,7 +113,7 @@ def test_text_has_a_remedy_below_each_problem_and_a_summary(tmp_path: Path) -> N
         in lines[number]
     )
     assert lines[number].endswith("[LeaderMissing]")
-    assert lines[number + 1] == f"    {CODES['LeaderMissing'].remedy}"
+    assert lines[number + 1] == f"    {EXPLAINED['LeaderMissing'].remedy}"
     assert lines[-1].endswith("ok, 1 error")
 
 
@@ -446,7 +445,7 @@ def test_the_remedy_is_for_the_person_who_asks(tmp_path: Path) -> None:
         api.put(lease(7200))
         api.denied.add("configmaps")
 
-    remedy = CODES["LeaderMissing"].remedy
+    remedy = EXPLAINED["LeaderMissing"].remedy
     (line,) = doctor(tmp_path, "-o", "json", change=change).of("controller")
     assert line["remedy"] == f"For the cluster administrator: {remedy}"
     (line,) = doctor(tmp_path, "-o", "json", change=lambda api: api.put(lease(7200))).of(
@@ -462,7 +461,7 @@ def test_a_remedy_of_several_lines_is_printed_once(tmp_path: Path) -> None:
 
     text = doctor(tmp_path, change=change).out
     assert text.count("[ReplicasNotReady]") == 2
-    assert text.count(CODES["ReplicasNotReady"].remedy) == 1
+    assert text.count(EXPLAINED["ReplicasNotReady"].remedy) == 1
 
 
 def test_a_class_without_devices_is_told_once(tmp_path: Path) -> None:

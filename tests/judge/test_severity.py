@@ -8,14 +8,19 @@ from drawbridge.config.string_formats import FindingCode
 from drawbridge.dra.claim import Claim, ClaimMetadata
 from drawbridge.dra.inventory import build_inventory
 from drawbridge.facts.fleet import FleetVerdict
-from drawbridge.finding import Activity, Codes, Finding, Severity
+from drawbridge.finding import Code, Finding, Severity
 from drawbridge.judge.context import JudgeContext, build_context
 from drawbridge.judge.severity import DeviceFinding, settle_all
 from drawbridge.judge.subject import Origin, claim_subject
 from drawbridge.solver.world import World
 
-CODE = Codes(Activity.READ).define(
-    "Never", Severity.ERROR, text="", example="", remedy="Ask for less."
+CODE = Code(
+    name="Never",
+    activity="",
+    severity=Severity.ERROR,
+    text="",
+    example="",
+    remedy="Ask for less.",
 )
 GPU = frozenset({"gpu"})
 CLAIM = Claim(metadata=ClaimMetadata(name="c", namespace="ns"))

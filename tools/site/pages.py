@@ -1,7 +1,7 @@
 """Collects the pages of the site: the Markdown files of the repository, at the same paths.
 
 So each relative link is right on the site where it is right in the repository. What a page links to
-besides pages becomes a file of the site. The page of findings has their whole text.
+besides pages becomes a file of the site.
 """
 
 import html
@@ -12,13 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tools import findings_page
-
 ROOT: Final = Path(__file__).parents[2]
 INDEX: Final = Path(__file__).parent / "index.md"
 _DIAGRAM: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# The repository has the first sentence of each.
-_FINDINGS: Final = "docs/findings.md"
 _DECISIONS: Final = "docs/decisions/README.md"
 # The navigation shows decisions below their list.
 _LISTED: Final = "\n```{toctree}\n:hidden:\n:glob:\n\n0*\n```\n"
@@ -33,9 +29,7 @@ def collect(target: Path) -> None:
     for name in _tracked():
         source, copy = ROOT / name, target / name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        if name == _FINDINGS:
-            copy.write_text(findings_page.render_page(), "utf-8")
-        elif name.endswith(".md"):
+        if name.endswith(".md"):
             listed = _LISTED if name == _DECISIONS else ""
             copy.write_text(convert(source.read_text("utf-8")) + listed, "utf-8")
         else:
