@@ -6,14 +6,12 @@ from typing import Final
 
 import msgspec
 
+from allocator.decisions.basis import Basis
 from allocator.decisions.group_questions import STAGE
 from allocator.decisions.node_searches import request_key
-from allocator.decisions.pod_requests import ReceivedRequests
-from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import PodRequest
-from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.ranking import rank_solution
@@ -87,20 +85,18 @@ class GroupMembers(msgspec.Struct, frozen=True):
                     yield member, FittingNode(on_node.node, rank, solution)
 
 
-def find_members(
-    uids: Collection[str], requests: ReceivedRequests, reserved: ReservedPods, quotas: QuotaChecks
-) -> GroupMembers:
+def find_members(uids: Collection[str], basis: Basis) -> GroupMembers:
     """Return the members that can use their claims, whatever is promised to them.
 
     They have room together in the quotas of their namespace.
     """
-    promised = frozenset(reserved.promised_claims(uids))
+    promised, requests = frozenset(basis.reserved.promised_claims(uids)), basis.requests
     asking = (
         AskingMember(each, requests.search(each).as_unallocated(promised))
         for each in filter(None, map(requests.find, uids))
         if not requests.find_problem(each)
     )
-    members, exceeds = quotas.select(asking, lambda each: (each.search, None))
+    members, exceeds = basis.quotas.select(asking, lambda each: (each.search, None))
     of_kind = _alike(members)
     return GroupMembers(of_kind, len(members) - sum(map(len, of_kind)), exceeds)
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from allocator.decisions.basis import Basis
 from allocator.decisions.group_members import (
     AskingMember,
     GroupMembers,
@@ -17,19 +18,15 @@ from allocator.decisions.group_members import (
 from allocator.decisions.group_questions import GroupQuestion, needed_members
 from allocator.decisions.group_searches import ask_in
 from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
-from allocator.decisions.pod_requests import ReceivedRequests
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import FittingNode
 from allocator.decisions.victims import DeviceVictims, VictimSearch
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
-from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import GroupHolds
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest
 from allocator.state.releases import waits_for
-from allocator.state.reserved_pods import ReservedPods
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask as GangAsk
@@ -42,31 +39,16 @@ _CONTINUES: Final = "the search for pods to evict for the group continues"
 
 
 class GroupPreemption:
-    """Preemption for the devices of groups. `ids` returns a new share ID at each call."""
+    """Preemption for the devices of groups."""
 
-    def __init__(  # noqa: PLR0913  # all but four by name
-        self,
-        state: AllocatorState,
-        reserved: ReservedPods,
-        preemption: DevicePreemption,
-        ids: Callable[[], str],
-        *,
-        requests: ReceivedRequests,
-        quotas: QuotaChecks,
-        holds: GroupHolds,
-    ) -> None:
-        self._state = state
-        self._reserved = reserved
-        self._preemption = preemption
-        self._quotas = quotas
-        self._ids = ids
-        self._requests = requests
-        self._holds = holds
-        self._groups = reserved.groups
+    def __init__(self, basis: Basis, preemption: DevicePreemption, holds: GroupHolds) -> None:
+        self._basis, self._state, self._preemptors = basis, basis.state, basis.preemptors
+        self._requests, self._groups = basis.requests, basis.groups
+        self._preemption, self._holds = preemption, holds
 
     def find_wait(self, question: GroupQuestion) -> Reason | None:
         """Return which devices are being released for the group."""
-        preemptors = map(self._preemption.preemptors.find, question.members)
+        preemptors = map(self._preemptors.find, question.members)
         waiting = [each for each in preemptors if each is not None and each.pending]
         if not waiting:
             return None
@@ -85,7 +67,7 @@ class GroupPreemption:
             return PreemptReply(message=_FORGOTTEN)
         if (waits := self.find_wait(question)) is not None:
             return PreemptReply(waiting=True, message=waits.message)
-        members = find_members(question.members, self._requests, self._reserved, self._quotas)
+        members = find_members(question.members, self._basis)
         if message := self._find_problem(question, members, now):
             return PreemptReply(message=message)
         victims = self._victims_of(request, question, own)
@@ -123,7 +105,7 @@ class GroupPreemption:
 
     def _find_problem(self, question: GroupQuestion, members: GroupMembers, now: float) -> str:
         """Return why nobody is evicted for a group, whoever runs."""
-        if len(self._preemption.preemptors) + len(question.members) > MAX_PREEMPTORS:
+        if len(self._preemptors) + len(question.members) > MAX_PREEMPTORS:
             return _BUSY
         pods = self._state.pods
         patient = next((uid for uid in question.members if pods.get(uid).never_preempts), None)
@@ -139,7 +121,7 @@ class GroupPreemption:
         self, request: PreemptRequest, question: GroupQuestion, own: PodRequest
     ) -> VictimSearch:
         """Return what is released without pods; what is kept for members counts as free."""
-        preemptors = map(self._preemption.preemptors.find, question.members)
+        preemptors = map(self._preemptors.find, question.members)
         free = self._preemption.find_gone(request).union(each.key for each in preemptors if each)
         return self._preemption.make_search(own.pod.uid, self._requests.search(own), free)
 
@@ -156,7 +138,7 @@ class GroupPreemption:
         search = self._groups.get(key).cut_victims
         if search is None or (search.kinds, search.needed) != (kinds, needed):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}
-            search = GroupVictimSearch(request, kinds, needed, pods, self._preemption.lost_work.of)
+            search = GroupVictimSearch(request, kinds, needed, pods, self._basis.lost_work.of)
             self._groups.change(key, cut_victims=search)
         return search
 
@@ -169,7 +151,7 @@ class GroupPreemption:
             if removed not in asks:
                 asks.clear()
                 view = self._state.ledger.view_without(victims.released_without(removed))
-                asks[removed] = ask_in(self._state, view, self._ids, out_of_time)
+                asks[removed] = ask_in(self._state, view, self._basis.ids, out_of_time)
             return asks[removed](nodes, claims)
 
         return ask
@@ -197,7 +179,7 @@ class GroupPreemption:
                 self._groups.change(key, cut_victims=None)  # what runs has changed
             return PreemptReply(unfinished=True, message=_CONTINUES)
         self._groups.change(key, cut_victims=None)
-        assigned, exceeds = self._quotas.select(
+        assigned, exceeds = self._basis.quotas.select(
             members.assign(placement, search.kinds), search_and_fit
         )
         if exceeds is not None and len(assigned) < search.needed:
@@ -235,7 +217,7 @@ class GroupPreemption:
                 holds=tuple(hold for each in allocations for hold in read_holds(each)),
             )
             uid = member.request.pod.uid
-            self._preemption.preemptors.begin(uid, member.search, devices, now)
+            self._preemptors.begin(uid, member.search, devices, now)
 
     def _claims_on(self, node: str) -> frozenset[str]:
         pools = self._state.planner.pools_for(node)

@@ -13,6 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from allocator.decisions.basis import Basis
 from allocator.decisions.group_members import GroupMembers, find_members, search_and_fit
 from allocator.decisions.group_preemption import GroupPreemption
 from allocator.decisions.group_questions import (
@@ -25,24 +26,19 @@ from allocator.decisions.group_questions import (
 )
 from allocator.decisions.group_searches import ask_in, place_members
 from allocator.decisions.interrupted_groups import InterruptedGroups
-from allocator.decisions.pod_requests import ReceivedRequests, with_at_most
+from allocator.decisions.pod_requests import with_at_most
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.quota import QuotaChecks
-from allocator.decisions.shortlist import FittingNode, NodeSearch, never
+from allocator.decisions.shortlist import never
 from allocator.scheduler.protocol import (
     GroupReference,
     PreemptReply,
     PreemptRequest,
     SchedulingPod,
 )
-from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHolds, HoldEnd
 from allocator.state.group_records import GroupHold, GroupRefusal
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import PodRequest
-from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.ledger.ledger import ReservationRefusal
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.gangs import GangPlacement, MemberKind
@@ -54,44 +50,14 @@ _FORGOTTEN: Final = "the group is not known any more; the pod is tried again"
 
 
 class GroupDecisions:
-    """The decisions about groups. `ids` returns a new share ID at each call.
+    """The decisions about groups."""
 
-    `reserve` promises to a pod what was found for it, and returns why it does not. `min_member`
-    returns the minimum in the PodGroup of Coscheduling of a namespace and a name, or 0.
-    """
-
-    def __init__(  # noqa: PLR0913  # all but five by name
-        self,
-        state: AllocatorState,
-        reserved: ReservedPods,
-        preemption: DevicePreemption,
-        quotas: QuotaChecks,
-        ids: Callable[[], str],
-        *,
-        requests: ReceivedRequests,
-        reserve: Callable[[PodRequest, FittingNode, NodeSearch, float], ReservationRefusal | None],
-        min_member: Callable[[str, str], int],
-    ) -> None:
-        self._state = state
-        self._reserved = reserved
-        self._preemption = preemption
-        self._quotas = quotas
-        self._ids = ids
-        self._requests = requests
-        self._reserve = reserve
-        self._min_member = min_member
-        self._groups = reserved.groups
-        self.holds = GroupHolds(reserved)
+    def __init__(self, basis: Basis, preemption: DevicePreemption) -> None:
+        self._basis, self._state, self._reserved = basis, basis.state, basis.reserved
+        self._groups, self._preemptors = basis.groups, basis.preemptors
+        self.holds = GroupHolds(basis.reserved)
         self._interrupted = InterruptedGroups()
-        self._victims = GroupPreemption(
-            state,
-            reserved,
-            preemption,
-            ids,
-            requests=requests,
-            quotas=quotas,
-            holds=self.holds,
-        )
+        self._victims = GroupPreemption(basis, preemption, self.holds)
 
     # --- groups that a change of the leader has interrupted ---
 
@@ -239,7 +205,7 @@ class GroupDecisions:
         namespace, _, name = group.key.partition(f"/{COSCHEDULING_LABEL}=")
         if group.min_count or not name:
             return group
-        return replace(group, min_count=self._min_member(namespace, name))
+        return replace(group, min_count=self._basis.around.min_member(namespace, name))
 
     def _is_free(self, uid: str) -> bool:
         """Whether nothing is reserved for a pod, apart from a promise."""
@@ -258,13 +224,12 @@ class GroupDecisions:
             return answer
         if (waits := self._victims.find_wait(question)) is not None:
             return GroupAnswer(reason=waits)
-        members = find_members(question.members, self._requests, self._reserved, self._quotas)
+        members = find_members(question.members, self._basis)
         if (problem := members.find_problem(needed)) is not None:
             return GroupAnswer(reason=problem)
         kinds, alone = members.kinds(self._state), members.alone
-        asks = [
-            ask_in(self._state, view, self._ids, out_of_time) for view in self._views(question, now)
-        ]
+        views, ids = self._views(question, now), self._basis.ids
+        asks = [ask_in(self._state, view, ids, out_of_time) for view in views]
         epoch = self._state.epoch()
         earlier = self._groups.get(group.key).cut
         placement, cut = place_members(
@@ -320,7 +285,7 @@ class GroupDecisions:
     ) -> None:
         """Keep what is free by now for an interrupted group that needs more."""
         kept = sum(map(self._reserved.is_promised, question.members))
-        preemptors = map(self._preemption.preemptors.find, question.members)
+        preemptors = map(self._preemptors.find, question.members)
         if placement.placed <= kept or any(preemptors):
             return
         until = self._interrupted.gather(question.group.key, now)
@@ -332,7 +297,7 @@ class GroupDecisions:
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
         """Yield the use of devices, at first as if those with a penalty were held."""
-        preemptors = map(self._preemption.preemptors.find, question.members)
+        preemptors = map(self._preemptors.find, question.members)
         kept = [each.key for each in preemptors if each is not None]
         kept += self._reserved.promised_claims(question.members)
         if kept:
@@ -353,9 +318,10 @@ class GroupDecisions:
     ) -> GroupAnswer:
         """Promise to members what was found: to at least as many as needed, or none."""
         placed, refusals = [], []
-        assigned, exceeds = self._quotas.select(members.assign(placement, kinds), search_and_fit)
+        places = members.assign(placement, kinds)
+        assigned, exceeds = self._basis.quotas.select(places, search_and_fit)
         for member, fitting in assigned if len(assigned) >= needed else ():
-            refusal = self._reserve(member.request, fitting, member.search, now)
+            refusal = self._reserved.reserve_found(member.request, fitting, member.search, now)
             if refusal is None:
                 placed.append(member.request.pod.uid)
             else:

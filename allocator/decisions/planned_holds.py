@@ -5,26 +5,21 @@ compared before each decision, so that a process that starts to decide holds the
 answers anybody.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
+from allocator.decisions.basis import Basis
 from allocator.decisions.pod_requests import (
     ReceivedClaim,
-    ReceivedRequests,
     check_claims,
     describe_pod,
 )
-from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.decisions.victims import DeviceVictims
-from allocator.state.cluster_state import AllocatorState
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.records import PodRequest
-from allocator.state.reserved_pods import ReservedPods
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.taints import UNSCHEDULABLE, Toleration
 from drawbridge.ledger.holdings import read_holds
@@ -32,49 +27,27 @@ from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.ledger.pods import FINISHED, Pod
 
-FindPod = Callable[[str, str], Pod | None]
 # The plan may cordon the node. The hold is for the time after that.
 _ON_CORDONED: Final = Toleration(key=UNSCHEDULABLE.key, operator="Exists")
 
 
-def no_pod(_namespace: str, _name: str) -> Pod | None:
-    """Find no pod."""
-    return None
-
-
 class PlannedHolds:
-    """The holds of plans. `server_time` is the Unix time of the API server."""
+    """The holds of plans."""
 
-    def __init__(  # noqa: PLR0913, PLR0917  # its parts
-        self,
-        state: AllocatorState,
-        reserved: ReservedPods,
-        preemption: DevicePreemption,
-        quotas: QuotaChecks,
-        requests: ReceivedRequests,
-        ids: Callable[[], str],
-        find_pod: FindPod = no_pod,
-        server_time: Callable[[], float] = time.time,
-    ) -> None:
-        self._state = state
-        self._reserved = reserved
-        self._preemption = preemption
-        self._quotas = quotas
-        self._requests = requests
-        self._ids = ids
-        self._find_pod = find_pod
-        self._server_time = server_time
+    def __init__(self, basis: Basis) -> None:
+        self._basis, self._state, self._preemptors = basis, basis.state, basis.preemptors
         # The change of the cluster after which the devices did not suffice, by node.
         self._failed: dict[str, tuple[NodeHold, int]] = {}
 
     def settle(self, now: float) -> None:
         """Begin the holds that are asked for and possible, and end the others."""
-        asked, preemptors = self._state.node_holds, self._preemption.preemptors
-        preemptors.end_holds(asked)
+        asked = self._state.node_holds
+        self._preemptors.end_holds(asked)
         for node in self._failed.keys() - asked.keys():
             del self._failed[node]
+        server_time = self._basis.around.server_time()
         for node, hold in asked.items():
-            if preemptors.find(hold.uid) is None and hold.lasts(self._server_time()):
+            if self._preemptors.find(hold.uid) is None and hold.lasts(server_time):
                 self._begin(node, hold, now)
         # Whoever asks was not cut.
         self._state.planner.forget_cut()
@@ -90,27 +63,26 @@ class PlannedHolds:
         self._failed.clear()
 
     def _begin(self, node: str, hold: NodeHold, now: float) -> None:
-        pod = self._find_pod(*hold.pod.partition("/")[::2])
+        pod = self._basis.around.find_pod(*hold.pod.partition("/")[::2])
         if pod is None or pod.metadata.uid != hold.uid or not _waits(pod):
             return
-        if self._reserved.find(hold.uid) is not None or not self._has_changed(node, hold):
+        if self._basis.reserved.find(hold.uid) is not None or not self._has_changed(node, hold):
             return
         search = self._make_search(pod, node)
-        if search is None or self._quotas.find_reason(search) is not None:
+        if search is None or self._basis.quotas.find_reason(search) is not None:
             return
-        preemptors = self._preemption.preemptors
-        promised = preemptors.promised_to_others(hold.uid, search.pod.priority)
+        promised = self._preemptors.promised_to_others(hold.uid, search.pod.priority)
         claims = self._find_claims(node, hold).difference(promised)
         view = self._state.ledger.view_without(claims)
-        fitting = find_nodes(search, self._state, view, self._ids).fitting
+        fitting = find_nodes(search, self._state, view, self._basis.ids).fitting
         solution = fitting[0].solution if fitting else None
-        if solution is None or len(preemptors) >= MAX_PREEMPTORS:
+        if solution is None or len(self._preemptors) >= MAX_PREEMPTORS:
             self._failed[node] = hold, self._state.epoch()
             return
         holds = tuple(each for one in solution.allocations for each in read_holds(one))
         devices = DeviceVictims(node=node, claims=tuple(sorted(claims)), holds=holds)
-        until = now + hold.until.timestamp() - self._server_time()
-        preemptors.hold(hold, search, devices, until)
+        until = now + hold.until.timestamp() - self._basis.around.server_time()
+        self._preemptors.hold(hold, search, devices, until)
 
     def _has_changed(self, node: str, hold: NodeHold) -> bool:
         """Whether a hold was not tried since the last change of its node."""
@@ -129,7 +101,7 @@ class PlannedHolds:
         if not _has_all(pod, claims) or check_claims(described, received, self._state) is not None:
             return None
         request = PodRequest(described, tuple(map(uid_of, claims)))
-        search = self._requests.search(request, 1)
+        search = self._basis.requests.search(request, 1)
         search = replace(search, only=frozenset({node}))
         return search if search.unallocated else None
 

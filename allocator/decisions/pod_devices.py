@@ -4,7 +4,6 @@ A decision is made on the current state and reserved before anybody else can ask
 the time. All memories are bounded.
 """
 
-import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -12,17 +11,15 @@ from typing import Final, NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
+from allocator.decisions.basis import Basis, Surroundings
 from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.groups import GroupDecisions
-from allocator.decisions.node_searches import UNLIMITED, NodeSearches, answer_key
-from allocator.decisions.planned_holds import FindPod, PlannedHolds, no_pod
-from allocator.decisions.pod_requests import ReceivedRequests
+from allocator.decisions.node_searches import answer_key
+from allocator.decisions.planned_holds import PlannedHolds
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.quota import QuotaChecks
-from allocator.decisions.reserving import PodReserver
+from allocator.decisions.reserving import find_excess, reserve_on
 from allocator.decisions.scores import score_nodes
 from allocator.decisions.shortlist import NodeSearch, Shortlist, never
-from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.scheduler.protocol import (
     ErrorCode,
     PreemptReply,
@@ -45,12 +42,10 @@ from allocator.scheduler.replies import (
 )
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_holds import EndedHold
-from allocator.state.group_records import GroupHold, GroupTable
+from allocator.state.group_records import GroupHold
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, Preemptor
-from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.brief import NamespaceTimes
-from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
 from drawbridge.solver.reasons import Reason
 
 # No other key of a request begins so.
@@ -75,58 +70,16 @@ class Promise(NamedTuple):
 
 
 class PodDecisions:
-    """The decisions for the pods of one scheduler. `ids` returns a new share ID at each call."""
+    """The decisions for the pods of one scheduler."""
 
-    def __init__(  # noqa: PLR0913  # all but two by name
-        self,
-        state: AllocatorState,
-        ids: Callable[[], str],
-        *,
-        strategy: StrategyNames = ALL_FIRST_FIT,
-        nodes_per_call: int = UNLIMITED,
-        limits: HoldLimits = DEFAULT_LIMITS,
-        min_member: Callable[[str, str], int] = lambda _namespace, _name: 0,
-        find_pod: FindPod = no_pod,
-        server_time: Callable[[], float] = time.time,
-    ) -> None:
-        self.state = state
-        self.strategy = ConfiguredStrategy(state, ids, strategy)
-        self._searches = NodeSearches(state, ids, nodes_per_call)
-        self._quotas = QuotaChecks(state)
+    def __init__(self, state: AllocatorState, around: Surroundings) -> None:
+        self._basis = basis = Basis(state, around)
+        self.state, self.strategy, self.requests = state, basis.strategy, basis.requests
+        self.reservations = basis.reserved
+        self._preemptors, self._preemption = basis.preemptors, DevicePreemption(basis)
+        self._holds = PlannedHolds(basis)
+        self.groups = GroupDecisions(basis, self._preemption)
         self._briefs = NamespaceTimes()
-        self.reservations = ReservedPods(state, GroupTable(), limits)
-        self._preemption = DevicePreemption(state, self.reservations, ids, server_time)
-        self.requests = ReceivedRequests(
-            state, self.reservations.allocation_of, self._quotas.narrow
-        )
-        self._reserver = PodReserver(
-            self.reservations,
-            self.requests,
-            searches=self._searches,
-            strategy=self.strategy,
-            quotas=self._quotas,
-            records=state.records,
-        )
-        self._holds = PlannedHolds(
-            state,
-            self.reservations,
-            self._preemption,
-            self._quotas,
-            self.requests,
-            ids,
-            find_pod,
-            server_time,
-        )
-        self.groups = GroupDecisions(
-            state,
-            self.reservations,
-            self._preemption,
-            self._quotas,
-            ids,
-            requests=self.requests,
-            reserve=self._reserver.reserve_member,
-            min_member=min_member,
-        )
 
     # --- the calls of the scheduler ---
 
@@ -222,7 +175,7 @@ class PodDecisions:
         reply = self._decide(request, limit, now, out_of_time)
         if hold is not None and part is not None and self.reservations.find(uid) is None:
             # The search was cut before it came to the node of the part.
-            self._reserver.reserve_on(request, part.node, now, promised=True)
+            reserve_on(self._basis, request, part.node, now, promised=True)
             reply = replace(fit_on(part.node), complete=False)
         if hold is not None:
             self.groups.holds.note_asked(hold, request.pod.uid)
@@ -240,20 +193,23 @@ class PodDecisions:
         first = reservation.node if reservation else ""
         search = replace(self.requests.search(request, limit), first=first, out_of_time=out_of_time)
         self._settle(now)
-        if (excess := self._reserver.find_excess(search)) is not None:
+        if (excess := find_excess(self._basis, search)) is not None:
             return refuse_pod((excess,))
         if (kept := self._preemption.find_kept(uid, search)) is not None:
             return fit_on(kept.name, preemptible=True)
-        shortlist, places = self.strategy.find_ordered(search, self._searches.run, now)
+        shortlist, places = self.strategy.find_ordered(search, self._basis.searches.run, now)
         if shortlist.fitting:
             # Others can wait for the devices that are being released.
             self.state.records.change(uid, RecordEvent.UNPAIRED, paired=None)
             if reservation is not None:
-                self._reserver.keep(request, reservation.node, search, shortlist, now)
+                # Otherwise its devices are free between two calls of the scheduler, for others.
+                for fit in shortlist.fitting:
+                    if fit.name == reservation.node:
+                        self.reservations.reserve_found(request, fit, search, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
             return fit_some(scored, limit, complete=shortlist.complete)
         taken = self._preemption.take_over(search)
-        if taken and not self._reserver.reserve_found(request, taken, search, now, promised=True):
+        if taken and not self.reservations.reserve_found(request, taken, search, now):
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
 
@@ -272,12 +228,12 @@ class PodDecisions:
         self.state.records.change(pod_uid, RecordEvent.NOT_KEPT, kept=None, paired=None)
         hold = self.groups.find_hold(pod_uid, now, alone=True)
         part = self.reservations.find(pod_uid) if hold else None
-        problem = self._reserver.reserve_on(request, node, now)
+        problem = reserve_on(self._basis, request, node, now)
         if not problem:
             self.groups.holds.note_reserved(self.groups.key_of(pod_uid), pod_uid, now)
         elif hold is not None and part is not None:
             # The scheduler selected another node. The pod keeps its part, and is tried again.
-            self._reserver.reserve_on(request, part.node, now, promised=True)
+            reserve_on(self._basis, request, part.node, now, promised=True)
             self.groups.holds.note_asked(hold, pod_uid)
         return ReserveReply(reserved=not problem, message=shorten_message(problem))
 
@@ -319,7 +275,7 @@ class PodDecisions:
         if self.groups.key_of(request.pod_uid):
             return self.groups.preempt(request, now, out_of_time)
         search = replace(self.requests.search(pod_request, 1), out_of_time=out_of_time)
-        if (excess := self._reserver.find_excess(search)) is not None:
+        if (excess := find_excess(self._basis, search)) is not None:
             return PreemptReply(message=shorten_message(excess.message))
         return self._preemption.choose(request, search, now, out_of_time)
 
@@ -335,7 +291,7 @@ class PodDecisions:
 
     def is_victim(self, pod_uid: str) -> bool:
         """Whether a pod must go for another one."""
-        return self._preemption.preemptors.is_victim(pod_uid)
+        return self._preemptors.is_victim(pod_uid)
 
     # --- waking ---
 
@@ -373,16 +329,16 @@ class PodDecisions:
         pod_uid = request.pod.uid
         search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
         self._settle(now)
-        if self._reserver.find_excess(search) is not None:
+        if find_excess(self._basis, search) is not None:
             return Promise()
-        kept = self._preemption.preemptors.find(pod_uid)
+        kept = self._preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
             own = self._preemption.find_kept(pod_uid, replace(search, without=()))
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
-        shortlist = self._searches.run(search, now)
+        shortlist = self._basis.searches.run(search, now)
         for fit in self.strategy.best_first(search, shortlist, now):
-            if not self._reserver.reserve_on(request, fit.name, now, promised=True):
+            if not reserve_on(self._basis, request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
         if self.state.planner.was_cut:
             return Promise(unfinished=True, was_cut=True)
@@ -422,7 +378,7 @@ class PodDecisions:
     def begin_term(self) -> None:
         """Forget all reservations."""
         self.reservations.clear()
-        self._preemption.preemptors.clear()
+        self._preemptors.clear()
         self._holds.clear()
         self.groups.begin_term()
 
@@ -442,11 +398,11 @@ class PodDecisions:
 
     def take_pods_to_retry(self) -> tuple[str, ...]:
         """Return the pods that lost kept devices since the last call, and can preempt again."""
-        return self._preemption.preemptors.take_to_retry()
+        return self._preemptors.take_to_retry()
 
     def find_hold(self, pod_uid: str) -> Preemptor | None:
         """Return the hold of a plan for a pod."""
-        kept = self._preemption.preemptors.find(pod_uid)
+        kept = self._preemptors.find(pod_uid)
         return kept if kept is not None and kept.planned is not None else None
 
     # --- one decision ---
@@ -463,7 +419,7 @@ class PodDecisions:
     def _settle(self, now: float) -> None:
         """Keep what is kept for pods in step with the cluster, before anything is decided."""
         self._holds.settle(now)
-        self._preemption.preemptors.settle(now)
+        self._preemptors.settle(now)
 
     def request_key(self, pod_uid: str) -> bytes | None:
         """Return a key that is equal for pods that ask the same."""
@@ -474,14 +430,14 @@ class PodDecisions:
             return _GROUP + group.encode()
         key = answer_key(self.requests.search(request), self.state)
         # What is kept for a pod fits no other one.
-        kept = self._preemption.preemptors.find(pod_uid)
+        kept = self._preemptors.find(pod_uid)
         return key if kept is None else key + kept.key.encode()
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the pods with this key, in the current state."""
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
-        return self._quotas.is_refused(key) or self._searches.is_refused(key)
+        return self._basis.quotas.is_refused(key) or self._basis.searches.is_refused(key)
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

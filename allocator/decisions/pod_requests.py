@@ -1,18 +1,20 @@
 """What the scheduler asks for pods: each pod and its claims, checked before any search."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
+from allocator.decisions.quota import QuotaChecks
 from allocator.decisions.shortlist import NodeSearch
 from allocator.scheduler.protocol import ErrorCode, ProtocolError, SchedulingPod
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, consumer_of
+from allocator.state.reserved_pods import ReservedPods
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation
+from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.rules import read_claim_rules
 from drawbridge.ledger.ledger import name_of, uid_of
@@ -130,21 +132,10 @@ def check_claim(pod: SchedulingPod, claim: Claim, state: AllocatorState) -> Reas
 
 
 class ReceivedRequests:
-    """What was asked for each pod, and the searches for it with its claims as they are now.
+    """What was asked for each pod, and the searches for it with its claims as they are now."""
 
-    `allocation_of` returns the allocation that is reserved for a claim; `narrow` removes the
-    alternatives from a search that a quota has no room for.
-    """
-
-    def __init__(
-        self,
-        state: AllocatorState,
-        allocation_of: Callable[[str], Allocation | None],
-        narrow: Callable[[NodeSearch], NodeSearch],
-    ) -> None:
-        self._state = state
-        self._allocation_of = allocation_of
-        self._narrow = narrow
+    def __init__(self, state: AllocatorState, reserved: ReservedPods, quotas: QuotaChecks) -> None:
+        self._state, self._reserved, self._quotas = state, reserved, quotas
 
     def receive(
         self, pod: SchedulingPod, claims: tuple[msgspec.Raw, ...] | None
@@ -198,7 +189,7 @@ class ReceivedRequests:
     def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
         """Return the search for nodes of a pod; a claim that was reserved is allocated."""
         claims = tuple(map(self._current_claim, request.claims))
-        return self._narrow(NodeSearch(pod=request.pod, claims=claims, limit=limit))
+        return self._quotas.narrow(NodeSearch(pod=request.pod, claims=claims, limit=limit))
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod, as last seen."""
@@ -216,7 +207,7 @@ class ReceivedRequests:
     def _current_claim(self, uid: str) -> Claim:
         """Return a claim with its allocation, written or reserved by a pod that shares it."""
         claim = self._state.claims[uid]
-        reserved = self._allocation_of(uid)
+        reserved = self._reserved.allocation_of(uid)
         if claim.status.allocation is not None or reserved is None:
             return claim
         return replace(claim, status=replace(claim.status, allocation=reserved))

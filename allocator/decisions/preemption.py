@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from allocator.decisions.lost_work import LostWork
+from allocator.decisions.basis import Basis
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes
 from allocator.decisions.victims import (
     MAX_REPRIEVES,
@@ -20,11 +20,9 @@ from allocator.decisions.victims import (
     VictimSearch,
 )
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest, shorten_message
-from allocator.state.cluster_state import AllocatorState
-from allocator.state.preemptors import MAX_PREEMPTORS, Preemptors
+from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.records import PodReservation, Preemptor
-from allocator.state.releases import Releases, waits_for
-from allocator.state.reserved_pods import ReservedPods
+from allocator.state.releases import waits_for
 from allocator.state.seen_pods import UNSEEN
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
@@ -40,21 +38,11 @@ _TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer 
 
 
 class DevicePreemption:
-    """Preemption for devices. `ids` returns a new share ID at each call."""
+    """Preemption for devices."""
 
-    def __init__(
-        self,
-        state: AllocatorState,
-        reserved: ReservedPods,
-        ids: Callable[[], str],
-        server_time: Callable[[], float],
-    ) -> None:
-        self._state = state
-        self._reserved = reserved
-        self._ids = ids
-        self.lost_work = LostWork(state, server_time)
-        self._releases = Releases(state)
-        self.preemptors = Preemptors(state)
+    def __init__(self, basis: Basis) -> None:
+        self._basis, self._state, self._reserved = basis, basis.state, basis.reserved
+        self._preemptors, self._releases = basis.preemptors, basis.releases
         self._attempts = itertools.count()
         # Victims that were spared, by node, in searches that are not finished.
         self._reprieves: Reprieves = BoundedCache(MAX_REPRIEVES)
@@ -63,26 +51,26 @@ class DevicePreemption:
         """Let pods preempt again that wait for what does not happen in time."""
         self._state.vanished.observe_time(now)
         if kept := self._state.pods.observe_time(now):
-            self.preemptors.give_up(kept, self._releases.give_up(kept))
-        self.preemptors.settle(now)
-        self.preemptors.expire(now)
+            self._preemptors.give_up(kept, self._releases.give_up(kept))
+        self._preemptors.settle(now)
+        self._preemptors.expire(now)
 
     # --- a pod that asks for nodes ---
 
     def find_kept(self, pod_uid: str, search: NodeSearch) -> FittingNode | None:
         """Return the node on which devices are kept for a pod, if they are enough now."""
-        kept = self.preemptors.find(pod_uid)
+        kept = self._preemptors.find(pod_uid)
         if kept is None:
             return None
         view = self._state.ledger.view_without((kept.key,))
         only = replace(search, only=frozenset({kept.node}), limit=1)
-        fitting = find_nodes(only, self._state, view, self._ids).fitting
+        fitting = find_nodes(only, self._state, view, self._basis.ids).fitting
         return fitting[0] if fitting else None
 
     def take_over(self, search: NodeSearch) -> FittingNode | None:
         """Return a node on which pods with a lower priority give up what they only count on."""
         priority = search.pod.priority
-        lower = tuple(self.preemptors.lower_than(priority))
+        lower = tuple(self._preemptors.lower_than(priority))
         promised = tuple(self._reserved.promised_below(priority))
         nodes = frozenset((*(each.node for each in lower), *(each.node for each in promised)))
         if not nodes:
@@ -97,7 +85,7 @@ class DevicePreemption:
             woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
             there = replace(only, only=frozenset({fit.name}))
             fitting = self._find_without(there, needed, woken)
-            self.preemptors.take_over(needed if fitting else on_node)
+            self._preemptors.take_over(needed if fitting else on_node)
             for one in woken if fitting else of_node:
                 self._reserved.give_up(one.uid, search.pod.namespace)
             return fitting[0] if fitting else fit
@@ -112,7 +100,7 @@ class DevicePreemption:
         """Return the nodes that fit if these pods give up what they count on."""
         given_up = {*(each.key for each in preemptors), *_claims_of(promised)}
         view = self._state.ledger.view_without(given_up)
-        return find_nodes(search, self._state, view, self._ids).fitting
+        return find_nodes(search, self._state, view, self._basis.ids).fitting
 
     def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
         reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
@@ -121,18 +109,18 @@ class DevicePreemption:
     def wait(self, pod_uid: str, search: NodeSearch, now: float) -> Reason | None:
         """Return what a pod that fits nowhere waits for, if devices are being released for it."""
         priority = search.pod.priority
-        own = self.preemptors.find(pod_uid)
+        own = self._preemptors.find(pod_uid)
         if own is not None and own.planned is not None:
             return is_held_for(own, own.planned)
         if own is None or not own.pending:
-            own = self.preemptors.find_for_same_claim(pod_uid, search)
+            own = self._preemptors.find_for_same_claim(pod_uid, search)
         if own is not None:
             return waits_for(len(own.holds), own.node)
-        promised = self.preemptors.promised_to_others(pod_uid, priority)
-        pairing = self._releases.pair(pod_uid, search, self._ids, promised)
+        promised = self._preemptors.promised_to_others(pod_uid, priority)
+        pairing = self._releases.pair(pod_uid, search, self._basis.ids, promised)
         if pairing is None:
             return None
-        lower = self.preemptors.lower_than(priority)
+        lower = self._preemptors.lower_than(priority)
         is_nominated = pairing.node == self._state.pods.get(pod_uid).nominated_node
         if is_nominated or any(not each.pending.isdisjoint(pairing.claims) for each in lower):
             # What others were evicted for is kept for this pod now, also if an earlier leader has
@@ -140,7 +128,7 @@ class DevicePreemption:
             devices = DeviceVictims(
                 node=pairing.node, claims=tuple(sorted(pairing.claims)), holds=pairing.holds
             )
-            self.preemptors.begin(pod_uid, search, devices, now)
+            self._preemptors.begin(pod_uid, search, devices, now)
         return pairing.reason
 
     # --- a pod that asks for victims ---
@@ -157,7 +145,7 @@ class DevicePreemption:
         reason = self.wait(uid, search, now)
         if reason is not None:
             return PreemptReply(waiting=True, message=reason.message)
-        if len(self.preemptors) >= MAX_PREEMPTORS:
+        if len(self._preemptors) >= MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
         free = self.find_gone(request) | _claims_of(promises)
@@ -172,7 +160,7 @@ class DevicePreemption:
         for promise in promises:
             if not set(victims.claims).isdisjoint(_claims_of((promise,))):
                 self._reserved.give_up(promise.uid, search.pod.namespace)
-        self.preemptors.begin(uid, search, victims, now)
+        self._preemptors.begin(uid, search, victims, now)
         if not victims.pods and not victims.required:
             return PreemptReply(waiting=True, message=_FREE)
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)
@@ -201,10 +189,10 @@ class DevicePreemption:
 
     def make_search(self, uid: str, search: NodeSearch, more: Collection[str]) -> VictimSearch:
         """Return the search for victims of a pod; `more` claims count as released."""
-        priority, own = search.pod.priority, self.preemptors.find(uid)
-        promised = self.preemptors.promised_to_others(uid, priority)
-        kept = (*self.preemptors.lower_than(priority), *([own] if own else ()))
-        replaced, taken = self.preemptors.replaced_for_others(uid, priority)
+        priority, own = search.pod.priority, self._preemptors.find(uid)
+        promised = self._preemptors.promised_to_others(uid, priority)
+        kept = (*self._preemptors.lower_than(priority), *([own] if own else ()))
+        replaced, taken = self._preemptors.replaced_for_others(uid, priority)
         free = {
             *self._releases.unpaired(priority).union(more).difference(promised),
             *replaced,
@@ -218,8 +206,8 @@ class DevicePreemption:
             promised=promised,
             taken=taken,
             reprieves=self._reprieves,
-            lost_work=self.lost_work,
-            ids=self._ids,
+            lost_work=self._basis.lost_work,
+            ids=self._basis.ids,
         )
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from typing import Any, Final, NamedTuple
 
+from allocator.decisions.basis import Surroundings
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.state.caches import AllocatorCaches, Namespace
@@ -279,8 +280,7 @@ class LiveState:
         state.ledger.view()
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
-        return PodDecisions(
-            state,
+        around = Surroundings(
             lambda: str(uuid.uuid4()),
             strategy=strategy_names(inputs.configuration.strategy),
             limits=self._limits,
@@ -288,6 +288,7 @@ class LiveState:
             find_pod=self.find_pod,
             server_time=self.server_time,
         )
+        return PodDecisions(state, around)
 
     def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:
         if self._decisions is None:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from allocator.decisions.shortlist import FittingNode, NodeSearch
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_records import GroupTable
 from allocator.state.record_states import RecordEvent
@@ -29,7 +30,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.taints import first_untolerated
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
-from drawbridge.ledger.ledger import Reservation, ReservationRefusal
+from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
 from drawbridge.solver.memo import OutOfTimeError
 
 # How long a reservation lasts that is not renewed.
@@ -182,6 +183,20 @@ class ReservedPods:
         event = RecordEvent.PROMISED if promised else RecordEvent.RESERVED
         self._records.change(pod.uid, event, devices=devices, taken_by="")
         return None
+
+    def reserve_found(
+        self,
+        request: PodRequest,
+        fitting: FittingNode,
+        search: NodeSearch,
+        now: float,
+        *,
+        promised: bool = True,
+    ) -> ReservationRefusal | None:
+        """Reserve what a search has found for a pod on a node."""
+        allocations = fitting.solution.allocations if fitting.solution else ()
+        solved = dict(zip(map(uid_of, search.unallocated), allocations, strict=True))
+        return self.reserve(request, fitting.name, solved, now, promised=promised)
 
     def confirm(self, pod_uid: str, now: float) -> None:
         """Make a promise a reservation; a reservation is renewed."""

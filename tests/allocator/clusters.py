@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from allocator.decisions.basis import Surroundings
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.scheduler.protocol import (
     GroupMember,
@@ -182,13 +183,15 @@ class Cluster:
         numbers = itertools.count()
         self.decisions = PodDecisions(
             self.state,
-            lambda: f"share-{next(numbers)}",
-            strategy=StrategyNames(strategy or FIRST_FIT, classes or {}),
-            nodes_per_call=nodes_per_call,
-            limits=limits,
-            min_member=lambda namespace, name: min_members.get((namespace, name), 0),
-            find_pod=lambda namespace, name: self.pods.get((namespace, name)),
-            server_time=lambda: START + self.now,
+            Surroundings(
+                lambda: f"share-{next(numbers)}",
+                strategy=StrategyNames(strategy or FIRST_FIT, classes or {}),
+                nodes_per_call=nodes_per_call,
+                limits=limits,
+                min_member=lambda namespace, name: min_members.get((namespace, name), 0),
+                find_pod=lambda namespace, name: self.pods.get((namespace, name)),
+                server_time=lambda: START + self.now,
+            ),
         )
         self.pods: dict[tuple[str, str], Pod] = {}
         self.now = 0.0

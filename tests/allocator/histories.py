@@ -14,6 +14,7 @@ from itertools import count
 
 import msgspec
 
+from allocator.decisions.basis import Surroundings
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
@@ -50,11 +51,13 @@ class History(ChangingCluster):
         shares = count()
         self.decisions = PodDecisions(
             self.state,
-            lambda: f"share-{next(shares)}",
-            nodes_per_call=self.random.choice((1000, 1000, 2)),
-            limits=HoldLimits(seconds=50, devices=4),
-            find_pod=lambda _, name: self.pods[name].seen if name in self.pods else None,
-            server_time=lambda: START + self.now,
+            Surroundings(
+                lambda: f"share-{next(shares)}",
+                nodes_per_call=self.random.choice((1000, 1000, 2)),
+                limits=HoldLimits(seconds=50, devices=4),
+                find_pod=lambda _, name: self.pods[name].seen if name in self.pods else None,
+                server_time=lambda: START + self.now,
+            ),
         )
         self.waiting = WaitingPods(
             self.decisions,

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
+from allocator.decisions.basis import Surroundings
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
@@ -75,7 +76,9 @@ class SimulatedPair:
             self.state.apply(None, Node(name, {"name": name}))
             self.state.apply(None, gpu_slice(name, count))
         numbers = itertools.count()
-        self.decisions = PodDecisions(self.state, lambda: f"{host}-{next(numbers)}", limits=LIMITS)
+        self.decisions = PodDecisions(
+            self.state, Surroundings(lambda: f"{host}-{next(numbers)}", limits=LIMITS)
+        )
         self.waiting = WaitingPods(self.decisions)
         self._connect()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -1,0 +1,50 @@
+"""What all decisions are made from: the cluster, what pods have, and what is asked elsewhere."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from allocator.decisions.lost_work import LostWork
+from allocator.decisions.node_searches import UNLIMITED, NodeSearches
+from allocator.decisions.pod_requests import ReceivedRequests
+from allocator.decisions.quota import QuotaChecks
+from allocator.decisions.strategy import ConfiguredStrategy
+from allocator.state.cluster_state import AllocatorState
+from allocator.state.group_records import GroupTable
+from allocator.state.preemptors import Preemptors
+from allocator.state.releases import Releases
+from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
+from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
+from drawbridge.ledger.pods import Pod
+
+
+class Surroundings(NamedTuple):
+    """What decisions ask elsewhere.
+
+    `ids` returns a new share ID at each call, `find_pod` the pod with a namespace and a name, and
+    `min_member` the minimum in the PodGroup of Coscheduling of a namespace and a name, or 0.
+    `server_time` is the Unix time of the API server.
+    """
+
+    ids: Callable[[], str]
+    strategy: StrategyNames = ALL_FIRST_FIT
+    nodes_per_call: int = UNLIMITED
+    limits: HoldLimits = DEFAULT_LIMITS
+    min_member: Callable[[str, str], int] = lambda _namespace, _name: 0
+    find_pod: Callable[[str, str], Pod | None] = lambda _namespace, _name: None
+    server_time: Callable[[], float] = time.time
+
+
+class Basis:
+    """What all decisions of an allocator share."""
+
+    def __init__(self, state: AllocatorState, around: Surroundings) -> None:
+        self.state, self.around, self.ids = state, around, around.ids
+        self.groups = GroupTable()
+        self.reserved = ReservedPods(state, self.groups, around.limits)
+        self.quotas = QuotaChecks(state)
+        self.requests = ReceivedRequests(state, self.reserved, self.quotas)
+        self.preemptors, self.releases = Preemptors(state), Releases(state)
+        self.searches = NodeSearches(state, around.ids, around.nodes_per_call)
+        self.strategy = ConfiguredStrategy(state, around.ids, around.strategy)
+        self.lost_work = LostWork(state, around.server_time)
