@@ -8,6 +8,7 @@ from textwrap import wrap
 from typing import Final
 
 from cli.commands import COMMANDS, parser_for
+from cli.former_commands import FORMER, renew
 from cli.terminal import output
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
@@ -40,6 +41,10 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     if topic in codes:
         _print_code(codes[topic], options.output, streams)
         return DONE
+    if topic in FORMER:
+        renewed = renew(topic, ())
+        streams.err.write(renewed.describe(topic, "drawbridge"))
+        topic = renewed.words[0]
     if topic in COMMANDS:
         parser_for((topic,), "drawbridge").subparsers()[topic].print_help(streams.out)
         return DONE

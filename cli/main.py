@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from cli import INTERRUPTED
 from cli.commands import COMMANDS, parser_for
+from cli.former_commands import FORMER, renew
 from cli.terminal.command_parser import UsageError
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, ExitCodes
 from cli.terminal.streams import Streams, process_streams
@@ -35,6 +36,10 @@ def program_name(argument: str) -> str:
 def parse(arguments: Sequence[str], streams: Streams, called: str) -> argparse.Namespace | int:
     """Return the options, or the exit code after help, version or wrong usage."""
     at = next((at for at, word in enumerate(arguments) if not word.startswith("-")), 0)
+    if arguments and arguments[at] in FORMER:
+        renewed = renew(arguments[at], arguments[at + 1 :])
+        streams.err.write(renewed.describe(arguments[at], called))
+        arguments = [*arguments[:at], *renewed.words, *renewed.options]
     is_command = bool(arguments) and arguments[at] in COMMANDS
     names = (arguments[at],) if is_command else COMMANDS
     unknown = "" if is_command or not arguments else arguments[at]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cli.commands import COMMANDS, load, parser_for
+from cli.former_commands import FORMER
 from cli.main import EXIT_CODES
 from cli.terminal.command_parser import CommandParser
 from cli.terminal.exit_codes import ExitCodes
@@ -29,6 +30,7 @@ def render_page() -> str:
     parsers = command_parsers()
     for key, lines in {
         "COMMANDS": _commands(),
+        "FORMER": _former(),
         "ALL_CODES": _rows(EXIT_CODES),
         "EXIT_CODES": _exit_codes(),
         "POSITIONALS": _positionals(parsers),
@@ -41,6 +43,12 @@ def render_page() -> str:
 def _commands() -> Iterator[str]:
     for name, summary in COMMANDS.items():
         yield f"| `{name}` | {summary} |"
+
+
+def _former() -> Iterator[str]:
+    for name, former in FORMER.items():
+        argument = former.with_argument.format("NAME")
+        yield f"| `{name}` | `{former.words}`{f', `{argument}`' if argument else ''} |"
 
 
 def _exit_codes() -> Iterator[str]:
