@@ -43,7 +43,7 @@ class Basis:
         self.groups = GroupTable()
         self.reserved = ReservedPods(state, self.groups, around.limits)
         self.quotas = QuotaChecks(state)
-        self.requests = ReceivedRequests(state, self.reserved, self.quotas)
+        self.requests = ReceivedRequests(state, self.reserved, self.quotas, around.find_pod)
         self.preemptors, self.releases = Preemptors(state), Releases(state)
         self.searches = NodeSearches(state, around.ids, around.nodes_per_call)
         self.strategy = ConfiguredStrategy(state, around.ids, around.strategy)

@@ -1,6 +1,6 @@
 """What the scheduler asks for pods: each pod and its claims, checked before any search."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,6 +24,10 @@ from drawbridge.solver.codes import CLAIM_REFUSED
 from drawbridge.solver.reasons import Reason
 
 _STAGE: Final = "claims"
+# Of what selects nodes for a pod, in JSON. More is kept only as a part of the watched pod, which
+# counts in the share of its namespace.
+MOST_OF_WAITING: Final = 64 << 10
+MOST_BESIDE_WATCHED: Final = 4 << 10
 
 
 def describe_pod(pod: Pod) -> SchedulingPod:
@@ -141,11 +145,52 @@ def check_claim(pod: SchedulingPod, claim: Claim, state: AllocatorState) -> Reas
     return None
 
 
-class ReceivedRequests:
-    """What was asked for each pod, and the searches for it with its claims as they are now."""
+def _selection(pod: SchedulingPod) -> tuple[object, ...]:
+    """Return what selects nodes for a pod."""
+    return pod.node_selector or None, pod.node_affinity, pod.tolerations or None
 
-    def __init__(self, state: AllocatorState, reserved: ReservedPods, quotas: QuotaChecks) -> None:
+
+def share_memory(pod: SchedulingPod, watched: Pod | None) -> SchedulingPod | Reason:
+    """Return a pod that refers to the same objects as the watched one, or that it is too large.
+
+    Raises ProtocolError for a large pod that is not watched yet.
+    """
+    is_watched = watched is not None and watched.metadata.uid == pod.uid
+    own = describe_pod(watched) if watched is not None and is_watched else None
+    if own is not None and _selection(own) == _selection(pod):
+        return replace(
+            pod,
+            node_selector=own.node_selector,
+            node_affinity=own.node_affinity,
+            tolerations=own.tolerations,
+        )
+    size = len(msgspec.json.encode(_selection(pod)))
+    if own is not None and size > MOST_BESIDE_WATCHED:
+        message = (
+            f"pod {pod.namespace}/{pod.name} is too large: namespace {pod.namespace} has more than "
+            "its share of the allocator's memory"
+        )
+        return make_reason(codes.CLAIM_TOO_LARGE, _STAGE, message)
+    if size > MOST_OF_WAITING:
+        raise ProtocolError(ErrorCode.NOT_READY, "the pod is not watched yet")
+    return pod
+
+
+class ReceivedRequests:
+    """What was asked for each pod, and the searches for it with its claims as they are now.
+
+    `find_pod` returns a watched pod.
+    """
+
+    def __init__(
+        self,
+        state: AllocatorState,
+        reserved: ReservedPods,
+        quotas: QuotaChecks,
+        find_pod: Callable[[str, str], Pod | None],
+    ) -> None:
         self._state, self._reserved, self._quotas = state, reserved, quotas
+        self._find_pod = find_pod
 
     def receive(
         self, pod: SchedulingPod, claims: tuple[msgspec.Raw, ...] | None
@@ -159,7 +204,12 @@ class ReceivedRequests:
             self._state.observe_claim(claim)
         if (reason := check_claims(pod, received, self._state)) is not None:
             return reason
-        request = PodRequest(pod, tuple(dict.fromkeys(uid_of(claim) for claim, _ in received)))
+        pod_or_reason = share_memory(pod, self._find_pod(pod.namespace, pod.name))
+        if isinstance(pod_or_reason, Reason):
+            return pod_or_reason
+        request = PodRequest(
+            pod_or_reason, tuple(dict.fromkeys(uid_of(claim) for claim, _ in received))
+        )
         records = self._state.records
         records.change(pod.uid, RecordEvent.ASKED, namespace=pod.namespace, request=request)
         return request

@@ -45,6 +45,8 @@ from drawbridge.process.watched_facts import WatchedFacts
 
 T = TypeVar("T")
 _FENCE: Final = (POLICIES, POLICY_BINDINGS)
+# Of a pod whose namespace has more than its share of the memory.
+MAX_CLAIMS_OF_REDUCED: Final = 256
 
 
 class CoschedulingGroup(msgspec.Struct):
@@ -218,10 +220,19 @@ def _watch_fence(session: Session, resource: Resource) -> Cache[FencePart]:
 
 
 def without_conditions(pod: Pod) -> Pod:
-    """Return what must be known of a pod, whatever else it has: its claims and resources."""
-    metadata = msgspec.structs.replace(pod.metadata, labels={}, owner_references=())
-    spec = msgspec.structs.replace(pod.spec, node_selector={}, affinity=None, tolerations=())
-    return msgspec.structs.replace(pod, metadata=metadata, spec=spec)
+    """Return what must be known of a pod, whatever else it has: its first claims and resources.
+
+    The claims that are reserved for it name it, too.
+    """
+    replaced = msgspec.structs.replace
+    metadata = replaced(pod.metadata, labels={}, owner_references=())
+    claims = pod.spec.resource_claims[:MAX_CLAIMS_OF_REDUCED]
+    spec = replaced(
+        pod.spec, node_selector={}, affinity=None, tolerations=(), resource_claims=claims
+    )
+    made = pod.status.resource_claim_statuses[:MAX_CLAIMS_OF_REDUCED]
+    status = replaced(pod.status, resource_claim_statuses=made)
+    return replaced(pod, metadata=metadata, spec=spec, status=status)
 
 
 def without_unused_parts(pod: Pod) -> Pod:

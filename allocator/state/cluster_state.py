@@ -157,6 +157,8 @@ class AllocatorState:
         uid = uid_of(claim)
         record, before = self.ledger.claims.get(uid), self._claims.get(uid)
         if not self.ledger.observe(claim):
+            if claim.reduced and self.ledger.reduce(claim):
+                self._claims[uid] = claim  # the scheduler has sent the whole claim before
             return False
         self.conflicts.note_change(uid)
         self._follow_allocation(before, claim)

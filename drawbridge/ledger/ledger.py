@@ -132,6 +132,16 @@ class Ledger:
         self._charge(uid)
         return True
 
+    def reduce(self, claim: Claim) -> bool:
+        """Keep no more than a reduced claim has, if it is known as it is; return whether it is."""
+        uid = uid_of(claim)
+        record = self._records.get(uid)
+        if record is None or record.version != parse_version(claim.metadata.resource_version):
+            return False
+        allocation = claim.status.allocation
+        self._records[uid] = record._replace(spec=claim.spec, allocation=allocation)
+        return True
+
     def observe_deletion(self, uid: str, version: str = "") -> bool:
         """Apply the deletion of a claim, which is final; False if it was applied before."""
         if uid in self._deleted:

@@ -1,13 +1,20 @@
-"""Pods of a namespace with more than its share of the memory are told so."""
+"""What is kept of pods and claims is bounded, and whoever has more than a share is told so."""
 
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
+import pytest
+
 from allocator.decisions.pod_requests import check_claim
+from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, ProtocolError
+from allocator.state.caches import without_conditions, without_unused_parts
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim, reduce_claim
 from drawbridge.ledger.ledger import Ledger, uid_of
 from drawbridge.ledger.planner import Planner
+from tests.allocator.clusters import Cluster, Plain, pod
+from tests.allocator.clusters import claim as small_claim
 from tests.dra.test_large_claims import claim
 
 
@@ -31,6 +38,73 @@ def test_a_pod_is_told_that_its_claim_is_too_large() -> None:
 def test_a_pod_whose_claim_holds_devices_uses_them() -> None:
     whole = claim("", allocated=True)
     assert told(reduce_claim(whole), whole) == ""
+
+
+def test_a_claim_that_the_scheduler_has_sent_before_is_not_kept_whole() -> None:
+    state, whole = AllocatorState(Planner(), Ledger(), lambda *_: True), claim("", allocated=True)
+    assert state.observe_claim(whole)
+    state.apply(None, reduce_claim(whole))
+    uid = uid_of(whole)
+    assert state.claims[uid] == reduce_claim(whole)
+    record = state.ledger.claims[uid]
+    assert (record.spec, record.holds[0].device) == (reduce_claim(whole).spec, "d")
+
+
+# --- what selects nodes for a pod ---
+
+
+def selecting(count: int) -> Plain:
+    """An affinity with so many expressions."""
+    expressions = [{"key": f"key-{each}", "operator": "Exists"} for each in range(count)]
+    required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    return {"requiredDuringSchedulingIgnoredDuringExecution": required}
+
+
+def asked(cluster: Cluster, affinity: Plain) -> PreFilterReply:
+    """Ask for a pod, as the scheduler does."""
+    of_pod = {"namespace": "default", "name": "p", "uid": "p", "nodeAffinity": affinity}
+    body = msgspec.json.encode({"pod": of_pod, "claims": [small_claim("c")]})
+    return cluster.decisions.prefilter(msgspec.json.decode(body, type=PreFilterRequest), 0.0)
+
+
+@pytest.mark.parametrize("count", [10, 100_000])
+def test_what_selects_nodes_for_a_pod_is_kept_once(count: int) -> None:
+    cluster, affinity = Cluster(n1=1), selecting(count)
+    watched = pod("p", "c", spec={"affinity": {"nodeAffinity": affinity}})
+    cluster.add(watched)
+    cluster.add_claim(small_claim("c"))
+    asked(cluster, affinity)
+    request = cluster.state.records.get("p").request
+    assert request is not None
+    assert watched.spec.affinity is not None
+    assert request.pod.node_affinity is watched.spec.affinity.node_affinity
+
+
+def test_a_pod_of_which_not_all_is_watched_is_told_that_it_is_too_large() -> None:
+    cluster, affinity = Cluster(n1=1), selecting(300)
+    cluster.add(without_conditions(pod("p", "c", spec={"affinity": {"nodeAffinity": affinity}})))
+    cluster.add_claim(small_claim("c"))
+    reply = asked(cluster, affinity)
+    assert [each.code for each in reply.reasons] == ["ClaimTooLarge"]
+    assert "pod default/p is too large" in reply.reasons[0].message
+    assert cluster.state.records.get("p").request is None
+    assert [each.node for each in asked(cluster, {}).fit] == ["n1"]
+
+
+def test_a_large_pod_that_is_not_watched_yet_is_asked_about_again() -> None:
+    cluster = Cluster(n1=1)
+    cluster.add_claim(small_claim("c"))
+    with pytest.raises(ProtocolError, match="not watched yet"):
+        asked(cluster, selecting(3000))
+    assert cluster.state.records.get("p").request is None
+    assert [each.code for each in asked(cluster, selecting(300)).reasons] == ["NodeRefused"]
+
+
+def test_of_a_pod_with_thousands_of_claims_not_all_are_kept() -> None:
+    names = [f"claim-{each}" for each in range(20_000)]
+    kept = without_conditions(without_unused_parts(pod("p", *names)))
+    assert len(msgspec.json.encode(kept, enc_hook=str)) < 64 << 10
+    assert [each.name for each in kept.spec.resource_claims[:2]] == names[:2]
 
 
 def test_the_allocator_knows_the_devices_of_a_claim_of_which_not_all_is_kept() -> None:
