@@ -1,12 +1,13 @@
 """`drawbridge completion`: prints the completion script of a shell.
 
-The program `kubectl_complete-drawbridge` completes `kubectl drawbridge`: kubectl runs it with the
-words so far, and reads one candidate per line with its meaning, and a last line `:N`.
+The scripts ask the program `kubectl_complete-drawbridge`, which completes `kubectl drawbridge` as
+well: it is given the words so far, and prints one candidate per line with its meaning, and a last
+line `:N`.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from cli.commands import COMMANDS, parser_for
@@ -14,30 +15,10 @@ from cli.terminal.command_parser import CommandParser
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams, for_data
 
+EXIT_CODES = {DONE: "printed", BAD: "bad input"}
 _OF_FILES: Final = ("FILE", "DIR", "PATH")
-
-
-class CompletedOption(NamedTuple):
-    """An option: its names and meaning, and what follows it."""
-
-    names: tuple[str, ...]
-    summary: str
-    takes_value: bool
-    values: tuple[str, ...] = ()
-    files: bool = False
-
-
-class CompletedCommand(NamedTuple):
-    """A command or subcommand: its options, its subcommands, and the words that it takes."""
-
-    summary: str
-    options: tuple[CompletedOption, ...]
-    subcommands: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
-
-
-# By the words of the command; the program itself has none.
-CompletionTable = Mapping[str, CompletedCommand]
+# The directives of kubectl's completion: files are offered, or only the candidates.
+_FILES, _NO_FILES = 0, 4
 
 
 class Completions(NamedTuple):
@@ -47,215 +28,120 @@ class Completions(NamedTuple):
     files: bool = False
 
 
-def completion_table(parser: CommandParser, name: str = "") -> dict[str, CompletedCommand]:
-    """Return the table of a parser and the parsers of its subcommands."""
-    inner = parser.subparsers()
-    values = tuple(
-        f"{choice}" for action in parser.positionals() for choice in action.choices or ()
-    )
-    options = tuple(
-        CompletedOption(
-            tuple(action.option_strings),
-            (action.help or "").replace("%%", "%"),
-            takes_value=action.nargs != 0,
-            values=tuple(f"{choice}" for choice in action.choices or ()),
-            files=any(word in f"{action.metavar}" for word in _OF_FILES),
-        )
-        for action in parser.options()
-    )
-    table = {name: CompletedCommand(parser.description or "", options, tuple(inner), values)}
-    for word, subparser in inner.items():
-        table |= completion_table(subparser, f"{name} {word}".strip())
-    return table
-
-
-def complete(table: CompletionTable, words: Sequence[str]) -> Completions:
+def complete(words: Sequence[str]) -> Completions:
     """Return what can replace the last of `words`; the words do not include the program."""
     *before, word = words or ("",)
-    name = ""
-    for typed in before:
-        if typed in table[name].subcommands:
-            name = f"{name} {typed}".strip()
-    command = table[name]
-    option_name, equals, value = word.partition("=")
+    parser = _find_parser(before)
+    name, equals, value = word.partition("=")
     if equals and word.startswith("--"):
-        completions = _complete_value(command, option_name, value)
-        prefixed = tuple((f"{option_name}={text}", summary) for text, summary in completions.words)
-        return Completions(prefixed, completions.files)
-    previous = _find_option(command, before[-1]) if before else None
-    if previous and previous.takes_value and not word.startswith("-"):
-        return _complete_value(command, before[-1], word)
-    return _complete_word(table, name, word)
+        values = _complete_value(_find_option(parser, name), value)
+        return values._replace(words=tuple((f"{name}={text}", "") for text, _ in values.words))
+    previous = _find_option(parser, before[-1]) if before else None
+    if previous and previous.nargs != 0 and not word.startswith("-"):
+        return _complete_value(previous, word)
+    return _select(_list_words(parser, of_options=word.startswith("-")), word)
 
 
-def _complete_value(command: CompletedCommand, option: str, word: str) -> Completions:
-    matching = _find_option(command, option)
-    if matching is None:
-        return Completions()
-    values = tuple((each, "") for each in matching.values if each.startswith(word))
-    return Completions(values, matching.files)
+def _find_parser(before: Sequence[str]) -> CommandParser:
+    """Return the parser of the command that is named; loads no other command."""
+    named = [each for each in before if each in COMMANDS][:1]
+    parser = parser_for(named or COMMANDS, "drawbridge", loads=bool(named))
+    for word in before:
+        parser = parser.subparsers().get(word, parser)
+    return parser
 
 
-def _complete_word(table: CompletionTable, name: str, word: str) -> Completions:
-    command = table[name]
-    if word.startswith("-"):
-        names = [(each, one.summary) for one in command.options for each in one.names]
+def _find_option(parser: CommandParser, name: str) -> argparse.Action | None:
+    return next((each for each in parser.options() if name in each.option_strings), None)
+
+
+def _complete_value(option: argparse.Action | None, word: str) -> Completions:
+    choices = [(f"{choice}", "") for choice in option.choices or ()] if option else []
+    of_files = option is not None and any(each in f"{option.metavar}" for each in _OF_FILES)
+    return _select(choices, word)._replace(files=of_files)
+
+
+def _list_words(parser: CommandParser, *, of_options: bool) -> Iterable[tuple[str, str]]:
+    if of_options:
+        for option in parser.options():
+            meaning = (option.help or "").replace("%%", "%")
+            yield from ((name, meaning) for name in option.option_strings)
     else:
-        names = [(each, table[f"{name} {each}".strip()].summary) for each in command.subcommands]
-        names += [(each, "") for each in command.values]
-    return Completions(tuple(each for each in names if each[0].startswith(word)))
+        yield from ((name, each.description or "") for name, each in parser.subparsers().items())
+        for action in parser.positionals():
+            yield from ((f"{choice}", "") for choice in action.choices or ())
 
 
-def _find_option(command: CompletedCommand, name: str) -> CompletedOption | None:
-    return next((each for each in command.options if name in each.names), None)
+def _select(words: Iterable[tuple[str, str]], word: str) -> Completions:
+    return Completions(tuple(each for each in words if each[0].startswith(word)))
 
 
-_BASH = """\
-_drawbridge_files() {
-    # A name with spaces is one word.
-    local IFS=$'\\n'
-    COMPREPLY=($(compgen -f -- "$word"))
-    compopt -o filenames 2>/dev/null
-}
+_BASH: Final = """\
+# bash completion of drawbridge
 _drawbridge() {
-    local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" command="" index
-    local words=""
-    COMPREPLY=()
+    local word line last=""
+    local -a typed
     # bash splits --option=value into three words.
-    if [[ "$word" == "=" ]]; then
-        word=""
-    elif [[ "$before" == "=" ]]; then
-        before="${COMP_WORDS[COMP_CWORD-2]}"
-    fi
-    for ((index = 1; index < COMP_CWORD; index++)); do
-        case "$command/${COMP_WORDS[index]}" in
-@COMMANDS@
+    for word in "${COMP_WORDS[@]:1:COMP_CWORD}"; do
+        if [[ "$word" == "=" || "$last" == --*= ]]; then
+            last="$last$word"
+            typed[${#typed[@]}-1]="$last"
+        else
+            last="$word"
+            typed+=("$last")
+        fi
+    done
+    word="${COMP_WORDS[COMP_CWORD]#=}"
+    local IFS=$'\\n'
+    COMPREPLY=()
+    for line in $(kubectl_complete-drawbridge "${typed[@]}" 2>/dev/null); do
+        case "$line" in
+            :0) COMPREPLY=($(compgen -f -- "$word")); compopt -o filenames 2>/dev/null ;;
+            :*) ;;
+            *) line="${line%%$'\\t'*}"; COMPREPLY+=("${line#"${last%"$word"}"}") ;;
         esac
     done
-    if [[ "$word" != -* ]]; then
-        case "$command/$before" in
-@VALUES@
-        esac
-    fi
-    case "$command/${word:0:1}" in
-@OPTIONS@
-@WORDS@
-    esac
-    COMPREPLY=($(compgen -W "$words" -- "$word"))
 }
-"""
-_ZSH = """\
-#compdef drawbridge
-whence compdef >/dev/null || { autoload -U +X compinit && compinit; }
-autoload -U +X bashcompinit && bashcompinit
+complete -F _drawbridge drawbridge
 """
 # From a folder of fpath, zsh runs the file at the first completion, and expects candidates.
-_ZSH_FIRST = """\
-if (( ${+compstate} )); then
-    _bash_complete -F _drawbridge
+_ZSH: Final = """\
+#compdef drawbridge
+whence compdef >/dev/null || { autoload -U +X compinit && compinit; }
+_drawbridge() {
+    local line
+    local -a candidates
+    for line in "${(@f)$(kubectl_complete-drawbridge "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+        case "$line" in
+            :0) _files ;;
+            :*) ;;
+            *) candidates+=("${${line//:/\\\\:}/$'\\t'/:}") ;;
+        esac
+    done
+    (( $#candidates )) && _describe drawbridge candidates
+}
+compdef _drawbridge drawbridge
+if [[ "$funcstack[1]" == _drawbridge ]]; then
+    _drawbridge "$@"
 fi
 """
-_REGISTER = "complete -F _drawbridge drawbridge\n"
-
-
-def bash_script(table: CompletionTable) -> str:
-    """Return the script for bash."""
-    return f"# bash completion of drawbridge\n{_bash_function(table)}{_REGISTER}"
-
-
-def zsh_script(table: CompletionTable) -> str:
-    """Return the script for zsh, which runs the function for bash."""
-    return f"{_ZSH}{_bash_function(table)}{_REGISTER}{_ZSH_FIRST}"
-
-
-def _bash_function(table: CompletionTable) -> str:
-    parts = {
-        "COMMANDS": [f'{_pattern(name)}) command="{name}" ;;' for name in table if name],
-        "VALUES": [line for name, each in table.items() for line in _bash_values(name, each)],
-        "OPTIONS": [f'"{name}/-") words="{_options(each)}" ;;' for name, each in table.items()],
-        "WORDS": [f'"{name}/"*) words="{_words(each)}" ;;' for name, each in table.items()],
-    }
-    text = _BASH
-    for key, lines in parts.items():
-        indent = " " * (12 if key in ("COMMANDS", "VALUES") else 8)
-        text = text.replace(f"@{key}@", "\n".join(f"{indent}{line}" for line in lines))
-    return text
-
-
-def _pattern(name: str) -> str:
-    """Return what the loop compares: the command so far, and its next word."""
-    above, _, last = name.rpartition(" ")
-    return f'"{above}/{last}"'
-
-
-def _bash_values(name: str, command: CompletedCommand) -> Iterator[str]:
-    """Yield the cases of the options that take a value."""
-    for completed in command.options:
-        if not completed.takes_value:
-            continue
-        pattern = "|".join(f'"{name}/{option}"' for option in completed.names)
-        if completed.files:
-            yield f"{pattern}) _drawbridge_files; return ;;"
-        else:
-            values = " ".join(completed.values)
-            yield f'{pattern}) COMPREPLY=($(compgen -W "{values}" -- "$word")); return ;;'
-
-
-def _options(command: CompletedCommand) -> str:
-    return " ".join(name for each in command.options for name in each.names)
-
-
-def _words(command: CompletedCommand) -> str:
-    return " ".join([*command.subcommands, *command.values])
-
-
-def fish_script(table: CompletionTable) -> str:
-    """Return the script for fish."""
-    return "\n".join(["# fish completion of drawbridge", *_fish_lines(table)]) + "\n"
-
-
-def _fish_lines(table: CompletionTable) -> Iterator[str]:
-    yield "complete -c drawbridge -f"
-    for name, command in table.items():
-        condition = _fish_condition(name, command)
-        for word in (*command.subcommands, *command.values):
-            inner = table.get(f"{name} {word}".strip())
-            told = f" -d {_quote(inner.summary)}" if inner else ""
-            yield f"complete -c drawbridge -n {condition} -a {word}{told}"
-        for option in command.options:
-            yield f"complete -c drawbridge -n {condition} {_fish_option(option)}"
-
-
-def _fish_condition(name: str, command: CompletedCommand) -> str:
-    if not name:
-        return "__fish_use_subcommand"
-    seen = "; and ".join(f"__fish_seen_subcommand_from {word}" for word in name.split())
-    if command.subcommands:
-        inner = " ".join(command.subcommands)
-        seen += f"; and not __fish_seen_subcommand_from {inner}"
-    return _quote(seen)
-
-
-def _fish_option(option: CompletedOption) -> str:
-    names = [
-        f"-l {name.removeprefix('--')}" if name.startswith("--") else f"-s {name[1:]}"
-        for name in option.names
-    ]
-    if option.files:
-        names.append("-r -F")
-    elif option.takes_value:
-        names.append(f"-x -a {_quote(' '.join(option.values))}" if option.values else "-x")
-    return f"{' '.join(names)} -d {_quote(option.summary)}"
-
-
-def _quote(text: str) -> str:
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-EXIT_CODES = {DONE: "printed", BAD: "bad input"}
-_SCRIPTS: Final = {"bash": bash_script, "fish": fish_script, "zsh": zsh_script}
-# The directives of kubectl's completion: files are offered, or only the candidates.
-_FILES, _NO_FILES = 0, 4
+_FISH: Final = """\
+# fish completion of drawbridge
+function __drawbridge_complete
+    set -l words (commandline -opc) (commandline -ct)
+    for line in (kubectl_complete-drawbridge $words[2..] 2>/dev/null)
+        switch $line
+            case ':0'
+                __fish_complete_path (commandline -ct | string replace -r '^--[^=]*=' '')
+            case ':*'
+            case '*'
+                echo $line
+        end
+    end
+end
+complete -c drawbridge -f -a '(__drawbridge_complete)'
+"""
+_SCRIPTS: Final = {"bash": _BASH, "fish": _FISH, "zsh": _ZSH}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -265,18 +151,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, streams: Streams) -> int:
     """Print the script."""
-    for_data(streams.out).write(_SCRIPTS[options.shell](build_table()))
+    for_data(streams.out).write(_SCRIPTS[options.shell])
     return DONE
-
-
-def build_table() -> dict[str, CompletedCommand]:
-    """Return the table of all commands."""
-    return completion_table(parser_for(COMMANDS, "drawbridge"))
 
 
 def complete_for_kubectl(words: Sequence[str]) -> str:
     """Return the candidates for the last of `words` in the form that kubectl reads."""
-    completions = complete(build_table(), words)
+    completions = complete(words)
     lines = [f"{word}\t{summary}".rstrip() for word, summary in completions.words]
     directive = _FILES if completions.files else _NO_FILES
     return "".join(f"{line}\n" for line in [*lines, f":{directive}"])

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import COMMANDS
-from cli.completion import build_table, complete, complete_for_kubectl
+from cli.commands import COMMANDS, parser_for
+from cli.completion import complete, complete_for_kubectl
 from tests.cli.running import command
 from tests.tables import every_row
 
 ROOT = Path(__file__).parents[2]
-TABLE = build_table()
 SHELLS = ("bash", "fish", "zsh")
 
 
@@ -47,24 +46,39 @@ CASES = [
 
 
 @every_row(("line", "expected"), CASES)
-def test_the_table_completes_words(line: str, expected: list[str]) -> None:
-    completion = complete(TABLE, line.split(" "))
+def test_the_program_completes_words(line: str, expected: list[str]) -> None:
+    completion = complete(line.split(" "))
     assert [word for word, _ in completion.words] == expected
 
 
 def test_every_command_and_option_is_completed() -> None:
-    assert {word for word, _ in complete(TABLE, [""]).words} == set(COMMANDS)
-    for name, completed in TABLE.items():
-        words = {word for word, _ in complete(TABLE, [*name.split(), "-"]).words}
-        assert words == {each for option in completed.options for each in option.names}
+    assert {word for word, _ in complete([""]).words} == set(COMMANDS)
+    for name, parser in parser_for(COMMANDS, "drawbridge").subparsers().items():
+        for more, inner in {"": parser, **parser.subparsers()}.items():
+            words = {word for word, _ in complete([name, *more.split(), "-"]).words}
+            assert words == {each for option in inner.options() for each in option.option_strings}
 
 
 @pytest.mark.parametrize("line", ["translate -f ", "check --cluster ex", "config facts --config="])
 def test_options_of_files_offer_files(line: str) -> None:
-    assert complete(TABLE, line.split(" ")).files
+    assert complete(line.split(" ")).files
 
 
-def in_bash(line: str, folder: Path) -> list[str]:
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A PATH that begins with a folder with the program that the scripts ask."""
+    folder = tmp_path_factory.mktemp("bin")
+    code = "import sys; from cli.completion import main; sys.exit(main())"
+    for name in ("kubectl-drawbridge", "kubectl_complete-drawbridge"):
+        program = folder / name
+        # "$@" goes to the program; the folder of the shell stays.
+        text = f"#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -c '{code}' \"$@\"\n"
+        program.write_text(text, "utf-8")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
+
+
+def in_bash(line: str, folder: Path, path: str) -> list[str]:
     """Return what real bash offers for a line, as readline calls the function."""
     words = line.replace("=", " = ").split(" ")
     quoted = " ".join(f"'{word}'" for word in ["drawbridge", *(each for each in words)])
@@ -75,6 +89,7 @@ def in_bash(line: str, folder: Path) -> list[str]:
     done = subprocess.run(  # noqa: S603  # our own script
         [shutil.which("bash") or "bash", "--norc", "-c", program],
         cwd=folder,
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=True,
@@ -85,8 +100,10 @@ def in_bash(line: str, folder: Path) -> list[str]:
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
 @pytest.mark.parametrize(("line", "expected"), CASES)
-def test_real_bash_completes_words(line: str, expected: list[str], tmp_path: Path) -> None:
-    assert in_bash(line, tmp_path) == expected
+def test_real_bash_completes_words(
+    line: str, expected: list[str], tmp_path: Path, path: str
+) -> None:
+    assert in_bash(line, tmp_path, path) == expected
 
 
 @pytest.mark.skipif(not shutil.which("bash"), reason="needs bash")
@@ -95,17 +112,17 @@ def test_real_bash_completes_words(line: str, expected: list[str], tmp_path: Pat
     [("check -f ma", ["manifests", "many pods.yaml"]), ("check --output=j", ["json"])],
 )
 def test_real_bash_completes_files_and_values_after_an_equals_sign(
-    line: str, expected: list[str], tmp_path: Path
+    line: str, expected: list[str], tmp_path: Path, path: str
 ) -> None:
     (tmp_path / "manifests").mkdir()
     (tmp_path / "many pods.yaml").touch()
-    assert sorted(in_bash(line, tmp_path)) == expected
+    assert sorted(in_bash(line, tmp_path, path)) == expected
 
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_the_script_is_valid_where_the_shell_is_installed(shell: str) -> None:
     text = script(shell)
-    assert "translate" in text
+    assert "kubectl_complete-drawbridge" in text
     program = shutil.which(shell)
     if program is None:
         pytest.skip(f"{shell} is not installed")
@@ -115,10 +132,11 @@ def test_the_script_is_valid_where_the_shell_is_installed(shell: str) -> None:
 
 @pytest.mark.skipif(not shutil.which("fish"), reason="needs fish")
 @pytest.mark.parametrize(("line", "expected"), CASES[:6])
-def test_real_fish_completes_words(line: str, expected: list[str]) -> None:
+def test_real_fish_completes_words(line: str, expected: list[str], path: str) -> None:
     program = f"{script('fish')}\ncomplete -C 'drawbridge {line}'\n"
     done = subprocess.run(  # noqa: S603  # our own script
         [shutil.which("fish") or "fish", "--no-config", "-c", program],
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=True,
@@ -128,31 +146,38 @@ def test_real_fish_completes_words(line: str, expected: list[str]) -> None:
 
 
 IN_ZSH = """\
-compdef() { : }; autoload() { : }; bashcompinit() { : }
-complete() { print complete $@ }; _bash_complete() { print first $@ }
+compdef() { print compdef $@ }; _files() { print files }
+_describe() { print -l -- "${(@P)2}" }
 """
 
 
-@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh")
-@pytest.mark.parametrize(
-    ("state", "called"),
-    [
-        ("", ["complete -F _drawbridge drawbridge"]),
-        # zsh loads a file of fpath during the first completion, and expects the candidates then.
-        (
-            "typeset -A compstate=(context command)\n",
-            ["complete -F _drawbridge drawbridge", "first -F _drawbridge"],
-        ),
-    ],
-)
-def test_zsh_also_completes_the_first_time(state: str, called: list[str]) -> None:
+def in_zsh(program: str, path: str) -> list[str]:
     done = subprocess.run(  # noqa: S603  # our own script
-        [shutil.which("zsh") or "zsh", "-f", "-c", f"{IN_ZSH}{state}{script('zsh')}"],
+        [shutil.which("zsh") or "zsh", "-f", "-c", program],
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout.splitlines(), done.stderr) == (called, "")
+    assert done.stderr == ""
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh")
+@pytest.mark.parametrize(("line", "expected"), [*CASES, ("check -f ", ["files"])])
+def test_real_zsh_completes_words(line: str, expected: list[str], path: str) -> None:
+    words = " ".join(f"'{word}'" for word in ["drawbridge", *line.split(" ")])
+    call = f"words=({words}); CURRENT=$#words; _drawbridge\n"
+    registered, *told = in_zsh(f"{IN_ZSH}{script('zsh')}{call}", path)
+    assert registered == "compdef _drawbridge drawbridge"
+    assert [each.partition(":")[0] for each in told] == expected
+
+
+@pytest.mark.skipif(not shutil.which("zsh"), reason="needs zsh")
+def test_zsh_also_completes_the_first_time(path: str) -> None:
+    # zsh loads a file of fpath during the first completion, and expects the candidates then.
+    first = f"_drawbridge() {{\n{script('zsh')}}}\nwords=(drawbridge und); CURRENT=2; _drawbridge\n"
+    assert in_zsh(f"{IN_ZSH}{first}", path)[1:] == [f"undo:{COMMANDS['undo']}"]
 
 
 def test_kubectl_gets_candidates_and_a_directive() -> None:
@@ -166,17 +191,10 @@ KUBECTLS = sorted((ROOT / ".cache").glob("controlplane/*/kubectl"))
 
 
 @pytest.mark.skipif(not KUBECTLS, reason="needs the kubectl of a control plane in .cache")
-def test_real_kubectl_completes_the_plugin(tmp_path: Path) -> None:
-    code = "import sys; from cli.completion import main; sys.exit(main())"
-    for name in ("kubectl-drawbridge", "kubectl_complete-drawbridge"):
-        program = tmp_path / name
-        program.write_text(
-            f"#!/bin/sh\ncd {ROOT} && exec {sys.executable} -c '{code}' \"$@\"\n", "utf-8"
-        )
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+def test_real_kubectl_completes_the_plugin(path: str) -> None:
     done = subprocess.run(  # noqa: S603  # the kubectl of the rig
         [str(KUBECTLS[0]), "__complete", "drawbridge", "translate", "--exit"],
-        env={**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=False,
