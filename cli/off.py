@@ -17,6 +17,7 @@ from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import Mode
 from drawbridge.agreement.switch import SWITCHED, compose_switch
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
@@ -103,7 +104,6 @@ async def switch_webhooks(session: "Session", *, off: bool) -> Switched:
 async def _switch_configuration(session: "Session", plural: str, name: str, *, off: bool) -> str:
     """Switch one configuration, and give up the ownership of what the patch wrote."""
     from controller.field_ownership import release_fields  # noqa: PLC0415  # loaded on demand
-    from drawbridge.cluster import resources  # noqa: PLC0415  # the same
     from drawbridge.cluster.client import ResourceClient, decode_object  # noqa: PLC0415  # the same
 
     kinds = (resources.MUTATING_WEBHOOKS, resources.VALIDATING_WEBHOOKS)
@@ -130,8 +130,6 @@ async def _switch_configuration(session: "Session", plural: str, name: str, *, o
 
 async def _list_namespaces(session: "Session") -> Mapping[Mode, tuple[str, ...]]:
     """Return the labelled namespaces by mode; none where they cannot be read."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     namespaces: dict[Mode, tuple[str, ...]] = {}
     for mode in (Mode.ENFORCE, Mode.REPORT):
         selector = f"{TRANSLATE_LABEL}={mode}"
@@ -157,7 +155,6 @@ def describe_namespaces(switched: Switched) -> Iterator[str]:
 
 async def _with_waiting_pods(session: "Session", switched: Switched, *, recreate: bool) -> Switched:
     """Add the pods that wait for our scheduler; with `recreate`, delete those with an owner."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
     from drawbridge.cluster.client import ResourceClient, decode_object  # noqa: PLC0415  # the same
 
     client = ResourceClient(session, resources.PODS, decode_object)

@@ -17,6 +17,7 @@ from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams, unfolded
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
+from drawbridge.cluster import resources
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
@@ -151,8 +152,6 @@ def _has_book(value: Value) -> bool:
 
 async def _read_live(session: "Session") -> list[Value]:
     """Read the ConfigMaps by name, which is all that the role of readers allows."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     namespace = await installed_namespace.find(session)
     books: list[Value] = []
     for name in all_names() if namespace else ():

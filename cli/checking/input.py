@@ -17,6 +17,7 @@ from cli.input.facts_file import choose_gates
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
+from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.dra.gates import DEFAULTS, Gates
@@ -110,8 +111,6 @@ def _read_cluster(options: argparse.Namespace, streams: Streams) -> _ReadCluster
         return _ReadCluster(files, files.version)
 
     async def read(session: "Session") -> _ReadCluster:
-        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
         needed = (resources.NODES, resources.CLASSES, resources.SLICES, resources.TEMPLATES)
         optional = (
             resources.CLAIMS, resources.NAMESPACES, resources.RESOURCE_QUOTAS,

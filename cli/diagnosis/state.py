@@ -24,6 +24,8 @@ from controller.field_probe import (
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.agreement.switch import is_switched_off
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
+from drawbridge.cluster.resources import Resource
 from drawbridge.config.model import Configuration, Placement, Scope
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
@@ -43,7 +45,6 @@ from drawbridge.names import (
 from drawbridge.report.stuck.found import Stuck
 
 if TYPE_CHECKING:
-    from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
 T = TypeVar("T")
@@ -192,8 +193,6 @@ async def read_state(
     session: "Session", options: argparse.Namespace, configuration: Configuration
 ) -> ClusterState:
     """Read all parts; raises ApiError if the server cannot be reached."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     version = await session.version()
     namespace = options.namespace or session.namespace
     kinds = (resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS)
@@ -262,8 +261,6 @@ async def _read_kueue(
     session: "Session", namespaces: Mapping[str, Mapping[str, str]] | Unread
 ) -> Object | Unread | None:
     """Read the configuration of Kueue; None if its namespace does not exist."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     if isinstance(namespaces, Unread) or KUEUE not in namespaces:
         return None
     reading = live_cluster.read_object(session, resources.CONFIG_MAPS, KUEUE_CONFIG_MAP, KUEUE)
@@ -272,16 +269,12 @@ async def _read_kueue(
 
 async def _read_cluster_queues(session: "Session") -> Sequence[dict[str, Value]] | Unread:
     """Read the quotas of Kueue."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     listing = live_cluster.list_objects(session, resources.CLUSTER_QUEUES)
     return await _if_readable(listing, "list", resources.CLUSTER_QUEUES)
 
 
 async def _read_neighbours(session: "Session") -> Neighbours | Unread:
     """Read the Deployments of autoscalers and of GPU Operator, and the objects of both."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     deployments: dict[str, dict[str, Value]] = {}
     for selector in _NEIGHBOURS:
         listing = live_cluster.list_objects(session, resources.DEPLOYMENTS, labels=selector)
@@ -296,7 +289,7 @@ async def _read_neighbours(session: "Session") -> Neighbours | Unread:
     return Neighbours([*deployments.values()], policies, clusters, node_groups)
 
 
-async def _if_readable(reading: Awaitable[T], verb: str, resource: "Resource") -> T | Unread:
+async def _if_readable(reading: Awaitable[T], verb: str, resource: Resource) -> T | Unread:
     try:
         return await reading
     except ApiError as error:
@@ -311,8 +304,6 @@ async def _read_namespaces(
     session: "Session", own: str
 ) -> Mapping[str, Mapping[str, str]] | Unread:
     """Return the labels of all namespaces, or of the caller's if that is all that is allowed."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     kind = resources.NAMESPACES
     namespaces = await _if_readable(live_cluster.list_objects(session, kind), "list", kind)
     if isinstance(namespaces, Unread):
@@ -362,9 +353,7 @@ def _labels(value: Object) -> Mapping[str, str]:
 
 
 async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
-    async def read(resource: "Resource", name: str, namespace: str = "") -> Object | Unread | None:
+    async def read(resource: Resource, name: str, namespace: str = "") -> Object | Unread | None:
         reading = live_cluster.read_object(session, resource, name, namespace)
         return await _if_readable(reading, "get", resource)
 
@@ -390,8 +379,6 @@ async def _read_installed(session: "Session", *, bridge: bool) -> Installed:
 
 async def _probe_fields(session: "Session", namespace: str) -> tuple[str, ...] | Unread:
     """Return the fields of claims that the API server stores, as the controller probes them."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     stored = []
     for name, probe in sorted(FIELD_PROBES.items()):
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_WEBHOOK
@@ -89,8 +90,6 @@ async def _create(
     session: "Session", namespace: str, limits: Mapping[str, str]
 ) -> dict[str, Value] | str:
     """Return the pod as it would be stored, or the message of the refusal."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     path = resources.PODS.path(namespace)
     try:
         response = await session.call(

@@ -13,6 +13,8 @@ from cli.input.live_cluster import ClusterReadError
 from cli.input.stuck_objects import find_stuck_holders, find_stuck_in_files
 from cli.terminal.streams import Streams
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
+from drawbridge.cluster.resources import Resource
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
@@ -20,7 +22,6 @@ from drawbridge.report.device_holders import HeldObjects
 from drawbridge.report.stuck.found import Stuck
 
 if TYPE_CHECKING:
-    from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
 _FORBIDDEN = 403
@@ -74,8 +75,6 @@ def _unknown(node: str) -> ClusterReadError:
 
 
 async def _read_live(session: "Session", node: str, findings: list[LocatedFinding]) -> NodeObjects:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     named: Value = None
     nodes: tuple[Value, ...] = ()
     if node:
@@ -108,7 +107,7 @@ async def _read_live(session: "Session", node: str, findings: list[LocatedFindin
 
 
 async def _list(
-    session: "Session", resource: "Resource", fields: str, findings: list[LocatedFinding]
+    session: "Session", resource: Resource, fields: str, findings: list[LocatedFinding]
 ) -> tuple[Value, ...]:
     """List the objects in all namespaces, or else in that of the kubeconfig, and say so."""
     try:

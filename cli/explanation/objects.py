@@ -13,6 +13,8 @@ from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.input.stuck_objects import find_stuck_around, find_stuck_in_files
 from cli.terminal.streams import Streams
+from drawbridge.cluster import resources
+from drawbridge.cluster.resources import Resource
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
@@ -39,7 +41,6 @@ from drawbridge.report.workloads import (
 )
 
 if TYPE_CHECKING:
-    from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
 Subject = PodObjects | WorkloadObjects
@@ -186,8 +187,6 @@ def _is_in(event: Value, namespace: str) -> bool:
 async def _read_pod(
     session: "Session", named: _Named, findings: list[LocatedFinding]
 ) -> PodObjects:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     name, namespace = named.name, named.namespace
     pod = await live_cluster.read_object(session, resources.PODS, name, namespace)
     if pod is None:
@@ -218,8 +217,6 @@ async def _read_members(
     session: "Session", group: PodGroup | None, namespace: str, findings: list[LocatedFinding]
 ) -> list[dict[str, Value]]:
     """Read the pods that may be members of a gang."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     if group is None or not group.is_gang:
         return []
     is_labelled = group.form is GroupForm.COSCHEDULING
@@ -232,8 +229,6 @@ async def _read_group(
     session: "Session", group: PodGroup | None, findings: list[LocatedFinding]
 ) -> list[dict[str, Value]]:
     """Read the object of a gang, at the first version that has it."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     if group is None or not group.is_gang:
         return []
     api, versions, plural = _GROUP_OBJECTS[group.form]
@@ -248,7 +243,6 @@ async def _read_group(
 
 async def _read_lease(session: "Session", namespace: str, findings: list[LocatedFinding]) -> Value:
     """Read the Lease of our scheduler; empty if it does not exist, None if access is forbidden."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
 
     async def read() -> Value:
         lease = await live_cluster.read_object(
@@ -266,8 +260,6 @@ async def _read_workload(
     findings: list[LocatedFinding],
 ) -> WorkloadObjects:
     """Read a workload and the objects of its namespace, each kind in one list."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     kind, namespace = reference.kind, named.namespace
     resource = resources.Resource(kind.group, kind.version, kind.plural, kind.kind)
     workload = await live_cluster.read_object(session, resource, named.name, namespace)
@@ -302,8 +294,6 @@ async def _read_workload(
 async def _read_events(
     session: "Session", namespace: str, selector: str, findings: list[LocatedFinding]
 ) -> list[dict[str, Value]]:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     reading = live_cluster.list_objects(session, resources.EVENTS, namespace, selector)
     return await live_cluster.read_if_allowed(reading, findings) or []
 
@@ -311,14 +301,12 @@ async def _read_events(
 async def _read_namespace(
     session: "Session", namespace: str, findings: list[LocatedFinding]
 ) -> dict[str, Value] | None:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     reading = live_cluster.read_object(session, resources.NAMESPACES, namespace)
     return await live_cluster.read_if_allowed(reading, findings)
 
 
 async def _read_existing(
-    session: "Session", resource: "Resource", names: list[str], namespace: str
+    session: "Session", resource: Resource, names: list[str], namespace: str
 ) -> dict[str, Value]:
     """Read the objects `names` that exist."""
     objects: dict[str, Value] = {}

@@ -18,6 +18,8 @@ from drawbridge.api_error import ApiError
 from drawbridge.audit.managed import find_manager
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.workloads import FAILED_CREATE
+from drawbridge.cluster import resources
+from drawbridge.cluster.resources import Resource
 from drawbridge.config.model import Scope
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
@@ -31,7 +33,6 @@ from drawbridge.report.workloads import KINDS as WORKLOADS
 from drawbridge.translate.manifests.workloads import TEMPLATES
 
 if TYPE_CHECKING:
-    from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
 _MISSING: Final = codes.PART_UNREADABLE.name
@@ -102,8 +103,6 @@ def _with_stuck(read: ClusterRead, stuck: Iterable[Stuck], only: str | None) -> 
 async def _read_live(
     session: "Session", only: str, findings: list[LocatedFinding], report: Report
 ) -> Sequence[Value]:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     report("reading nodes and devices")
     values: list[Value] = []
     for kind in (resources.NODES, resources.CLASSES, resources.SLICES):
@@ -131,7 +130,7 @@ async def _read_live(
 
 async def _list(
     session: "Session",
-    kind: "Resource",
+    kind: Resource,
     namespace: str,
     findings: list[LocatedFinding],
     fields: str = "",

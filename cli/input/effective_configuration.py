@@ -15,6 +15,7 @@ from cli.input.configuration_file import read_configuration, read_configuration_
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal.streams import Streams
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
 from drawbridge.documents.paths import get_value
@@ -59,8 +60,6 @@ def _with_findings(
 
 
 async def _read_from_cluster(session: "Session") -> EffectiveConfiguration:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     namespace = await installed_namespace.find(session)
     if not namespace:
         return EffectiveConfiguration(Configuration())

@@ -7,6 +7,7 @@ from cli.input import live_cluster
 from cli.input.cluster_objects import ClusterObjects, sort_documents
 from cli.input.files import read_documents
 from cli.terminal.streams import Streams
+from drawbridge.cluster import resources
 from drawbridge.facts.gather import FactsInput
 from drawbridge.facts.networks import read_network
 
@@ -26,8 +27,6 @@ def read_objects(
         return files, files.version
 
     async def read(session: "Session") -> tuple[ClusterObjects, str]:
-        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
         kinds = (resources.NODES, resources.CLASSES, resources.SLICES)
         of_namespaces = (resources.NAMESPACES, resources.LOCAL_QUEUES)
         optional = (resources.NETWORKS, *(of_namespaces if namespaces else ()))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from cli.input import live_cluster
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
+from drawbridge.cluster.resources import Resource
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.slices import Slice
@@ -20,7 +22,6 @@ from drawbridge.report.stuck.objects import KINDS, HangingObjects, from_values
 from drawbridge.report.stuck.pods import FAILURES, decode_device_pod
 
 if TYPE_CHECKING:
-    from drawbridge.cluster.resources import Resource
     from drawbridge.cluster.session import Session
 
 # Claims that are read again one by one, and nodes whose objects are read for one workload.
@@ -45,7 +46,6 @@ async def read_stuck(session: "Session", published: Iterable[Value]) -> tuple[St
 
     Raises ApiError if pods or namespaces may not be read.
     """
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
     from drawbridge.cluster.client import ResourceClient  # noqa: PLC0415
 
     values: list[Value] = [*published]
@@ -66,8 +66,6 @@ async def find_stuck_live(session: "Session", hanging: HangingObjects) -> tuple[
 
 async def _is_confirmed(session: "Session", stuck: Stuck) -> bool:
     """Whether the claim is still there, and its pods are not."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     _, namespace, name = stuck.object.split("/")
     claim = await live_cluster.read_object(session, resources.CLAIMS, name, namespace)
     if claim is None:
@@ -106,8 +104,6 @@ async def find_stuck_around(
     namespace: Value,
 ) -> tuple[Stuck, ...]:
     """Return what is stuck about these pods of one namespace, their claims and their nodes."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     names = [*dict.fromkeys(filter(None, map(_node_of, pods)))][:_MOST_NODES]
     complete = set[str]()
     values: list[Value] = [*pods, *claims.values(), *events]
@@ -160,7 +156,7 @@ def _has_other_users(pods: Iterable[Value], claims: Mapping[str, Value]) -> bool
     return any(uid not in mine for uid in users)
 
 
-async def _read(session: "Session", kind: "Resource", name: str) -> dict[str, Value] | None:
+async def _read(session: "Session", kind: Resource, name: str) -> dict[str, Value] | None:
     """Read an object that only explains more; empty if there is none, None if forbidden."""
     try:
         return await live_cluster.read_object(session, kind, name) or {}
@@ -171,7 +167,7 @@ async def _read(session: "Session", kind: "Resource", name: str) -> dict[str, Va
 
 
 async def _list(
-    session: "Session", kind: "Resource", *, namespace: str = "", fields: str = ""
+    session: "Session", kind: Resource, *, namespace: str = "", fields: str = ""
 ) -> list[dict[str, Value]] | None:
     try:
         return await live_cluster.list_objects(session, kind, namespace, fields=fields)
@@ -183,8 +179,6 @@ async def _list(
 
 async def list_failures(session: "Session", namespace: str = "") -> list[dict[str, Value]]:
     """List the events that say why kubelets do not start pods; none if they may not be read."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     listed = [
         await _list(session, resources.EVENTS, namespace=namespace, fields=f"reason={reason}")
         for reason in FAILURES

@@ -18,6 +18,7 @@ from cli.terminal import output
 from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
+from drawbridge.cluster import resources
 from drawbridge.documents.document import Document, LocatedFinding, has_errors
 from drawbridge.ledger import codes
 from drawbridge.ledger.defragmentation import (
@@ -93,8 +94,6 @@ def _read_waiting(options: argparse.Namespace) -> Sequence[Document]:
     namespace, _, name = options.defrag.rpartition("/")
 
     async def read(session: "Session") -> Sequence[Document]:
-        from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
         where = namespace or options.namespace or session.namespace
         value = await live_cluster.read_object(session, resources.PODS, name, where)
         if value is None:

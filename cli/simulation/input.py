@@ -22,6 +22,7 @@ from cli.input.live_cluster import ClusterReadError
 from cli.simulation.planned_holds import read_planned_holds
 from cli.simulation.pod_allocators import find_cluster_nodes
 from cli.terminal.streams import Streams
+from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import format_path, get_value
@@ -318,16 +319,12 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
 
 async def _list_bound_pods(session: "Session") -> list[dict[str, Value]]:
     """List the pods that have a node. Those that wait are not what the command is about."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     phases = (f"status.phase!={phase}" for phase in FINISHED)
     fields = ",".join(("spec.nodeName!=", *phases))
     return await live_cluster.list_objects(session, resources.PODS, fields=fields)
 
 
 async def _read_objects(session: "Session", options: argparse.Namespace) -> list[dict[str, Value]]:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     needed = [resources.NODES, resources.CLASSES, resources.SLICES, resources.CLAIMS]
     if options.preempt:
         needed += [resources.PRIORITY_CLASSES, resources.DISRUPTION_BUDGETS]

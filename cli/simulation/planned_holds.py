@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from cli.input import live_cluster
+from drawbridge.cluster import resources
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from drawbridge.ledger.planned_holds import PlannedHold
@@ -19,8 +20,6 @@ async def read_planned_holds(
     session: "Session", objects: Iterable[Mapping[str, Value]]
 ) -> list[PlannedHold]:
     """Return the holds of the nodes among objects that last, whose pods wait for devices."""
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     holds: list[PlannedHold] = []
     for node, hold in _find_holds(objects, time.time()):
         namespace, _, name = hold.pod.partition("/")

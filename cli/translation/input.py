@@ -15,6 +15,7 @@ from cli.input.namespace_labels import NAMESPACE_KIND, labels_of_namespaces
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scheduler_lease import is_scheduler_missing
 from drawbridge.api_error import ApiError
+from drawbridge.cluster import resources
 from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.placement import decide_placements
 from drawbridge.config.policy import apply_policies
@@ -147,8 +148,6 @@ def _has_scheduler(options: argparse.Namespace, configuration: Configuration) ->
 
 
 async def _read_scheduler(session: "Session") -> bool:
-    from drawbridge.cluster import resources  # noqa: PLC0415  # loaded on demand
-
     namespace = await installed_namespace.find(session) or NAMESPACE
     try:
         lease = await live_cluster.read_object(
