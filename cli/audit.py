@@ -22,12 +22,7 @@ from cli.input.facts_file import choose_gates
 from cli.input.live_cluster import ClusterReadError
 from cli.simulation.pod_allocators import find_cluster_nodes, find_pod_allocators
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_files_option,
-    add_live_options,
-    add_version_options,
-)
+from cli.terminal.cluster_options import LIVE, VERSION, add_shared_options
 from cli.terminal.durations import parse_duration, parse_time
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams, for_data, unfolded
@@ -78,11 +73,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print what each step of the plan does to whom, as it was rehearsed",
     )
-    add_files_option(parser)
+    add_shared_options(parser, "--cluster")
     add_clusters_option(parser)
-    add_live_options(parser)
-    add_config_option(parser)
-    add_version_options(parser)
+    add_shared_options(parser, *LIVE, "--config", *VERSION)
     output.add_detail_options(parser)
     output.add_format_option(parser, "text", "json", "yaml", "csv", "html")
 

@@ -12,7 +12,7 @@ import msgspec
 
 from cli.input.facts_file import choose_gates
 from cli.terminal import output
-from cli.terminal.cluster_options import add_files_option, add_version_options
+from cli.terminal.cluster_options import VERSION, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams, for_data
 from drawbridge.cel.dra.advice import describe_problem
@@ -42,13 +42,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the expression, the devices and the batch."""
     either = parser.add_mutually_exclusive_group(required=True)
     either.add_argument("expression", nargs="?", metavar="EXPR", help="the selector expression")
-    add_files_option(parser)
+    add_shared_options(parser, "--cluster")
     either.add_argument(
         "--batch",
         metavar="FILE|-",
         help='JSON lines {"device", "expression", "list_attributes"}; prints one result per line',
     )
-    add_version_options(parser)
+    add_shared_options(parser, *VERSION)
     output.add_detail_options(parser)
     output.add_format_option(parser, "text", "json")
 

@@ -12,12 +12,11 @@ from cli.checking.input import read_check_input
 from cli.checking.looked_at import describe_looked_at
 from cli.terminal import output
 from cli.terminal.cluster_options import (
+    LIVE,
+    VERSION,
     add_allocator_option,
-    add_config_option,
-    add_files_option,
-    add_live_options,
     add_manifests_option,
-    add_version_options,
+    add_shared_options,
 )
 from cli.terminal.exit_codes import JUDGED, exit_code
 from cli.terminal.streams import Streams
@@ -29,11 +28,9 @@ EXIT_CODES = JUDGED
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the manifests, the cluster and the output format."""
     add_manifests_option(parser)
-    add_files_option(parser)
-    add_live_options(parser)
-    add_config_option(parser)
+    add_shared_options(parser, "--cluster", *LIVE, "--config")
     add_allocator_option(parser)
-    add_version_options(parser)
+    add_shared_options(parser, *VERSION)
     output.add_findings_format(parser)
 
 

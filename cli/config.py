@@ -12,13 +12,7 @@ from cli.input.effective_configuration import read_effective_configuration
 from cli.input.facts_file import choose_gates, read_facts
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_facts_option,
-    add_files_option,
-    add_live_options,
-    add_version_options,
-)
+from cli.terminal.cluster_options import LIVE, VERSION, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, exit_code
 from cli.terminal.streams import Streams
 from drawbridge.config.load import configuration_to_plain
@@ -32,7 +26,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", metavar="print|schema|facts", required=True)
     text = "print the configuration with its defaults, or the errors in it"
     printing = commands.add_parser("print", help=text, description=text, allow_abbrev=False)
-    add_config_option(printing)
+    add_shared_options(printing, "--config")
     output.add_format_option(printing, "yaml", "json")
     # Errors are text, unless a format is asked for.
     printing.set_defaults(output=None)
@@ -40,11 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     commands.add_parser("schema", help=text, description=text, allow_abbrev=False)
     text = "print the facts about a cluster that decide translations"
     facts = commands.add_parser("facts", help=text, description=text, allow_abbrev=False)
-    add_files_option(facts)
-    add_live_options(facts)
-    add_facts_option(facts)
-    add_config_option(facts)
-    add_version_options(facts)
+    add_shared_options(facts, "--cluster", *LIVE, "--facts", "--config", *VERSION)
     output.add_detail_options(facts)
     output.add_format_option(facts, "yaml", "json")
 

@@ -15,7 +15,7 @@ from cli.input import live_cluster
 from cli.input.effective_configuration import EffectiveConfiguration, read_effective_configuration
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import add_config_option, add_live_options, add_namespace_option
+from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
@@ -36,9 +36,7 @@ _COLOURS: Final = {Status.OK: "32", Status.WARNING: "33", Status.ERROR: "31"}
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster and the output format."""
     add_clusters_option(parser)
-    add_live_options(parser)
-    add_namespace_option(parser)
-    add_config_option(parser)
+    add_shared_options(parser, *LIVE, "--namespace", "--config")
     output.add_strict_option(parser)
     output.add_format_option(parser, "text", "json", "yaml")
 

@@ -21,14 +21,7 @@ from cli.input.allocator_api import Json, ask_allocator, ask_found_allocator
 from cli.input.effective_configuration import read_effective_configuration
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_files_option,
-    add_live_options,
-    add_manifests_option,
-    add_namespace_option,
-    add_stages_option,
-)
+from cli.terminal.cluster_options import LIVE, add_manifests_option, add_shared_options
 from cli.terminal.durations import format_age
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
@@ -94,13 +87,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         " device/NODE/NAME (by name, number or UUID), device/NODE, or devices for all that are"
         " held",
     )
-    add_namespace_option(parser)
+    add_shared_options(parser, "--namespace")
     add_manifests_option(parser, required=False)
-    add_files_option(parser)
-    add_config_option(parser)
-    add_live_options(parser)
+    add_shared_options(parser, "--cluster", "--config", *LIVE)
     allocator_api.add_options(parser)
-    add_stages_option(parser)
+    add_shared_options(parser, "--stages")
     output.add_format_option(parser, "text", "json", "yaml")
 
 

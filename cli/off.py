@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from cli.input import codes, live_cluster
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import add_live_options
+from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.agreement.scope import Mode
@@ -52,7 +52,7 @@ class Switched(NamedTuple):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster, and what happens to pods that wait."""
-    add_live_options(parser)
+    add_shared_options(parser, *LIVE)
     parser.add_argument(
         "--recreate",
         action="store_true",

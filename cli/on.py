@@ -9,7 +9,7 @@ from cli.input import live_cluster
 from cli.input.live_cluster import ClusterReadError
 from cli.off import describe_namespaces, print_switched, switch_webhooks
 from cli.terminal import output
-from cli.terminal.cluster_options import add_live_options
+from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 
@@ -21,7 +21,7 @@ EXIT_CODES = {
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster."""
-    add_live_options(parser)
+    add_shared_options(parser, *LIVE)
 
 
 def run(options: argparse.Namespace, streams: Streams) -> int:

@@ -15,12 +15,7 @@ from cli.input.facts_file import choose_gates
 from cli.input.files import INPUT, read_values
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_files_option,
-    add_live_options,
-    add_version_options,
-)
+from cli.terminal.cluster_options import LIVE, VERSION, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
@@ -48,10 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="only the pods, claims and templates of this namespace (default: all that you may"
         " read, or else those of the namespace of the kubeconfig context)",
     )
-    add_files_option(parser)
-    add_live_options(parser)
-    add_config_option(parser)
-    add_version_options(parser)
+    add_shared_options(parser, "--cluster", *LIVE, "--config", *VERSION)
     parser.add_argument(
         "--port",
         metavar="PORT",

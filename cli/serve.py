@@ -41,23 +41,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "answer admission reviews of pods and workloads"
     webhook = commands.add_parser("webhook", help=text, description=text, allow_abbrev=False)
-    _add_certificate(webhook)
-    _add_leaf_life(webhook)
-    _add_address(webhook, "--listen", ":9443", "admission requests")
-    webhook.add_argument(
-        "--drain",
-        metavar="SECONDS",
-        type=_parse_seconds,
-        default=10.0,
-        help="how long to continue serving after SIGTERM (default: 10)",
-    )
-    webhook.add_argument(
-        "--settle",
-        metavar="SECONDS",
-        type=_parse_seconds,
-        default=300.0,
-        help="how long after a change the guard also respects the older inputs (default: 300)",
-    )
+    _add_reviews(webhook, "how long after a change the guard also respects the older inputs")
     webhook.add_argument(
         "--metric-namespaces",
         metavar="NUMBER",
@@ -175,25 +159,30 @@ def _add_judge(
     """Declare the options of the judge."""
     text = "answer admission reviews of claims, templates, classes, and what refers to claims"
     judge = commands.add_parser("judge", help=text, description=text, allow_abbrev=False)
-    _add_certificate(judge)
-    _add_leaf_life(judge)
-    _add_address(judge, "--listen", ":9443", "admission requests")
-    judge.add_argument(
-        "--drain",
-        metavar="SECONDS",
-        type=_parse_seconds,
-        default=10.0,
-        help="how long to continue serving after SIGTERM (default: 10)",
-    )
-    judge.add_argument(
-        "--settle",
-        metavar="SECONDS",
-        type=_parse_seconds,
-        default=300.0,
-        help="how long after the start, or after devices are withdrawn, findings about devices"
-        " are only warnings (default: 300)",
+    _add_reviews(
+        judge,
+        "how long after the start, or after devices are withdrawn, findings about devices"
+        " are only warnings",
     )
     return judge
+
+
+def _add_reviews(parser: argparse.ArgumentParser, settles: str) -> None:
+    """Declare the options of a process that answers admission reviews."""
+    _add_certificate(parser)
+    _add_leaf_life(parser)
+    _add_address(parser, "--listen", ":9443", "admission requests")
+    for name, seconds, text in (
+        ("--drain", 10, "how long to continue serving after SIGTERM"),
+        ("--settle", 300, settles),
+    ):
+        parser.add_argument(
+            name,
+            metavar="SECONDS",
+            type=_parse_seconds,
+            default=float(seconds),
+            help=f"{text} (default: {seconds})",
+        )
 
 
 def _add_certificate(

@@ -21,14 +21,11 @@ from cli.simulation.schedulers import default_allocator
 from cli.simulation.stages import format_stages, stages_as_data
 from cli.terminal import output
 from cli.terminal.cluster_options import (
+    LIVE,
+    VERSION,
     add_allocator_option,
-    add_config_option,
-    add_files_option,
-    add_live_options,
     add_manifests_option,
-    add_namespace_option,
-    add_stages_option,
-    add_version_options,
+    add_shared_options,
 )
 from cli.terminal.exit_codes import BAD, DONE, NOTICE
 from cli.terminal.streams import Streams
@@ -63,10 +60,9 @@ _OPTIONS: Final = {
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the cluster, the pods and the output format."""
     add_manifests_option(parser, required=False)
-    add_files_option(parser)
-    add_config_option(parser)
+    add_shared_options(parser, "--cluster", "--config")
     _add_placement_options(parser)
-    add_namespace_option(parser)
+    add_shared_options(parser, "--namespace")
     questions = parser.add_argument_group("instead of placing pods")
     adjustment.add_options(questions)
     defragmentation.add_options(questions)
@@ -81,11 +77,11 @@ def _add_placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--claims", metavar="NAMES", help=text)
     text = "let pods evict pods with a lower priority in the simulation, as kube-scheduler does"
     parser.add_argument("--preempt", action="store_true", help=text)
-    add_stages_option(parser)
+    add_shared_options(parser, "--stages")
     changes.add_options(parser)
-    add_version_options(parser)
+    add_shared_options(parser, *VERSION)
     allocator_api.add_options(parser)
-    add_live_options(parser)
+    add_shared_options(parser, *LIVE)
     # Other commands that simulate can leave out the pods of a live cluster.
     parser.set_defaults(pods=True)
 

@@ -15,15 +15,7 @@ from cli.input.facts_file import choose_gates
 from cli.input.files import INPUT_NAME, read_sources
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_config_option,
-    add_facts_option,
-    add_files_option,
-    add_live_options,
-    add_manifests_option,
-    add_namespace_option,
-    add_version_options,
-)
+from cli.terminal.cluster_options import LIVE, VERSION, add_manifests_option, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
 from cli.terminal.output import with_progress
 from cli.terminal.streams import Streams
@@ -59,12 +51,7 @@ EXIT_CODES = {
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the manifests, the cluster and the output."""
     add_manifests_option(parser, required=False)
-    add_namespace_option(parser)
-    add_files_option(parser)
-    add_live_options(parser)
-    add_facts_option(parser)
-    add_config_option(parser)
-    add_version_options(parser)
+    add_shared_options(parser, "--namespace", "--cluster", *LIVE, "--facts", "--config", *VERSION)
     edit_output.add_edit_options(parser)
     original = parser.add_mutually_exclusive_group()
     original.add_argument(

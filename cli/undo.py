@@ -11,11 +11,7 @@ from collections.abc import Iterator, Mapping
 from cli.input.files import read_sources
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import (
-    add_live_options,
-    add_manifests_option,
-    add_namespace_option,
-)
+from cli.terminal.cluster_options import LIVE, add_manifests_option, add_shared_options
 from cli.terminal.exit_codes import BAD, DONE, NOTICE, exit_code
 from cli.terminal.output import print_value, with_progress
 from cli.terminal.streams import Streams
@@ -50,8 +46,7 @@ EXIT_CODES = {
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the manifests and the output."""
     add_manifests_option(parser, required=False)
-    add_live_options(parser)
-    add_namespace_option(parser)
+    add_shared_options(parser, *LIVE, "--namespace")
     edit_output.add_edit_options(parser)
 
 

@@ -12,7 +12,7 @@ from cli.input import codes, installed_namespace, live_cluster
 from cli.input.files import read_documents
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
-from cli.terminal.cluster_options import add_files_option, add_live_options
+from cli.terminal.cluster_options import LIVE, add_shared_options
 from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams, unfolded
@@ -66,8 +66,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="instead: which pods Drawbridge translated, by namespace and owner, also those that"
         " are gone",
     )
-    add_files_option(parser)
-    add_live_options(parser)
+    add_shared_options(parser, "--cluster", *LIVE)
     output.add_format_option(parser, "text", "json", "yaml", "csv")
 
 
