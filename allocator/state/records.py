@@ -42,7 +42,7 @@ def consumer_of(pod: SchedulingPod, claim_uid: str) -> Consumer:
 class ClaimReservation(msgspec.Struct, frozen=True):
     """What to write into one claim.
 
-    Without `allocation` the claim is allocated already, and only `consumer` is added: the pod, or
+    Without `allocation` the claim is `allocated` already, and only `consumer` is added: the pod, or
     its group. `mark` is the text of the annotation `drawbridge.dev/allocation`.
     """
 
@@ -52,6 +52,7 @@ class ClaimReservation(msgspec.Struct, frozen=True):
     consumer: Consumer
     allocation: Allocation | None = None
     mark: str = ""
+    allocated: Allocation | None = None
 
     @property
     def full_name(self) -> str:

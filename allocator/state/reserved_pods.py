@@ -385,5 +385,5 @@ def _claim_reservation(
     metadata = claim.metadata
     about = (metadata.namespace, metadata.name, metadata.uid, consumer)
     if reserved is None:
-        return ClaimReservation(*about)
+        return ClaimReservation(*about, allocated=claim.status.allocation)
     return ClaimReservation(*about, reserved.allocation, format_mark(reserved.mark))

@@ -160,9 +160,10 @@ def _check_claim(live: Claim, reserved: ClaimReservation) -> None:
     if live.status.allocation is None:
         if reserved.allocation is None:
             raise BindRefusedError(f"{name} was deallocated meanwhile")
-    elif reserved.allocation is not None and not gives_same_devices(
-        live.status.allocation, reserved.allocation
-    ):
+        return
+    # The pod was decided for the node of this allocation.
+    expected = reserved.allocation or reserved.allocated
+    if expected is None or not gives_same_devices(live.status.allocation, expected):
         raise BindRefusedError(f"{name} got another allocation meanwhile")
 
 

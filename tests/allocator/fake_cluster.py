@@ -190,7 +190,8 @@ class FakeReservations:
     ) -> ClaimReservation:
         claim = self._cluster.claims["n", name]
         if claim.status.allocation is not None:
-            return ClaimReservation("n", name, f"uid-{name}", consumer)
+            allocated = claim.status.allocation
+            return ClaimReservation("n", name, f"uid-{name}", consumer, allocated=allocated)
         result = AllocationResult(request="r", driver="d.io", pool="p", device=f"{device}-{number}")
         allocation = Allocation(AllocatedDevices((result,)))
         mark = '{"allocator":"drawbridge"}'

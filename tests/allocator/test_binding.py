@@ -207,6 +207,18 @@ async def test_another_allocation_of_the_claim_is_never_overwritten(rig: Rig) ->
     assert rig.claim("a").status == theirs.status
 
 
+async def test_a_pod_is_not_bound_to_another_allocation_of_a_shared_claim(rig: Rig) -> None:
+    rig.reservations.reserve("first", "a")
+    assert not await rig.bind("first")
+    rig.reservations.reserve("pod", "a")  # counts on the allocation
+    status = rig.claim("a").status
+    rig.cluster.put(replace(rig.claim("a"), status=type(status)()))
+    rig.reservations.reserve("second", "a", device="gpu-7")
+    assert not await rig.bind("second")
+    assert await rig.bind() == "claim n/a got another allocation meanwhile"
+
+
+
 async def test_a_claim_with_the_same_name_or_being_deleted_is_refused(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     rig.cluster.put(replace(rig.claim("a"), metadata=replace(rig.claim("a").metadata, uid="new")))
