@@ -324,9 +324,12 @@ class ReservedPods:
         self._state.pods.note_bound(pod_uid)
 
     def end_write(self, pod_uid: str, *, written: bool) -> None:
-        """End a write; without `written`, remove what is reserved and not allocated."""
+        """End a write; without `written`, remove what is reserved and not allocated.
+
+        What a later attempt of the pod has reserved is not being written, and stays.
+        """
         devices = self._records.get(pod_uid).devices
-        if devices is None:
+        if devices is None or not devices.writing:
             return
         for claim in devices.reservation.claims if written else ():
             # The others that share the claim count on its allocation from now on.

@@ -220,6 +220,16 @@ def test_a_failed_write_frees_the_devices() -> None:
     assert cluster.held() == []
 
 
+def test_a_failed_write_that_is_undone_late_leaves_a_later_reservation_alone() -> None:
+    cluster = Cluster(n1=1)
+    cluster.schedule("p", claim("c"))
+    assert not cluster.decisions.reservations.begin_write("p")
+    cluster.decisions.reservations.end_write("p", written=False)
+    cluster.schedule("p", claim("c"))
+    cluster.decisions.reservations.end_write("p", written=False)
+    assert cluster.held() == ["n1/gpu-0"]
+
+
 def test_a_write_without_a_reservation_is_refused() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
