@@ -1,8 +1,9 @@
-"""Runs searches for nodes in parts, and remembers those that found nothing.
+"""Runs searches for nodes in parts, and remembers which nodes cannot fit.
 
 A call of the scheduler has a time limit, so that a search examines a limited number of nodes. The
 next one for the same request continues behind it. When all nodes were examined in one state of the
-cluster, the result holds for every pod that asks the same, until the state changes.
+cluster, the result holds for every pod that asks the same: until much changes, only the nodes that
+fitted, and those that have changed since, can fit.
 """
 
 import hashlib
@@ -26,15 +27,17 @@ FEW_NODES: Final = 400
 # If at least one of this many nodes has changed, all of them are examined.
 NODES_PER_CHANGE: Final = 4
 MAX_REMEMBERED: Final = 4096
+# A search that found more nodes than this is not worth remembering: the next one ends early.
+MAX_FITTING: Final = 64
 # No tenant finds two requests with the same key.
 _KEY_BYTES: Final = 32
 
 
 class _Scan(msgspec.Struct, frozen=True):
-    """What was examined so far, without a result, in one state of the cluster.
+    """What was examined so far in one state of the cluster; all nodes if some are `fitting`.
 
-    `claims` are the names of the claims that it was examined for. Where nodes exceed quotas, it
-    holds for this `revision` of their use.
+    The shortlist is about the other nodes. `claims` are the names of the claims that they were
+    examined for. Where nodes exceed quotas, it holds for this `revision` of their use.
     """
 
     epoch: int
@@ -42,6 +45,7 @@ class _Scan(msgspec.Struct, frozen=True):
     start: int
     shortlist: Shortlist
     claims: tuple[str, ...]
+    fitting: frozenset[str] = frozenset()
 
     def shortlist_for(self, search: NodeSearch) -> Shortlist:
         """Return what was examined; the error names no claim that only asks the same."""
@@ -64,49 +68,81 @@ class NodeSearches:
         self._ids = ids
         self._nodes_per_call = nodes_per_call
         self._start = 0
-        # Searches without a result, in a state of the cluster.
+        # Searches that found few nodes or none, in a state of the cluster.
         self._scans: BoundedCache[bytes, _Scan] = BoundedCache(MAX_REMEMBERED)
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the requests with this key, in the current state."""
         scan = self._scans.get(key)
-        return scan is not None and scan.shortlist.has_ended and scan.epoch == self._state.epoch()
+        if scan is None or scan.fitting or not scan.shortlist.has_ended:
+            return False
+        return scan.epoch == self._state.epoch()
 
     def run(self, search: NodeSearch, now: float) -> Shortlist:
         """Examine the next nodes, first without penalised devices, then with them."""
-        if search.without or search.only is not None:
+        if search.only is not None:
             return self._run_part(replace(search, start=self._start), now)
         key = answer_key(search, self._state)
-        scan, changed = self._earlier_scan(key)
-        shortlist = self._run_part(replace(search, only=changed), now) if changed else Shortlist()
-        if shortlist.fitting:
-            if scan is not None:
-                shortlist.candidates += scan.shortlist.candidates - scan.shortlist.examined
-            return shortlist
-        if shortlist.examined < shortlist.candidates:
-            # Which of the changed nodes are left is not kept: all nodes are examined again.
+        scan, changed = self._earlier_scan(key, complete=bool(search.without))
+        hopeful = changed | scan.fitting if scan is not None else changed
+        part = self._run_part(replace(search, only=hopeful), now) if hopeful else Shortlist()
+        if part.examined < part.candidates and not part.fitting:
+            # Which of these nodes are left is not kept: all nodes are examined again.
             self._scans.pop(key)
-            return shortlist
+            return part
+        if scan is not None and (part.fitting or search.without):
+            part.candidates += scan.shortlist.candidates - scan.shortlist.examined
+            self._remember_fitting(key, search, part, scan)
+            return part
+        if scan is not None and scan.fitting:
+            scan = self._with_reasons(scan, search, now)
         few = scan is not None and scan.shortlist.candidates - FEW_NODES <= len(changed)
-        if scan is None or shortlist.exceeding or (changed and few):
-            start = self._start
+        start = self._start
+        if scan is None or part.exceeding or (changed and few):
             shortlist = self._run_part(replace(search, start=start), now)
         else:
             start = scan.start
             shortlist = self._continue(search, scan, now)
-        if not shortlist.fitting:
-            epoch, revision = self._state.epoch(), self._state.ledger.quotas.revision
-            scan = _Scan(epoch, revision, start, shortlist, _names_of(search))
+        scan = self._new_scan(search, shortlist, start)
+        if shortlist.fitting or search.without:
+            self._remember_fitting(key, search, shortlist, scan)
+        else:
             self._scans.put(key, scan)
         return shortlist
 
-    def _earlier_scan(self, key: bytes) -> tuple[_Scan | None, frozenset[str]]:
-        """Return what was examined before, and which nodes have changed since; only these can fit.
+    def _new_scan(self, search: NodeSearch, shortlist: Shortlist, start: int) -> _Scan:
+        epoch, revision = self._state.epoch(), self._state.ledger.quotas.revision
+        return _Scan(epoch, revision, start, replace(shortlist, fitting=[]), _names_of(search))
 
-        Returns no scan if much has changed.
+    def _remember_fitting(
+        self, key: bytes, search: NodeSearch, shortlist: Shortlist, scan: _Scan
+    ) -> None:
+        """Remember which nodes fit, if they are few and no other node can; `scan` has the others.
+
+        Those that fitted before stay, because the others are counted without them. A node that
+        exceeds a quota can fit without any change of devices.
+        """
+        fitting = scan.fitting.union(search.without, (each.name for each in shortlist.fitting))
+        if shortlist.complete and not shortlist.exceeding and len(fitting) <= MAX_FITTING:
+            self._scans.put(key, replace(scan, epoch=self._state.epoch(), fitting=fitting))
+
+    def _with_reasons(self, scan: _Scan, search: NodeSearch, now: float) -> _Scan:
+        """Return a scan with the reasons of the nodes that do not fit any more."""
+        lost = self._run_part(replace(search, only=scan.fitting), now)
+        examined, candidates = scan.shortlist.examined, scan.shortlist.candidates
+        joined = replace(_joined(scan.shortlist, lost), examined=examined, candidates=candidates)
+        return replace(scan, fitting=frozenset(), shortlist=joined)
+
+    def _earlier_scan(self, key: bytes, *, complete: bool) -> tuple[_Scan | None, frozenset[str]]:
+        """Return what was examined before, and which nodes have changed since.
+
+        Beside these, only those that fitted can fit. Returns no scan if much has changed, or if it
+        is not `complete` but has to be.
         """
         scan = self._scans.get(key)
-        if scan is None or scan.epoch == self._state.epoch():
+        if scan is None or (complete and not scan.shortlist.complete):
+            return None, frozenset()
+        if scan.epoch == self._state.epoch():
             return scan, frozenset()
         if scan.shortlist.exceeding and scan.revision != self._state.ledger.quotas.revision:
             return None, frozenset()

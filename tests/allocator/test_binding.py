@@ -218,7 +218,6 @@ async def test_a_pod_is_not_bound_to_another_allocation_of_a_shared_claim(rig: R
     assert await rig.bind() == "claim n/a got another allocation meanwhile"
 
 
-
 async def test_a_claim_with_the_same_name_or_being_deleted_is_refused(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     rig.cluster.put(replace(rig.claim("a"), metadata=replace(rig.claim("a").metadata, uid="new")))
