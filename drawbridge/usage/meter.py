@@ -4,8 +4,8 @@ Every replica of the controller has a meter, so that a new leader knows what hap
 led. A meter keeps the amounts that accounts held at its start, and each change since then with its
 time. The changes up to a time are folded into the start once a book has them.
 
-A namespace has a share of the changes. Beyond it, its own changes are folded early: it counts from
-the start of the meter with what it holds now. What others used stays exact.
+If there are too many changes, those of the namespaces with most of them are folded early: these
+count from the start of the meter with what they hold now. What others used stays exact.
 
 A time never goes back here. If the clock does, changes have the time of the last one.
 """
@@ -16,9 +16,9 @@ from typing import Final, NamedTuple
 
 from drawbridge.usage.accounts import NOTHING, Account, UsedAmount, sum_usage
 
-# With more changes than these, the meter starts again.
 MAX_CHANGES: Final = 10_000
-MAX_OF_NAMESPACE: Final = 2_500
+# So many changes stay when others are folded early.
+_LEFT: Final = 7_500
 # A claim is seen so many seconds after its allocation at the latest. An older or later time of
 # allocation comes from a wrong clock.
 MAX_DELAY: Final = 120
@@ -130,11 +130,8 @@ class Meter:
         before, after = self._held.get(uid), held if held and held.charges else None
         if self.start is None or (before and before.charges) == (after and after.charges):
             return
-        for charged in (before, after):
-            if charged is not None:
-                self._keep_share(charged.charges[0][0].namespace)
         if len(self._changes) >= MAX_CHANGES:
-            self.restart(now)
+            self._make_room()
         seen = self._last = max(now, self._last)
         at = max(_time_of_allocation(after, seen), self._since.pop(uid, self._began))
         if before is not None:
@@ -151,13 +148,18 @@ class Meter:
             self._of_namespace[account.namespace] += 1
             _add_to(self._now, account, change.amount)
 
-    def _keep_share(self, namespace: str) -> None:
-        """Fold the changes of a namespace into the start if they are too many."""
-        if self._of_namespace[namespace] >= MAX_OF_NAMESPACE:
-            for change in self._changes:
-                if change.account.namespace == namespace:
-                    _add_to(self._rates, change.account, change.amount)
-            self._set_changes([e for e in self._changes if e.account.namespace != namespace])
+    def _make_room(self) -> None:
+        """Fold the changes of the namespaces with most of them into the start."""
+        left, folded = len(self._changes), set[str]()
+        for namespace, count in self._of_namespace.most_common():
+            if left <= _LEFT:
+                break
+            left -= count
+            folded.add(namespace)
+        for change in self._changes:
+            if change.account.namespace in folded:
+                _add_to(self._rates, change.account, change.amount)
+        self._set_changes([e for e in self._changes if e.account.namespace not in folded])
 
     def _set_changes(self, changes: list[_Change]) -> None:
         self._changes = changes
