@@ -66,7 +66,9 @@ async def serve(certificate: str, key: str) -> None:
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         return await (echo(request) if request.raw_path == ECHO else endpoints.handle(request))
 
-    listener = TLSListener(Address("127.0.0.1", 0), pair, handle)
+    listener = TLSListener(
+        Address("127.0.0.1", 0), pair, handle, find_responder=endpoints.find_responder
+    )
     await listener.open()
     print(listener.port, flush=True)
     await asyncio.Event().wait()

@@ -11,7 +11,7 @@ import logging
 import socket
 import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
@@ -21,7 +21,8 @@ from aiohttp.web_protocol import RequestHandler
 
 from drawbridge.process.addresses import Address
 from drawbridge.process.health import open_listening_socket
-from drawbridge.process.http_server import HTTPServer
+from drawbridge.process.http_server import HandleFunction, HTTPServer
+from drawbridge.process.known_heads import FindResponder, Responder, WholeResponse
 from drawbridge.process.logs import connection_logger, log_event
 from drawbridge.process.network_peers import (
     OVERDUE_SECONDS,
@@ -43,7 +44,6 @@ LINGER: Final = 1.0
 MAX_CONNECTIONS: Final = 800
 # A handshake takes milliseconds, and no client has shown who it is.
 MAX_HANDSHAKES: Final = 128
-HandleFunction = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 # asyncio allocates this much for each TLS connection when it accepts it: 256 KiB unless changed.
@@ -60,6 +60,7 @@ class _Connection:
     since: float
     request: web.BaseRequest | None = None
     has_sent_review: bool = False
+    begun: Awaitable[web.StreamResponse] | None = None  # the response to the next request
 
     def wants_request(self) -> bool:
         """Return whether no request of it has ever been answered, or one is arriving."""
@@ -88,13 +89,29 @@ class _BoundedServer(HTTPServer):
         self._handshakes = handshakes
         self._open: dict[RequestHandler, _Connection] = {}
 
+    def respond(
+        self, connection: RequestHandler, responder: Responder, body: bytes
+    ) -> WholeResponse | None:
+        """Respond to a whole request, unless that has to be awaited."""
+        tracked = self._open.get(connection)
+        if tracked is None:  # a new connection has ended this one
+            return None
+        response = responder(body, tracked.peer)
+        if not isinstance(response, WholeResponse):
+            tracked.begun = response
+            return None
+        tracked.has_sent_review |= response.status == HTTPStatus.OK
+        tracked.since = self._loop.time()
+        return response
+
     async def _handle_tracked(self, request: web.BaseRequest) -> web.StreamResponse:
         connection = self._open.get(request.protocol)
         if connection is None:  # a new connection has ended this one
             raise ConnectionAbortedError
         connection.request, connection.since = request, self._loop.time()
         try:
-            response = await self._handle(request)
+            begun, connection.begun = connection.begun, None
+            response = await (begun or self._handle(request))
             connection.has_sent_review |= response.status == HTTPStatus.OK
             return response
         finally:
@@ -205,6 +222,7 @@ class TLSListener:
         max_connections: int = MAX_CONNECTIONS,
         max_handshakes: int = MAX_HANDSHAKES,
         linger: float = LINGER,
+        find_responder: FindResponder | None = None,
     ) -> None:
         self._at = at
         self._certificate = certificate
@@ -213,6 +231,7 @@ class TLSListener:
         self._max_connections = max_connections
         self._handshakes = _Handshakes(max_handshakes)
         self._linger = linger
+        self._find_responder = find_responder
         self._server: _BoundedServer | None = None
         self._listening: asyncio.Server | None = None
 
@@ -222,6 +241,7 @@ class TLSListener:
             self._handle,
             self._max_connections,
             self._handshakes,
+            find_responder=self._find_responder,
             logger=connection_logger(),
             access_log=None,
             keepalive_timeout=_IDLE_TIMEOUT,

@@ -116,13 +116,16 @@ class RequestBodies:
             message = f"the body is malformed: {error}"
             raise RejectedRequestError(400, message, Connection="close") from None
 
-    def hold(self, peer: str, body: bytes) -> None:
-        """Count a body that is being handled, until `let_go`; raises RejectedRequestError.
+    def check_room(self, peer: str, body: bytes) -> None:
+        """Raise RejectedRequestError if a body cannot be handled now.
 
         A small body is never refused: the number of requests limits the memory of all of them.
         """
         if len(body) > _SMALL and not self._held.has_room(peer, len(body)):
             raise _too_many_bytes()
+
+    def hold(self, peer: str, body: bytes) -> None:
+        """Count a body that is being handled, until `let_go`."""
         self._held.add(peer, len(body))
 
     def let_go(self, peer: str, body: bytes) -> None:

@@ -98,10 +98,10 @@ def test_a_peer_does_not_hold_all_memory_for_bodies_that_are_handled() -> None:
     large, half = bytes(1 << 20), bytes(1 << 17)
     bodies.hold("attacker", large)
     with pytest.raises(RejectedRequestError):
-        bodies.hold("attacker", large)
-    bodies.hold(API_SERVER, half)
+        bodies.check_room("attacker", large)
+    bodies.check_room(API_SERVER, half)
     bodies.let_go("attacker", large)
-    bodies.hold(API_SERVER, large)
+    bodies.check_room(API_SERVER, large)
 
 
 async def play_full(clients: Clients, peers: int) -> None:

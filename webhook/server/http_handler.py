@@ -8,17 +8,20 @@ import asyncio
 import functools
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 from aiohttp import web
+from aiohttp.hdrs import CONTENT_TYPE
 
 from drawbridge.process import metrics, review, timeouts
 from drawbridge.process.http_server import JSONResponse
+from drawbridge.process.known_heads import Responder, WholeResponse
 from drawbridge.process.logs import log_event, log_event_buffered
 from drawbridge.process.network_peers import PeerShares, find_peer
 from drawbridge.process.request_bodies import (
+    JSON,
     RejectedRequestError,
     RequestBodies,
     check_content,
@@ -66,6 +69,14 @@ class _Route(NamedTuple):
     seconds: float
 
 
+class _Arrived(NamedTuple):
+    """A body, from whom it is, and when its request was seen first."""
+
+    body: bytes
+    peer: str
+    started: float
+
+
 class AdmissionHTTPHandler:
     """Handles every request. If `closing` is set, each response closes its connection."""
 
@@ -97,36 +108,91 @@ class AdmissionHTTPHandler:
         self._running[route.webhook] += 1
         response: web.StreamResponse
         try:
-            response = await self._respond(request, route, started)
+            response = _to_response(await self._respond(request, route, started))
         except RejectedRequestError as rejected:
             response = _respond_rejected(rejected)
         except ConnectionError:  # the client is gone
             raise
         except Exception as error:  # noqa: BLE001  # any exception fails one request only
-            response = _respond_exception(error, b"", route)
+            response = _to_response(_respond_exception(error, b"", route))
         finally:
             self._running[route.webhook] -= 1
+        return self._end(response, route, started)
+
+    def find_responder(
+        self, method: str, path: str, headers: Mapping[str, str]
+    ) -> Responder | None:
+        """Return what responds to whole requests; None if they are rejected."""
+        route = self._find_route(path)
+        if route.reviewer is None or method != "POST" or headers.get(CONTENT_TYPE) != JSON:
+            return None
+        return functools.partial(self._respond_at_once, route, route.reviewer)
+
+    def _respond_at_once(
+        self, route: _Route, reviewer: Reviewer, body: bytes, peer: str
+    ) -> WholeResponse | Awaitable[web.StreamResponse] | None:
+        """Respond to a request, or begin to; None if it is rejected."""
+        if self.closing or self._check_ready() or not self._in_flight.has_room(peer):
+            return None
+        arrived = _Arrived(body, peer, time.perf_counter())
+        response = self._review(route, reviewer, arrived)
+        if not isinstance(response, WholeResponse):
+            return asyncio.ensure_future(self._respond_later(response, route, arrived.started))
+        _measure(response.status, route, arrived.started)
+        return response
+
+    async def _respond_later(
+        self, pending: Awaitable[WholeResponse], route: _Route, started: float
+    ) -> web.StreamResponse:
+        self._running[route.webhook] += 1
+        try:
+            response = _to_response(await pending)
+        finally:
+            self._running[route.webhook] -= 1
+        return self._end(response, route, started)
+
+    def _end(
+        self, response: web.StreamResponse, route: _Route, started: float
+    ) -> web.StreamResponse:
         if self.closing:
             response.force_close()
-        metrics.REQUESTS.add(route.webhook, f"{response.status}")
-        metrics.LATENCY.add(route.webhook, time.perf_counter() - started)
+        _measure(response.status, route, started)
         return response
 
     async def _respond(
         self, request: web.BaseRequest, route: _Route, started: float
-    ) -> JSONResponse:
+    ) -> WholeResponse:
         peer = find_peer(request.remote or "")
         reviewer = self._validate(request, route, peer)
         body = await self._bodies.read(request, route.seconds)
-        seconds = route.seconds - (time.perf_counter() - started)
         self._check_room(peer)  # again: others had the places while the body arrived
-        self._bodies.hold(peer, body)
-        self._in_flight.add(peer)
+        response = self._review(route, reviewer, _Arrived(body, peer, started))
+        return response if isinstance(response, WholeResponse) else await response
+
+    def _review(
+        self, route: _Route, reviewer: Reviewer, arrived: _Arrived
+    ) -> WholeResponse | Awaitable[WholeResponse]:
+        """Review an object. What has to be awaited keeps a place from now on."""
+        body, peer, started = arrived
+        self._bodies.check_room(peer, body)
+        seconds = route.seconds - (time.perf_counter() - started)
         try:
             reply = reviewer(body, timeouts.compute_deadline(seconds), peer)
-            if not isinstance(reply, Reply):
-                async with asyncio.timeout(seconds):
-                    reply = await reply
+        except Exception as error:  # noqa: BLE001  # any exception fails one request only
+            return _respond_exception(error, body, route)
+        if isinstance(reply, Reply):
+            return _respond_reviewed(reply, route, started)
+        self._bodies.hold(peer, body)
+        self._in_flight.add(peer)
+        return self._await_reply(reply, route, arrived)
+
+    async def _await_reply(
+        self, reply: PendingReply, route: _Route, arrived: _Arrived
+    ) -> WholeResponse:
+        body, peer, started = arrived
+        try:
+            async with asyncio.timeout(route.seconds - (time.perf_counter() - started)):
+                return _respond_reviewed(await reply, route, started)
         except TimeoutError:
             message = f"no response within {route.seconds:g} seconds"
             return _respond_failed(body, 504, message, route)
@@ -135,9 +201,6 @@ class AdmissionHTTPHandler:
         finally:
             self._in_flight.remove(peer)
             self._bodies.let_go(peer, body)
-        _count(reply, route)
-        _log(reply, route, started)
-        return _to_response(reply)
 
     def _validate(self, request: web.BaseRequest, route: _Route, peer: str) -> Reviewer:
         if route.reviewer is None:
@@ -176,13 +239,13 @@ def _respond_rejected(rejected: RejectedRequestError) -> web.Response:
     return response
 
 
-def _respond_failed(body: bytes, status: int, message: str, route: _Route) -> JSONResponse:
+def _respond_failed(body: bytes, status: int, message: str, route: _Route) -> WholeResponse:
     uid = review.read_uid(body)
     log_event(_LOG, logging.ERROR, message, webhook=route.webhook, uid=uid, status=status)
     return _respond_error(uid, status, message, route)
 
 
-def _respond_exception(error: Exception, body: bytes, route: _Route) -> JSONResponse:
+def _respond_exception(error: Exception, body: bytes, route: _Route) -> WholeResponse:
     metrics.PANICS.inc()
     uid = review.read_uid(body)
     fields = {"webhook": route.webhook, "uid": uid}
@@ -191,17 +254,28 @@ def _respond_exception(error: Exception, body: bytes, route: _Route) -> JSONResp
     return _respond_error(uid, 500, f"unhandled exception: {type(error).__name__}", route)
 
 
-def _respond_error(uid: str, status: int, message: str, route: _Route) -> JSONResponse:
+def _respond_error(uid: str, status: int, message: str, route: _Route) -> WholeResponse:
     """Respond with a review that describes the error. The status triggers the failurePolicy."""
     reply = msgspec.structs.replace(
         reply_error(uid, status, f"drawbridge: {message}"), status=status
     )
     _count(reply, route)
-    return _to_response(reply)
+    return WholeResponse(reply.status, reply.body)
 
 
-def _to_response(reply: Reply) -> JSONResponse:
-    return JSONResponse(reply.body, reply.status)
+def _respond_reviewed(reply: Reply, route: _Route, started: float) -> WholeResponse:
+    _count(reply, route)
+    _log(reply, route, started)
+    return WholeResponse(reply.status, reply.body)
+
+
+def _to_response(response: WholeResponse) -> JSONResponse:
+    return JSONResponse(response.body, response.status)
+
+
+def _measure(status: int, route: _Route, started: float) -> None:
+    metrics.REQUESTS.add(route.webhook, f"{status}")
+    metrics.LATENCY.add(route.webhook, time.perf_counter() - started)
 
 
 def _count(reply: Reply, route: _Route) -> None:

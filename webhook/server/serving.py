@@ -65,7 +65,9 @@ async def serve_reviews(
         return [*service.find_missing(), *filter(None, (certificate.find_problem(),))]
 
     handler = AdmissionHTTPHandler(service.endpoints, find_missing, service.limits)
-    listener = TLSListener(options.listen, certificate, handler.handle)
+    listener = TLSListener(
+        options.listen, certificate, handler.handle, find_responder=handler.find_responder
+    )
     process.readiness.find_missing = find_missing
     with metrics.registered(*service.collectors):
         await listener.open()

@@ -14,7 +14,7 @@ from drawbridge.process.review import decode_review
 from drawbridge.process.tls import ServingCertificate
 from tests.process import http_client
 from tests.process.key_pairs import NAME, KeyPair, create_client_context, create_pair, write_pair
-from webhook.admission.replies import Reply
+from webhook.admission.replies import PendingReply, Reply
 from webhook.server.http_handler import DEFAULT_LIMITS, AdmissionHTTPHandler, RequestLimits
 from webhook.server.process import list_endpoints
 
@@ -22,10 +22,11 @@ ANY = Address("127.0.0.1", 0)
 
 
 class FakeReviewHandler:
-    """Allows everything once `unblocked` is set, and records its calls."""
+    """Allows everything, at once or when `unblocked` is set, and records its calls."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, bytes, float | None]] = []
+        self.has_tasks: list[bool] = []  # of each call, whether it is in a task
         self.started = asyncio.Event()
         self.unblocked = asyncio.Event()
         self.unblocked.set()
@@ -33,27 +34,29 @@ class FakeReviewHandler:
         self.audited = Reply(200, b"")
         self._changed = asyncio.Event()
 
-    async def review_pod(self, body: bytes, seconds: float | None = None, _peer: str = "") -> Reply:
+    def review_pod(
+        self, body: bytes, seconds: float | None = None, _peer: str = ""
+    ) -> Reply | PendingReply:
         """Handle the review of a pod."""
-        return await self._reply("pods", body, seconds)
+        return self._reply("pods", body, seconds)
 
-    async def review_guarded_pod(
+    def review_guarded_pod(
         self, body: bytes, seconds: float | None = None, _peer: str = ""
-    ) -> Reply:
+    ) -> Reply | PendingReply:
         """Handle the review of a pod after all mutating webhooks."""
-        return await self._reply("guard", body, seconds)
+        return self._reply("guard", body, seconds)
 
-    async def review_workload(
+    def review_workload(
         self, body: bytes, seconds: float | None = None, _peer: str = ""
-    ) -> Reply:
+    ) -> Reply | PendingReply:
         """Handle the review of a workload."""
-        return await self._reply("workloads", body, seconds)
+        return self._reply("workloads", body, seconds)
 
-    async def review_configuration(
+    def review_configuration(
         self, body: bytes, seconds: float | None = None, _peer: str = ""
-    ) -> Reply:
+    ) -> Reply | PendingReply:
         """Handle the review of the configuration."""
-        return await self._reply("configuration", body, seconds)
+        return self._reply("configuration", body, seconds)
 
     async def wait_for_calls(self, count: int) -> None:
         """Wait for a number of calls."""
@@ -61,13 +64,20 @@ class FakeReviewHandler:
             self._changed.clear()
             await self._changed.wait()
 
-    async def _reply(self, webhook: str, body: bytes, seconds: float | None) -> Reply:
+    def _reply(self, webhook: str, body: bytes, seconds: float | None) -> Reply | PendingReply:
         self.calls.append((webhook, body, seconds))
+        self.has_tasks.append(asyncio.current_task() is not None)
         self.started.set()
         self._changed.set()
         if self.error:
             raise self.error
+        return self._allow(body) if self.unblocked.is_set() else self._wait(body)
+
+    async def _wait(self, body: bytes) -> Reply:
         await self.unblocked.wait()
+        return self._allow(body)
+
+    def _allow(self, body: bytes) -> Reply:
         uid = decode_review(body).uid
         if not uid:
             return Reply(status=400, body=b"{}", outcome="error")
@@ -123,6 +133,7 @@ async def serve(
         max_connections=max_connections,
         max_handshakes=max_handshakes,
         linger=0.05,
+        find_responder=handler.find_responder,
     )
     await listener.open()
     try:
