@@ -91,7 +91,6 @@ def render_all() -> dict[Path, Callable[[], str]]:
         CHART / "README.md": lambda: chart_readme.render(
             (CHART / "values.yaml").read_text("utf-8")
         ),
-        **{CHART / "files" / path.name: path.read_text for path in _dashboards()},
         CHART / "values.schema.json": _render_values_schema,
     }
     folders = [MANIFESTS / "base", *sorted((MANIFESTS / "components").iterdir())]
@@ -100,10 +99,6 @@ def render_all() -> dict[Path, Callable[[], str]]:
             if text := render_file(path, objects):
                 files[CHART / "templates" / path.name] = lambda text=text: text  # type: ignore[misc]
     return files
-
-
-def _dashboards() -> list[Path]:
-    return sorted((MANIFESTS / "components" / "monitoring").glob("dashboard*.json"))
 
 
 def _render_values_schema() -> str:
