@@ -117,6 +117,8 @@ class Codes(Mapping[str, Code]):
 
     def define(self, name: str, *traits: Trait, loses: str = "") -> Code:
         """Add a code of the page. A constant of the same name in upper case has it."""
+        if name not in EXPLAINED:
+            raise ValueError(f"{PAGE.name} has no section {name}")
         code = msgspec.structs.replace(EXPLAINED[name], traits=frozenset(traits), loses=loses)
         self._codes[name] = code
         return code

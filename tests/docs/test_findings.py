@@ -75,6 +75,11 @@ def test_a_page_that_does_not_explain_each_code_once_is_refused(wrong: str) -> N
         parse_page(f"# Page\n\n## Look\n{wrong}")
 
 
+def test_a_code_without_a_section_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"findings\.md has no section Lost"):
+        Codes().define("Lost")
+
+
 def test_each_paragraph_of_the_page_begins_with_its_word() -> None:
     text = PAGE.read_text("utf-8")
     for word in ("Example", "Remedy"):
