@@ -1,4 +1,4 @@
-"""Reviews batches of pods for `bench.reviews`, in the tree that PYTHONPATH names.
+"""Reviews batches of pods for `bench._reviews`, in the tree that PYTHONPATH names.
 
 With the argument `echo`, a handler that reads the uid and responds with a prepared patch does so.
 Imports only what trees before have as well. Reads the number of bodies, then each body after its

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from bench import _hostile_claims
 from bench._hostile_shapes import SHAPES, Pod
 from bench._scale import scaled
 from bench.translate import cluster
@@ -111,3 +112,6 @@ def run() -> None:
         print(f"pods of {size // 1024} KiB, on an event loop")
         for name, took in sorted(time_inline(size), key=lambda row: -row[1])[:_SHOWN]:
             print(f"  {name:<52}{took:9.1f} ms")
+
+
+PARTS: Final[Mapping[str, Callable[[], None]]] = {"pods": run, "claims": _hostile_claims.run}

@@ -9,6 +9,8 @@ this tree relative to the other, as the median of the rounds with the least and 
 
 Part `large` reviews small pods one after the other, alone and beside clients that send large bodies
 without a pause, which copies of the process review. Prints the median and longest wait.
+
+Part `reviews` measures a review without HTTP, and part `imports` what each process loads.
 """
 
 import asyncio
@@ -25,6 +27,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bench import _imports, _reviews
 from bench._bodies import build_body, make_pod
 from bench._cluster import IN, OUT, make_admission
 from bench._load import MARK, Connection, Kind, connect, numbered
@@ -291,4 +294,6 @@ async def _print_large() -> None:
 PARTS: Final[Mapping[str, Callable[[], None]]] = {
     "requests": run,
     "large": lambda: asyncio.run(_print_large()),
+    "reviews": _reviews.run,
+    "imports": _imports.run,
 }

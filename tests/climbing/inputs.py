@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bench._hostile_shapes import SHAPES
-from bench.hostile_claims import Shape, claim, plain_slice
+from bench._hostile_claims import Shape, claim, plain_slice
 from tests.climbing.climb import Input
 
 Plain = dict[str, Any]
 BOTH: Final = (0, 1)
-# Of claims, by field of `bench.hostile_claims.Shape`.
+# Of claims, by field of `bench._hostile_claims.Shape`.
 _CLAIMS: Final[Mapping[str, Sequence[int]]] = {
     "requests": (1, 2, 4, 8, 16, 32),
     "alternatives": (0, 2, 4, 8),

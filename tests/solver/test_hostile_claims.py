@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.hostile_claims import DRIVER, Shape, claim, planner
+from bench._hostile_claims import DRIVER, Shape, claim, planner
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.names import COMPATIBILITY_ANNOTATION
 from drawbridge.solver import solve as solving
