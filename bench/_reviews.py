@@ -2,10 +2,10 @@
 
 The rate is relative to an echo handler, which reads the uid and responds with a prepared patch.
 `BASELINE=PATH python -m bench webhook.reviews` starts a process in the tree at PATH as well. Both
-review the same bodies in alternating pairs. Each row shows the median of this tree's CPU time relative to
-the baseline, and the 95 % bounds of that median. Without BASELINE, this tree is compared with
-itself: the rows show the noise of the machine. With valgrind on the PATH, the last column compares
-the instructions of one batch, which other processes do not affect.
+review the same bodies in alternating pairs. Each row shows the median of this tree's CPU time
+relative to the baseline, and the 95 % bounds of that median. Without BASELINE, this tree is
+compared with itself: the rows show the noise of the machine. With valgrind on the PATH, the last
+column compares the instructions of one batch, which other processes do not affect.
 """
 
 import asyncio

@@ -5,8 +5,8 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from bench._hostile_shapes import SHAPES
 from bench._hostile_claims import Shape, claim, plain_slice
+from bench._hostile_shapes import SHAPES
 from tests.climbing.climb import Input
 
 Plain = dict[str, Any]
