@@ -378,12 +378,11 @@ class AllocatorState:
     def _can_be_used(self, device: DeviceID, allocated_on: str) -> bool:
         """Whether a device is of an owned pool, and its node has not been shut down for good.
 
-        A driver can withdraw the whole pool for a moment, also before this process starts. Then the
-        node of the allocation counts, or that with the name of the pool.
+        A driver can withdraw the whole pool for a moment, also before this process starts, and a
+        pool is not used while the fence of its node settles. Then the node of the allocation
+        counts, or that with the name of the pool.
         """
         is_owned = device.pool in self._owned
-        if device.pool in self._slices and not is_owned:
-            return False
         node = self._owned[device.pool] if is_owned else allocated_on or device.pool.name
         if node is None:
             return True

@@ -226,6 +226,20 @@ def test_a_driver_that_is_away_when_the_process_starts_frees_nothing() -> None:
     assert not is_free(state)
 
 
+def test_a_pool_that_is_not_used_while_its_fence_settles_frees_nothing() -> None:
+    settled: list[str] = []
+    state = AllocatorState(Planner(), Ledger(), lambda *_: bool(settled), SECONDS)
+    for each in (Node("n1"), gpu_slice("n1", 2), running(), allocated("p")):
+        state.apply(None, each)
+    for before, after in [(running(), None), *RELEASE]:
+        state.apply(before, after)
+    state.vanished.observe_time(100.0)
+    settled.append("n1")
+    state.decide_owners_on("n1")
+    assert state.nodes_with_pools == ["n1"]
+    assert not is_free(state)
+
+
 def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
     state = state_with(running(), allocated("p"))
     for before, after in [(running(), None), *RELEASE, (gpu_slice("n1", 2), None)]:

@@ -32,6 +32,7 @@ class Machine:
         self.is_there = True
         self._server.put(make_node(self.name, is_owned=self.is_owned))
         self.publish()
+        self.kubelet.start_again()
 
     def publish(self, pause: float = 0.0) -> None:
         """Publish the devices in a new generation, one slice after the other with a pause."""

@@ -97,6 +97,11 @@ class Kubelet:
         """Work on each pod of the node until cancelled."""
         await self._pods.run(self._follow)
 
+    def start_again(self) -> None:
+        """Start on another machine with the name of the one before, whose pods are still there."""
+        for pod in tuple(self._pods.objects.values()):
+            self._follow(None, pod)
+
     def vanish(self) -> None:
         """End at once, with all containers: the machine is gone."""
         for uid, worker in tuple(self._workers.items()):
@@ -123,13 +128,13 @@ class Kubelet:
 
     async def _work(self, uid: str, pod: JSON) -> None:
         random = self.network.random
-        is_told = not await self._prepare(uid, pod)
+        is_prepared = await self._prepare(uid, pod)
         while not self._must_end(uid):
-            # A kubelet sends a status until it is acknowledged.
-            if is_told:
+            # A kubelet sends a status until it sees it, also again after a restore.
+            if not is_prepared or self._phase(uid) == "Running":
                 await self._change(uid)
             else:
-                is_told = await self._tell(pod, "Running")
+                await self._tell(pod, "Running")
                 await asyncio.sleep(random.uniform(0.1, 0.3))
             await self.runs.wait()
         # Containers end within the grace period, and then the driver unprepares.
@@ -144,11 +149,14 @@ class Kubelet:
         await self._wakes[uid].wait()
         self._wakes[uid].clear()
 
-    async def _tell(self, pod: JSON, phase: str) -> bool:
+    def _phase(self, uid: str) -> str:
+        seen = self._pods.objects.get(uid) or {}
+        return str((seen.get("status") or {}).get("phase", ""))
+
+    async def _tell(self, pod: JSON, phase: str) -> None:
         """Send the phase of this pod, not of another one with its name."""
         change = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": {"phase": phase}}
-        path = path_of(PODS, pod, "status")
-        return await self._client.ask("PATCH", path, change) is not None
+        await self._client.ask("PATCH", path_of(PODS, pod, "status"), change)
 
     def _must_end(self, uid: str) -> bool:
         pod = self._pods.objects.get(uid)
@@ -183,8 +191,7 @@ class Kubelet:
         while (seen := self._pods.objects.get(uid)) is not None:
             if seen["spec"].get("nodeName") != self.name:
                 return
-            phase = (seen.get("status") or {}).get("phase")
-            if phase != "Succeeded":
+            if self._phase(uid) != "Succeeded":
                 await self._tell(pod, "Succeeded")
             elif "deletionTimestamp" not in seen["metadata"]:
                 return
