@@ -28,12 +28,7 @@ _ALLOWED = {
 
 def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
     """From the preparation of a device until the containers of its pod have ended."""
-    leaders = {pair.host for pair in world.pairs.values() if pair.scheduler.leads}
-    used = (
-        (use.claim, use.devices)
-        for use in world.uses.values()
-        if not use.lost and not use.unknown_to & leaders
-    )
+    used = ((use.claim, use.devices) for use in world.uses.values() if not use.lost)
     yield from _overlaps(used, world.forged, "used by")
 
 

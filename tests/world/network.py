@@ -56,10 +56,10 @@ class Front:
     streams: dict["Lagging", None] = field(default_factory=dict)
 
     def stop(self, until: float) -> None:
-        """Answer nothing before a time, and end all watches."""
-        self.until = until
+        """Answer nothing before a time; what watches were still to tell is lost."""
+        self.until = max(self.until, until)
         for lines in tuple(self.streams):
-            lines.deliver(None)
+            lines.break_off()
 
 
 @dataclass
@@ -264,11 +264,15 @@ class Lag:
 
     def draw_time(self) -> float:
         """Return when what is sent now arrives."""
-        now = asyncio.get_running_loop().time()
         lag = self._network.random.expovariate(1 / self._front.lag)
-        trouble = self._network.trouble_of(self._who)
-        self._at = max(self._at, now + lag, trouble.cut, trouble.still)
+        self._at = max(self._at, self.reach(lag))
         return self._at
+
+    def reach(self, lag: float = 0.0) -> float:
+        """Return when the client can hear something that is so late."""
+        trouble = self._network.trouble_of(self._who)
+        now = asyncio.get_running_loop().time()
+        return max(now + lag, trouble.cut, trouble.still)
 
 
 class Lagging:
@@ -278,14 +282,21 @@ class Lagging:
         self._lag = Lag(network, front, who)
         self._lines: deque[bytes | None] = deque()
         self._has_lines = asyncio.Event()
+        self._is_broken = False
 
     def deliver(self, line: bytes | None) -> None:
         """Send a line later, and None for the end."""
         asyncio.get_running_loop().call_at(self._lag.draw_time(), self._arrive, line)
 
+    def break_off(self) -> None:
+        """End at once, as the connection does."""
+        self._is_broken = True
+        asyncio.get_running_loop().call_at(self._lag.reach(), self._arrive, None)
+
     def _arrive(self, line: bytes | None) -> None:
-        self._lines.append(line)
-        self._has_lines.set()
+        if line is None or not self._is_broken:
+            self._lines.append(line)
+            self._has_lines.set()
 
     async def read(self) -> AsyncGenerator[list[bytes], None]:
         """Yield lines until the watch ends."""

@@ -28,15 +28,14 @@ Device = tuple[str, str]  # pool and name
 class Use(NamedTuple):
     """One pod uses the devices of a claim.
 
-    `lost` if nothing tells of it: a restore lost the pod or its claim, or the allocator that
-    decides started after the claim was released.
+    `lost` if nothing tells of it to who decides: a restore lost the pod or its claim, Kubernetes
+    itself freed the devices too early, or the allocator has never seen the allocation.
     """
 
     pod: str
     claim: str
     devices: frozenset[Device]
     lost: bool = False
-    unknown_to: frozenset[str] = frozenset()  # hosts
 
 
 def devices_of(claim: JSON) -> frozenset[Device]:

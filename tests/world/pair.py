@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, cast
 
 from allocator.process import AllocatorOptions, _create_caches, _Parts
@@ -10,9 +10,12 @@ from allocator.state.caches import AllocatorCaches
 from allocator.state.reserved_pods import HoldLimits
 from allocator.writes.binding import BindingTimes
 from drawbridge.cluster.history import HistoryChangedError
+from drawbridge.cluster.store import CachedObject
+from drawbridge.dra.claim import Claim
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.world.network import SYSTEM, Network, WorldSession
+from tests.world.nodes import Device
 from tests.world.scheduler import Scheduler
 
 
@@ -23,13 +26,12 @@ class _KilledError(Exception):
 class Pair:
     """The two processes on a host; `kill` ends both at once."""
 
-    def __init__(
-        self, network: Network, host: str, number: int, on_start: Callable[[str], None]
-    ) -> None:
+    def __init__(self, network: Network, host: str, number: int) -> None:
         self.network, self.host, self.number = network, host, number
-        self._on_start = on_start
         self.parts: _Parts | None = None
         self.failure = ""
+        # The allocations that the allocator has seen since it started, by the UID of the claim.
+        self.seen: set[tuple[str, frozenset[Device]]] = set()
         self.restart = asyncio.Event()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.scheduler = Scheduler(network, host, number, lambda: self.parts)
@@ -89,10 +91,11 @@ class Pair:
                     binding=BindingTimes(wait=110, timeout=600),
                     holding=HoldLimits(),
                 )
+                self.seen = set()
                 self.parts = _Parts(options, settings, session, caches)
                 running += [asyncio.ensure_future(part) for part in self.parts.run()]
                 running.append(asyncio.ensure_future(self._wait_for_kill()))
-                running.append(asyncio.ensure_future(self._tell_start(caches)))
+                running.append(asyncio.ensure_future(self._follow(caches)))
                 await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
             finally:
                 for task in (*running, *self._hidden_tasks()):
@@ -108,9 +111,18 @@ class Pair:
                     raise error
             await asyncio.sleep(1)
 
-    async def _tell_start(self, caches: AllocatorCaches) -> None:
+    async def _follow(self, caches: AllocatorCaches) -> None:
+        """Note what the allocator sees as soon as it follows changes."""
         await caches.wait_until_synced()
-        self._on_start(self.host)
+        for cached in caches.claims.all():
+            self._see(None, cached)
+        caches.claims.subscribe(self._see)
+
+    def _see(self, _: object, after: CachedObject[Claim] | None) -> None:
+        allocation = after.value.status.allocation if after else None
+        if after is not None and allocation is not None:
+            results = ((each.pool, each.device) for each in allocation.devices.results)
+            self.seen.add((after.value.metadata.uid, frozenset(results)))
 
     async def _wait_for_kill(self) -> None:
         await self.restart.wait()

@@ -20,6 +20,7 @@ from tests.world.pair import Pair
 from tests.world.stock import NAME as STOCK
 from tests.world.stock import StockScheduler
 
+Decided = tuple[str, frozenset[Device]]  # the UID of a claim, and what it got
 HOSTS = ("host-a", "host-b")
 FAULTS = Faults(refused=0.01, overloaded=0.02, broken=0.02, lost=0.04, slow=0.04)
 # After the faults, everything must be well within this time, with the longest hold and Lease.
@@ -125,6 +126,9 @@ class World:
         self.forged: set[str] = set()  # claims whose mark a tenant has changed
         self.pairs: dict[str, Pair] = {}
         self.machines = {name: self._make_machine(name) for name in ALL_NODES}
+        # What the allocator of a claim had seen, in the order of the allocations.
+        self._decisions: dict[Decided, frozenset[Decided] | None] = {}
+        self._given_up: set[str] = set()  # pods that Kubernetes itself forgot too early
         self._number = 0
         self._backup: Saved | None = None
         self._restored_at = float("-inf")
@@ -199,6 +203,7 @@ class World:
                 self.holders.pop(key, None)
                 if devices_of(after):
                     self.holders[key] = after
+                    self._note_decision(after)
                 self.check("allocation")
         if kind.plural in ("resourceclaims", "pods", "leases"):
             self.check("write")
@@ -256,16 +261,38 @@ class World:
 
     def _start_pair(self, host: str) -> None:
         self._number += 1
-        self.pairs[host] = Pair(self.network, host, self._number, self._note_start)
+        self.pairs[host] = Pair(self.network, host, self._number)
         self.pairs[host].start()
 
-    def _note_start(self, host: str) -> None:
-        """Note what an allocator cannot know that has just seen everything: released claims."""
-        there = self._held()
-        for key, use in self.uses.items():
-            if (key[1], use.devices) not in there:
+    def _note_decision(self, claim: JSON) -> None:
+        """Note what the allocator had seen that has just allocated a claim."""
+        sender, _, host = self.network.written[-1][0].rpartition(" ")
+        knows = sender == "allocator" and host in self.pairs
+        seen = self.pairs[host].seen if knows else set()
+        key = claim["metadata"]["uid"], devices_of(claim)
+        self._decisions.pop(key, None)
+        self._decisions[key] = frozenset(seen) if knows else None
+        seen.add(key)
+
+    def _forget_unseen(self, started: Decided) -> None:
+        """Leave a use out of account that the allocator of the other one has never seen.
+
+        Only what was allocated before can be seen.
+        """
+        order = {key: number for number, key in enumerate(self._decisions)}
+        for use_key, use in tuple(self.uses.items()):
+            key = use_key[1], use.devices
+            if key == started or not _meet(key[1], started[1]):
+                continue
+            first, later = sorted((key, started), key=lambda each: order.get(each, -1))
+            seen = self._decisions.get(later)
+            if seen is not None and first not in seen:
                 self.network.count("use that an allocator never saw")
-                self.uses[key] = use._replace(unknown_to=use.unknown_to | {host})
+                for each in [each for each in self.uses if self._key(each) == first]:
+                    self.uses[each] = self.uses[each]._replace(lost=True)
+
+    def _key(self, use: tuple[str, str]) -> Decided:
+        return use[1], self.uses[use].devices
 
     def _held(self) -> set[tuple[str, frozenset[Device]]]:
         return {(claim["metadata"]["uid"], devices_of(claim)) for claim in self.holders.values()}
@@ -287,8 +314,11 @@ class World:
         return self._backup.version
 
     def restore(self) -> int:
-        """Put the last backup back, and return its version."""
+        """Put the last backup back while no server runs, and return its version."""
         assert self._backup is not None
+        up = asyncio.get_running_loop().time() + self.random.uniform(0.5, 4)
+        for front in self.network.fronts:
+            front.stop(up)
         self.server.restore(self._backup)
         self._find_holders()
         self._restored_at = asyncio.get_running_loop().time()
@@ -309,13 +339,17 @@ class World:
         """Note that Kubernetes itself frees what a pod uses that is deleted with force."""
         if pod["spec"]["schedulerName"] == STOCK and "141471" not in self.outcome.defects:
             uid = pod["metadata"]["uid"]
+            self._given_up.add(uid)
             for key in [key for key in self.uses if key[0] == uid]:
                 self.network.count("use that Kubernetes frees too early")
                 self.uses[key] = self.uses[key]._replace(lost=True)
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
         key = pod["metadata"]["uid"], claim["metadata"]["uid"]
-        self.uses[key] = Use(pod["metadata"]["name"], claim["metadata"]["name"], devices_of(claim))
+        names = pod["metadata"]["name"], claim["metadata"]["name"]
+        # A kubelet can prepare before it sees that its pod is gone.
+        self.uses[key] = Use(*names, devices_of(claim), lost=key[0] in self._given_up)
+        self._forget_unseen(self._key(key))
         self.network.count("preparation")
         self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")
         self.check("use")
@@ -329,3 +363,9 @@ class World:
 def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:
     """Return the devices of a claim, and whether something keeps it from going with them."""
     return devices_of(claim), bool(claim and claim["metadata"].get("finalizers"))
+
+
+def _meet(some: frozenset[Device], others: frozenset[Device]) -> bool:
+    """Whether devices are the same, or can take from the same counters."""
+    pools = {pool for pool, _ in some} & {pool for pool, _ in others}
+    return bool(some & others) or any(ALL_NODES[pool].units for pool in pools)
