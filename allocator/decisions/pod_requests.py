@@ -24,9 +24,10 @@ from drawbridge.solver.codes import CLAIM_REFUSED
 from drawbridge.solver.reasons import Reason
 
 _STAGE: Final = "claims"
-# Of what selects nodes for a pod, in JSON. More is kept only as a part of the watched pod, which
-# counts in the share of its namespace.
-MOST_OF_WAITING: Final = 64 << 10
+# Of what selects nodes for a pod, in JSON. It is compared with each node, and kept as a part of the
+# watched pod, which counts in the share of its namespace.
+MOST_SELECTION: Final = 128 << 10
+MOST_NOT_WATCHED: Final = 64 << 10
 MOST_BESIDE_WATCHED: Final = 4 << 10
 
 
@@ -155,6 +156,13 @@ def share_memory(pod: SchedulingPod, watched: Pod | None) -> SchedulingPod | Rea
 
     Raises ProtocolError for a large pod that is not watched yet.
     """
+    size = len(msgspec.json.encode(_selection(pod)))
+    if size > MOST_SELECTION:
+        message = (
+            f"node selector, node affinity and tolerations of the pod have {size:,} bytes, at most "
+            f"{MOST_SELECTION:,}"
+        )
+        return make_reason(codes.NODE_REFUSED, _STAGE, message)
     is_watched = watched is not None and watched.metadata.uid == pod.uid
     own = describe_pod(watched) if watched is not None and is_watched else None
     if own is not None and _selection(own) == _selection(pod):
@@ -164,14 +172,13 @@ def share_memory(pod: SchedulingPod, watched: Pod | None) -> SchedulingPod | Rea
             node_affinity=own.node_affinity,
             tolerations=own.tolerations,
         )
-    size = len(msgspec.json.encode(_selection(pod)))
     if own is not None and size > MOST_BESIDE_WATCHED:
         message = (
             f"pod {pod.namespace}/{pod.name} is too large: namespace {pod.namespace} has more than "
             "its share of the allocator's memory"
         )
         return make_reason(codes.CLAIM_TOO_LARGE, _STAGE, message)
-    if size > MOST_OF_WAITING:
+    if size > MOST_NOT_WATCHED:
         raise ProtocolError(ErrorCode.NOT_READY, "the pod is not watched yet")
     return pod
 

@@ -17,7 +17,13 @@ from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.allocation import ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, Taint
-from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
+from drawbridge.dra.nodes import (
+    Node,
+    matches_selector,
+    named_nodes,
+    selector_problems,
+    with_sets_of_values,
+)
 from drawbridge.dra.taints import UNSCHEDULABLE, first_untolerated
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import has_labels, make_reason, reachable_nodes
@@ -140,7 +146,7 @@ def find_nodes(
     A node whose driver declares what takes too long keeps no pod from the nodes behind it. If none
     of these fits, the search ended there.
     """
-    names = candidate_names(search, state)
+    names, selected = candidate_names(search, state), SelectedNodes(search, state)
     at_cut: Shortlist | None = None
     shortlist = Shortlist(candidates=len(names))
     unfit: Counter[str] = Counter()
@@ -151,7 +157,7 @@ def find_nodes(
         before, reasons_before = len(shortlist.fitting), len(shortlist.reasons)
         unfit_here: Counter[str] = Counter()
         try:
-            nodes = _open_nodes(batch, search, state, unfit_here)
+            nodes = selected.among(batch, unfit_here)
             _examine(nodes, search, state, view, ids, shortlist)
         except OutOfTimeError:
             del shortlist.reasons[reasons_before:]
@@ -184,12 +190,12 @@ def is_open(node: str, pod: SchedulingPod, state: AllocatorState) -> bool:
 
 def open_nodes(names: Iterable[str], search: NodeSearch, state: AllocatorState) -> list[str]:
     """Return those of some nodes that the scheduler can select for a pod, in order."""
-    return [node.name for node in _open_nodes(names, search, state, Counter())]
+    return [node.name for node in SelectedNodes(search, state).among(names, Counter())]
 
 
 def usable_nodes(search: NodeSearch, state: AllocatorState) -> list[str]:
     """Return the nodes that the scheduler can select for a pod, whatever devices they have."""
-    nodes = _open_nodes(candidate_names(search, state), search, state, Counter())
+    nodes = SelectedNodes(search, state).among(candidate_names(search, state), Counter())
     near, _ = reachable_nodes(search.claims, nodes)
     return [node.name for node in near]
 
@@ -253,37 +259,57 @@ def count_expressions(search: NodeSearch) -> int:
     return sum(max(1, len(each.match_expressions) + len(each.match_fields)) for each in terms)
 
 
-def _open_nodes(
-    names: Iterable[str], search: NodeSearch, state: AllocatorState, unfit: Counter[str]
-) -> list[Node]:
-    """Return the nodes that the scheduler can select, and count the reasons for others."""
-    open_nodes = []
-    required = search.required
-    too_long = count_expressions(search) > _MAX_EXPRESSIONS
-    invalid = required is not None and not too_long and bool(selector_problems(required))
-    for name in names:
-        node = state.planner.nodes.get(name)
-        if node is None:
-            unfit["the node is not known"] += 1
-        elif too_long:
-            unfit[f"the required node affinity has more than {_MAX_EXPRESSIONS} expressions"] += 1
-        elif search.pod.node_selector and not has_labels(search.pod.node_selector, node):
-            unfit["excluded by the node selector of the pod"] += 1
-        elif required is not None and (invalid or not matches_selector(required, node)):
-            unfit["excluded by the required node affinity of the pod"] += 1
-        elif taint := _untolerated_taint(node, search.pod):
-            text = f"the node has the taint {taint.key}:{taint.effect}, which the pod does not "
-            unfit[text + "tolerate"] += 1
-        else:
-            open_nodes.append(node)
-    return open_nodes
+class SelectedNodes:
+    """The nodes that the scheduler can select for a pod, whatever devices they have.
 
+    What the pod says is prepared once, and not read again for each node.
+    """
 
-def _untolerated_taint(node: Node, pod: SchedulingPod) -> Taint | None:
-    if not node.taints and not node.unschedulable:
+    def __init__(self, search: NodeSearch, state: AllocatorState) -> None:
+        self._nodes, self._pod = state.planner.nodes, search.pod
+        required = search.required
+        self._too_long = count_expressions(search) > _MAX_EXPRESSIONS
+        self._required = self._invalid = None
+        if required is not None and not self._too_long:
+            self._invalid = selector_problems(required)
+            self._required = with_sets_of_values(required)
+        self._tolerated: dict[Taint, bool] = {}
+
+    def among(self, names: Iterable[str], unfit: Counter[str]) -> list[Node]:
+        """Return those of some nodes that can be selected, and count the reasons for others."""
+        selected = []
+        for name in names:
+            node = self._nodes.get(name)
+            text = "the node is not known" if node is None else self._find_problem(node)
+            if node is None or text:
+                unfit[text] += 1
+            else:
+                selected.append(node)
+        return selected
+
+    def _find_problem(self, node: Node) -> str:
+        if self._too_long:
+            return f"the required node affinity has more than {_MAX_EXPRESSIONS} expressions"
+        if self._pod.node_selector and not has_labels(self._pod.node_selector, node):
+            return "excluded by the node selector of the pod"
+        required = self._required
+        if required is not None and (self._invalid or not matches_selector(required, node)):
+            return "excluded by the required node affinity of the pod"
+        taint = self._untolerated_taint(node)
+        if taint is None:
+            return ""
+        text = f"the node has the taint {taint.key}:{taint.effect}, which the pod does not "
+        return text + "tolerate"
+
+    def _untolerated_taint(self, node: Node) -> Taint | None:
+        taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
+        for taint in taints:
+            if taint not in self._tolerated:
+                untolerated = first_untolerated((taint,), self._pod.tolerations or ())
+                self._tolerated[taint] = untolerated is None
+            if not self._tolerated[taint]:
+                return taint
         return None
-    taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
-    return first_untolerated(taints, pod.tolerations or ())
 
 
 def _examine(  # noqa: PLR0913, PLR0917  # one step of a search

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.dra.decode import Metadata, Object, Reader
 from drawbridge.dra.decode_errors import describe_choice
@@ -19,6 +20,7 @@ _INT = re.compile(r"[+-]?[0-9]{1,40}")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 _REGISTRATION = "-register"
+_LOOKED_UP = ("In", "NotIn")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
@@ -114,6 +116,18 @@ class NodeSelectorError(ValueError):
 def matches_selector(selector: NodeSelector, node: Node) -> bool:
     """Tell whether `node` matches a valid selector."""
     return any(_term_matches(term, node) for term in selector.node_selector_terms)
+
+
+def with_sets_of_values(selector: NodeSelector) -> NodeSelector:
+    """Return the same selector for many nodes, however many values it has."""
+    terms = []
+    for term in selector.node_selector_terms:
+        expressions = tuple(
+            replace(each, values=frozenset(each.values)) if each.operator in _LOOKED_UP else each
+            for each in term.match_expressions
+        )
+        terms.append(replace(term, match_expressions=expressions))
+    return NodeSelector(tuple(terms))
 
 
 def selects_node(

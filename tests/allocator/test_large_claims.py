@@ -7,13 +7,18 @@ import msgspec
 import pytest
 
 from allocator.decisions.pod_requests import check_claim
+from allocator.decisions.shortlist import NodeSearch, open_nodes
 from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, ProtocolError
 from allocator.state.caches import without_conditions, without_unused_parts
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim, reduce_claim
+from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.taints import Toleration
 from drawbridge.ledger.ledger import Ledger, uid_of
 from drawbridge.ledger.planner import Planner
-from tests.allocator.clusters import Cluster, Plain, pod
+from drawbridge.ledger.pods import NodeAffinity
+from tests.allocator.clusters import Cluster, Plain, gpu_slice, pod
 from tests.allocator.clusters import claim as small_claim
 from tests.dra.test_large_claims import claim
 
@@ -67,7 +72,7 @@ def asked(cluster: Cluster, affinity: Plain) -> PreFilterReply:
     return cluster.decisions.prefilter(msgspec.json.decode(body, type=PreFilterRequest), 0.0)
 
 
-@pytest.mark.parametrize("count", [10, 100_000])
+@pytest.mark.parametrize("count", [10, 2000])
 def test_what_selects_nodes_for_a_pod_is_kept_once(count: int) -> None:
     cluster, affinity = Cluster(n1=1), selecting(count)
     watched = pod("p", "c", spec={"affinity": {"nodeAffinity": affinity}})
@@ -98,6 +103,54 @@ def test_a_large_pod_that_is_not_watched_yet_is_asked_about_again() -> None:
         asked(cluster, selecting(3000))
     assert cluster.state.records.get("p").request is None
     assert [each.code for each in asked(cluster, selecting(300)).reasons] == ["NodeRefused"]
+
+
+@pytest.mark.parametrize(
+    "selecting_nodes",
+    [
+        {"nodeSelector": {f"key-{each}": "value" for each in range(9000)}},
+        {"nodeAffinity": selecting(4000)},
+        {"tolerations": [{"key": f"key-{each}", "operator": "Exists"} for each in range(4000)]},
+    ],
+)
+def test_a_pod_that_says_too_much_of_its_nodes_is_told_so(selecting_nodes: Plain) -> None:
+    cluster = Cluster(n1=1)
+    cluster.add_claim(small_claim("c"))
+    fields = {"namespace": "default", "name": "p", "uid": "p", **selecting_nodes}
+    body = msgspec.json.encode({"pod": fields, "claims": [small_claim("c")]})
+    request = msgspec.json.decode(body, type=PreFilterRequest)
+    (reason,) = cluster.decisions.prefilter(request, 0.0).reasons
+    assert reason.code == "NodeRefused"
+    assert "at most 131,072" in reason.message
+    assert cluster.state.records.get("p").request is None
+
+
+def test_what_a_pod_says_of_nodes_is_read_once_for_all_of_them() -> None:
+    looked_up: list[str] = []
+
+    class Value(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            looked_up.append(f"{other}")
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    cluster = Cluster()
+    taint = Taint(key="owned", effect="NoSchedule")
+    for number in range(20):
+        cluster.add(Node(f"n{number}", {"zone": "a"}, taints=(taint,)), gpu_slice(f"n{number}", 1))
+    zones = tuple(Value(f"zone-{each}") for each in range(100))
+    tolerations = tuple(Toleration(key=Value(f"key-{each}")) for each in range(100))
+    term = NodeSelectorTerm((Requirement("zone", "NotIn", zones),))
+    affinity = NodeAffinity(NodeSelector((term,)))
+    asking = cluster.pod("p", node_affinity=affinity, tolerations=tolerations)
+    assert (
+        open_nodes(cluster.state.planner.nodes, NodeSearch(pod=asking, claims=()), cluster.state)
+        == []
+    )
+    assert len(looked_up) <= 200
 
 
 def test_of_a_pod_with_thousands_of_claims_not_all_are_kept() -> None:
