@@ -374,6 +374,9 @@ def _format_answer(told: Json) -> Iterator[str]:
             f"    quota {line['quota']}, {what}: {whose} used {line['used']} of {line['limit']},"
             f" {line['left']} left"
         )
+    for step in told.get("transitions", ()):
+        ago = f"{step['secondsAgo']:.0f} s ago"
+        yield f"    {ago}: the pod {step['event']} ({step['state']})"
     for node in told["nodes"]:
         yield f"    {node['node']}: {'; '.join(each['message'] for each in node['reasons'])}"
     if told.get("stages"):

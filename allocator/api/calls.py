@@ -28,6 +28,7 @@ from allocator.api.messages import (
     SimulatedPod,
     SimulationReply,
     SimulationRequest,
+    Transition,
     without_node_names,
 )
 from allocator.api.plan_messages import (
@@ -184,6 +185,10 @@ class ApiCalls:
             nodes=explanation.nodes if sees_nodes else (),
             stages=_visible(explanation.stages, sees_nodes=sees_nodes),
             quotas=tuple(describe_quotas(state, namespace)),
+            transitions=tuple(
+                Transition(round(seconds, 1), step.event, step.state)
+                for seconds, step in state.records.last_steps(pod.metadata.uid)
+            ),
         )
 
     def _add_hold(self, explanation: PodSearch, pod: Pod) -> PodSearch:

@@ -265,6 +265,14 @@ class QuotaList(ResponsePart, frozen=True):
     next: str = field(default="", name="continue")
 
 
+class Transition(ResponsePart, frozen=True):
+    """A change of what the allocator knows of a pod: the pod `event`, and is in a state since."""
+
+    seconds_ago: float
+    event: str
+    state: str
+
+
 class PodExplanation(ResponsePart, frozen=True):
     """Where the devices of a pod are, or why it waits for them."""
 
@@ -285,6 +293,9 @@ class PodExplanation(ResponsePart, frozen=True):
     stages: Stages = None
     quotas: Annotated[
         tuple[QuotaState, ...], Meta(description="The totals that apply to the namespace.")
+    ] = ()
+    transitions: Annotated[
+        tuple[Transition, ...], Meta(description="The last ones of a pod that waits.")
     ] = ()
 
 

@@ -6,9 +6,10 @@ everything along. Beyond a limit, the namespace with most records loses its olde
 devices, once the call of the scheduler is answered.
 """
 
+import time
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,11 +17,12 @@ from msgspec.structs import replace
 
 from allocator.state.index import Index
 from allocator.state.record_states import RecordEvent, RecordState, is_expected, state_of
-from allocator.state.records import Pause, Record, Waiting, WaitingPlace, key_of
+from allocator.state.records import Pause, Record, RecordStep, Waiting, WaitingPlace, key_of
 from allocator.state.wheel import Wheel
 from drawbridge.ledger.ledger import Ledger, Reservation
 
 MAX_RECORDS: Final = 65536
+MAX_STEPS: Final = 8  # of a record
 Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
 PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
 # What is due: the end of a reservation, of what is kept and of pauses. Pods without a record, too,
@@ -34,8 +36,8 @@ _NOTHING: Final[Mapping[str, Reservation]] = {}
 class PodTable:
     """The records by the UID of the pod, and what the ledger holds for them."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
+        self._ledger, self.clock = ledger, clock
         self._records: dict[str, Record] = {}
         self._namespaces: Index[str, str] = Index()
         # The pods that have a part, in the order in which they got it.
@@ -61,6 +63,11 @@ class PodTable:
     def get(self, uid: str) -> Record:
         """Return the record of a pod; an empty one if nothing is remembered."""
         return self._records.get(uid) or Record(uid)
+
+    def last_steps(self, uid: str) -> list[tuple[float, RecordStep]]:
+        """Return the last steps of a pod, each with the seconds since then."""
+        now = self.clock()
+        return [(now - step.at, step) for step in self.get(uid).steps]
 
     def having(self, part: Part) -> list[Record]:
         """Return the records with a part, in the order in which they got it."""
@@ -120,7 +127,8 @@ class PodTable:
         """Let a record go with everything; a write in progress has its devices until its end."""
         before = self.get(uid)
         devices = before.devices if before.devices and before.devices.writing else None
-        self._put(before, event, Record(uid, before.namespace, devices=devices), PARTS)
+        after = Record(uid, before.namespace, devices=devices, steps=before.steps)
+        self._put(before, event, after, PARTS)
 
     def _put(
         self, before: Record, event: RecordEvent, after: Record, changed: Iterable[str]
@@ -129,6 +137,9 @@ class PodTable:
         if state is not later:
             self.moves[state, event, later] += 1
             self.unexpected += not is_expected(state, event, later)
+        if state is not later or event is RecordEvent.WOKEN:
+            steps = (*before.steps[1 - MAX_STEPS :], RecordStep(self.clock(), event, later))
+            after = replace(after, steps=steps)
         self._store(before, after, ends=later is RecordState.UNKNOWN)
         for name in changed:
             if name in self._having:

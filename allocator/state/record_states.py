@@ -130,6 +130,8 @@ def state_of(record: Record) -> RecordState:
         return RecordState.PREEMPTING if kept.planned is None else RecordState.HELD
     if record.waiting is not None:
         return RecordState.WAITING
-    if record.request is None and record == Record(record.uid, record.namespace):
+    if record.request is None and record == Record(
+        record.uid, record.namespace, steps=record.steps
+    ):
         return RecordState.UNKNOWN
     return RecordState.SEEN

@@ -217,8 +217,16 @@ class Pause(NamedTuple):
 NO_PAUSE: Final = Pause()
 
 
+class RecordStep(NamedTuple):
+    """A change of a record: when by the clock of the table, the event, and the state after it."""
+
+    at: float
+    event: str
+    state: str
+
+
 class Record(msgspec.Struct, frozen=True):
-    """All that is known of a pod apart from what the API server tells.
+    """All that is known of a pod apart from what the API server tells, and the last steps.
 
     Its reservation for the node `expired_on` has expired, and a pod of the namespace `taken_by` has
     got what was promised to it. The search for one that is `unanswered` has not ended.
@@ -238,3 +246,4 @@ class Record(msgspec.Struct, frozen=True):
     unanswered: bool = False
     device_pause: Pause = NO_PAUSE
     victim_pause: Pause = NO_PAUSE
+    steps: tuple[RecordStep, ...] = ()

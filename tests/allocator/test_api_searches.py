@@ -7,6 +7,7 @@ import pytest
 from allocator.api import calls
 from allocator.api.reviews import Caller
 from allocator.api.searches import ApiSearches
+from allocator.decisions.waiting import WaitingPods
 from allocator.state.records import key_of
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
@@ -76,6 +77,21 @@ async def test_a_pod_that_waits_is_told_why_on_each_node() -> None:
     assert [each["nodes"] for each in told["reasons"]] == [1]
     assert [each["node"] for each in told["nodes"]] == ["n1"]
     assert told["nodes"][0]["reasons"][0]["code"] == told["reasons"][0]["code"]
+
+
+async def test_a_pod_that_waits_is_told_what_happened_to_it_and_how_long_ago() -> None:
+    async with local(full()) as served:
+        cluster, times = served.cluster, iter((100.0, 101.5, 130.0))
+        cluster.state.records.clock = lambda: next(times)
+        waiting = WaitingPods(cluster.decisions)
+        served.add_pod(pod("p", "new"))
+        cluster.prefilter("p", claim("new"))
+        waiting.note_answer("p", (), cluster.now)
+        told = await explain(served, "p")
+    assert told["transitions"] == [
+        {"secondsAgo": 30.0, "event": "is asked about", "state": "seen"},
+        {"secondsAgo": 28.5, "event": "is answered", "state": "waiting"},
+    ]
 
 
 async def test_nodes_are_named_only_to_those_who_may_list_them() -> None:

@@ -1,7 +1,7 @@
 """The states of the records: every pair of a state and an event, and what the histories reach."""
 
 from datetime import UTC, datetime
-from itertools import product
+from itertools import count, product
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from allocator.scheduler.protocol import ProtocolError, SchedulingPod
-from allocator.state.pod_table import BEGINS, PodTable
+from allocator.state.pod_table import BEGINS, MAX_STEPS, PodTable
 from allocator.state.record_states import (
     TRANSITIONS,
     RecordEvent,
@@ -180,3 +180,13 @@ def test_a_pause_that_shrinks_begins_again_with_a_short_one() -> None:
     pause = Pause(wakes=5, until=60.0).shrunk(11.0)
     assert pause == Pause(wakes=0, until=11.0)
     assert pause.shrunk(20.0) == pause
+
+
+def test_a_record_keeps_its_last_steps_with_their_times_and_no_more() -> None:
+    table = PodTable(Ledger(), count().__next__)
+    table.change(UID, RecordEvent.ASKED, namespace="default", request=PodRequest(POD, ()))
+    for number in range(20):
+        table.change(UID, RecordEvent.WOKEN, device_pause=Pause(number + 1))
+    steps = table.get(UID).steps
+    assert [each.at for each in steps] == list(range(21 - MAX_STEPS, 21))
+    assert {(each.event, each.state) for each in steps} == {(RecordEvent.WOKEN, RecordState.SEEN)}

@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 
+from allocator.scheduler.protocol import SchedulingPod
+from allocator.state.record_states import RecordEvent
+from allocator.state.records import PodRequest
 from drawbridge.process.tls import ServingCertificate
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import Cluster, allocation_on, claim, pod
@@ -165,6 +168,19 @@ async def test_explain_shows_what_the_allocator_says_about_a_waiting_pod(tmp_pat
     assert "  allocator: Waiting\n    1 node: " in out
     assert "\n    n1: " in out
     assert json.loads(data)["allocator"]["nodes"][0]["node"] == "n1"
+
+
+async def test_explain_shows_what_happened_to_a_waiting_pod_in_the_allocator(
+    tmp_path: Path,
+) -> None:
+    async with serving(Cluster(n1=1), is_local=True) as served:
+        records, times = served.cluster.state.records, iter((100.0, 142.3))
+        records.clock = lambda: next(times)
+        asked = PodRequest(SchedulingPod(namespace="default", name="p", uid="p"), ())
+        records.change("p", RecordEvent.ASKED, namespace="default", request=asked)
+        url = f"http://127.0.0.1:{served.port}"
+        _, out, _ = await explained(tmp_path, "--allocator-url", url, served=served)
+    assert "\n    42 s ago: the pod is asked about (seen)\n" in out
 
 
 async def test_explain_says_that_the_allocator_was_not_asked(tmp_path: Path) -> None:
