@@ -24,7 +24,7 @@ from allocator.term import TermKeeper
 from allocator.writes.api_server import ApiServerWrites, WriteFence
 from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.recovery import Recovery
-from allocator.writes.reports import ClaimReporter, HoldReporter
+from allocator.writes.reports import ReportWriter
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import ResourceClient, decode_object
@@ -92,7 +92,7 @@ class _Parts:
         self.recorder = EventRecorder(events, "drawbridge.dev/allocator", host)
         self.changed = asyncio.Event()
         self.streams = ActivationStreams()
-        self.reporter = ClaimReporter(
+        self.reporter = ReportWriter(
             self.recorder, lambda: settings.current, leads=lambda: self.lease.term is not None
         )
         self.state = self._make_state(settings, session.clock.now, options.holding)
@@ -107,7 +107,7 @@ class _Parts:
             leadership=self.term,
             binder=self.binder,
             publish=self.streams.publish,
-            report=HoldReporter(self.recorder, lambda: settings.current).report,
+            report=self.reporter.report,
             changed=self.changed,
         )
         settings.subscribe(lambda _: self.state.update())
@@ -120,7 +120,6 @@ class _Parts:
             lambda: settings.current,
             on_rebuild=self._start_again,
             on_change=self.changed.set,
-            report=self.reporter.report,
             server_time=server_time,
             pause_collection=RebuildPause(pause_garbage_collection),
             limits=limits,

@@ -35,9 +35,10 @@ from allocator.scheduler.protocol import (
     PreemptRequest,
     SchedulingPod,
 )
-from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHolds, HoldEnd
+from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHolds
 from allocator.state.group_records import GroupHold, GroupRefusal
 from allocator.state.record_states import RecordEvent
+from allocator.state.reports import HoldEnd
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.pod_groups import COSCHEDULING_LABEL

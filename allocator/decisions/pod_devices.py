@@ -41,7 +41,6 @@ from allocator.scheduler.replies import (
     refuse_pod,
 )
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.group_holds import EndedHold
 from allocator.state.group_records import GroupHold
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, Preemptor
@@ -388,13 +387,6 @@ class PodDecisions:
         self._preemption.expire(now)
         self.groups.expire(now)
         return self.reservations.expire(now)
-
-    def take_ended_holds(self) -> tuple[tuple[SchedulingPod, EndedHold], ...]:
-        """Return the holds that ended in vain since the last call, each with a member."""
-        ended = (
-            (self.requests.find(each.pod_uid), each) for each in self.groups.holds.take_ended()
-        )
-        return tuple((request.pod, each) for request, each in ended if request is not None)
 
     def take_pods_to_retry(self) -> tuple[str, ...]:
         """Return the pods that lost kept devices since the last call, and can preempt again."""

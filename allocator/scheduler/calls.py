@@ -24,14 +24,13 @@ from allocator.scheduler.protocol import (
     PreFilterRequest,
     ProtocolError,
     ReserveReply,
-    SchedulingPod,
     StatusReply,
     StatusRequest,
     UnreserveReply,
     UnreserveRequest,
 )
-from allocator.state.group_holds import EndedHold
 from allocator.state.live_state import LiveState
+from allocator.state.reports import Report
 from allocator.term import TermKeeper
 from allocator.writes.binding import PodBinder
 from drawbridge.process import metrics
@@ -58,7 +57,7 @@ _DELAY: Final = "(preemption.delaySeconds), so that an autoscaler can add a node
 class SchedulerCalls:
     """The calls of the scheduler, by the current decisions.
 
-    `publish` tells the plugin which pods to wake, `report` a person which holds ended.
+    `publish` tells the plugin which pods to wake, and `report` tells persons what they must know.
     `changed` is set after every change of the state.
     """
 
@@ -69,7 +68,7 @@ class SchedulerCalls:
         leadership: TermKeeper,
         binder: PodBinder,
         publish: Callable[[tuple[str, ...]], None],
-        report: Callable[[SchedulingPod, EndedHold], None],
+        report: Callable[[Report], None],
         changed: asyncio.Event,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -247,12 +246,12 @@ class SchedulerCalls:
                     self._copy = asyncio.create_task(self._decide_aside(waiting, turn.aside))
                 unfinished = turn.unfinished
                 turns += 1
-                for pod, ended in self._state.decisions.take_ended_holds():
-                    self._report(pod, ended)
                 # Calls of the scheduler are answered between two turns. A search on one node can
                 # take longer than a turn; others have as much time then.
                 pause = 0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS
                 await self._pause(max(pause, self._now() - began - _TURN_SECONDS))
+            for each in self._state.decisions.state.take_reports():
+                self._report(each)
             count = len(self._state.waiting) if self._leadership.leading else 0
             metrics.ALLOCATOR_WAITING.set(count)
 

@@ -13,6 +13,7 @@ from allocator.state.conflicts import Conflicts
 from allocator.state.index import Index
 from allocator.state.node_amounts import RequestedOnNodes
 from allocator.state.pod_table import PodTable
+from allocator.state.reports import MAX_REPORTS, Report
 from allocator.state.seen_pods import SeenPods
 from allocator.state.vanished_pods import VanishedPods
 from drawbridge.agreement.device_fence import without_fence
@@ -108,8 +109,10 @@ class AllocatorState:
         self.ledger = ledger
         self.records = PodTable(ledger)
         self.pods = SeenPods(self.records.times)
+        # What is to be told to persons, until the process does so.
+        self.reports: deque[Report] = deque(maxlen=MAX_REPORTS)
         self.vanished = VanishedPods(
-            ledger, self.pods, self._can_be_used, self.node_of, vanished_seconds
+            ledger, self.pods, self._can_be_used, self.node_of, vanished_seconds, self.reports
         )
         self.conflicts = Conflicts(ledger, self.pods, self.find_pool)
         self.amounts = RequestedOnNodes(lambda: planner.nodes)
@@ -185,8 +188,8 @@ class AllocatorState:
         if after is not None:
             self.observe_claim(after)
 
-    def forget_unlisted(self, version: str, uids: Collection[str]) -> tuple[Claim, ...]:
-        """Remove the claims that a list does not have, and return them.
+    def forget_unlisted(self, version: str, uids: Collection[str]) -> None:
+        """Remove the claims that a list does not have.
 
         The cache tells of the deletion of what it had. A claim that was created and deleted while
         no watch was open is known from responses only.
@@ -199,7 +202,6 @@ class AllocatorState:
         )
         for claim in gone:
             self._apply_claim(claim, None)
-        return gone
 
     def _follow_allocation(self, before: Claim | None, after: Claim | None) -> None:
         """Keep the allocated claims in order, and note the new ones."""
@@ -253,6 +255,12 @@ class AllocatorState:
             is_same = after is not None and after.metadata.uid == before.metadata.uid
             runs = is_same and after is not None and not _has_ended(after)
             self._freed |= not runs and before.spec.node_name in self._owned_on
+
+    def take_reports(self) -> tuple[Report, ...]:
+        """Return what is to be told since the last call."""
+        taken = tuple(self.reports)
+        self.reports.clear()
+        return taken
 
     def take_freed(self) -> bool:
         """Whether a pod without claims has ended on a node with owned devices since the last call.

@@ -8,11 +8,9 @@ A group whose hold ended in vain gets the next one after a pause that grows, and
 a namespace if several of them do: groups that never complete, and that a tenant can make without an
 end, cannot hold devices all the time. If pods were evicted for the group before, the next ones are
 evicted after a pause that is much longer. Who loses devices to another namespace does not pause.
-What ended in vain is kept until it is reported.
+What ended in vain is reported.
 """
 
-import enum
-from collections import deque
 from collections.abc import Iterable
 from statistics import median
 from typing import Final
@@ -21,6 +19,7 @@ import msgspec
 
 from allocator.state.group_pauses import MAX_GROUPS, GroupPauses, namespace_of_group
 from allocator.state.group_records import GroupHold
+from allocator.state.reports import HoldEnd
 from allocator.state.reserved_pods import ReservedPods
 from drawbridge.bounded_cache import BoundedCache
 
@@ -38,25 +37,6 @@ FIRST_EVICTION_PAUSE_SECONDS: Final = 30.0
 MAX_EVICTION_PAUSE_SECONDS: Final = 3600.0
 
 
-class HoldEnd(enum.StrEnum):
-    """Why a hold ended in vain."""
-
-    DEADLINE = "the scheduler did not reserve all members in time"
-    GIVEN_BACK = "the scheduler gave the devices of a member back"
-    UNUSED = "the scheduler did not place a member where its devices are"
-    LOST = "a member lost its devices"
-    LEADER_CHANGED = "another process leads"
-
-
-class EndedHold(msgspec.Struct, frozen=True):
-    """A hold that ended in vain, by one of the members that were `left` to be reserved."""
-
-    pod_uid: str
-    end: HoldEnd
-    left: int
-    members: int
-
-
 class GroupHolds:
     """The holds of all groups."""
 
@@ -67,8 +47,6 @@ class GroupHolds:
         self.eviction_pauses = GroupPauses(
             groups, "eviction_pause", FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS
         )
-        # Holds that ended in vain, until they are reported.
-        self._ended: deque[EndedHold] = deque(maxlen=MAX_GROUPS)
         # How long it took until groups that were woken were reserved, by namespace.
         self._delays: BoundedCache[str, tuple[float, ...]] = BoundedCache(MAX_GROUPS)
 
@@ -156,7 +134,7 @@ class GroupHolds:
                 self._reserved.release(uid)
         if end is None:
             return
-        self._note_end(hold, end)
+        self._report(hold, end)
         if not was_taken:
             # A longer hold is followed by a longer pause.
             self.pauses.fail(key, now, max(1.0, (now - hold.since) // STEP_SECONDS))
@@ -169,16 +147,9 @@ class GroupHolds:
         takers = [self._reserved.taker_of(uid) for uid in lost]
         return bool(takers) and not {"", namespace_of_group(hold.key)}.intersection(takers)
 
-    def _note_end(self, hold: GroupHold, end: HoldEnd) -> None:
-        """Keep that a hold ended, for `take_ended`."""
-        members = len(hold.members)
-        self._ended.append(EndedHold(min(hold.left), end, len(hold.left), members))
-
-    def take_ended(self) -> tuple[EndedHold, ...]:
-        """Return the holds that ended in vain since the last call."""
-        ended = tuple(self._ended)
-        self._ended.clear()
-        return ended
+    def _report(self, hold: GroupHold, end: HoldEnd) -> None:
+        """Have the end of a hold reported, on one of its members."""
+        self._reserved.report_end(min(hold.left), end, len(hold.left), len(hold.members))
 
     def note_evicted(self, key: str) -> None:
         """Remember that pods are evicted for a group."""
@@ -208,7 +179,7 @@ class GroupHolds:
     def clear(self) -> None:
         """Forget all groups, because another process decided meanwhile."""
         for hold in self._groups.holds():
-            self._note_end(hold, HoldEnd.LEADER_CHANGED)
+            self._report(hold, HoldEnd.LEADER_CHANGED)
         self._groups.begin_term()
         self.pauses.clear()
         self.eviction_pauses.clear()

@@ -24,6 +24,7 @@ from allocator.state.plugin_holders import PluginHolders
 from allocator.state.pod_table import Due
 from allocator.state.pool_filter import make_driver_filter, make_pool_filter
 from allocator.state.prepare_failures import PrepareEvent, find_unprepared
+from allocator.state.reports import ClaimFinding
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
@@ -107,7 +108,7 @@ class LiveState:
     """The current decisions, for the calls of the scheduler and for the writes.
 
     `on_rebuild` is called after the decisions were made anew, `on_change` after each change of an
-    object, `report` with each double allocation. `server_time` is the Unix time of the API server,
+    object. `server_time` is the Unix time of the API server,
     `elapsed` a clock that is never set.
     """
 
@@ -118,7 +119,6 @@ class LiveState:
         *,
         on_rebuild: Callable[[], None],
         on_change: Callable[[], None],
-        report: Callable[[Finding, Claim], None],
         server_time: Callable[[], float],
         elapsed: Callable[[], float] = boot_time,
         pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
@@ -132,7 +132,6 @@ class LiveState:
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
-        self.report = report
         self._pause_collection = pause_collection
         self._inputs: Inputs | None = None
         self._decisions: PodDecisions | None = None
@@ -275,6 +274,7 @@ class LiveState:
         state.conflicts.start()
         if self._decisions is not None:
             state.vanished.take_over(self.cluster.vanished.claims)
+            state.reports.extend(self.cluster.reports)
         # Otherwise the first call of the scheduler waits for both.
         state.planner.world()
         state.ledger.view()
@@ -304,14 +304,8 @@ class LiveState:
                 state.decide_owners_on(name)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
-            self._report_vanished(changed.value)
         self._begin_turns()
         self._on_change()
-
-    def _report_vanished(self, claim: Claim) -> None:
-        """Say of a released claim that its devices stay unpromised."""
-        for finding in self.cluster.vanished.take_findings():
-            self.report(finding, claim)
 
     def _follow_node(
         self, before: CachedObject[Node] | None, after: CachedObject[Node] | None
@@ -417,8 +411,7 @@ class LiveState:
     def _follow_list(self, version: str, uids: Collection[str]) -> None:
         if self._decisions is not None:
             self._follow_version(version)
-            for claim in self.cluster.forget_unlisted(version, uids):
-                self._report_vanished(claim)
+            self.cluster.forget_unlisted(version, uids)
             self._on_change()
 
     def _observe_version(self) -> None:
@@ -440,13 +433,17 @@ class LiveState:
     def observe_claim(self, claim: Claim) -> None:
         """Take over a claim from a response."""
         self.cluster.observe_claim(claim)
-        self._report_vanished(claim)
         self._begin_turns()
         self._on_change()
 
     def list_conflicts(self) -> Iterable[ConflictLine]:
         """Yield the conflicts between allocated claims."""
         return self.cluster.conflicts.list_lines() if self._decisions else ()
+
+    def report(self, finding: Finding, claim: Claim) -> None:
+        """Have a finding about a claim told to persons."""
+        self.cluster.reports.append(ClaimFinding(finding, claim))
+        self._on_change()
 
     def list_claims(self) -> Iterable[Claim]:
         """Yield all claims, as the watch shows them."""

@@ -25,6 +25,7 @@ from allocator.state.records import (
     ReservedDevices,
     consumer_of,
 )
+from allocator.state.reports import EndedHold, HoldEnd
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
@@ -301,6 +302,11 @@ class ReservedPods:
                 expired_on="",
                 taken_by="",
             )
+
+    def report_end(self, pod_uid: str, end: HoldEnd, left: int, members: int) -> None:
+        """Have the end of what was held for a group reported, on one of its members."""
+        if (request := self._records.get(pod_uid).request) is not None:
+            self._state.reports.append(EndedHold(request.pod, end, left, members))
 
     # --- writing ---
 

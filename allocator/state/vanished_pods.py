@@ -12,16 +12,17 @@ with the last of them. Without a confirmed end, a pod that was never seen counts
 process may have started after it vanished.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from allocator.state.reports import ClaimFinding, Report
 from allocator.state.seen_pods import SeenPods
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
-from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import Ledger, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
@@ -49,13 +50,14 @@ class KeptClaim(NamedTuple):
 class VanishedPods:
     """The claims of pods that vanished while their containers may run."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917  # its parts
         self,
         ledger: Ledger,
         pods: SeenPods,
         serves: Callable[[DeviceID, str], bool],
         find_node: Callable[[PoolID], str | None],
-        seconds: float | None = None,
+        seconds: float | None,
+        reports: deque[Report],
     ) -> None:
         """Create without claims.
 
@@ -69,7 +71,7 @@ class VanishedPods:
         self._seconds = seconds
         self._claims: dict[str, KeptClaim] = {}
         self._began: list[str] = []
-        self._told: list[KeptClaim] = []
+        self._reports = reports
 
     def follow_claim(self, before: Claim, after: Claim | None, holds: Sequence[Hold]) -> None:
         """Follow the change of an allocated claim, which had these holds."""
@@ -92,7 +94,8 @@ class VanishedPods:
         served = tuple(hold for hold in held if self._serves(hold.device_id, node))
         self._put(uid, changed := KeptClaim(name_of(before), node, pods, grace, served))
         if served:
-            self._told.append(changed)
+            finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))
+            self._reports.append(ClaimFinding(finding, after or before))
 
     def follow_pod(self, uid: str) -> None:
         """Keep nothing for a pod whose end is confirmed now."""
@@ -119,11 +122,6 @@ class VanishedPods:
             # With its node, what it ran is gone.
             if is_over or not all(self._serves(hold.device_id, kept.node) for hold in kept.holds):
                 self._release(uid)
-
-    def take_findings(self) -> tuple[Finding, ...]:
-        """Return what is to be said of the claims whose devices are kept since the last call."""
-        told, self._told = self._told, []
-        return tuple(DEVICES_MAY_BE_IN_USE.at("", self._describe((kept,))) for kept in told)
 
     def find_reason(self) -> Reason | None:
         """Return the reason for a pod that waits; None if nothing is kept."""

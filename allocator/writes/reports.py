@@ -1,4 +1,4 @@
-"""Reports to persons what the calls of the scheduler do not show, by a log line and an event.
+"""Tells persons what the calls of the scheduler do not show, by a log line and an event.
 
 That is what is wrong with the allocation of a claim, and the end of what was held for a gang.
 """
@@ -9,15 +9,14 @@ from typing import Any, Final
 
 import msgspec
 
-from allocator.scheduler.protocol import SchedulingPod
-from allocator.state.group_holds import EndedHold
+from allocator.state.reports import ClaimFinding, EndedHold, Report
 from drawbridge.agreement.allocator_codes import GANG_HOLD_ENDED
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.event_series import InvolvedObject
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
 from drawbridge.config.policy import apply_policies
-from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.dra.claim import CLAIM
 from drawbridge.finding import Finding
 from drawbridge.ledger.codes import DEVICE_HELD_TWICE
 from drawbridge.process import metrics
@@ -27,10 +26,10 @@ _LOG: Final = logging.getLogger("allocator.writes.reports")
 _MAX_REPORTED: Final = 4096
 
 
-class ClaimReporter:
-    """Reports each finding about a claim once: a device that another claim holds, for example.
+class ReportWriter:
+    """Reports each finding about a claim once, and each end of a hold.
 
-    Every replica finds the same. Only the one whose kube-scheduler `leads` reports it.
+    Every replica finds the same of claims. Only the one whose kube-scheduler `leads` reports it.
     """
 
     def __init__(
@@ -53,12 +52,20 @@ class ClaimReporter:
         self._left.clear()
         return left
 
-    def report(self, finding: Finding, claim: Claim) -> None:
-        """Report a finding about a claim."""
+    def report(self, what: Report) -> None:
+        """Tell persons what has happened."""
+        match what:
+            case ClaimFinding():
+                self._report_claim(what)
+            case EndedHold():
+                self._report_hold(what)
+
+    def _report_claim(self, told: ClaimFinding) -> None:
+        finding, metadata = told.finding, told.claim.metadata
         if not self._leads():
-            self._left.put(claim.metadata.uid, None)
+            self._left.put(metadata.uid, None)
             return
-        key = (claim.metadata.uid, finding)
+        key = (metadata.uid, finding)
         if key in self._reported:
             return
         self._reported.put(key, None)
@@ -66,36 +73,23 @@ class ClaimReporter:
         if finding.code == DEVICE_HELD_TWICE.name and ("", finding) not in self._reported:
             self._reported.put(("", finding), None)
             metrics.ALLOCATOR_DOUBLES.inc()
-        involved = InvolvedObject(
-            api_version="resource.k8s.io/v1",
-            kind=CLAIM,
-            namespace=claim.metadata.namespace,
-            name=claim.metadata.name,
-            uid=claim.metadata.uid,
-        )
-        for treated in apply_policies((finding,), self._configuration().findings):
-            content: Any = msgspec.to_builtins(treated)
-            log_event(_LOG, logging.ERROR, treated.message, finding=content)
-            self._recorder.record(treated, involved, "Allocate")
+        about = (metadata.name, metadata.namespace, metadata.uid)
+        involved = InvolvedObject("resource.k8s.io/v1", CLAIM, *about)
+        self._tell(finding, involved, "Allocate", logging.ERROR)
 
-
-class HoldReporter:
-    """Reports the end of what was held for a gang, on one of its members."""
-
-    def __init__(self, recorder: EventRecorder, configuration: Callable[[], Configuration]) -> None:
-        self._recorder = recorder
-        self._configuration = configuration
-
-    def report(self, pod: SchedulingPod, ended: EndedHold) -> None:
-        """Report that a hold ended in vain."""
+    def _report_hold(self, ended: EndedHold) -> None:
         metrics.ALLOCATOR_HOLDS_ENDED.add(ended.end.name)
         finding = GANG_HOLD_ENDED.at(
             "metadata",
             f"devices are no longer held for {ended.left} of {ended.members} members of the gang: "
             f"{ended.end}",
         )
+        pod = ended.pod
         involved = InvolvedObject("v1", "Pod", pod.name, pod.namespace, pod.uid)
+        self._tell(finding, involved, "Hold", logging.INFO)
+
+    def _tell(self, finding: Finding, involved: InvolvedObject, action: str, level: int) -> None:
         for treated in apply_policies((finding,), self._configuration().findings):
             content: Any = msgspec.to_builtins(treated)
-            log_event(_LOG, logging.INFO, treated.message, finding=content)
-            self._recorder.record(treated, involved, "Hold")
+            log_event(_LOG, level, treated.message, finding=content)
+            self._recorder.record(treated, involved, action)

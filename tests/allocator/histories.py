@@ -28,6 +28,7 @@ from allocator.scheduler.protocol import (
     PreFilterRequest,
 )
 from allocator.state.records import ClaimReservation, PodReservation
+from allocator.state.reports import EndedHold, Report
 from allocator.state.reserved_pods import HoldLimits
 from drawbridge.dra.allocation import to_json
 from tests.allocator.clusters import START, claim, device
@@ -346,7 +347,7 @@ class History(ChangingCluster):
                 out_of_time=self._limit(),
                 may_copy=self.random.random() < 0.8,
             )
-            self.say("turn", turn, self.decisions.take_ended_holds())
+            self.say("turn", turn, _ended(self.state.take_reports()))
             for uid in turn.woken:
                 member = self.pods[uid]
                 if not member.gone and self.random.random() < 0.6:
@@ -371,6 +372,12 @@ class History(ChangingCluster):
         """Wake a pod no more."""
         if self.pods:
             self.waiting.give_up(self.random.choice(sorted(self.pods)))
+
+
+def _ended(reports: tuple[Report, ...]) -> list[tuple[str, str, int, int]]:
+    """Return which holds have ended, by a member of each."""
+    ended = (each for each in reports if isinstance(each, EndedHold))
+    return [(each.pod.uid, each.end, each.left, each.members) for each in ended]
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ class Served:
             leadership=self,
             binder=self,
             publish=self.streams.publish,
-            report=lambda _pod, _ended: None,
+            report=lambda _: None,
             changed=self.changed,
             now=lambda: cluster.now,
         )

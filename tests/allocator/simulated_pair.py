@@ -134,7 +134,7 @@ class SimulatedPair:
             leadership=self.keeper,
             binder=self.binder,
             publish=self._activate,
-            report=lambda _pod, _ended: None,
+            report=lambda _: None,
             changed=asyncio.Event(),
             now=_time,
         )

@@ -25,7 +25,8 @@ from allocator.scheduler.protocol import (
     UnreserveRequest,
 )
 from allocator.state.caches import without_unused_parts
-from allocator.state.group_holds import STEP_SECONDS, EndedHold, HoldEnd
+from allocator.state.group_holds import STEP_SECONDS
+from allocator.state.reports import EndedHold, HoldEnd, Report
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
@@ -55,14 +56,14 @@ class FakeProcess:
         self.waiting = WaitingPods(cluster.decisions)
         self.changed = asyncio.Event()
         self.published: list[str] = []
-        self.reported: list[tuple[str, EndedHold]] = []
+        self.reported: list[Report] = []
         self.may_release = asyncio.Event()
         self.calls = SchedulerCalls(
             state=self,
             leadership=self,
             binder=self,
             publish=self.published.extend,
-            report=lambda pod, ended: self.reported.append((pod.uid, ended)),
+            report=self.reported.append,
             changed=self.changed,
             now=now or (lambda: cluster.now),
             pause=self.pause,
@@ -400,4 +401,6 @@ async def test_the_end_of_a_hold_is_reported_on_a_member() -> None:
     process.cluster.reserve("m0", "n1")
     process.cluster.now = STEP_SECONDS
     await process.run_until(lambda: process.reported)
-    assert process.reported == [("m1", EndedHold("m1", HoldEnd.DEADLINE, 1, 2))]
+    (ended,) = process.reported
+    assert isinstance(ended, EndedHold)
+    assert (ended.pod.uid, *ended[1:]) == ("m1", HoldEnd.DEADLINE, 1, 2)

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 from typing import cast
 
-from allocator.writes.reports import ClaimReporter
+from allocator.state.reports import ClaimFinding
+from allocator.writes.reports import ReportWriter
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.config.model import Configuration
 from drawbridge.finding import Finding
@@ -18,7 +19,7 @@ class Replica:
         self.leads = leads
         self.recorded: list[str] = []
         recorder = SimpleNamespace(record=self._record)
-        self.reporter = ClaimReporter(
+        self.reporter = ReportWriter(
             cast("EventRecorder", recorder), Configuration, lambda: self.leads
         )
 
@@ -33,7 +34,7 @@ TOLD = ["DeviceHeldTwice ours", "DeviceHeldTwice theirs"]
 def test_a_finding_is_reported_once_for_each_claim() -> None:
     replica = Replica(leads=True)
     for claim in (OURS, THEIRS, OURS):
-        replica.reporter.report(HELD_TWICE, claim)
+        replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
     assert replica.recorded == TOLD
     assert replica.reporter.take_left() == []
 
@@ -41,11 +42,11 @@ def test_a_finding_is_reported_once_for_each_claim() -> None:
 def test_a_replica_that_does_not_lead_leaves_findings_until_it_leads() -> None:
     replica = Replica(leads=False)
     for claim in (OURS, THEIRS, OURS):
-        replica.reporter.report(HELD_TWICE, claim)
+        replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
     assert replica.recorded == []
     replica.leads = True
     assert sorted(replica.reporter.take_left()) == ["ours", "theirs"]
     assert replica.reporter.take_left() == []
     for claim in (OURS, THEIRS):
-        replica.reporter.report(HELD_TWICE, claim)
+        replica.reporter.report(ClaimFinding(HELD_TWICE, claim))
     assert replica.recorded == TOLD

@@ -10,8 +10,8 @@ from allocator.state.group_holds import (
     RECENT_DELAYS,
     STEP_SECONDS,
     STEPS_PER_DELAY,
-    HoldEnd,
 )
+from allocator.state.reports import EndedHold, HoldEnd
 from drawbridge.agreement import allocator_codes
 from tests.allocator.clusters import Cluster, claim, codes, pod
 
@@ -77,7 +77,7 @@ def test_the_last_member_is_asked_about_alone_and_completes_the_hold() -> None:
     for uid in FOUR:
         cluster.write(uid)
     cluster.decisions.expire(cluster.now)
-    assert cluster.decisions.groups.holds.take_ended() == ()
+    assert not cluster.state.reports
     assert cluster.decisions.groups.holds.pauses.until("default/g") == 0
 
 
@@ -294,9 +294,10 @@ def test_a_hold_that_ends_says_why(end: HoldEnd) -> None:
         case HoldEnd.LOST:
             assert cluster.nodes("high", claim("d"), priority=1000) == ["n1"]
             cluster.decisions.expire(cluster.now)
-    ((pod, ended),) = cluster.decisions.take_ended_holds()
-    assert (pod.uid in FOUR, ended.end, ended.members) == (True, end, 4)
-    assert cluster.decisions.take_ended_holds() == ()
+    (ended,) = cluster.state.take_reports()
+    assert isinstance(ended, EndedHold)
+    assert (ended.pod.uid in FOUR, ended.end, ended.members) == (True, end, 4)
+    assert not cluster.state.reports
 
 
 def test_a_hold_that_is_used_or_replaced_did_not_end_in_vain() -> None:
@@ -305,12 +306,13 @@ def test_a_hold_that_is_used_or_replaced_did_not_end_in_vain() -> None:
     assert cluster.ask_group("default/g", "m3", "m0", "m1", "m2").fit
     for uid in FOUR:
         assert not cluster.reserve(uid, "n1")
-    assert cluster.decisions.take_ended_holds() == ()
+    assert not cluster.state.reports
 
 
 def test_a_change_of_the_leader_ends_a_hold() -> None:
     cluster = Cluster(n1=4)
     cluster.ask_group("default/g", *FOUR, min_count=4)
     cluster.decisions.begin_term()
-    ((_, ended),) = cluster.decisions.take_ended_holds()
+    (ended,) = cluster.state.take_reports()
+    assert isinstance(ended, EndedHold)
     assert (ended.end, ended.left) == (HoldEnd.LEADER_CHANGED, 4)

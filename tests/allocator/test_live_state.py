@@ -1,7 +1,7 @@
 """Which changes of the configuration and of the facts have the decisions built anew."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from allocator.state.caches import AllocatorCaches
 from allocator.state.conflicts import MAX_SEARCHES
 from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
+from allocator.state.reports import ClaimFinding
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration, LabelSelector, Placement, Quota
@@ -178,13 +179,18 @@ def live_state(
         cast("AllocatorCaches", caches),
         configuration,
         on_rebuild=lambda: None,
-        on_change=lambda: None,
-        report=lambda finding, claim: reported.append(f"{finding.code} {claim.metadata.name}"),
+        on_change=lambda: reported.extend(_take_told(live)),
         server_time=server_time,
         elapsed=elapsed,
     )
     live.update()
     return live, stored, reported
+
+
+def _take_told(live: LiveState) -> Iterator[str]:
+    for report in live.cluster.take_reports():
+        assert isinstance(report, ClaimFinding)
+        yield f"{report.finding.code} {report.claim.metadata.name}"
 
 
 FENCED = 120

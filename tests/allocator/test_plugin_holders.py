@@ -59,7 +59,6 @@ class Caches:
             lambda: CONFIGURATION,
             on_rebuild=lambda: None,
             on_change=lambda: None,
-            report=lambda *_: None,
             server_time=lambda: 0.0,
             elapsed=lambda: 0.0,
         )

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
 from allocator.state.live_state import Inputs, make_state
+from allocator.state.reports import ClaimFinding
 from allocator.state.vanished_pods import VanishedPods
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
@@ -18,6 +19,7 @@ from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.model import Facts
+from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
@@ -86,6 +88,13 @@ def test_a_pod_whose_end_is_confirmed_leaves_nothing_in_any_order(release: list[
         assert not state.vanished.claims
 
 
+def told_of(state: AllocatorState) -> Finding:
+    """Take the only finding that is to be told."""
+    (told,) = state.take_reports()
+    assert isinstance(told, ClaimFinding)
+    return told.finding
+
+
 @pytest.mark.parametrize("release", [RELEASE, [(allocated("p"), None)]])
 def test_a_pod_that_vanishes_keeps_its_devices_in_any_order(release: list[Change]) -> None:
     for order in interleave([(running(), None)], release):
@@ -97,7 +106,7 @@ def test_a_pod_that_vanishes_keeps_its_devices_in_any_order(release: list[Change
         state.vanished.observe_time(100.0 + 30 + SECONDS - 0.1)
         assert not is_free(state)
         assert [each.name for each in state.vanished.claims.values()] == ["default/c"]
-        (told,) = state.vanished.take_findings()
+        told = told_of(state)
         assert told.message.startswith("1 device on 1 node stays unpromised for at most 40 s: ")
         reason = state.vanished.find_reason()
         assert reason is not None
@@ -106,7 +115,7 @@ def test_a_pod_that_vanishes_keeps_its_devices_in_any_order(release: list[Change
         assert is_free(state)
         assert not state.vanished.claims
         assert state.vanished.find_reason() is None
-        assert state.vanished.take_findings() == ()
+        assert not state.reports
 
 
 class Vanished(NamedTuple):
@@ -268,7 +277,7 @@ def test_new_decisions_keep_what_was_kept_while_the_driver_withdraws_its_pool() 
     new.vanished.observe_time(2.0)
     new.apply(None, published)
     new.vanished.observe_time(3.0)
-    (told,) = state.vanished.take_findings()
+    told = told_of(state)
     assert told.message.startswith("1 device on 1 node stays")
     assert new.ledger.holders(DeviceID(PoolID(DRIVER, "pool"), "gpu-0"))
     new.apply(published, None)
@@ -322,7 +331,9 @@ def test_new_decisions_keep_what_the_former_ones_kept() -> None:
 def test_the_oldest_claim_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("allocator.state.vanished_pods.MAX_CLAIMS", 2)
     ledger, state = Ledger(), state_with()
-    vanished = VanishedPods(ledger, state.pods, lambda *_: True, lambda _: "n1", SECONDS)
+    vanished = VanishedPods(
+        ledger, state.pods, lambda *_: True, lambda _: "n1", SECONDS, state.reports
+    )
     for number in range(3):
         before = as_claim(claim(f"c{number}", allocation=allocation_on("n1", number), pods=["p"]))
         ledger.observe(before)

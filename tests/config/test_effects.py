@@ -12,6 +12,7 @@ import yaml
 from msgspec import inspect
 
 from allocator.state.live_state import Inputs, make_state
+from allocator.state.reports import ClaimFinding
 from drawbridge.agreement.match_conditions import derive_conditions
 from drawbridge.agreement.owned_pools import decide_node
 from drawbridge.agreement.scope import PodMetadata, decide_pod_mode
@@ -103,7 +104,7 @@ def _ask_vanished(_: Case, plain: dict[str, Any]) -> object:
         state.apply(None, each)
     state.apply(running(), None)
     state.apply(allocated("p"), RELEASED)
-    return [each.message for each in state.vanished.take_findings()]
+    return [each.finding.message for each in state.reports if isinstance(each, ClaimFinding)]
 
 
 QUESTIONS: Final[dict[str, Callable[[Case, dict[str, Any]], object]]] = {
