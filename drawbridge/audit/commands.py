@@ -4,15 +4,14 @@ Tenants write the names of owners, so every name is quoted for the shell.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from drawbridge.agreement.gpu_operator import PLUGIN, RIVALS, find_rivals, set_operands
+from drawbridge.agreement.gpu_operator import PLUGIN, RIVALS, find_rivals
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.servers import Plugin
-from drawbridge.names import DEVICES_LABEL, MOVING_ANNOTATION, TRANSLATE_LABEL
+from drawbridge.names import DEVICES_LABEL, TRANSLATE_LABEL
 
-_DRAIN: Final = "--ignore-daemonsets --delete-emptydir-data"
 _VALUE: Final = DEVICES_LABEL.replace(".", "\\.")
 MAX_NAMES: Final = 20
 
@@ -66,48 +65,6 @@ def is_operators(plugin: Plugin, group: Group) -> bool:
 def remove_plugin(plugin: Plugin) -> str:
     """Return the command that deletes a plugin."""
     return f"kubectl -n {shlex.quote(plugin.namespace)} delete {typed_owner(plugin.owner)}"
-
-
-def move_back(moving: "MovedNodes", modes: Mapping[str, str]) -> Iterator[str]:
-    """Yield the commands that give nodes back to their plugin.
-
-    `modes` are set first, so that new pods ask the plugin. The pods of DaemonSets go while the
-    driver runs, which they need to end.
-    """
-    named = shlex.join(moving.nodes)
-    label = f"{DEVICES_LABEL}-"
-    if moving.operands:
-        label += f" {set_operands(moving.operands, 'true')} --overwrite"
-    yield from (set_mode([each], mode) for each, mode in modes.items())
-    yield f"kubectl drain {named} {_DRAIN}"
-    for namespace, selector in moving.daemons:
-        delete = f"kubectl -n {shlex.quote(namespace)} delete pods -l {shlex.quote(selector)}"
-        for node in moving.nodes:
-            yield f"{delete} --field-selector spec.nodeName={shlex.quote(node)}"
-    yield f"kubectl label nodes {named} {label}"
-    if opened := [each for each in moving.nodes if each not in moving.cordoned]:
-        yield f"kubectl uncordon {shlex.join(opened)}"
-    yield f"kubectl annotate nodes {named} {MOVING_ANNOTATION}-"
-
-
-class MovedNodes(Protocol):
-    """Nodes that have moved."""
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        """Their names."""
-
-    @property
-    def operands(self) -> tuple[str, ...]:
-        """The operands that left them."""
-
-    @property
-    def cordoned(self) -> tuple[str, ...]:
-        """Those that were cordoned before."""
-
-    @property
-    def daemons(self) -> tuple[tuple[str, str], ...]:
-        """Namespace and selector of DaemonSets with devices there."""
 
 
 def typed_owner(owner: str) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.agreement.scope import Mode, find_root_owner
-from drawbridge.audit import commands, preparation, typed
+from drawbridge.audit import commands, preparation
 from drawbridge.audit.fit import FindDevices
+from drawbridge.audit.interrupted import find_interrupted
 from drawbridge.audit.model import Fate, MigrationStep, NamespaceAudit
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
@@ -19,7 +20,7 @@ from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.nodes import find_request
-from drawbridge.names import MOVING_ANNOTATION, TRANSLATE_LABEL
+from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report.plugin_units import count_units
 
 
@@ -52,6 +53,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
         _read_namespaces(objects, namespaces),
         decider.templates,
         kept.union(unending),
+        find_interrupted(objects),
         rehearsing=rehearsing,
     )
     before = planner.cluster
@@ -59,7 +61,9 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     modes = _find_unreported(planner.namespaces, namespaces)
     first = [*preparation.let_users_see(modes, planner.namespaces.managers)]
     planner.note_modes(dict.fromkeys(modes, str(Mode.REPORT)))
-    first += _continue(objects, groups)
+    planner.continue_moves()
+    first += planner.steps
+    planner.steps.clear()
     to_move = [each for each in groups if each.has_plugin and planner.movable(each)]
     if to_move:
         needed = {each.driver for each in to_move}
@@ -120,42 +124,6 @@ def find_kept(cluster: ModelCluster, groups: Sequence[Group]) -> frozenset[str]:
                 if (stays or pod.is_static) and group.replaced & kind.units.keys():
                     kept.add(node.name)
     return frozenset(kept)
-
-
-def _continue(objects: AuditedObjects, groups: Sequence[Group]) -> Iterator[MigrationStep]:
-    """Yield the step that ends moves which were interrupted when the plugin had gone already."""
-    by_node = {node.name: each for each in groups for node in each.nodes}
-    begun: dict[str, list[str]] = {}
-    cordoned = set()
-    for name, notes in objects.annotations.items():
-        state = notes.get(MOVING_ANNOTATION)
-        if isinstance(state, str) and name in by_node and not by_node[name].has_plugin:
-            driver, _, how = state.partition(",")
-            begun.setdefault(driver, []).append(name)
-            if how == typed.CORDONED:
-                cordoned.add(name)
-    jobs = [
-        (namespace_of(each), f"Job/{text_at(each, 'metadata', 'name')}")
-        for each in objects.workloads
-        if text_at(each, "metadata", "annotations", MOVING_ANNOTATION)
-    ]
-    if not begun and not jobs:
-        return
-    lines: list[typed.Typed] = []
-    for driver, names in begun.items():
-        moving = typed.Moving(
-            tuple(sorted(names)), driver, (), (), tuple(sorted(cordoned & {*names}))
-        )
-        lines += [typed.drain(moving.nodes), *typed.swap(moving), *typed.end(moving)]
-    lines += typed.resume(sorted(jobs))
-    nodes = sorted(name for names in begun.values() for name in names)
-    yield MigrationStep(
-        f"Continue the move of {count_noun(len(nodes), 'node')}",
-        "It was interrupted: the nodes or Jobs still have the annotation of the move.",
-        tuple(each.command for each in lines),
-        (f"Nodes: {commands.enumerate_names(nodes)}.",) if nodes else (),
-        checks=tuple(each.command for each in lines if each.is_check),
-    )
 
 
 # --- notes ---------------------------------------------------------------------------------------

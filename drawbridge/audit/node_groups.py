@@ -24,6 +24,7 @@ from drawbridge.facts.served_names import (
     count_selected,
     find_dual_nodes,
 )
+from drawbridge.names import DEVICES_LABEL
 from drawbridge.report.node_names import GROUP_LABELS, PRODUCTS, name_nodes
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
@@ -62,9 +63,18 @@ class Group(NamedTuple):
         return tuple(self.nodes[0].labels.get(label, "") for label in PRODUCTS)
 
     @property
+    def leaving(self) -> frozenset[str]:
+        """The names that go with the plugin, or that are gone since a move was interrupted."""
+        return self.replaced or (self.lost if self.driver else frozenset())
+
+    @property
     def has_plugin(self) -> bool:
         """Whether a plugin serves names that a driver can replace."""
         return bool(self.replaced)
+
+    def is_served(self, node: Node) -> bool:
+        """Whether a node has the label of its driver, which publishes devices there."""
+        return node.labels.get(DEVICES_LABEL) == self.driver in self.now.drivers
 
 
 def group_nodes(
@@ -79,7 +89,9 @@ def group_nodes(
     after = _count(prediction.slices, prediction.classes, prediction.nodes, configuration, gates)
     alike: dict[object, list[Node]] = {}
     for node in objects.nodes:
-        key = _key(node, now[node.name], after[node.name], plugins.get(node.name, ()))
+        alone = _key(node, now[node.name], after[node.name], plugins.get(node.name, ()))
+        # Of a node with a driver, it is known of a move that was interrupted.
+        key = alone, prediction.drivers.get(node.name, "")
         alike.setdefault(key, []).append(node)
     names, groups = Counter[str](), []
     for nodes in sorted(alike.values(), key=lambda each: each[0].name):

@@ -6,13 +6,13 @@ as many at once as lose nothing by it, else one after the other. A namespace is 
 as the drivers have its devices, or when its pods would otherwise wait.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from drawbridge.agreement.scope import Mode
-from drawbridge.audit import commands, story, typed
+from drawbridge.audit import commands, story, typed, undo
+from drawbridge.audit.interrupted import Interrupted
 from drawbridge.audit.left import count_left, find_changed, find_new_waits
 from drawbridge.audit.managed import note_jobs, note_namespaces
 from drawbridge.audit.model import Expected, MigrationStep
@@ -29,20 +29,10 @@ from drawbridge.audit.templates import Templates
 from drawbridge.audit.trials import Namespaces, Trial, Typing
 from drawbridge.audit.typed import Moving, Typed
 from drawbridge.dra.counted import count_noun
-from drawbridge.models.cluster import BLOCKED, HELD, LOST, ClusterStart, ModelCluster
+from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
 from drawbridge.models.nodes import find_request
 from drawbridge.models.pods import PodKind, Served
 
-# Labels that alike pods do not share, or that binding adds.
-_OF_ONE_POD: Final = frozenset(
-    {
-        "statefulset.kubernetes.io/pod-name",
-        "apps.kubernetes.io/pod-index",
-        "batch.kubernetes.io/job-completion-index",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    }
-)
 _TRIED: Final = 3  # nodes of a group
 
 
@@ -55,6 +45,7 @@ class StepPlanner:
     namespaces: Namespaces
     templates: Templates
     kept: frozenset[str]
+    interrupted: Interrupted
     steps: list[MigrationStep] = field(default_factory=list)
     rehearsing: Callable[[int, int], None] = lambda _, __: None
 
@@ -64,13 +55,48 @@ class StepPlanner:
         self.cluster.schedule()
         self.cluster.take_changes()
         self._modes = dict(self.namespaces.modes)
-        self._suspended: list[tuple[str, str]] = []  # by the step that is made
         self._group = {node.name: each for each in self.groups for node in each.nodes}
-        self._cordoned = {n.name for each in self.groups for n in each.nodes if n.unschedulable}
+        closed = {n.name for each in self.groups for n in each.nodes if n.unschedulable}
+        self._cordoned = self.interrupted.cordoned | (closed - self.interrupted.nodes)
 
     def note_modes(self, modes: Mapping[str, str]) -> None:
         """Remember the labels that a step before sets."""
         self._modes.update(modes)
+
+    # --- what was interrupted --------------------------------------------------------------------
+
+    def continue_moves(self) -> None:
+        """Make the steps that end moves whose plugin has gone already, and resume their Jobs."""
+        for group in self.groups if self.interrupted.nodes else ():
+            left = [e for e in group.nodes if e.name in self.interrupted.nodes]
+            for done in (True, False):
+                names = [e.name for e in left if group.is_served(e) is done]
+                if names and not group.has_plugin:
+                    self._continue(group, names, done=done)
+        if jobs := self.interrupted.jobs:
+            lines = [*typed.resume(jobs)]
+            for each in lines:
+                each.play(self.cluster)
+            self.steps.append(
+                MigrationStep(
+                    f"Continue {count_noun(len(jobs), 'Job')} that a move suspended",
+                    "The move was interrupted before it let them go on.",
+                    tuple(each.command for each in lines),
+                )
+            )
+
+    def _continue(self, group: Group, names: Sequence[str], *, done: bool) -> None:
+        if done:
+            play = Typing(self.cluster.copy())
+            play.type(typed.end(self._moving(group, names)))
+            trial = play.finish()
+        else:
+            trial = self._try_with(group, names, (), obeys_budgets=True)
+            if trial.blocked or any(may_stop(self.cluster, self.start, each) for each in names):
+                trial = self._try_with(group, names, (), obeys_budgets=False)
+        self._accept(
+            group, [names], trial, f"Continue the move of {count_noun(len(names), 'node')}"
+        )
 
     # --- the whole plan --------------------------------------------------------------------------
 
@@ -180,12 +206,12 @@ class StepPlanner:
 
     def _moving(self, group: Group, nodes: Sequence[str]) -> Moving:
         daemons = {
-            kind.full_owner: (kind.namespace, self._selector(kind))
+            kind.full_owner: (kind.namespace, self.templates.find_selector(kind))
             for name in nodes
             for pod in self.cluster.on_node(name)
             if (kind := self.cluster.kinds[pod.kind]).owner_kind == "DaemonSet"
             and pod.served is Served.PLUGIN
-            and group.replaced & kind.units.keys()
+            and group.leaving & kind.units.keys()
         }
         return Moving(
             tuple(nodes),
@@ -196,11 +222,6 @@ class StepPlanner:
             tuple(each for each in daemons.values() if each[1]),
             frozenset(daemons),
         )
-
-    def _selector(self, kind: PodKind) -> str:
-        """Return what selects the pods of an owner: what it says, or their labels."""
-        labels = (f"{key}={text}" for key, text in kind.labels.items() if key not in _OF_ONE_POD)
-        return self.templates.find(kind.namespace, kind.owner).selector or ",".join(labels)
 
     def _try_move(self, group: Group, nodes: Sequence[str], *, obeys_budgets: bool = True) -> Trial:
         """Try the move of nodes at once. Namespaces are translated first if that helps."""
@@ -240,17 +261,7 @@ class StepPlanner:
         plain.type(typed.end(moving))
         plain.type(typed.resume(jobs))
         plain.type(self._start_waiting(cluster))
-        changes = cluster.take_changes()
-        told = Counter(each.what for each in changes)
-        return Trial(
-            cluster,
-            changes,
-            tuple(plain.typed),
-            told[LOST] + told[HELD],
-            told[BLOCKED],
-            max(0, cluster.count_waiting()),
-            paused,
-        )
+        return plain.finish(paused)
 
     def _enforce(self, namespaces: Iterable[str]) -> Iterator[Typed]:
         names = [*namespaces]
@@ -285,26 +296,18 @@ class StepPlanner:
         ]
         trial = cluster.copy()
         yields = [*self._enforce(sorted({e.namespace for e in waiting} - cluster.enforced))]
-        yields += self._delete_waiting(waiting)
+        yields += typed.delete_all_waiting(waiting, self.templates.find_selector)
         for each in yields:
             each.play(trial)
         if trial.count_waiting() < cluster.count_waiting():
             yield from yields
 
-    def _delete_waiting(self, kinds: Iterable[PodKind]) -> list[Typed]:
-        """Return the commands that delete waiting pods which their owners create again."""
-        owners = dict.fromkeys(
-            (each.namespace, each.owner, self._selector(each))
-            for each in kinds
-            if each.owner_kind != "Pod" and each.job is None and not each.is_gated
-        )
-        return [typed.delete_waiting(*each) for each in owners if each[-1]]
-
-    def _accept(self, group: Group, rounds: Sequence[Sequence[str]], trial: Trial) -> list[str]:
+    def _accept(
+        self, group: Group, rounds: Sequence[Sequence[str]], trial: Trial, title: str = ""
+    ) -> list[str]:
         """Make a step of what was tried, and go on from there."""
         nodes = [name for each in rounds for name in each]
         jobs = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
-        self._suspended = jobs
         before, self.cluster = self.cluster, trial.cluster
         moving = self._moving_of(before, group, nodes)
         modes = self._changed_modes(before, trial.cluster)
@@ -315,7 +318,7 @@ class StepPlanner:
         told = story.tell(trial.cluster, trial.changes)
         self.steps.append(
             MigrationStep(
-                story.title(group, nodes, len(rounds)),
+                title or story.title(group, nodes, len(rounds)),
                 story.why(told, trial.paused, nodes),
                 (*lines, "drawbridge audit"),
                 (
@@ -325,7 +328,7 @@ class StepPlanner:
                     *note_jobs({f"{s}/{o}": self.templates.find(s, o).owned_by for s, o in jobs}),
                 ),
                 self.expected(),
-                tuple(self._move_back(moving, modes, before)),
+                self._move_back(before, moving, modes, jobs),
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
@@ -333,6 +336,20 @@ class StepPlanner:
             )
         )
         return nodes
+
+    def _move_back(
+        self,
+        before: ModelCluster,
+        moving: Moving,
+        modes: Mapping[str, str],
+        jobs: Sequence[tuple[str, str]],
+    ) -> tuple[str, ...]:
+        used = undo.find_namespaces(before, moving.nodes)
+        again = {each: self._modes.get(each, "") for each in used} | dict(modes)
+        enforced = {e: again[e] for e in sorted(again) if e in self.cluster.enforced}
+        moved = undo.Moved(before, self.cluster, moving, enforced, jobs)
+        stops = any(may_stop(self.cluster, self.start, each) for each in moving.nodes)
+        return undo.move_back(moved, self.templates, may_stop=stops)
 
     def _stay(self, group: Group) -> int:
         return sum(each.name in self.kept for each in group.nodes)
@@ -379,28 +396,6 @@ class StepPlanner:
         modes = {each: self._modes.get(each, "") for each in sorted(changed)}
         self._modes.update(dict.fromkeys(changed, str(Mode.ENFORCE)))
         return modes
-
-    def _move_back(
-        self, moving: Moving, modes: Mapping[str, str], before: ModelCluster
-    ) -> Iterator[str]:
-        """Yield the commands that give nodes back to their plugin, with the pods as they were.
-
-        Nothing is translated meanwhile, so that pods created again ask the plugin.
-        """
-        kinds = {pod.kind for name in moving.nodes for pod in before.on_node(name)}
-        used = {
-            before.kinds[number].namespace for number in kinds if before.kinds[number].translated
-        }
-        again = {each: self._modes.get(each, "") for each in used} | dict(modes)
-        enforced = sorted(each for each in {*used, *modes} if each in self.cluster.enforced)
-        yield from commands.move_back(moving, dict.fromkeys(enforced, str(Mode.OFF)))
-        # Those that wait since the step have claims, and would not see the devices of the plugin.
-        waits = find_new_waits(before, self.cluster)
-        since = [e for e, is_translated, _ in waits if is_translated and e.namespace in enforced]
-        yield from (each.command for each in self._delete_waiting(since))
-        if self._suspended:
-            yield from (each.command for each in typed.resume(self._suspended))
-        yield from (each.command for each in typed.set_modes({e: again[e] for e in enforced}))
 
     def expected(self) -> Expected:
         """Return the counts as they are now."""
@@ -458,10 +453,7 @@ class StepPlanner:
         play.type(self._enforce(() if namespace in cluster.enforced else (namespace,)))
         play.type(typed.restart(namespace, owners))
         play.type(self._start_waiting(cluster))
-        changes = cluster.take_changes()
-        told = Counter(each.what for each in changes)
-        waits = cluster.count_waiting()
-        return Trial(cluster, changes, tuple(play.typed), told[LOST], told[BLOCKED], waits, 0)
+        return play.finish()
 
     def _accept_namespace(self, namespace: str, trial: Trial) -> None:
         before, self.cluster = self.cluster, trial.cluster

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from drawbridge.audit.interrupted import read_mark
 from drawbridge.audit.objects import AuditedObjects
 from drawbridge.audit.unable import find_without_driver
 from drawbridge.config.model import Configuration
@@ -72,10 +73,11 @@ def predict(
             nodes.append(node)
             continue
         annotations = objects.annotations.get(node.name, {})
-        family = _choose(names, node, families, configuration)
+        begun = families.get(read_mark(annotations)[0])
+        family = _choose(names, node, families, configuration) or begun
         gone = frozenset(name for name in names if family and _replaces(family, name))
         unknown |= {name for name in names if not _is_known(name, families)}
-        if family and gone:
+        if family and (gone or family is begun):
             drivers[node.name], replaced[node.name] = family.driver, gone
             if family.driver not in publishing.get(node.name, ()):
                 slices += _slices(node, family, names, annotations)

@@ -212,7 +212,7 @@ def read_cluster(
     find_devices: FindDevices,
 ) -> ClusterStart:
     """Return the cluster as it is, for the models."""
-    drivers = {node.name: each.driver for each in groups for node in each.nodes if each.has_plugin}
+    drivers = {node.name: each.driver for each in groups for node in each.nodes if each.driver}
     nodes = [_read_node(node, group) for group in groups for node in group.nodes]
     offered = frozenset(name for each in nodes for name in each.free)
     reader = _Reader(
@@ -233,14 +233,15 @@ def read_cluster(
 
 def _read_node(node: Node, group: Group) -> ModelNode:
     now = {name: float(number) for name, number in group.now.classes.items()}
+    free = dict(allocatable_amounts(node))
     more = Counter(group.after.classes)
     more.subtract(Counter(group.now.classes))
     return ModelNode(
         node.name,
-        dict(allocatable_amounts(node)),
+        free,
         now,
         {name: float(number) for name, number in more.items() if number > 0},
-        group.replaced,
+        {name: free.get(name, 0) for name in group.replaced},
         group.driver,
         group.has_plugin,
         is_cordoned=node.unschedulable,

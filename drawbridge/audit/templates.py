@@ -8,10 +8,21 @@ from drawbridge.audit.objects import namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.models.jobs import JobRules, read_job
+from drawbridge.models.pods import PodKind
 from drawbridge.models.rollouts import PodRollout, read_rollout
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import find_places
 
+# Labels that alike pods do not share, or that binding adds.
+_OF_ONE_POD: Final = frozenset(
+    {
+        "statefulset.kubernetes.io/pod-name",
+        "apps.kubernetes.io/pod-index",
+        "batch.kubernetes.io/job-completion-index",
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/zone",
+    }
+)
 # Those that `kubectl rollout restart` takes, without DaemonSets.
 RESTARTED: Final = ("Deployment", "StatefulSet")
 
@@ -39,6 +50,11 @@ class Templates:
     def find(self, namespace: str, owner: str) -> OwnerTemplate:
         """Return what an owner says, or nothing if it was not read."""
         return self._known.get((namespace, owner), OwnerTemplate())
+
+    def find_selector(self, kind: PodKind) -> str:
+        """Return what selects the pods of an owner: what it says, or their labels."""
+        labels = (f"{key}={text}" for key, text in kind.labels.items() if key not in _OF_ONE_POD)
+        return self.find(kind.namespace, kind.owner).selector or ",".join(labels)
 
 
 def _name(workload: Value) -> str:

@@ -1,10 +1,11 @@
 """What the plan tries: commands that are typed in the models, and what a step would do there."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from drawbridge.audit.typed import Typed
-from drawbridge.models.cluster import Change, ModelCluster
+from drawbridge.models.cluster import BLOCKED, HELD, LOST, Change, ModelCluster
 
 
 class Namespaces(NamedTuple):
@@ -50,3 +51,17 @@ class Typing:
         for step_command in commands_:
             self.typed.append(step_command)
             step_command.play(self._cluster)
+
+    def finish(self, paused: int = 0) -> Trial:
+        """Return what the commands did; `paused` pods waited meanwhile."""
+        changes = self._cluster.take_changes()
+        told = Counter(each.what for each in changes)
+        return Trial(
+            self._cluster,
+            changes,
+            tuple(self.typed),
+            told[LOST] + told[HELD],
+            told[BLOCKED],
+            self._cluster.count_waiting(),
+            paused,
+        )

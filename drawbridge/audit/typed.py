@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from drawbridge.agreement.gpu_operator import set_operands
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands
+from drawbridge.audit.interrupted import CORDONED, OPEN
 from drawbridge.models.cluster import ModelCluster
-from drawbridge.models.pods import ModelPod
+from drawbridge.models.pods import ModelPod, PodKind
 from drawbridge.names import DEVICES_LABEL, MOVING_ANNOTATION
 
 NODE: Final = "$node"  # in a loop
-OPEN, CORDONED = "open", "cordoned"
 # No driver has this name: plugins leave nodes with it, and no driver comes.
 NO_DRIVER: Final = "none"
 WITHOUT_BUDGETS: Final = "--disable-eviction"
@@ -88,6 +88,13 @@ def cordon(nodes: Sequence[str]) -> Typed:
     )
 
 
+def uncordon(nodes: Sequence[str]) -> Typed:
+    """Return the command that lets new pods come to nodes."""
+    return Typed(
+        f"kubectl uncordon {join(nodes)}", lambda cluster: cluster.cordon(nodes, cordoned=False)
+    )
+
+
 def drain(nodes: Sequence[str], *, obeys_budgets: bool = True) -> Typed:
     """Return the command that drains nodes. Without budgets, it deletes their pods."""
     more = "" if obeys_budgets else f" {WITHOUT_BUDGETS}"
@@ -104,7 +111,10 @@ def swap(moving: Moving) -> Iterator[Typed]:
     """
     named = join(moving.nodes)
     operands = f" {set_operands(moving.operands, 'false')}" if moving.operands else ""
-    yield Typed(f"kubectl label nodes {named} {DEVICES_LABEL}={NO_DRIVER}{operands} --overwrite")
+    yield Typed(
+        f"kubectl label nodes {named} {DEVICES_LABEL}={NO_DRIVER}{operands} --overwrite",
+        lambda cluster: cluster.unplug(moving.nodes),
+    )
     yield from _wait_for_plugin(moving)
     yield from _delete_daemons(moving)
     yield Typed(
@@ -134,11 +144,24 @@ def _delete_of(owners: frozenset[str], nodes: Sequence[str]) -> Callable[[ModelC
         def is_chosen(pod: ModelPod) -> bool:
             return pod.node in nodes and cluster.kinds[pod.kind].full_owner in owners
 
-        for name in nodes:
-            cluster.nodes[name].remove_plugin()
         cluster.delete(is_chosen)
 
     return play
+
+
+def swap_back(moving: Moving) -> Iterator[Typed]:
+    """Yield the commands that let the driver go and the plugin come, on nodes that were drained.
+
+    The pods of DaemonSets go while the driver runs, which they need to end.
+    """
+    yield from _delete_daemons(moving)
+    label = f"{DEVICES_LABEL}-"
+    if moving.operands:
+        label += f" {set_operands(moving.operands, 'true')} --overwrite"
+    yield Typed(
+        f"kubectl label nodes {join(moving.nodes)} {label}",
+        lambda cluster: cluster.swap_back(moving.nodes),
+    )
 
 
 def wait_for_driver(nodes: Sequence[str], driver: str) -> str:
@@ -159,10 +182,8 @@ def _until(condition: str) -> str:
 
 def end(moving: Moving) -> Iterator[Typed]:
     """Yield the commands that let pods come to the nodes, but to those that were cordoned."""
-    opened = [each for each in moving.nodes if each not in moving.cordoned]
-    if opened:
-        uncordon = f"kubectl uncordon {join(opened)}"
-        yield Typed(uncordon, lambda cluster: cluster.cordon(opened, cordoned=False))
+    if opened := [each for each in moving.nodes if each not in moving.cordoned]:
+        yield uncordon(opened)
     yield Typed(f"kubectl annotate nodes {join(moving.nodes)} {MOVING_ANNOTATION}-")
 
 
@@ -222,6 +243,24 @@ def delete_waiting(namespace: str, owner: str, selector: str) -> Typed:
 
     where = f"kubectl -n {shlex.quote(namespace)} delete pods"
     return Typed(f"{where} -l {shlex.quote(selector)} {_WAITING}", play)
+
+
+def delete_all_waiting(
+    kinds: Iterable[PodKind], find_selector: Callable[[PodKind], str]
+) -> list[Typed]:
+    """Return the commands that delete waiting pods which their owners create again."""
+    owners = dict.fromkeys(
+        (each.namespace, each.owner, find_selector(each))
+        for each in kinds
+        if each.owner_kind != "Pod" and each.job is None and not each.is_gated
+    )
+    return [delete_waiting(*each) for each in owners if each[-1]]
+
+
+def wait_for_nodes(namespace: str, selector: str) -> Typed:
+    """Return the check that no selected pod waits for a node."""
+    get = f"kubectl -n {shlex.quote(namespace)} get pods -l {shlex.quote(selector)} {_WAITING}"
+    return Typed(_until(f"! {get} -o name | grep -q ."), is_check=True)
 
 
 def restart(namespace: str, owners: Iterable[str]) -> Iterator[Typed]:

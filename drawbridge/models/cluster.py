@@ -416,19 +416,30 @@ class ModelCluster:
                 return f"budget {self.budgets[budget].name}"
         return ""
 
+    def unplug(self, nodes: Iterable[str]) -> None:
+        """Let the plugin of nodes go."""
+        for name in nodes:
+            self.nodes[name].remove_plugin()
+
     def swap(self, nodes: Iterable[str]) -> None:
-        """Let the plugin of nodes go and the driver come."""
+        """Let the plugin of nodes go, if it has not, and the driver come."""
         for name in nodes:
             node = self.nodes[name]
             for pod in self.on_node(name):
-                if (
-                    pod.served is Served.PLUGIN
-                    and node.replaced & self.kinds[pod.kind].units.keys()
-                ):
+                units = self.kinds[pod.kind].units.keys()
+                if pod.served is Served.PLUGIN and node.replaced.keys() & units:
                     self._note(HELD, pod)
             node.remove_plugin()
             if not node.is_moved:
                 node.publish()
+        self._unfit.clear()
+        self.schedule()
+
+    def swap_back(self, nodes: Iterable[str]) -> None:
+        """Let the driver of nodes go and the plugin come."""
+        for name in nodes:
+            here = [each for each in self.on_node(name) if each.served is Served.PLUGIN]
+            self.nodes[name].restore_plugin(sum_units(self.kinds[e.kind].units for e in here))
         self._unfit.clear()
         self.schedule()
 

@@ -17,14 +17,15 @@ _SLACK: Final = 1e-9
 class ModelNode:
     """A node. `free` is what pods have left of its resources, `devices` of what drivers publish.
 
-    `replaced` are the names that go with the plugin, `coming` is what the driver then publishes.
+    `replaced` is what the plugin offers of the names that go with it, `coming` is what the driver
+    then publishes.
     """
 
     name: str
     free: dict[str, int]
     devices: dict[str, float]
     coming: Mapping[str, float] = field(default_factory=dict)
-    replaced: frozenset[str] = frozenset()
+    replaced: Mapping[str, int] = field(default_factory=dict)
     driver: str = ""
     has_plugin: bool = False
     is_moved: bool = False
@@ -89,6 +90,14 @@ class ModelNode:
         self.is_moved = True
         for name, number in self.coming.items():
             self.devices[name] = self.devices.get(name, 0) + number
+
+    def restore_plugin(self, held: Mapping[str, int]) -> None:
+        """Let the driver go and the plugin come, of which pods hold devices."""
+        if self.is_moved:
+            for name, number in self.coming.items():
+                self.devices[name] = self.devices.get(name, 0) - number
+        self.is_moved, self.has_plugin = False, bool(self.replaced)
+        self.free |= {name: n - held.get(name, 0) for name, n in self.replaced.items()}
 
 
 def find_request(kind: PodKind, *, translated: bool) -> AskedOfNode:

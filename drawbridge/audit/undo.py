@@ -1,0 +1,106 @@
+"""The undo of a step that moved nodes: tried in the models after the step, as the step itself is.
+
+Nothing is translated meanwhile, so that pods created again ask the plugin. Those that waited before
+the step are created again, too, so that they stand behind the pods that had the devices.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from drawbridge.agreement.scope import Mode
+from drawbridge.audit import typed
+from drawbridge.audit.left import find_new_waits
+from drawbridge.audit.templates import Templates
+from drawbridge.audit.trials import Typing
+from drawbridge.audit.typed import Moving, Typed
+from drawbridge.models.cluster import BLOCKED, ModelCluster
+from drawbridge.models.pods import PodKind
+
+
+class Moved(NamedTuple):
+    """What a step did: the cluster before and after it, its nodes, and what else it set.
+
+    `modes` are those that namespaces get back.
+    """
+
+    before: ModelCluster
+    after: ModelCluster
+    moving: Moving
+    modes: Mapping[str, str]
+    jobs: Sequence[tuple[str, str]]
+
+
+def find_namespaces(before: ModelCluster, nodes: Sequence[str]) -> set[str]:
+    """Return the namespaces whose pods on nodes could be translated when they go back."""
+    kinds = (before.kinds[pod.kind] for name in nodes for pod in before.on_node(name))
+    return {each.namespace for each in kinds if each.translated}
+
+
+def move_back(moved: Moved, templates: Templates, *, may_stop: bool) -> tuple[str, ...]:
+    """Return the commands that give nodes back to their plugin, with the pods as they were.
+
+    The drain asks no budgets where one would stop it, as it `may_stop` for pods of which it is not
+    known where they are.
+    """
+    if not may_stop:
+        cluster = moved.after.copy()
+        play = Typing(cluster)
+        play.type(_move_back(moved, cluster, templates, obeys_budgets=True))
+        if all(each.what != BLOCKED for each in cluster.changes):
+            return tuple(each.command for each in play.typed)
+    play = Typing(cluster := moved.after.copy())
+    play.type(_move_back(moved, cluster, templates, obeys_budgets=False))
+    return tuple(each.command for each in play.typed)
+
+
+def _move_back(
+    moved: Moved, cluster: ModelCluster, templates: Templates, *, obeys_budgets: bool
+) -> Iterator[Typed]:
+    """Yield the commands, while they are typed on the cluster."""
+    moving = moved.moving
+    yield from typed.set_modes(dict.fromkeys(moved.modes, Mode.OFF))
+    yield typed.drain(moving.nodes, obeys_budgets=obeys_budgets)
+    yield from typed.swap_back(moving)
+    yield from typed.delete_all_waiting(_find_behind(moved), templates.find_selector)
+    yield from _reopen(moved, cluster, templates)
+    yield from typed.end(moving)
+    yield from typed.resume(moved.jobs)
+    yield from typed.set_modes(moved.modes)
+
+
+def _find_behind(moved: Moved) -> Iterator[PodKind]:
+    """Yield the kinds that wait for others.
+
+    Those that wait with claims since the step would not see the devices of the plugin.
+    """
+    for kind, is_translated, _ in find_new_waits(moved.before, moved.after):
+        if is_translated and kind.namespace in moved.modes:
+            yield kind
+    for kind, _, is_translated in moved.before.describe_waiting():
+        if not is_translated and not kind.asked.nodes.isdisjoint(moved.moving.nodes):
+            yield kind
+
+
+def _reopen(moved: Moved, cluster: ModelCluster, templates: Templates) -> Iterator[Typed]:
+    """Yield the commands that let pods come back to nodes that were cordoned around them."""
+    closed = [e for e in moved.moving.cordoned if any(_find_ended(moved, e))]
+    if not closed:
+        return
+    yield typed.uncordon(closed)
+    waiting = {kind.full_owner for kind, *_ in cluster.describe_waiting()}
+    ended = dict.fromkeys(
+        (each.namespace, templates.find_selector(each))
+        for node in closed
+        for each in _find_ended(moved, node)
+        if each.full_owner not in waiting
+    )
+    yield from (typed.wait_for_nodes(*each) for each in ended if each[1])
+    yield typed.cordon(closed)
+
+
+def _find_ended(moved: Moved, node: str) -> Iterator[PodKind]:
+    """Yield the kinds of the pods that the drain of a node ended, and that can come back."""
+    for pod in moved.before.on_node(node):
+        kind = moved.before.kinds[pod.kind]
+        if kind.owner_kind not in ("DaemonSet", "Pod") and kind.needs_devices:
+            yield kind
