@@ -7,7 +7,6 @@ the rig chooses where pods start, so the cluster is audited as it then is.
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -22,7 +21,8 @@ from e2e.scenarios.stage import Stage
 JSON = dict[str, Any]
 CLUSTERS = 20
 LEAST_RIGHT = 0.99
-QUIET = 10  # seconds without a change
+# Looks without a change: pods start, and Jobs create pods again after a back-off.
+QUIET, PATIENT = 20, 400
 PARTS = ("onPlugins", "onDrivers", "waiting")
 
 
@@ -64,20 +64,19 @@ class DrawnMigration(Migration):
     def _wait_for_admission(self, command: str) -> None:
         """The plan itself waits for that."""
 
-    def settle(self) -> None:
-        """Wait until the pods stay as they are."""
+    def settle(self, step: JSON | None = None) -> None:
+        """Wait until there is what a step leaves, or until the pods stay as they are."""
         seen: list[str] = []
+        looks = QUIET if step is None else PATIENT
 
         def is_quiet() -> bool:
-            seen.append(json.dumps({k: dict(n) for k, n in self.count().items()}, sort_keys=True))
-            return len(seen) > QUIET and len({*seen[-QUIET:]}) == 1
+            counts = self.count()
+            if step is not None and not any(_compare(step, counts)):
+                return True
+            seen.append(json.dumps({k: dict(n) for k, n in counts.items()}, sort_keys=True))
+            return len(seen) > looks and len({*seen[-looks:]}) == 1
 
         self.stage.wait("the pods stay as they are", is_quiet, PATIENCE)
-
-    def wait_for(self, step: JSON) -> None:
-        """Wait until there is what a step leaves: a Job creates pods again after a back-off."""
-        with suppress(AssertionError):  # what has not come then is counted
-            self.stage.wait(step["title"], lambda: not any(_compare(step, self.count())), PATIENCE)
 
     def lost(self) -> set[str]:
         """Return the Jobs that have failed, and the bare pods that are gone."""
@@ -103,7 +102,7 @@ def follow_drawn(seed: int, stage: Stage) -> None:
     named, misses, right = set[str](), list[str](), 0
     for step in migration.audit()["steps"]:
         migration.type_step(step["commands"])
-        migration.wait_for(step)
+        migration.settle(step)
         named |= {text.partition(":")[0] for text in step["loses"]}
         for miss in _compare(step, migration.count()):
             right += not miss
