@@ -1,16 +1,19 @@
 """What a step leaves in the models: counts of the cluster, and the pods of each owner."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from drawbridge.audit.model import Expected, PodsOfOwner
+from drawbridge.dra.counted import count_noun
 from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.nodes import find_request
-from drawbridge.models.pods import ModelPod, PodKind, Served
+from drawbridge.models.pods import PodKind, Served
+from drawbridge.models.undecided import find_undecided
 
 
-def count_left(cluster: ModelCluster) -> Expected:
+def count_left(plays: Sequence[ModelCluster]) -> Expected:
     """Return the counts of a cluster as it is now."""
-    nodes, counted = cluster.nodes.values(), [*_count_owners(cluster).values()]
+    nodes, counted = plays[0].nodes.values(), [*_count_owners(plays).values()]
     return Expected(
         sum(each.on_plugins for each in counted),
         sum(each.on_drivers for each in counted),
@@ -21,57 +24,43 @@ def count_left(cluster: ModelCluster) -> Expected:
     )
 
 
-def find_changed(before: ModelCluster, after: ModelCluster) -> Iterator[PodsOfOwner]:
+def find_changed(
+    before: Sequence[ModelCluster], after: Sequence[ModelCluster]
+) -> Iterator[PodsOfOwner]:
     """Yield the owners whose pods have other devices, or none, after a step."""
-    then, now = _count_owners(before), _count_owners(after, _find_contested(after))
+    then, now = _count_owners(before), _count_owners(after)
     for owner in sorted({*then, *now}):
         if then.get(owner) != now.get(owner):
             yield now.get(owner, PodsOfOwner(owner))
 
 
-def _count_owners(
-    cluster: ModelCluster, contested: Collection[int] = ()
-) -> Mapping[str, PodsOfOwner]:
-    counts: dict[str, list[int]] = {}
+def _count_owners(plays: Sequence[ModelCluster]) -> Mapping[str, PodsOfOwner]:
+    """Count the pods of owners; those of whom the plays differ, or can differ, are either."""
+    each_play = [_count(each, find_undecided(each)) for each in plays]
+    counts = {}
+    for owner, first in _count(plays[0]).items():
+        sure = Counter(first)
+        for other in each_play:
+            sure &= other.get(owner, Counter())
+        left = first.total() - sure.total()
+        counts[owner] = PodsOfOwner(
+            owner, sure[Served.PLUGIN], sure[Served.DRIVER], sure[None], left
+        )
+    return counts
+
+
+def _count(
+    cluster: ModelCluster, without: Collection[int] = ()
+) -> Mapping[str, Counter[Served | None]]:
+    """Count the pods of each owner by who serves them; None for those that wait."""
+    counts: dict[str, Counter[Served | None]] = {}
     for key, pod in cluster.pods.items():
         kind = cluster.kinds[pod.kind]
-        if kind.needs_devices:
-            place = 3 if key in contested else _find_place(cluster, pod)
-            counted = counts.setdefault(kind.full_owner, [0, 0, 0, 0])
-            if place is not None:
-                counted[place] += 1
-    return {owner: PodsOfOwner(owner, *each) for owner, each in counts.items()}
-
-
-def _find_contested(cluster: ModelCluster) -> set[int]:
-    """Return the pods that wait for devices which pods in the play have got, and these pods."""
-    waiting = {
-        key: frozenset().union(*_allowed(cluster, cluster.pods[key]))
-        for key in cluster.waiting
-        if not cluster.kinds[cluster.pods[key].kind].is_gated
-    }
-    wanted = frozenset[str]().union(*waiting.values())
-    rivals = {
-        key
-        for key, pod in cluster.pods.items()
-        if pod.has_other_places and pod.node in wanted and cluster.kinds[pod.kind].needs_devices
-    }
-    held = {cluster.pods[key].node for key in rivals}
-    return rivals.union(key for key, nodes in waiting.items() if not nodes.isdisjoint(held))
-
-
-def _allowed(cluster: ModelCluster, pod: ModelPod) -> tuple[frozenset[str], frozenset[str]]:
-    request = find_request(cluster.kinds[pod.kind], translated=pod.is_translated)
-    return request.nodes, request.moved_nodes
-
-
-def _find_place(cluster: ModelCluster, pod: ModelPod) -> int | None:
-    """Return the field of the counts in which a pod is; None if it runs without devices."""
-    if not pod.node:
-        return 2
-    if cluster.has_other_source(pod):
-        return 3
-    return {Served.PLUGIN: 0, Served.DRIVER: 1}.get(pod.served)
+        if kind.needs_devices and key not in without:
+            counted = counts.setdefault(kind.full_owner, Counter())
+            if not pod.node or pod.served is not Served.NOBODY:
+                counted[pod.served if pod.node else None] += 1
+    return counts
 
 
 def find_new_waits(before: ModelCluster, now: ModelCluster) -> Iterator[tuple[PodKind, bool, int]]:
@@ -80,3 +69,22 @@ def find_new_waits(before: ModelCluster, now: ModelCluster) -> Iterator[tuple[Po
     for (number, is_translated), pods in sorted(now.waiting_kinds().items()):
         if (more := pods - waited[number, is_translated]) > 0:
             yield now.kinds[number], is_translated, more
+
+
+def describe_new_waits(before: ModelCluster, now: ModelCluster) -> list[str]:
+    """Return the pods that wait and did not before, in words."""
+    return [
+        f"{kind.full_owner} ({count_noun(more, 'pod')}{_say_why(now, kind, translated)})"
+        for kind, translated, more in find_new_waits(before, now)
+        if kind.needs_devices
+    ]
+
+
+def _say_why(now: ModelCluster, kind: PodKind, translated: bool) -> str:  # noqa: FBT001  # of the key
+    """Return why pods of a kind wait, if no node that is left can have them."""
+    request = find_request(kind, translated=translated)
+    if any(
+        e.name in (request.moved_nodes if e.is_moved else request.nodes) for e in now.nodes.values()
+    ):
+        return ""
+    return ": its node selector, affinity, tolerations, volumes or devices allow no node"

@@ -81,11 +81,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
         step = preparation.remove_plugins(groups, needed_names, daemons)
         if step is not None:
             last.append(step.with_expected(planner.expected()))
-    notes = (
-        *note_unable(unable, unmoved),
-        *_note_tied(before, kept),
-        *_note_uncounted(objects),
-    )
+    notes = *note_unable(unable, unmoved), *_note_tied(before, kept), *_note_uncounted(objects)
     return Rehearsed((*first, *planner.steps, *last), notes)
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from drawbridge.audit.trials import Namespaces
 from drawbridge.models.cluster import ModelCluster
+from drawbridge.models.undecided import find_undecided
 
 
 def has_room(cluster: ModelCluster, namespace: str) -> bool:
@@ -35,9 +36,9 @@ def find_restartable(cluster: ModelCluster, namespace: str) -> tuple[str, ...]:
 
     None while pods of others may have the devices that these need.
     """
-    pods = cluster.pods.values()
-    if any(map(cluster.has_other_source, pods)):
+    if find_undecided(cluster):
         return ()
+    pods = cluster.pods.values()
     kinds = [cluster.kinds[n] for n in sorted({e.kind for e in pods if not e.is_translated})]
     owners = (
         kind.owner

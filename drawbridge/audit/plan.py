@@ -13,7 +13,7 @@ from typing import Final
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands, story, typed, undo
 from drawbridge.audit.interrupted import Interrupted
-from drawbridge.audit.left import count_left, find_changed, find_new_waits
+from drawbridge.audit.left import count_left, describe_new_waits, find_changed
 from drawbridge.audit.managed import note_jobs, note_namespaces
 from drawbridge.audit.model import Expected, MigrationStep
 from drawbridge.audit.namespaces import (
@@ -24,16 +24,24 @@ from drawbridge.audit.namespaces import (
     is_served,
 )
 from drawbridge.audit.node_groups import Group
-from drawbridge.audit.risks import find_failing_jobs, may_stop
+from drawbridge.audit.risks import find_failing_jobs
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.trials import Namespaces, Trial, Typing
 from drawbridge.audit.typed import Moving, Typed
 from drawbridge.dra.counted import count_noun
 from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
-from drawbridge.models.nodes import find_request
-from drawbridge.models.pods import PodKind, Served
+from drawbridge.models.pods import Served
+from drawbridge.models.scheduler import SchedulerChoice
 
 _TRIED: Final = 3  # nodes of a group
+# The plan is made with the first, and says only what comes with each.
+CHOICES: Final = (
+    SchedulerChoice(),
+    SchedulerChoice(-1, -1, 1, newest_first=True, drained=-1),
+    SchedulerChoice(1, 1, 2, drained=1),
+    SchedulerChoice(-1, 1, 3, drained=1),
+    SchedulerChoice(1, -1, 4, newest_first=True, drained=-1),
+)
 
 
 @dataclass
@@ -51,9 +59,10 @@ class StepPlanner:
 
     def __post_init__(self) -> None:
         """Begin with the cluster as it is, when the pods that fit have started."""
-        self.cluster = ModelCluster(self.start)
-        self.cluster.schedule()
-        self.cluster.take_changes()
+        self.cluster, *self.others = (ModelCluster(self.start, each) for each in CHOICES)
+        for play in (self.cluster, *self.others):
+            play.schedule()
+            play.take_changes()
         self._modes = dict(self.namespaces.modes)
         self._group = {node.name: each for each in self.groups for node in each.nodes}
         closed = {n.name for each in self.groups for n in each.nodes if n.unschedulable}
@@ -89,11 +98,12 @@ class StepPlanner:
         if done:
             play = Typing(self.cluster.copy())
             play.type(typed.end(self._moving(group, names)))
-            trial = play.finish()
+            trial = self._play_others(play.finish())
         else:
-            trial = self._try_with(group, names, (), obeys_budgets=True)
-            if trial.blocked or any(may_stop(self.cluster, self.start, each) for each in names):
+            trial = self._play_others(self._try_with(group, names, (), obeys_budgets=True))
+            if trial.can_stop:
                 trial = self._try_with(group, names, (), obeys_budgets=False)
+                trial = self._play_others(trial)
         self._accept(
             group, [names], trial, f"Continue the move of {count_noun(len(names), 'node')}"
         )
@@ -145,13 +155,15 @@ class StepPlanner:
         nodes = sorted(nodes, key=self._load)
         is_first = not any(self.cluster.nodes[each.name].is_moved for each in group.nodes)
         if not is_first and (size := self._largest(group, nodes)) > 1:
-            return self._accept(group, [nodes[:size]], self._try_move(group, nodes[:size]))
+            whole = self._play_others(self._try_move(group, nodes[:size]))
+            if not whole.can_stop:
+                return self._accept(group, [nodes[:size]], whole)
         tried = [self._try_move(group, [each]) for each in nodes[:_TRIED]]
         best = min(range(len(tried)), key=lambda each: (tried[each].cost, each))
         nodes.insert(0, nodes.pop(best))
-        first = tried[best]
-        if first.blocked or may_stop(self.cluster, self.start, nodes[0]):
-            first = self._try_move(group, nodes[:1], obeys_budgets=False)
+        first = self._play_others(tried[best])
+        if first.can_stop:
+            first = self._play_others(self._try_move(group, nodes[:1], obeys_budgets=False))
         if is_first or not self._is_plain(first):
             return self._accept(group, [nodes[:1]], first)
         return self._move_in_turn(group, nodes, first)
@@ -172,36 +184,47 @@ class StepPlanner:
     def _new_waits(self, trial: Trial) -> int:
         return max(0, trial.waits - self.cluster.count_waiting())
 
+    def _play_others(self, trial: Trial) -> Trial:
+        """Play the commands of a trial as other schedulers could choose."""
+        others = tuple(each.copy() for each in self.others)
+        for command in trial.commands:
+            for other in others:
+                command.play(other)
+        stopped = {e.kind for other in others for e in other.take_changes() if e.what == BLOCKED}
+        return trial._replace(others=others, stopped=trial.stopped | stopped)
+
     def _is_plain(self, trial: Trial) -> bool:
         """Whether the same commands can move other nodes: nothing is done for certain pods."""
         ignored = ("kubectl annotate", "kubectl drain", "kubectl label nodes", "kubectl uncordon")
         return not trial.loses and all(
-            each.is_check or each.command.startswith(ignored) for each in trial.commands
+            each.is_check
+            or (each.command.startswith(ignored) and typed.WITHOUT_BUDGETS not in each.command)
+            for each in trial.commands
         )
 
     def _move_in_turn(self, group: Group, nodes: Sequence[str], first: Trial) -> list[str]:
         """Move one node after the other, as long as the same commands do."""
-        rounds, trial = [[nodes[0]]], first
-        changes = [*first.changes]
-        before = self.cluster
-        paused = first.paused
+        rounds, trials = [[nodes[0]]], [first]
+        before, others = self.cluster, self.others
         for node in nodes[1:]:
-            self.cluster = trial.cluster
-            following = self._try_move(group, [node])
+            self.cluster, self.others = trials[-1].cluster, [*trials[-1].others]
+            following = self._play_others(self._try_move(group, [node]))
             cordoned = node in self._cordoned
             if (
-                following.blocked
+                following.can_stop
                 or cordoned
                 or not self._is_plain(following)
                 or self._new_waits(following)
             ):
                 break
-            trial = following
-            changes += following.changes
-            paused = max(paused, following.paused)
+            trials.append(following)
             rounds.append([node])
-        self.cluster = before
-        whole = trial._replace(changes=tuple(changes), paused=paused)
+        self.cluster, self.others = before, others
+        whole = trials[-1]._replace(
+            changes=tuple(change for each in trials for change in each.changes),
+            commands=tuple(command for each in trials for command in each.commands),
+            paused=max(each.paused for each in trials),
+        )
         return self._accept(group, rounds, whole)
 
     def _moving(self, group: Group, nodes: Sequence[str]) -> Moving:
@@ -248,7 +271,7 @@ class StepPlanner:
     ) -> Trial:
         cluster = self.cluster.copy()
         plain = Typing(cluster)
-        jobs = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
+        jobs = find_failing_jobs(self.cluster, self.templates, nodes)
         plain.type((*self._enforce(first), *typed.begin(moving := self._moving(group, nodes))))
         bare = [*self._delete_bare(nodes)]
         # A pod that waits, and that drain refuses to delete, must not come to what these free.
@@ -307,8 +330,9 @@ class StepPlanner:
     ) -> list[str]:
         """Make a step of what was tried, and go on from there."""
         nodes = [name for each in rounds for name in each]
-        jobs = find_failing_jobs(self.cluster, self.start, self.templates, nodes)
-        before, self.cluster = self.cluster, trial.cluster
+        jobs = find_failing_jobs(self.cluster, self.templates, nodes)
+        before, then = self.cluster, [self.cluster, *self.others]
+        self.cluster, self.others = trial.cluster, [*trial.others]
         moving = self._moving_of(before, group, nodes)
         modes = self._changed_modes(before, trial.cluster)
         lines = [each.command for each in trial.commands]
@@ -316,13 +340,14 @@ class StepPlanner:
             inside = self._inside(group)
             lines = [typed.loop(nodes, inside)]  # nothing else is typed for such nodes
         told = story.tell(trial.cluster, trial.changes)
+        stay = sum(each.name in self.kept for each in group.nodes)
         self.steps.append(
             MigrationStep(
                 title or story.title(group, nodes, len(rounds)),
                 story.why(told, trial.paused, nodes),
                 (*lines, "drawbridge audit"),
                 (
-                    *story.notes(group, moving, self._new_waits_of(before), self._stay(group)),
+                    *story.notes(group, moving, describe_new_waits(before, self.cluster), stay),
                     *story.note_forced(lines, told.stops),
                     *note_namespaces(modes, self.namespaces.managers),
                     *note_jobs({f"{s}/{o}": self.templates.find(s, o).owned_by for s, o in jobs}),
@@ -332,7 +357,7 @@ class StepPlanner:
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
-                tuple(find_changed(before, self.cluster)),
+                tuple(find_changed(then, [self.cluster, *self.others])),
             )
         )
         return nodes
@@ -348,27 +373,7 @@ class StepPlanner:
         again = {each: self._modes.get(each, "") for each in used} | dict(modes)
         enforced = {e: again[e] for e in sorted(again) if e in self.cluster.enforced}
         moved = undo.Moved(before, self.cluster, moving, enforced, jobs)
-        stops = any(may_stop(self.cluster, self.start, each) for each in moving.nodes)
-        return undo.move_back(moved, self.templates, may_stop=stops)
-
-    def _stay(self, group: Group) -> int:
-        return sum(each.name in self.kept for each in group.nodes)
-
-    def _new_waits_of(self, before: ModelCluster) -> Sequence[str]:
-        return [
-            f"{kind.full_owner} ({count_noun(more, 'pod')}{self._say_why(kind, translated)})"
-            for kind, translated, more in find_new_waits(before, self.cluster)
-            if kind.needs_devices
-        ]
-
-    def _say_why(self, kind: PodKind, translated: bool) -> str:  # noqa: FBT001  # of the key
-        """Return why pods of a kind wait, if no node that is left can have them."""
-        request = find_request(kind, translated=translated)
-        nodes = self.cluster.nodes.values()
-        allowed = (request.moved_nodes if e.is_moved else request.nodes for e in nodes)
-        if any(node.name in names for node, names in zip(nodes, allowed, strict=True)):
-            return ""
-        return ": its node selector, affinity, tolerations, volumes or devices allow no node"
+        return undo.move_back(moved, self.others, self.templates)
 
     def _inside(self, group: Group) -> list[Typed]:
         moving = Moving(
@@ -399,7 +404,7 @@ class StepPlanner:
 
     def expected(self) -> Expected:
         """Return the counts as they are now."""
-        return count_left(self.cluster)
+        return count_left([self.cluster, *self.others])
 
     # --- namespaces ------------------------------------------------------------------------------
 
@@ -437,12 +442,8 @@ class StepPlanner:
         """
         owners = find_restartable(self.cluster, namespace)
         while True:
-            trial = self._try_restarts(namespace, owners)
-            stuck = {
-                self.cluster.kinds[each.kind].owner
-                for each in trial.changes
-                if each.what == BLOCKED
-            }
+            trial = self._play_others(self._try_restarts(namespace, owners))
+            stuck = {self.cluster.kinds[each].owner for each in trial.stopped}
             if not stuck:
                 return trial
             owners = tuple(each for each in owners if each not in stuck)
@@ -456,7 +457,8 @@ class StepPlanner:
         return play.finish()
 
     def _accept_namespace(self, namespace: str, trial: Trial) -> None:
-        before, self.cluster = self.cluster, trial.cluster
+        before, then = self.cluster, [self.cluster, *self.others]
+        self.cluster, self.others = trial.cluster, [*trial.others]
         modes = self._changed_modes(before, trial.cluster)
         told = story.tell(trial.cluster, trial.changes)
         title = f"Translate namespace {namespace}"
@@ -477,7 +479,7 @@ class StepPlanner:
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
-                tuple(find_changed(before, self.cluster)),
+                tuple(find_changed(then, [self.cluster, *self.others])),
             )
         )
 

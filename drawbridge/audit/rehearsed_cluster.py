@@ -1,7 +1,7 @@
 """The objects of a cluster as the models play them: pods by kind, nodes, budgets and Jobs."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -12,6 +12,7 @@ from drawbridge.agreement.gpu_operator import find_rivals, set_operands
 from drawbridge.agreement.scope import Mode, find_root_owner
 from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.fit import FindDevices, read_template
+from drawbridge.audit.interrupted import find_interrupted
 from drawbridge.audit.model import Fate
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
@@ -225,10 +226,35 @@ def read_cluster(
             continue
         name = namespace_of(pod)
         pods.append(reader.read(pod, by_name.get(name, AuditedNamespace(name))))
+    suspended = Counter[int]()
+    for pod, number in _read_suspended(objects):
+        name = namespace_of(pod)
+        suspended[reader.read(pod, by_name.get(name, AuditedNamespace(name))).kind] += number
     enforced = frozenset(e.name for e in objects.namespaces if e.mode is Mode.ENFORCE)
     budgets = tuple(map(read_budget, objects.budgets))
     quotas = tuple(map(read_quota, objects.quotas))
-    return ClusterStart(tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, quotas, enforced)
+    return ClusterStart(
+        tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, quotas, enforced, suspended
+    )
+
+
+def _read_suspended(objects: AuditedObjects) -> Iterator[tuple[Value, int]]:
+    """Yield a pod of each Job that a move has suspended, and how many it creates at once."""
+    interrupted = {*find_interrupted(objects).jobs}
+    for job in objects.workloads if interrupted else ():
+        name = text_at(job, "metadata", "name")
+        if (namespace_of(job), f"Job/{name}") not in interrupted:
+            continue
+        number = get_value(job, ("spec", "parallelism"))
+        template = as_mapping(get_value(job, ("spec", "template")))
+        owner: Value = {"kind": "Job", "name": name, "controller": True}
+        metadata: Value = {
+            **as_mapping(template.get("metadata")),
+            "name": name,
+            "namespace": namespace_of(job),
+            "ownerReferences": [owner],
+        }
+        yield {**template, "metadata": metadata}, number if isinstance(number, int) else 1
 
 
 def _read_node(node: Node, group: Group) -> ModelNode:

@@ -18,7 +18,11 @@ class Namespaces(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """What a step would do: who loses, and whom it lets wait."""
+    """What a step would do: who loses, and whom it lets wait.
+
+    `others` are the clusters where the scheduler chose otherwise, and `stopped` the kinds of which
+    a budget or a rollout stops pods, there or here.
+    """
 
     cluster: ModelCluster
     changes: tuple[Change, ...]
@@ -27,11 +31,18 @@ class Trial(NamedTuple):
     blocked: int
     waits: int  # afterwards
     paused: int  # meanwhile
+    stopped: frozenset[int]
+    others: tuple[ModelCluster, ...] = ()
 
     @property
     def cost(self) -> tuple[int, ...]:
         """What is bad about it, the worst first."""
         return self.blocked, self.loses, self.waits, self.paused
+
+    @property
+    def can_stop(self) -> bool:
+        """Whether a command may never end."""
+        return bool(self.stopped)
 
     @property
     def is_clean(self) -> bool:
@@ -43,25 +54,26 @@ class Typing:
     """Types commands, and lets the models do what they do."""
 
     def __init__(self, cluster: ModelCluster) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.typed: list[Typed] = []
 
     def type(self, commands_: Iterable[Typed]) -> None:
         """Type commands in their order."""
         for step_command in commands_:
             self.typed.append(step_command)
-            step_command.play(self._cluster)
+            step_command.play(self.cluster)
 
     def finish(self, paused: int = 0) -> Trial:
         """Return what the commands did; `paused` pods waited meanwhile."""
-        changes = self._cluster.take_changes()
+        changes = self.cluster.take_changes()
         told = Counter(each.what for each in changes)
         return Trial(
-            self._cluster,
+            self.cluster,
             changes,
             tuple(self.typed),
             told[LOST] + told[HELD],
             told[BLOCKED],
-            self._cluster.count_waiting(),
+            self.cluster.count_waiting(),
             paused,
+            frozenset(each.kind for each in changes if each.what == BLOCKED),
         )

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import typed
 from drawbridge.audit.left import find_new_waits
+from drawbridge.audit.risks import find_failing_jobs
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.trials import Typing
 from drawbridge.audit.typed import Moving, Typed
@@ -36,21 +37,27 @@ def find_namespaces(before: ModelCluster, nodes: Sequence[str]) -> set[str]:
     return {each.namespace for each in kinds if each.translated}
 
 
-def move_back(moved: Moved, templates: Templates, *, may_stop: bool) -> tuple[str, ...]:
+def move_back(
+    moved: Moved, others: Sequence[ModelCluster], templates: Templates
+) -> tuple[str, ...]:
     """Return the commands that give nodes back to their plugin, with the pods as they were.
 
-    The drain asks no budgets where one would stop it, as it `may_stop` for pods of which it is not
-    known where they are.
+    The drain asks no budgets where one would stop it, also as another scheduler could choose.
     """
-    if not may_stop:
-        cluster = moved.after.copy()
-        play = Typing(cluster)
-        play.type(_move_back(moved, cluster, templates, obeys_budgets=True))
-        if all(each.what != BLOCKED for each in cluster.changes):
-            return tuple(each.command for each in play.typed)
-    play = Typing(cluster := moved.after.copy())
-    play.type(_move_back(moved, cluster, templates, obeys_budgets=False))
-    return tuple(each.command for each in play.typed)
+    plain = _type(moved, templates, obeys_budgets=True)
+    played = [each.copy() for each in others]
+    for command in plain.typed:
+        for each in played:
+            command.play(each)
+    ends = all(c.what != BLOCKED for each in (plain.cluster, *played) for c in each.changes)
+    chosen = plain if ends else _type(moved, templates, obeys_budgets=False)
+    return tuple(each.command for each in chosen.typed)
+
+
+def _type(moved: Moved, templates: Templates, *, obeys_budgets: bool) -> Typing:
+    play = Typing(moved.after.copy())
+    play.type(_move_back(moved, play.cluster, templates, obeys_budgets=obeys_budgets))
+    return play
 
 
 def _move_back(
@@ -59,12 +66,16 @@ def _move_back(
     """Yield the commands, while they are typed on the cluster."""
     moving = moved.moving
     yield from typed.set_modes(dict.fromkeys(moved.modes, Mode.OFF))
+    if jobs := find_failing_jobs(cluster, templates, moving.nodes):
+        yield typed.cordon(moving.nodes)
+        yield from typed.suspend(jobs)
     yield typed.drain(moving.nodes, obeys_budgets=obeys_budgets)
     yield from typed.swap_back(moving)
     yield from typed.delete_all_waiting(_find_behind(moved), templates.find_selector)
     yield from _reopen(moved, cluster, templates)
     yield from typed.end(moving)
-    yield from typed.resume(moved.jobs)
+    # Those that the step has suspended are, if it was interrupted.
+    yield from typed.resume(sorted({*jobs, *moved.jobs}))
     yield from typed.set_modes(moved.modes)
 
 

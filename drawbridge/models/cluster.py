@@ -14,8 +14,9 @@ from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
 from drawbridge.models.quotas import ModelQuota, sum_units
 from drawbridge.models.rollouts import PodRollout, restart
-from drawbridge.models.scheduler import ChosenNode, choose_node
+from drawbridge.models.scheduler import ChosenNode, SchedulerChoice, choose_node
 from drawbridge.models.spreading import PodNear, find_kept_apart
+from drawbridge.models.undecided import doubt_drained
 from drawbridge.models.workloads import Again, find_successor
 
 
@@ -35,7 +36,7 @@ OVERRULED = "overruled"  # a budget that a deletion does not ask
 
 
 class ClusterStart(NamedTuple):
-    """A cluster as it is."""
+    """A cluster as it is. `suspended` are the pods that Jobs create when they go on, by kind."""
 
     kinds: Sequence[PodKind]
     pods: Sequence[ModelPod]
@@ -43,12 +44,14 @@ class ClusterStart(NamedTuple):
     budgets: Sequence[Budget] = ()
     quotas: Sequence[ModelQuota] = ()
     enforced: frozenset[str] = frozenset()
+    suspended: Mapping[int, int] = {}
 
 
 class ModelCluster:
     """Pods and nodes, and what the commands of an administrator do to them."""
 
-    def __init__(self, start: ClusterStart) -> None:
+    def __init__(self, start: ClusterStart, choice: SchedulerChoice = SchedulerChoice()) -> None:  # noqa: B008
+        self.choice = choice
         self.kinds = start.kinds
         self.budgets = start.budgets
         self.quotas = start.quotas
@@ -57,7 +60,7 @@ class ModelCluster:
         self.pods: dict[int, ModelPod] = {}
         self.waiting: dict[int, None] = {}
         self.lost = Counter[int]()
-        self.suspended: dict[int, int] = {}
+        self.suspended = dict(start.suspended)
         self.changes: list[Change] = []
         self._on: dict[str, dict[int, None]] = {name: {} for name in self.nodes}
         self._running = Counter[int]()
@@ -111,13 +114,6 @@ class ModelCluster:
     def count(self, served: Served) -> int:
         """Return the pods with devices of plugins or of drivers."""
         return sum(each.served is served for each in self.pods.values() if each.node)
-
-    def has_other_source(self, pod: ModelPod) -> bool:
-        """Whether a pod may have its devices of a plugin as well as of a driver."""
-        if not (pod.node and pod.has_other_source):
-            return False
-        nodes = find_request(self.kinds[pod.kind], translated=False).nodes
-        return any(self.nodes[each].has_plugin for each in nodes if each in self.nodes)
 
     def count_waiting(self) -> int:
         """Return the pods that wait for devices."""
@@ -233,36 +229,17 @@ class ModelCluster:
         return True
 
     def _place(self, key: int, choice: ChosenNode) -> None:
-        old = self.pods[key]
-        kind = self.kinds[old.kind]
-        pod = old._replace(
-            node=choice.node,
-            served=choice.served,
-            has_other_places=choice.has_other_places,
-            has_other_source=old.has_other_source or self._can_have_either(kind),
-        )
+        pod = self.pods[key]._replace(node=choice.node, served=choice.served, is_placed=True)
         self.pods[key] = pod
         del self.waiting[key]
         self._start(key, pod)
         self._note(STARTED, pod, to=choice.node)
 
-    def _can_have_either(self, kind: PodKind) -> bool:
-        """Whether the scheduler can give pods of a kind devices of a plugin, or of a driver."""
-        if not kind.by_class or kind.owner_kind == "DaemonSet":
-            return False
-        sources = set[bool]()
-        for name in kind.asked.nodes:
-            node = self.nodes.get(name)
-            if node is not None and not node.is_cordoned and (node.devices or node.has_plugin):
-                sources.add(node.has_plugin)
-                if len(sources) > 1:
-                    return True
-        return False
-
     def schedule(self) -> bool:
         """Give nodes to waiting pods; alike pods wait behind the first that finds none."""
         placed, offering = False, None
-        for key in [*self.waiting]:
+        keys = [*self.waiting]
+        for key in reversed(keys) if self.choice.newest_first else keys:
             pod = self.pods[key]
             if pod.name:
                 placed |= self._try_node(key, pod.name)
@@ -275,6 +252,7 @@ class ModelCluster:
             place = choose_node(
                 kind,
                 self.nodes if offering is None or not kind.needs_devices else offering,
+                self.choice,
                 translated=pod.is_translated,
                 is_kept_off=self._find_kept_apart(pod) if kind.rules else None,
             )
@@ -356,7 +334,9 @@ class ModelCluster:
     def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
         """Evict the pods of nodes until none is left, or the budgets refuse all that are left."""
         names = [*nodes]
-        doubtful = self._doubt_sources(names)
+        doubtful = doubt_drained(self, names)
+        if self.choice.drained:
+            self._place_otherwise(names)
         for name in names:
             self.nodes[name].is_cordoned = True
         left = {key: None for name in names for key in self._on[name] if self._is_evicted(key)}
@@ -378,27 +358,33 @@ class ModelCluster:
         for key in left:
             self._note(BLOCKED, self.pods[key], why=self._refuses(self.pods[key]))
 
-    def _doubt_sources(self, drained: Collection[str]) -> set[int]:
-        """Return the pods that may not be on these nodes, although the play has them there.
-
-        Of those elsewhere that may be there, it is not known who gives them devices afterwards.
-        """
-        doubtful, left = set[int](), self._plugged().difference(drained)
+    def _place_otherwise(self, drained: Collection[str]) -> None:
+        """Let pods of which a scheduler chose the node be on drained nodes, or on others."""
+        onto = self.choice.drained > 0
         for key, pod in self.pods.items():
-            if not pod.has_other_places or pod.served is not Served.PLUGIN:
-                continue
             kind = self.kinds[pod.kind]
-            if not (kind.by_class or (kind.translated and kind.namespace in self.enforced)):
+            if not pod.is_placed or pod.name or kind.rules or (pod.node in drained) is onto:
                 continue
-            if pod.node in drained:
-                if not left.isdisjoint(kind.asked.nodes):
-                    doubtful.add(key)
-            elif not kind.asked.nodes.isdisjoint(drained):
-                self.pods[key] = pod._replace(has_other_source=True)
-        return doubtful
+            request = find_request(kind, translated=pod.is_translated)
+            allowed = request.nodes | request.moved_nodes
+            for name in drained if onto else sorted(allowed.difference(drained)):
+                node = self.nodes.get(name)
+                is_open = node is not None and node.is_ready and (onto or not node.is_cordoned)
+                if is_open and self._try_other(key, name):
+                    break
 
-    def _plugged(self) -> set[str]:
-        return {name for name, each in self.nodes.items() if each.has_plugin}
+    def _try_other(self, key: int, name: str) -> bool:
+        """Put a pod on another node if the same serves it there."""
+        pod, node = self.pods[key], self.nodes[name]
+        kind = self.kinds[pod.kind]
+        if node.serve(kind, translated=pod.is_translated) is not pod.served:
+            return False
+        self.nodes[pod.node].hold(kind, pod, -1)
+        del self._on[pod.node][key]
+        self.pods[key] = pod._replace(node=name)
+        self._on.setdefault(name, {})[key] = None
+        node.hold(kind, pod)
+        return True
 
     def _is_evicted(self, key: int) -> bool:
         pod = self.pods[key]

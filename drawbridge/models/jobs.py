@@ -22,7 +22,6 @@ class JobRules(NamedTuple):
     left: int
     ignores_evictions: bool = False
     fails_at_once: bool = False
-    is_suspended: bool = False
     # An indexed Job loses only the index.
     by_index: bool = False
 
@@ -42,7 +41,7 @@ def read_job(value: Value) -> JobRules:
     by_index = "backoffLimitPerIndex" in spec
     done = failed if isinstance(failed, int) and not by_index else 0
     ignores, fails = _read_policy(as_list(get_value(spec.get("podFailurePolicy"), ("rules",))))
-    return JobRules(max(0, most - done), ignores, fails, spec.get("suspend") is True, by_index)
+    return JobRules(max(0, most - done), ignores, fails, by_index)
 
 
 def _read_policy(rules: Sequence[Value]) -> tuple[bool, bool]:

@@ -75,9 +75,8 @@ class Served(enum.Enum):
 class ModelPod(NamedTuple):
     """A pod: alive on a node, or waiting without one. `is_translated` pods have claims.
 
-    `has_other_places` tells that the scheduler could have chosen another
-    node, and `has_other_source` that the pod may have its devices of a plugin or of a driver, by
-    that choice.
+    The scheduler of the play chose the node if `is_placed`: a real one can choose another, and
+    with it a driver in place of a plugin, or the reverse, if `has_other_source`.
     """
 
     kind: int
@@ -85,6 +84,6 @@ class ModelPod(NamedTuple):
     served: Served = Served.NOBODY
     is_translated: bool = False
     is_static: bool = False
-    has_other_places: bool = False
+    is_placed: bool = False
     has_other_source: bool = False
     name: str = ""  # the node of a pod of a DaemonSet

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
+from zlib import crc32
 
 from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import AskedOfNode, PodKind, Served
@@ -10,26 +11,42 @@ from drawbridge.models.pods import AskedOfNode, PodKind, Served
 _FEW: Final = 64  # nodes
 
 
+class SchedulerChoice(NamedTuple):
+    """How a scheduler chooses where nothing decides: each way is one that a real one can go.
+
+    `moved` is 1 if nodes that have moved come first and -1 if last, `left` the same of nodes with
+    much left. Of the same, the first in an order is taken: by name, or another one for each `order`
+    but 0. Pods wait in their order, or the newest comes first. Pods that a scheduler has placed are
+    on nodes that are drained as far as they fit there if `drained` is 1, and on others if it is -1.
+    """
+
+    moved: int = 1
+    left: int = 1
+    order: int = 0
+    newest_first: bool = False
+    drained: int = 0
+
+
 class ChosenNode(NamedTuple):
-    """The node of a new pod, who serves it there, and whether other nodes could as well."""
+    """The node of a new pod, and who serves it there."""
 
     node: str
     served: Served
-    has_other_places: bool = False
 
 
 def choose_node(
     kind: PodKind,
     nodes: Mapping[str, ModelNode],
+    choice: SchedulerChoice,
     *,
     translated: bool,
     is_kept_off: Callable[[str], bool] | None = None,
 ) -> ChosenNode | None:
     """Return the node of a new pod and who serves it there; None if it waits."""
     request = find_request(kind, translated=translated)
-    best: tuple[object, str, Served] | None = None
-    places = 0
-    for name in _find_names(nodes, request):
+    best: tuple[float, float] | None = None
+    chosen: ChosenNode | None = None
+    for name in _find_names(nodes, request, choice.order):
         node = nodes.get(name)
         if node is None or node.is_cordoned or not node.is_ready:
             continue
@@ -38,26 +55,28 @@ def choose_node(
             continue
         if not kind.needs_devices:
             return ChosenNode(name, served)
-        places += 1
         left = (
             sum(node.devices.get(each, 0) for each in request.devices)
             if served is Served.DRIVER
             else sum(node.free.get(each, 0) for each in kind.units)
         )
-        # Nodes that have moved need no second start.
-        if best is None or (node.is_moved, left) > best[0]:  # type: ignore[operator]
-            best = (node.is_moved, left), name, served
-    return None if best is None else ChosenNode(best[1], best[2], places > 1)
+        rank = choice.moved * node.is_moved, choice.left * left
+        if best is None or rank > best:
+            best, chosen = rank, ChosenNode(name, served)
+    return chosen
 
 
-def _find_names(nodes: Mapping[str, ModelNode], request: AskedOfNode) -> Sequence[str]:
-    """Return the names in order; of few nodes, those that are asked for."""
+def _find_names(nodes: Mapping[str, ModelNode], request: AskedOfNode, order: int) -> Sequence[str]:
+    """Return the names in their order; of few nodes, those that are asked for."""
+    asked = request.nodes | request.moved_nodes
     if len(nodes) > _FEW:
-        return _order(request.nodes, request.moved_nodes)
-    return sorted(e for e in nodes if e in request.nodes or e in request.moved_nodes)
+        return _sort(asked, order)
+    return _sort(frozenset(each for each in nodes if each in asked), order)
 
 
 @lru_cache(4096)
-def _order(before: frozenset[str], after: frozenset[str]) -> tuple[str, ...]:
-    """Return the names of all these nodes in order; alike pods ask for the same ones."""
-    return tuple(sorted(before | after))
+def _sort(names: frozenset[str], order: int) -> tuple[str, ...]:
+    """Return names in an order; alike pods ask for the same ones."""
+    if not order:
+        return tuple(sorted(names))
+    return tuple(sorted(names, key=lambda name: crc32(f"{order}{name}".encode())))

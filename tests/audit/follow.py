@@ -1,6 +1,7 @@
 """Follows the plan of a drawn cluster to its end, and notes what came otherwise than it says."""
 
 import json
+import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -46,12 +47,13 @@ class Followed:
         surprises: Iterable[int] | None = None,
         *,
         rig: bool = False,
+        chooses: random.Random | None = None,
     ) -> None:
         self.drawn: DrawnCluster = draw(seed, size, surprises, rig=rig)
         self.folder = folder
         self.told = audit(self.drawn.seen(), folder)
         answers = answers_of(self.told)
-        self.cluster = PlayedCluster(self.drawn.objects, self.drawn.hardware, answers)
+        self.cluster = PlayedCluster(self.drawn.objects, self.drawn.hardware, answers, chooses)
         self.typist = Typist(self.cluster)
         self.misses: list[str] = []
         self.predictions = self.open = self.sure = 0

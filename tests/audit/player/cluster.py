@@ -1,5 +1,6 @@
 """The played cluster: a scheduler, owners that create pods again, budgets and quotas."""
 
+import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -25,15 +26,20 @@ class NeverEndsError(AssertionError):
 
 
 class PlayedCluster:
-    """Nodes and pods, and who creates these again. `answers` are those of admission by owner."""
+    """Nodes and pods, and who creates these again. `answers` are those of admission by owner.
+
+    The scheduler takes nodes in their order, or as `chooses` shuffles them for each pod.
+    """
 
     def __init__(
         self,
         objects: Sequence[Json],
         hardware: Mapping[str, Any],
         answers: Mapping[str, Answer],
+        chooses: random.Random | None = None,
     ) -> None:
         self.answers = answers
+        self._chooses = chooses
         self.objects = [*objects]
         self.machines = {each.name: each for each in read_machines(objects, hardware)}
         self.pods: dict[int, Life] = {}
@@ -142,12 +148,19 @@ class PlayedCluster:
 
     def _schedule(self, pod: Life) -> bool:
         named = pod.spec.get("nodeName", "")
-        for name in [named] if named else sorted(self.machines, reverse=True):
+        for name in [named] if named else self._order():
             served = self._serve(pod, name, named=bool(named))
             if served is not None:
                 pod.node, pod.served = name, served
                 return True
         return False
+
+    def _order(self) -> list[str]:
+        """Return the nodes, those first that the scheduler tries first."""
+        names = sorted(self.machines, reverse=True)
+        if self._chooses is not None:
+            self._chooses.shuffle(names)
+        return names
 
     def _serve(self, pod: Life, name: str, *, named: bool) -> str | None:
         """Return who would serve a pod on a node; None if it cannot start there."""
