@@ -1,37 +1,39 @@
-"""The server of the webhook bench: the real admission and HTTP handlers, and an echo handler.
+"""The servers of the webhook bench: the real admission and HTTP handlers, and parts of them.
 
-Its cluster view is the sample inventory, held in memory. The caller chooses the CPU core.
+Part `tcp` writes a prepared response for whatever arrives, `tls` does so over TLS, `http` responds
+to every review without a review, and `reviews` reviews. The cluster view is the sample inventory,
+held in memory. The caller chooses the CPU core.
 """
 
 import asyncio
-import base64
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-
-import msgspec
-from aiohttp import web
 
 from bench._cluster import make_admission
 from cli.input.cluster_objects import sort_documents
 from cli.input.files import read_documents
 from drawbridge.config.model import Configuration
 from drawbridge.facts.gather import FactsInput, gather_facts
-from drawbridge.process import logs
+from drawbridge.process import logs, review
 from drawbridge.process.addresses import Address
 from drawbridge.process.listener import TLSListener
 from drawbridge.process.tls import ServingCertificate
 from drawbridge.translate.pods import TranslationContext, make_context
+from webhook.admission.replies import Reply
 from webhook.server.configuration_reviews import ConfigurationReviews
-from webhook.server.http_handler import AdmissionHTTPHandler
+from webhook.server.http_handler import AdmissionHTTPHandler, Endpoint
 from webhook.server.process import list_endpoints
 
 SAMPLES: Final = Path(__file__).parent.parent / "examples" / "inventory"
-ECHO: Final = "/echo?timeout=5s"
-_PATCH: Final = base64.b64encode(
-    b'[{"op":"add","path":"/metadata/annotations","value":{"bench":"echo"}}]'
-).decode()
+PARTS_OF_HTTP: Final = ("http", "reviews")
+ALLOWED: Final = Reply(200, review.compose_review("705ab4f5-6393-11e8-b7cc-420100000000"))
+_RESPONSE: Final = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nServer: bench\r\n"
+    b"Date: Tue, 24 Nov 2026 12:00:00 GMT\r\nContent-Length: %d\r\n\r\n%s"
+) % (len(ALLOWED.body), ALLOWED.body)
 
 
 def sampled() -> TranslationContext:
@@ -42,44 +44,55 @@ def sampled() -> TranslationContext:
     return make_context(configuration, gather_facts(objects, configuration).facts)
 
 
-async def echo(request: web.BaseRequest) -> web.StreamResponse:
-    """Parse the complete review, and allow it with a prepared patch."""
-    review = msgspec.json.decode(await request.read())
-    response = {
-        "uid": review["request"]["uid"],
-        "allowed": True,
-        "patchType": "JSONPatch",
-        "patch": _PATCH,
-    }
-    answer = {"apiVersion": review["apiVersion"], "kind": review["kind"], "response": response}
-    return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+class _Prepared(asyncio.Protocol):
+    """Writes the prepared response for whatever arrives."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101  # of a stream
+        self._write = transport.write
+
+    def data_received(self, _: bytes) -> None:
+        """Write the response."""
+        self._write(_RESPONSE)
 
 
-async def serve(certificate: str, key: str) -> None:
-    """Serve until killed."""
+def _list_endpoints(part: str) -> Mapping[str, Endpoint]:
+    if part == "reviews":
+        reviews = make_admission(sampled()).handler
+        return list_endpoints(reviews, ConfigurationReviews().review)
+    return {"/admit/pods": Endpoint("pods", lambda *_: ALLOWED)}
+
+
+async def _open(certificate: str, key: str, part: str) -> int:
+    """Start a server, and return its port."""
     pair = ServingCertificate(certificate, key)
     pair.refresh()
-    reviews = make_admission(sampled()).handler
-    configured = ConfigurationReviews().review
-    endpoints = AdmissionHTTPHandler(list_endpoints(reviews, configured), list)
+    if part in PARTS_OF_HTTP:
+        handler = AdmissionHTTPHandler(_list_endpoints(part), list)
+        listener = TLSListener(
+            Address("127.0.0.1", 0), pair, handler.handle, find_responder=handler.find_responder
+        )
+        await listener.open()
+        return listener.port
+    context = pair.context if part == "tls" else None
+    served = await asyncio.get_running_loop().create_server(_Prepared, "127.0.0.1", 0, ssl=context)
+    port: int = served.sockets[0].getsockname()[1]
+    return port
 
-    async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        return await (echo(request) if request.raw_path == ECHO else endpoints.handle(request))
 
-    listener = TLSListener(
-        Address("127.0.0.1", 0), pair, handle, find_responder=endpoints.find_responder
-    )
-    await listener.open()
-    print(listener.port, flush=True)
+async def serve(certificate: str, key: str, part: str) -> None:
+    """Serve until killed."""
+    print(await _open(certificate, key, part), flush=True)
     await asyncio.Event().wait()
 
 
 def main() -> None:
     """Serve on the given CPU core."""
-    core, certificate, key = sys.argv[1:]
+    core, certificate, key, *more = sys.argv[1:]
     os.sched_setaffinity(0, {int(core)})
     logs.configure("info")
-    asyncio.run(serve(certificate, key))
+    asyncio.run(serve(certificate, key, *(more or ["reviews"])))
 
 
 if __name__ == "__main__":
