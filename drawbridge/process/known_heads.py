@@ -97,7 +97,10 @@ class KnownHeads:
         ):
             return False
         responder = self._find_responder(message.method, message.path, headers)
-        if responder is None:
-            return False
-        self._known.put(layout.head, responder)
+        self._known.put(layout.head, responder or _leave)
         return True
+
+
+def _leave(body: bytes, peer: str) -> None:
+    """Leave a request to the task of its connection."""
+    del body, peer

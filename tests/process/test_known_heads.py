@@ -89,10 +89,10 @@ class Server(HTTPServer):
     def respond(self, _: object, responder: Responder, body: bytes) -> WholeResponse | None:
         """Respond at once, but for some bodies."""
         response = responder(body, "")
-        if isinstance(response, WholeResponse):
-            self.at_once += 1
-            return response
-        return None
+        if not isinstance(response, WholeResponse):
+            return None
+        self.at_once += 1
+        return response
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         return JSONResponse(_describe(request.method, request.raw_path, await request.read()))
@@ -231,3 +231,15 @@ def test_a_request_that_is_more_than_its_body_is_never_whole(line: bytes, more: 
         return server.at_once
 
     assert asyncio.run(count()) == 0
+
+
+def test_a_request_to_another_path_leaves_the_next_one_whole() -> None:
+    whole = HEAD + b"\r\nContent-Length: 2\r\n\r\n{}"
+    other = whole.replace(b"/a", b"/other")
+
+    async def count() -> int:
+        server = Server(knows_heads=True)
+        await play(server, [(whole, PAUSE, other, PAUSE, other, PAUSE, whole)])
+        return server.at_once
+
+    assert asyncio.run(count()) == 1
