@@ -3,6 +3,7 @@
 import json
 import re
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -36,7 +37,7 @@ def test_the_list_has_every_code_below_one_activity() -> None:
     listed = [line.split()[0] for line in lines if line.startswith("  ")]
     assert sorted(listed) == sorted(EXPLAINED)
     headings = [line for line in lines if line.endswith(":") and not line.startswith(" ")]
-    activities = re.findall("^## (.+)", PAGE.read_text("utf-8"), re.MULTILINE)
+    activities = re.findall("^## (.+)", Path(PAGE).read_text("utf-8"), re.MULTILINE)
     assert headings == [f"{each}:" for each in activities]
 
 

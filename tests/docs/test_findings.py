@@ -81,6 +81,6 @@ def test_a_code_without_a_section_is_refused() -> None:
 
 
 def test_each_paragraph_of_the_page_begins_with_its_word() -> None:
-    text = PAGE.read_text("utf-8")
+    text = Path(PAGE).read_text("utf-8")
     for word in ("Example", "Remedy"):
         assert len(re.findall(rf"^{word}: ", text, re.MULTILINE)) == len(EXPLAINED)
