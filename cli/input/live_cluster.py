@@ -87,13 +87,16 @@ def _open_client(session: "Session", resource: "Resource") -> "ResourceClient[di
 
 
 async def list_kinds(
-    session: "Session", needed: Iterable["Resource"], optional: Iterable["Resource"]
+    session: "Session",
+    needed: Iterable["Resource"],
+    optional: Iterable["Resource"],
+    namespace: str = "",
 ) -> list[dict[str, Value]]:
     """List all objects of these kinds; of optional ones those that the cluster has and shows."""
-    values = [each for kind in needed for each in await list_objects(session, kind)]
+    values = [each for kind in needed for each in await list_objects(session, kind, namespace)]
     for kind in optional:
         try:
-            values += await list_objects(session, kind)
+            values += await list_objects(session, kind, namespace)
         except ApiError as error:
             if not (error.not_found or error.code == 403):
                 raise

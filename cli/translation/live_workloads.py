@@ -6,21 +6,18 @@ from typing import TYPE_CHECKING, Final
 
 from cli.input import live_cluster
 from cli.translation.manifest_text import join_documents, print_each
+from drawbridge.cluster import resources
 from drawbridge.documents.document import Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
+from drawbridge.report.workloads import KINDS
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
 
 _CLUSTER: Final = "<cluster>"
-_WORKLOADS: Final = (
-    ("apps", "v1", "deployments", "Deployment"),
-    ("apps", "v1", "statefulsets", "StatefulSet"),
-    ("apps", "v1", "daemonsets", "DaemonSet"),
-    ("batch", "v1", "jobs", "Job"),
-    ("batch", "v1", "cronjobs", "CronJob"),
-    ("", "v1", "pods", "Pod"),
+_WORKLOADS: Final = tuple(
+    resources.Resource(each.group, each.version, each.plural, each.kind) for each in KINDS
 )
 # Fields that the API server sets; a manifest does not have them.
 _SET_BY_SERVER: Final = ("creationTimestamp", "generation", "managedFields", "resourceVersion")
@@ -37,14 +34,12 @@ def read_live_workloads(options: argparse.Namespace, wanted: Wanted) -> Source:
 
 
 async def _read(session: "Session", namespace: str, wanted: Wanted) -> list[dict[str, Value]]:
-    from drawbridge.cluster.resources import Resource  # noqa: PLC0415  # loaded on demand
-
-    workloads: list[dict[str, Value]] = []
-    for group, version, plural, kind in _WORKLOADS:
-        resource = Resource(group, version, plural, kind)
-        listed = await live_cluster.list_objects(session, resource, namespace or session.namespace)
-        workloads += [_manifest(each) for each in listed if not _is_owned(each) and wanted(each)]
-    return workloads
+    # Those of Kubernetes exist in every cluster; the kinds of others have domains as groups.
+    own = [each for each in _WORKLOADS if "." not in each.group]
+    others = [each for each in _WORKLOADS if "." in each.group]
+    where = namespace or session.namespace
+    listed = await live_cluster.list_kinds(session, (*own, resources.PODS), others, where)
+    return [_manifest(each) for each in listed if not _is_owned(each) and wanted(each)]
 
 
 def _is_owned(value: Mapping[str, Value]) -> bool:

@@ -34,6 +34,17 @@ def bare_pod(name: str) -> dict[str, Any]:
     }
 
 
+def job_set(name: str) -> dict[str, Any]:
+    template = workload("Job", name, {"nvidia.com/gpu": 1})["spec"]["template"]
+    job = {"name": "a", "template": {"spec": {"template": template}}}
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name, "namespace": "ml"},
+        "spec": {"replicatedJobs": [job]},
+    }
+
+
 def run(folder: Path, *words: str) -> Printed:
     cluster = (
         *OBJECTS,
@@ -55,6 +66,14 @@ def test_the_workloads_that_ask_for_devices_are_printed_as_manifests(tmp_path: P
 def test_the_report_names_them(tmp_path: Path) -> None:
     code, out, _ = run(tmp_path, "-o", "report")
     assert (code, "Deployment/ml/shared" in out) == (0, True)
+
+
+def test_workloads_of_all_kinds_are_read_as_far_as_the_cluster_has_them(tmp_path: Path) -> None:
+    controller = workload("ReplicationController", "old", {"nvidia.com/gpu": 1})
+    cluster = (*OBJECTS, {**controller, "apiVersion": "v1"}, job_set("many"))
+    code, out, _ = on_api(tmp_path, cluster, "translate", "--context", "-n", "ml")
+    kinds = [each["kind"] for each in yaml.safe_load_all(out)]
+    assert (code, kinds[:2]) == (0, ["ReplicationController", "JobSet"])
 
 
 def test_nothing_to_read_is_wrong_usage() -> None:

@@ -78,6 +78,7 @@ coordination.k8s.io/v1           leases                          Lease
 discovery.k8s.io/v1              endpointslices                  EndpointSlice
 events.k8s.io/v1                 events                          Event
 policy/v1                        poddisruptionbudgets            PodDisruptionBudget            status
+jobset.x-k8s.io/v1alpha2         jobsets                         JobSet                         status
 kueue.x-k8s.io/v1beta2           localqueues                     LocalQueue                     status
 kueue.x-k8s.io/v1beta2           clusterqueues                   ClusterQueue                   cluster status
 cluster.x-k8s.io/v1beta1         machinedeployments              MachineDeployment              status
