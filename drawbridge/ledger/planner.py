@@ -4,6 +4,7 @@ The caller applies object events one by one. Each change invalidates only what d
 equal object changes nothing. The caches never change a result. The ledger tracks device use.
 """
 
+import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -264,11 +265,12 @@ class Planner:
         """
         self._memo.bind(self.world())
         published = self.find_pool(pool)
-        slices = published.slices if published else ()
-        candidates = (each for one in slices for each in self._memo.candidates.of_slice(one))
-        candidate = next((each for each in candidates if each.name == device), None)
-        if candidate is None or not candidate.device.consumes_counters:
+        wanted = published.devices.get(device) if published else None
+        if published is None or wanted is None or not wanted.consumes_counters:
             return ()
+        of_slices = map(self._memo.candidates.of_slice, published.slices)
+        candidates = itertools.chain.from_iterable(of_slices)
+        candidate = next(each for each in candidates if each.device is wanted)
         brief = self._memo.brief or Brief()
         try:
             return brief.run(lambda: candidate.counter_uses)
