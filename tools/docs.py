@@ -45,7 +45,6 @@ def generated_files() -> dict[Path, Callable[[], str]]:
     return {
         **{DOCS / name: page for name, page in PAGES.items()},
         SCHEMA: allocator.scheduler.protocol.render_schema,
-        DOCS.parent / "e2e" / "koordinator" / "README.md": placing_page.render_machines,
         DOCS / "openapi.json": allocator.api.openapi.render_openapi,
         **chart.render_all(),
     }

@@ -1,4 +1,4 @@
-"""What a joint request gets on published machine layouts, for docs/placing.md.
+"""What a joint request gets on published machine layouts, here and from Koordinator.
 
 The machines are data of the e2e drivers. The requests come from the real translation with real
 facts, the devices from the real solver, and Koordinator's from its steps.
