@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from statistics import median
 
+from allocator.state.record_states import TRANSITIONS
+from tests.world.events import EVENTS
 from tests.world.world import LENGTH, Outcome, play, shrink, write_script
 
 # Each process plays so many seeds before it tells about them.
@@ -99,8 +101,12 @@ def _summarize(played: list[Outcome], seconds: float) -> None:
         f"{len(played)} seeds in {seconds:.1f} s, {len(played) / seconds:.2f} a second, with"
         f" {events:g} events and {faults:g} faults in the median: {broken} broken"
     )
-    for name, count in sorted(counted.items()):
-        print(f"{count:8} {name}")  # noqa: T201  # a command
+    moves = (
+        f"pod that is {each} {event}" for event, start in TRANSITIONS.items() for each in start
+    )
+    for name in sorted({*counted, *moves, *EVENTS}):
+        # What no seed has shows as well.
+        print(f"{counted[name]:8} {name}")  # noqa: T201  # a command
 
 
 if __name__ == "__main__":

@@ -191,9 +191,9 @@ class Network:
                 retry = {"Retry-After": "1"} if code == 429 else {}
                 raise error_from_response(code, retry, encoded(RefusedError(code, "fault").body))
 
-    def count(self, what: str) -> None:
+    def count(self, what: str, times: int = 1) -> None:
         """Count something that happened."""
-        self.counted[what] = self.counted.get(what, 0) + 1
+        self.counted[what] = self.counted.get(what, 0) + times
 
 
 class WorldSession(Session):

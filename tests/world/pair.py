@@ -98,6 +98,7 @@ class Pair:
                 running.append(asyncio.ensure_future(self._follow(caches)))
                 await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
             finally:
+                self._count_moves()
                 for task in (*running, *self._hidden_tasks()):
                     task.cancel()
                 ended = await asyncio.gather(*running, return_exceptions=True)
@@ -110,6 +111,13 @@ class Pair:
                 elif not isinstance(error, _KilledError):
                     raise error
             await asyncio.sleep(1)
+
+    def _count_moves(self) -> None:
+        """Note from which state to which the pods have moved in the allocator."""
+        if self.parts is not None and self.parts.state.ready:
+            moves = self.parts.state.decisions.state.records.moves
+            for (state, event, _), count in moves.items():
+                self.network.count(f"pod that is {state} {event}", count)
 
     async def _follow(self, caches: AllocatorCaches) -> None:
         """Note what the allocator sees as soon as it follows changes."""

@@ -67,8 +67,11 @@ class StockScheduler:
         uid = (after or before or {})["metadata"]["uid"]
         version, until = self._assumed.get(uid, (0, 0.0))
         is_older = after is not None and int(after["metadata"]["resourceVersion"]) < version
-        if is_older and asyncio.get_running_loop().time() < until:
-            return  # a response has told more
+        loop = asyncio.get_running_loop()
+        if is_older and loop.time() < until:
+            # A response has told more, unless the storage was restored since.
+            loop.call_at(until, lambda: self._claim_changed(after, self._claims.objects.get(uid)))
+            return
         self._note(uid, devices_of(after) if after is not None else frozenset())
 
     def _note(self, uid: str, devices: frozenset[Device]) -> None:

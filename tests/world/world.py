@@ -128,7 +128,7 @@ class World:
         self.machines = {name: self._make_machine(name) for name in ALL_NODES}
         # What the allocator of a claim had seen, in the order of the allocations.
         self._decisions: dict[Decided, frozenset[Decided] | None] = {}
-        self._given_up: set[str] = set()  # pods that Kubernetes itself forgot too early
+        self._vanished: set[str] = set()  # the UIDs of pods that were deleted with force
         self._number = 0
         self._backup: Saved | None = None
         self._restored_at = float("-inf")
@@ -286,10 +286,13 @@ class World:
                 continue
             first, later = sorted((key, started), key=lambda each: order.get(each, -1))
             seen = self._decisions.get(later)
+            users = [each for each in self.uses if self._key(each) == first]
             if seen is not None and first not in seen:
-                self.network.count("use that an allocator never saw")
-                for each in [each for each in self.uses if self._key(each) == first]:
-                    self.uses[each] = self.uses[each]._replace(lost=True)
+                self._lose(users, "use that an allocator never saw")
+            elif seen is None and self._frees_too_early:
+                # Others can have the node by now.
+                vanished = [each for each in users if each[0] in self._vanished]
+                self._lose(vanished, "use that Kubernetes frees too early")
 
     def _key(self, use: tuple[str, str]) -> Decided:
         return use[1], self.uses[use].devices
@@ -337,18 +340,28 @@ class World:
 
     def note_forced(self, pod: JSON) -> None:
         """Note that Kubernetes itself frees what a pod uses that is deleted with force."""
-        if pod["spec"]["schedulerName"] == STOCK and "141471" not in self.outcome.defects:
-            uid = pod["metadata"]["uid"]
-            self._given_up.add(uid)
-            for key in [key for key in self.uses if key[0] == uid]:
-                self.network.count("use that Kubernetes frees too early")
-                self.uses[key] = self.uses[key]._replace(lost=True)
+        uid = pod["metadata"]["uid"]
+        self._vanished.add(uid)
+        if pod["spec"]["schedulerName"] == STOCK and self._frees_too_early:
+            users = [key for key in self.uses if key[0] == uid]
+            self._lose(users, "use that Kubernetes frees too early")
+
+    @property
+    def _frees_too_early(self) -> bool:
+        return "141471" not in self.outcome.defects
+
+    def _lose(self, uses: Iterable[tuple[str, str]], why: str) -> None:
+        for key in uses:
+            self.network.count(why)
+            self.uses[key] = self.uses[key]._replace(lost=True)
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
         key = pod["metadata"]["uid"], claim["metadata"]["uid"]
         names = pod["metadata"]["name"], claim["metadata"]["name"]
+        self.uses[key] = Use(*names, devices_of(claim))
         # A kubelet can prepare before it sees that its pod is gone.
-        self.uses[key] = Use(*names, devices_of(claim), lost=key[0] in self._given_up)
+        if key[0] in self._vanished:
+            self.note_forced(pod)
         self._forget_unseen(self._key(key))
         self.network.count("preparation")
         self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")
