@@ -4,14 +4,18 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from allocator.decisions.lost_work import LostWork
 from allocator.decisions.node_searches import UNLIMITED, NodeSearches
 from allocator.decisions.pod_requests import ReceivedRequests
 from allocator.decisions.quota import QuotaChecks
+from allocator.decisions.shortlist import NodeSearch, never
 from allocator.decisions.strategy import ConfiguredStrategy
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_records import GroupTable
 from allocator.state.preemptors import Preemptors
+from allocator.state.records import PodRequest
 from allocator.state.releases import Releases
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from drawbridge.ledger.chosen_strategies import ALL_FIRST_FIT, StrategyNames
@@ -40,6 +44,8 @@ class Basis:
 
     def __init__(self, state: AllocatorState, around: Surroundings) -> None:
         self.state, self.around, self.ids = state, around, around.ids
+        # Whether the decision that is being made has no time left.
+        self.out_of_time: Callable[[], bool] = never
         self.groups = GroupTable()
         self.reserved = ReservedPods(state, self.groups, around.limits)
         self.quotas = QuotaChecks(state)
@@ -48,3 +54,7 @@ class Basis:
         self.searches = NodeSearches(state, around.ids, around.nodes_per_call)
         self.strategy = ConfiguredStrategy(state, around.ids, around.strategy)
         self.lost_work = LostWork(state, around.server_time)
+
+    def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:
+        """Return the search for nodes of a pod in the decision that is being made."""
+        return replace(self.requests.search(request, limit), out_of_time=self.out_of_time)

@@ -5,7 +5,7 @@ end. The scheduler evicts only the pods that it lists in the call that gets the 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from allocator.decisions.basis import Basis
@@ -54,13 +54,7 @@ class GroupPreemption:
             return None
         return waits_for(sum(len(each.holds) for each in waiting), waiting[0].node)
 
-    def choose(
-        self,
-        request: PreemptRequest,
-        question: GroupQuestion,
-        now: float,
-        out_of_time: Callable[[], bool],
-    ) -> PreemptReply:
+    def choose(self, request: PreemptRequest, question: GroupQuestion, now: float) -> PreemptReply:
         """Return the pods to evict so that enough members fit, or why nobody is evicted."""
         own = self._requests.find(request.pod_uid)
         if own is None:
@@ -72,18 +66,16 @@ class GroupPreemption:
             return PreemptReply(message=message)
         victims = self._victims_of(request, question, own)
         search = self._current_search(request, question, members, victims)
-        chosen = search.run(self._ask(victims, out_of_time), out_of_time)
+        chosen = search.run(self._ask(victims), self._basis.out_of_time)
         if chosen is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         if chosen.few is not None:
             self._groups.change(question.group.key, cut_victims=None)
             text = f"without the pods with a priority below {own.pod.priority}, {chosen.few} of "
             return PreemptReply(message=f"{text}{search.needed} members of the group fit")
-        return self._evict(request, question, members, search, victims, now, out_of_time)
+        return self._evict(request, question, members, search, victims, now)
 
-    def continue_search(
-        self, question: GroupQuestion, out_of_time: Callable[[], bool]
-    ) -> str | None:
+    def continue_search(self, question: GroupQuestion) -> str | None:
         """Continue a search that was cut; return the pod that can ask for its end, if there is one.
 
         That is "" if there is no search, and None if it has not ended.
@@ -96,12 +88,13 @@ class GroupPreemption:
             self._groups.change(question.group.key, cut_victims=None)
             return ""
         victims = self._victims_of(search.request, question, own)
-        ask, epoch = self._ask(victims, out_of_time), self._state.epoch()
-        chosen = search.run(ask, out_of_time)
+        ask, epoch = self._ask(victims), self._state.epoch()
+        chosen = search.run(ask, self._basis.out_of_time)
         if chosen is None:
             return None
-        is_placed = chosen.few is not None or search.place(ask, epoch, out_of_time).complete
-        return own.pod.uid if is_placed else None
+        if chosen.few is None and not search.place(ask, epoch, self._basis.out_of_time).complete:
+            return None
+        return own.pod.uid
 
     def _find_problem(self, question: GroupQuestion, members: GroupMembers, now: float) -> str:
         """Return why nobody is evicted for a group, whoever runs."""
@@ -142,7 +135,7 @@ class GroupPreemption:
             self._groups.change(key, cut_victims=search)
         return search
 
-    def _ask(self, victims: VictimSearch, out_of_time: Callable[[], bool]) -> Ask:
+    def _ask(self, victims: VictimSearch) -> Ask:
         """Return the question to the solver when pods are gone, in the current state."""
         asks: dict[frozenset[str], GangAsk] = {}
 
@@ -151,7 +144,7 @@ class GroupPreemption:
             if removed not in asks:
                 asks.clear()
                 view = self._state.ledger.view_without(victims.released_without(removed))
-                asks[removed] = ask_in(self._state, view, self._basis.ids, out_of_time)
+                asks[removed] = ask_in(self._state, view, self._basis.ids, self._basis.out_of_time)
             return asks[removed](nodes, claims)
 
         return ask
@@ -164,11 +157,10 @@ class GroupPreemption:
         search: GroupVictimSearch,
         victims: VictimSearch,
         now: float,
-        out_of_time: Callable[[], bool],
     ) -> PreemptReply:
         """Place the members without the victims, and keep the devices; or begin anew."""
-        ask, epoch = self._ask(victims, out_of_time), self._state.epoch()
-        placement = search.place(ask, epoch, out_of_time)
+        ask, epoch = self._ask(victims), self._state.epoch()
+        placement = search.place(ask, epoch, self._basis.out_of_time)
         if not placement.complete:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         chosen, key = search.chosen or ChosenVictims(), question.group.key

@@ -8,7 +8,7 @@ A group is identified by its key, which has the namespace: no tenant names a gro
 What is remembered is bounded; a group that was forgotten is asked about anew.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -28,7 +28,6 @@ from allocator.decisions.group_searches import ask_in, place_members
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.pod_requests import with_at_most
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.shortlist import never
 from allocator.scheduler.protocol import (
     GroupReference,
     PreemptReply,
@@ -143,9 +142,7 @@ class GroupDecisions:
             return None
         return refusal.answer if refusal.epoch == self._state.epoch() else None
 
-    def answer(
-        self, question: GroupQuestion, now: float, out_of_time: Callable[[], bool] = never
-    ) -> GroupAnswer:
+    def answer(self, question: GroupQuestion, now: float) -> GroupAnswer:
         """Promise devices to the members of a group, or say what is missing."""
         key = question.group.key
         self._groups.change(key, question=question)
@@ -154,7 +151,7 @@ class GroupDecisions:
         since = self._end_hold(question, now)
         if not self.is_gathering(key):
             self._reserved.release_promised(question.members)
-        answer = self._try(question, now, since, out_of_time)
+        answer = self._try(question, now, since)
         group = self._with_minimum(question.group)
         if answer.complete:
             self._interrupted.note_answer(key)
@@ -171,9 +168,7 @@ class GroupDecisions:
         """Whether the last question about a group is known."""
         return self._groups.get(key).question is not None
 
-    def answer_again(
-        self, key: str, now: float, out_of_time: Callable[[], bool] = never
-    ) -> GroupAnswer | None:
+    def answer_again(self, key: str, now: float) -> GroupAnswer | None:
         """Ask the last question about a group again; None if there is nothing to ask."""
         question = self._groups.get(key).question
         if question is None or self.holds.find(key, now) is not None:
@@ -185,7 +180,7 @@ class GroupDecisions:
         if not left:
             return None
         group = replace(question.group, scheduled=question.group.scheduled + bound)
-        return self.answer(GroupQuestion(group, left, question.priority), now, out_of_time)
+        return self.answer(GroupQuestion(group, left, question.priority), now)
 
     def _end_hold(self, question: GroupQuestion, now: float) -> float:
         """Replace a hold because there are more members, or because it was of no use.
@@ -212,13 +207,7 @@ class GroupDecisions:
         """Whether nothing is reserved for a pod, apart from a promise."""
         return self._reserved.find(uid) is None or self._reserved.is_promised(uid)
 
-    def _try(
-        self,
-        question: GroupQuestion,
-        now: float,
-        since: float,
-        out_of_time: Callable[[], bool],
-    ) -> GroupAnswer:
+    def _try(self, question: GroupQuestion, now: float, since: float) -> GroupAnswer:
         group = self._with_minimum(question.group)
         needed = needed_members(group, len(question.members))
         if (answer := self._answer_before_search(question, group, needed, now)) is not None:
@@ -230,6 +219,7 @@ class GroupDecisions:
             return GroupAnswer(reason=problem)
         kinds, alone = members.kinds(self._state), members.alone
         views, ids = self._views(question, now), self._basis.ids
+        out_of_time = self._basis.out_of_time
         asks = [ask_in(self._state, view, ids, out_of_time) for view in views]
         epoch = self._state.epoch()
         earlier = self._groups.get(group.key).cut
@@ -334,20 +324,18 @@ class GroupDecisions:
         text = f"devices for the group cannot be reserved: {', '.join(dict.fromkeys(refusals))}"
         return GroupAnswer(reason=exceeds or make_reason(codes.GANG_TOO_LARGE, STAGE, text))
 
-    def preempt(
-        self, request: PreemptRequest, now: float, out_of_time: Callable[[], bool]
-    ) -> PreemptReply:
+    def preempt(self, request: PreemptRequest, now: float) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""
         question = self._groups.get(self.key_of(request.pod_uid)).question
         if question is None:
             return PreemptReply(message=_FORGOTTEN)
         question = replace(question, group=self._with_minimum(question.group))
-        return self._victims.choose(request, question, now, out_of_time)
+        return self._victims.choose(request, question, now)
 
-    def continue_preemption(self, pod_uid: str, out_of_time: Callable[[], bool]) -> str | None:
+    def continue_preemption(self, pod_uid: str) -> str | None:
         """Continue the search for pods to evict that was cut, for the group of a pod.
 
         Return the pod that can ask for its end, "" for none, and None if it has not ended.
         """
         question = self._groups.get(self.key_of(pod_uid)).question
-        return "" if question is None else self._victims.continue_search(question, out_of_time)
+        return "" if question is None else self._victims.continue_search(question)

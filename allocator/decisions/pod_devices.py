@@ -91,14 +91,12 @@ class PodDecisions:
         equal request.
         """
         try:
-            with self._deciding(request.pod.namespace, now):
-                return self._prefilter(request, now, out_of_time)
+            with self._deciding(request.pod.namespace, now, out_of_time):
+                return self._prefilter(request, now)
         finally:
             self.state.records.trim((request.pod.uid,))
 
-    def _prefilter(
-        self, request: PreFilterRequest, now: float, out_of_time: Callable[[], bool]
-    ) -> PreFilterReply:
+    def _prefilter(self, request: PreFilterRequest, now: float) -> PreFilterReply:
         uid = request.pod.uid
         self.groups.note_member(request.pod, request.group, now)
         pod_request = self._receive(self.groups.with_priority(request.pod), request.claims)
@@ -108,9 +106,9 @@ class PodDecisions:
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
             return refuse_group(others)
         if hold := self.groups.find_hold(uid, now, alone=(alone := request.group is None)):
-            return self._decide_member(pod_request, request.max_nodes, hold, now, out_of_time)
+            return self._decide_member(pod_request, request.max_nodes, hold, now)
         if alone or self.reservations.is_writing(uid):
-            return self._decide(pod_request, request.max_nodes, now, out_of_time)
+            return self._decide(pod_request, request.max_nodes, now)
         if (refusal := self.groups.find_refusal(uid, now)) is not None:
             return refuse_group(refusal)
         return PreFilterReply(complete=False, members_needed=True)
@@ -145,12 +143,12 @@ class PodDecisions:
         own = self.requests.find(request.pod_uid) or members[request.pod_uid]
         self._settle(now)
         question = GroupQuestion(request.group, tuple(members), priority, request.pod_uid)
-        with self._deciding(own.pod.namespace, now):
-            answer = self.groups.answer(question, now, out_of_time)
+        with self._deciding(own.pod.namespace, now, out_of_time):
+            answer = self.groups.answer(question, now)
             if answer.reason is not None:
                 return refuse_group(answer)
             hold = self.groups.find_hold(request.pod_uid, now)
-            return self._decide_member(own, request.max_nodes, hold, now, out_of_time)
+            return self._decide_member(own, request.max_nodes, hold, now)
 
     def _receive(self, pod: SchedulingPod, claims: tuple[Raw, ...] | None) -> PodRequest | Reason:
         """Remember what the scheduler asks for a pod; return why the pod cannot use its claims."""
@@ -162,16 +160,11 @@ class PodDecisions:
         return received
 
     def _decide_member(
-        self,
-        request: PodRequest,
-        limit: int,
-        hold: GroupHold | None,
-        now: float,
-        out_of_time: Callable[[], bool],
+        self, request: PodRequest, limit: int, hold: GroupHold | None, now: float
     ) -> PreFilterReply:
         """Return the node of a member's part first, and then those that it can use alone."""
         uid, part = request.pod.uid, self.reservations.find(request.pod.uid)
-        reply = self._decide(request, limit, now, out_of_time)
+        reply = self._decide(request, limit, now)
         if hold is not None and part is not None and self.reservations.find(uid) is None:
             # The search was cut before it came to the node of the part.
             reserve_on(self._basis, request, part.node, now, promised=True)
@@ -180,9 +173,7 @@ class PodDecisions:
             self.groups.holds.note_asked(hold, request.pod.uid)
         return reply
 
-    def _decide(
-        self, request: PodRequest, limit: int, now: float, out_of_time: Callable[[], bool]
-    ) -> PreFilterReply:
+    def _decide(self, request: PodRequest, limit: int, now: float) -> PreFilterReply:
         uid = request.pod.uid
         reservation = self.reservations.find(uid)
         if reservation is not None and self.reservations.is_writing(uid):
@@ -190,7 +181,7 @@ class PodDecisions:
             return fit_on(reservation.node)
         self.reservations.release(uid)
         first = reservation.node if reservation else ""
-        search = replace(self.requests.search(request, limit), first=first, out_of_time=out_of_time)
+        search = replace(self._basis.search(request, limit), first=first)
         self._settle(now)
         if (excess := find_excess(self._basis, search)) is not None:
             return refuse_pod((excess,))
@@ -257,26 +248,24 @@ class PodDecisions:
         if problem := self.requests.find_problem(pod_request):
             return PreemptReply(message=problem)
         planner = self.state.planner
-        with self._deciding(pod_request.pod.namespace, now):
+
+        def is_over() -> bool:
             # A node whose search was cut would look like one that does not fit.
-            return self._preempt(
-                request, pod_request, now, lambda: planner.was_cut or out_of_time()
-            )
+            return planner.was_cut or out_of_time()
+
+        with self._deciding(pod_request.pod.namespace, now, is_over):
+            return self._preempt(request, pod_request, now)
 
     def _preempt(
-        self,
-        request: PreemptRequest,
-        pod_request: PodRequest,
-        now: float,
-        out_of_time: Callable[[], bool],
+        self, request: PreemptRequest, pod_request: PodRequest, now: float
     ) -> PreemptReply:
         self._settle(now)
         if self.groups.key_of(request.pod_uid):
-            return self.groups.preempt(request, now, out_of_time)
-        search = replace(self.requests.search(pod_request, 1), out_of_time=out_of_time)
+            return self.groups.preempt(request, now)
+        search = self._basis.search(pod_request, 1)
         if (excess := find_excess(self._basis, search)) is not None:
             return PreemptReply(message=shorten_message(excess.message))
-        return self._preemption.choose(request, search, now, out_of_time)
+        return self._preemption.choose(request, search, now)
 
     def continue_preemption(
         self, pod_uid: str, now: float, out_of_time: Callable[[], bool]
@@ -285,8 +274,8 @@ class PodDecisions:
 
         That is "" if there is no search, and None if it has not ended.
         """
-        with self._deciding(self.requests.namespace_of(pod_uid), now):
-            return self.groups.continue_preemption(pod_uid, out_of_time)
+        with self._deciding(self.requests.namespace_of(pod_uid), now, out_of_time):
+            return self.groups.continue_preemption(pod_uid)
 
     def is_victim(self, pod_uid: str) -> bool:
         """Whether a pod must go for another one."""
@@ -313,20 +302,14 @@ class PodDecisions:
             return Promise()
         if (others := self.groups.wait_for_others(key, now)) is not None:
             return Promise(pauses_until=others.pauses_until)
-        with self._deciding(request.pod.namespace, now):
+        with self._deciding(request.pod.namespace, now, out_of_time):
             if key:
-                return self._promise_group(key, pod_uid, now, out_of_time)
-            return self._promise_alone(request, now, without, out_of_time)
+                return self._promise_group(key, pod_uid, now)
+            return self._promise_alone(request, now, without)
 
-    def _promise_alone(
-        self,
-        request: PodRequest,
-        now: float,
-        without: Collection[str],
-        out_of_time: Callable[[], bool],
-    ) -> Promise:
+    def _promise_alone(self, request: PodRequest, now: float, without: Collection[str]) -> Promise:
         pod_uid = request.pod.uid
-        search = replace(self.requests.search(request, 1), without=without, out_of_time=out_of_time)
+        search = replace(self._basis.search(request, 1), without=without)
         self._settle(now)
         if find_excess(self._basis, search) is not None:
             return Promise()
@@ -343,13 +326,11 @@ class PodDecisions:
             return Promise(unfinished=True, was_cut=True)
         return Promise(unfinished=not (shortlist.has_ended or shortlist.fitting or without))
 
-    def _promise_group(
-        self, key: str, pod_uid: str, now: float, out_of_time: Callable[[], bool]
-    ) -> Promise:
+    def _promise_group(self, key: str, pod_uid: str, now: float) -> Promise:
         if not self.groups.is_known(key):
             return Promise(members=(pod_uid,))  # the scheduler asks about the group anew
         self._settle(now)
-        answer = self.groups.answer_again(key, now, out_of_time)
+        answer = self.groups.answer_again(key, now)
         if answer is None:
             return Promise()
         own = self.reservations.find(pod_uid) if pod_uid in answer.placed else None
@@ -376,8 +357,7 @@ class PodDecisions:
 
     def begin_term(self) -> None:
         """Forget all reservations."""
-        self.reservations.clear()
-        self._preemptors.clear()
+        self.state.records.begin_term()
         self._holds.clear()
         self.groups.begin_term()
 
@@ -400,11 +380,14 @@ class PodDecisions:
     # --- one decision ---
 
     @contextmanager
-    def _deciding(self, namespace: str, now: float) -> Iterator[None]:
+    def _deciding(
+        self, namespace: str, now: float, out_of_time: Callable[[], bool] = never
+    ) -> Iterator[None]:
         """Make a decision for a namespace, in which the search on a node has its time."""
-        planner = self.state.planner
+        planner, self._basis.out_of_time = self.state.planner, out_of_time
         planner.begin_decision(self._briefs.seconds(namespace, now))
         yield
+        self._basis.out_of_time = never
         if planner.was_cut:
             self._briefs.note_cut(namespace, now)
 

@@ -6,7 +6,7 @@ kept for others, or promised to pods that were woken.
 """
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -138,7 +138,6 @@ class DevicePreemption:
         request: PreemptRequest,
         search: NodeSearch,
         now: float,
-        out_of_time: Callable[[], bool],
     ) -> PreemptReply:
         """Return the node and the victims of a pod that fits nowhere, or why there are none."""
         uid, priority = request.pod_uid, search.pod.priority
@@ -154,9 +153,9 @@ class DevicePreemption:
         first = next(self._attempts) % max(len(nodes), 1)
         ordered = (*nodes[first:], *nodes[:first])
         victim_search = self.make_search(uid, search, free)
-        victims = victim_search.choose(ordered, out_of_time)
+        victims = victim_search.choose(ordered)
         if victims is None:
-            return _refuse(priority, victim_search.exceeding, unfinished=out_of_time())
+            return _refuse(priority, victim_search.exceeding, unfinished=search.out_of_time())
         for promise in promises:
             if not set(victims.claims).isdisjoint(_claims_of((promise,))):
                 self._reserved.give_up(promise.uid, search.pod.namespace)

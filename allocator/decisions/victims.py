@@ -103,23 +103,21 @@ class VictimSearch:
         # The quotas that the pod would exceed with what victims release.
         self.exceeding: list[Reason] = []
 
-    def choose(
-        self, nodes: Sequence[PreemptionNode], out_of_time: Callable[[], bool] = never
-    ) -> DeviceVictims | None:
+    def choose(self, nodes: Sequence[PreemptionNode]) -> DeviceVictims | None:
         """Return the node with the fewest and least important victims; None if none helps.
 
-        When it is `out_of_time`, only the nodes count that were examined to the end. The parts that
-        are examined together grow from one node, because the end of a slow search is far. A search
-        that was interrupted comes first.
+        When the search is out of time, only the nodes count that were examined to the end. The
+        parts that are examined together grow from one node, because the end of a slow search is
+        far. A search that was interrupted comes first.
         """
         begun = sorted(nodes, key=lambda each: self._reprieves.get(self._key(each.node)) is None)
         pods = {each.node: self.candidates(each) for each in begun}
         removed_pods: dict[str, list[PotentialVictim]] = {}
         left, size = list(pods), 1
-        while left and not out_of_time():
+        while left and not self._search.out_of_time():
             part, left = left[:size], left[size:]
-            steps = self._steps({node: pods[node] for node in part}, out_of_time)
-            removed_pods |= self._reprieve(steps, pods, out_of_time)
+            steps = self._steps({node: pods[node] for node in part})
+            removed_pods |= self._reprieve(steps, pods)
             size *= 2
         victims = {
             node: self._node_victims(node, pods[node], removed)
@@ -128,13 +126,11 @@ class VictimSearch:
         best = choose_victims(victims.values())
         return None if best is None else self._describe(best, removed_pods[best.node])
 
-    def _steps(
-        self, pods: Mapping[str, Sequence[PotentialVictim]], out_of_time: Callable[[], bool]
-    ) -> dict[str, _Steps]:
+    def _steps(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> dict[str, _Steps]:
         """Return the search for victims on each node on which all pods together are enough."""
         removed = {pod.uid for of_node in pods.values() for pod in of_node}
         steps = {}
-        for node in self._fitting(pods.keys(), self.released_without(removed), out_of_time):
+        for node in self._fitting(pods.keys(), self.released_without(removed)):
             # A pod that must be evicted in any case is the first to release its devices.
             required = [pod for pod in pods[node] if pod.required]
             others = [pod for pod in pods[node] if not pod.required]
@@ -146,7 +142,6 @@ class VictimSearch:
         self,
         steps: dict[str, _Steps],
         pods: Mapping[str, tuple[PotentialVictim, ...]],
-        out_of_time: Callable[[], bool],
     ) -> dict[str, list[PotentialVictim]]:
         """Run the searches of all nodes together, because equal nodes share their answers.
 
@@ -168,9 +163,7 @@ class VictimSearch:
                 for node in asked
                 if len(told[node]) < len(earlier[node].answers)
             }
-            fitting = self._ask(
-                {node: asked[node] for node in asked.keys() - searched.keys()}, out_of_time
-            )
+            fitting = self._ask({node: asked[node] for node in asked.keys() - searched.keys()})
             if fitting is None:
                 break
             told = {node: (*told[node], searched.get(node, node in fitting)) for node in asked}
@@ -179,15 +172,13 @@ class VictimSearch:
                 self._reprieves.put(self._key(node), replace(earlier[node], answers=answers))
         return removed_pods
 
-    def _ask(
-        self, removed: Mapping[str, Collection[PotentialVictim]], out_of_time: Callable[[], bool]
-    ) -> Collection[str] | None:
+    def _ask(self, removed: Mapping[str, Collection[PotentialVictim]]) -> Collection[str] | None:
         """Return the nodes on which the pod fits without these pods; None if time was too short."""
         if not removed:
             return ()
         uids = {pod.uid for pods in removed.values() for pod in pods}
-        fitting = self._fitting(removed.keys(), self.released_without(uids), out_of_time)
-        return None if out_of_time() else fitting.keys()
+        fitting = self._fitting(removed.keys(), self.released_without(uids))
+        return None if self._search.out_of_time() else fitting.keys()
 
     def _key(self, node: str) -> tuple[str, str]:
         return self._search.pod.uid, node
@@ -234,7 +225,7 @@ class VictimSearch:
         """Return what the pod gets; None if earlier answers about the node do not hold any more."""
         pods = tuple(pod.uid for pod in for_devices)
         released = self.released_without(pods)
-        fitting = self._fitting((best.node,), released).get(best.node)
+        fitting = self._fitting((best.node,), released, in_time=False).get(best.node)
         if fitting is None:
             return None
         allocations = fitting.solution.allocations if fitting.solution else ()
@@ -255,16 +246,14 @@ class VictimSearch:
         return self._state.ledger.holders(hold.device_id).keys()
 
     def _fitting(
-        self,
-        nodes: Iterable[str],
-        released: Collection[str],
-        out_of_time: Callable[[], bool] = never,
+        self, nodes: Iterable[str], released: Collection[str], *, in_time: bool = True
     ) -> Mapping[str, FittingNode]:
         """Return the nodes on which the pod fits when claims are released.
 
-        Nodes are missing when it is `out_of_time`.
+        Nodes are missing when the search is out of time, unless it need not end `in_time`.
         """
-        search = replace(self._search, only=frozenset(nodes), limit=0, out_of_time=out_of_time)
+        search = replace(self._search, only=frozenset(nodes), limit=0)
+        search = search if in_time else replace(search, out_of_time=never)
         view = self._state.ledger.view_without(released)
         uses = {
             pool: with_devices_held(view.use(pool), names) for pool, names in self._taken.items()

@@ -106,6 +106,12 @@ class PodTable:
             return
         self._put(before, event, replace(before, **changes), changes)
 
+    def begin_term(self) -> None:
+        """Forget what pods have, because another process decides now; keep what they ask."""
+        nothing = {"devices": None, "kept": None, "expired_on": "", "taken_by": ""}
+        for uid in self:
+            self.change(uid, RecordEvent.TERM_BEGAN, **nothing)
+
     def trim(self, but: Collection[str]) -> None:
         """Drop what is beyond the limit; not the pods that a call of the scheduler is about."""
         if len(self._records) <= self.limit:

@@ -97,11 +97,6 @@ class Preemptors:
         for pod in pods:
             self._end_and_retry(pod)
 
-    def clear(self) -> None:
-        """Forget all pods, because another process decides now."""
-        for pod in self._all():
-            self._records.change(pod.uid, RecordEvent.TERM_BEGAN, kept=None)
-
     def give_up(self, claims: frozenset[str], others: Iterable[str]) -> None:
         """Let pods preempt again that wait for claims which are not released, and `others`."""
         for pod in self._all():

@@ -292,17 +292,6 @@ class ReservedPods:
             self._records.change(uid, RecordEvent.EXPIRED, **changes)
         return tuple(expired)
 
-    def clear(self) -> None:
-        """Remove all reservations, because another process decides now."""
-        for uid in self._records:
-            self._records.change(
-                uid,
-                RecordEvent.TERM_BEGAN,
-                devices=None,
-                expired_on="",
-                taken_by="",
-            )
-
     def report_end(self, pod_uid: str, end: HoldEnd, left: int, members: int) -> None:
         """Have the end of what was held for a group reported, on one of its members."""
         if (request := self._records.get(pod_uid).request) is not None:
