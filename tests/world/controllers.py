@@ -6,6 +6,7 @@ import contextlib
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.network import Follower, Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
+from tests.world.objects import OUT_OF_SERVICE
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _POD, _NODE = named("pods"), named("nodes")
@@ -115,7 +116,11 @@ class PodController:
                 node, uid = pod["spec"].get("nodeName"), pod["metadata"]["uid"]
                 if not node:
                     continue
-                if self._network.store.find(_NODE, "", node) is None:
+                place = self._network.store.find(_NODE, "", node)
+                if place is not None and _is_lost(place):
+                    self._network.count("eviction from a lost node")
+                    await self._delete(pod, now=True)
+                elif place is None:
                     if loop.time() - missing.setdefault(uid, loop.time()) > 10:
                         await self._delete(pod, now=True)
                 elif "deletionTimestamp" not in pod["metadata"] and tainted & self._devices(pod):
@@ -140,3 +145,7 @@ class PodController:
         if now:
             options["gracePeriodSeconds"] = 0
         await self._client.ask("DELETE", path_of(PODS, pod), options)
+
+
+def _is_lost(node: JSON) -> bool:
+    return any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())

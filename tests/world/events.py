@@ -23,7 +23,15 @@ GRACE_SECONDS = 5
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
-    *("replace machine", "kill", "kill allocator", "kill controller", "stand still", "cut off"),
+    *(
+        "replace machine",
+        "lose node",
+        "kill",
+        "kill allocator",
+        "kill controller",
+        "stand still",
+        "cut off",
+    ),
     *("forbid", "end watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
 )
@@ -286,6 +294,14 @@ def replace_machine(world: "World", drawn: int) -> str:
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 40)
     machine.remove(seconds)
     return f"{machine.name} within {seconds:.1f} s"
+
+
+@event(0.6)
+def lose_node(world: "World", drawn: int) -> str:
+    """Let a machine lose its power for a while, which an administrator tells Kubernetes."""
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 40)
+    machine.lose(seconds)
+    return f"{machine.name} for {seconds:.1f} s"
 
 
 # --- our processes ---

@@ -8,7 +8,15 @@ from typing import Any
 from tests.cluster.fake.kinds import JSON, named
 from tests.cluster.fake.server import Server
 from tests.world.nodes import Kubelet
-from tests.world.objects import BROKEN, BROKEN_TAINTS, NODES, Shape, make_node, make_slices
+from tests.world.objects import (
+    BROKEN,
+    BROKEN_TAINTS,
+    NODES,
+    OUT_OF_SERVICE,
+    Shape,
+    make_node,
+    make_slices,
+)
 
 _SLICE, _NODE = named("resourceslices"), named("nodes")
 
@@ -65,7 +73,8 @@ class Machine:
             self.register()
         else:
             # A restore can have brought back what had ended.
-            self._change({"unschedulable": False})
+            node = self._server.store.find(_NODE, "", self.name) or {}
+            self._change({"unschedulable": False, "taints": _without_loss(node)})
             self.show_owner()
             self.publish()
 
@@ -144,6 +153,26 @@ class Machine:
             labels = {**node["metadata"]["labels"], "pool": "bridge" if self.is_owned else "native"}
             self._server.put({**node, "metadata": {**node["metadata"], "labels": labels}})
 
+    def lose(self, seconds: float) -> None:
+        """Let the machine lose its power; an administrator says so by a taint until it is back."""
+        if not self.is_there:
+            return
+        self.kubelet.vanish()
+        self.kubelet.runs.clear()
+        node = self._server.store.find(_NODE, "", self.name)
+        if node is not None:
+            taints = [*_without_loss(node), {"key": OUT_OF_SERVICE, "effect": "NoExecute"}]
+            self._change({"taints": taints})
+
+        def end() -> None:
+            node = self._server.store.find(_NODE, "", self.name)
+            if node is not None:
+                self._change({"taints": _without_loss(node)})
+            self.kubelet.runs.set()
+            self.kubelet.start_again()
+
+        self._for("power", seconds, end)
+
     def remove(self, seconds: float) -> None:
         """Delete the machine with its containers; another one comes with its name."""
         if not self.is_there:
@@ -155,6 +184,11 @@ class Machine:
         if node is not None:
             self._server.store.delete(_NODE, node)
         self._for("machine", seconds, self.register)
+
+
+def _without_loss(node: JSON) -> list[JSON]:
+    taints = node["spec"].get("taints") or ()
+    return [taint for taint in taints if taint["key"] != OUT_OF_SERVICE]
 
 
 def draw_seconds(drawn: int, most: int = 20) -> float:

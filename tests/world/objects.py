@@ -52,6 +52,8 @@ NODES = {
 # Nodes that others use: one that becomes owned and is given back, and one with a broken device that
 # takes the only unit of a counter.
 CHANGING, BROKEN = "n4", "n5"
+# The taint of a node that is shut down for good, as far as anybody knows.
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 NATIVE = {
     CHANGING: Shape({"gpu-0": 0, "gpu-1": 0}),
     BROKEN: Shape({"broken": 1, "good": 1}, units=1),
@@ -129,3 +131,10 @@ def make_system() -> Iterator[JSON]:
         "metadata": {"name": CLASS},
         "spec": {"selectors": selectors},
     }
+
+
+def is_open(node: JSON) -> bool:
+    """Whether a scheduler lets pods start on a node."""
+    taints = node["spec"].get("taints") or ()
+    is_lost = any(taint["key"] == OUT_OF_SERVICE for taint in taints)
+    return not node["spec"].get("unschedulable") and not is_lost

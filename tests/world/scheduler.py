@@ -31,6 +31,7 @@ from allocator.scheduler.protocol import (
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import LEASE_SECONDS, SYSTEM, Follower, Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
+from tests.world.objects import is_open
 
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/drawbridge-scheduler"
 NODES = "/api/v1/nodes"
@@ -278,7 +279,7 @@ class Scheduler:
         """Return what the filters of the scheduler say of a node."""
         for value in self._nodes.objects.values():
             if value["metadata"]["name"] == node:
-                return not value["spec"].get("unschedulable")
+                return is_open(value)
         return False
 
     async def _find_none(
@@ -290,13 +291,14 @@ class Scheduler:
             self._every_node.add(uid)
             self._activate([uid])
             return
-        if is_allocated:
-            self.network.count("allocation to take back")
-            await parts.calls.release(PodReference(pod_uid=uid))
-            return
         if reply.fit:
             # Another filter refuses the nodes; an event about them activates the pod.
             self._retry(uid)
+        if is_allocated:
+            self.network.count("allocation to take back")
+            await parts.calls.release(PodReference(pod_uid=uid))
+        elif reply.fit:
+            return
         elif reply.preemptible or reply.group_preemptible:
             self._preempt(parts, pod)
 

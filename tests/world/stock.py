@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Follower, Network
 from tests.world.nodes import CLAIMS, PODS, Client, Device, claim_names, devices_of, path_of
+from tests.world.objects import is_open
 
 NAME = "stock"
 MENDED = ("136269", "140436")
@@ -120,7 +121,7 @@ class StockScheduler:
         return sorted(
             node["metadata"]["name"]
             for node in self._nodes.objects.values()
-            if not node["spec"].get("unschedulable")
+            if is_open(node)
             and all(taint["key"] != _FENCE for taint in node["spec"].get("taints") or ())
         )
 
