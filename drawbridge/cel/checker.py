@@ -18,7 +18,7 @@ from drawbridge.cel.ast import (
     MessageLiteral,
     Select,
 )
-from drawbridge.cel.checking import Checking, Resolved, Visitors
+from drawbridge.cel.checking import LITERALS, Checking, Resolved, Visitors
 from drawbridge.cel.composites import list_literal, map_literal, message_literal
 from drawbridge.cel.errors import CompileError, Problem
 from drawbridge.cel.fields import select
@@ -26,27 +26,11 @@ from drawbridge.cel.lexer import Complaint, locate_problems
 from drawbridge.cel.meter import EXCEEDED, MESSAGE
 from drawbridge.cel.resolution import call
 from drawbridge.cel.scopes import Declarations, ResolvedName, VariableScope, declare
-from drawbridge.cel.types import (
-    BOOL,
-    BYTES,
-    DOUBLE,
-    DYN,
-    ERROR,
-    INT,
-    NULL,
-    STRING,
-    UINT,
-    Type,
-    describe,
-)
+from drawbridge.cel.types import BOOL, DYN, ERROR, INT, Type, describe
 from drawbridge.cel.unify import TooComplexError
-from drawbridge.cel.values import Uint
 
 __all__ = ["Checked", "Declarations", "Resolved", "ResolvedName", "check", "declare"]
 
-_LITERALS: dict[type, Type] = {
-    bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
-}  # fmt: skip
 _COMPLAINTS = 100
 
 
@@ -82,7 +66,7 @@ def check(node: CelNode, source: str, declarations: Declarations) -> Checked:
 
 def literal(state: Checking, node: Literal) -> None:
     """Assign the type of a constant."""
-    state.types[node.id] = _LITERALS[type(node.value)]
+    state.types[node.id] = LITERALS[type(node.value)]
 
 
 def ident(state: Checking, node: Ident) -> None:

@@ -9,12 +9,29 @@ from typing import Any
 
 import msgspec
 
-from drawbridge.cel.ast import CelNode, Entry, ListLiteral, MapLiteral
+from drawbridge.cel.ast import CelNode, Entry, ListLiteral, Literal, MapLiteral
 from drawbridge.cel.declare import Function, Overload
 from drawbridge.cel.lexer import Complaint
 from drawbridge.cel.scopes import Declarations, ResolvedName, VariableScope
-from drawbridge.cel.types import DYN, ERROR, NULL, Type, describe
+from drawbridge.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DYN,
+    ERROR,
+    INT,
+    NULL,
+    STRING,
+    UINT,
+    Type,
+    describe,
+)
 from drawbridge.cel.unify import Unifier
+from drawbridge.cel.values import Uint
+
+LITERALS: Mapping[type, Type] = {
+    bool: BOOL, int: INT, Uint: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL,
+}  # fmt: skip
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -74,9 +91,14 @@ class Checking:
         return self.unifier.variable()
 
     def later(self, action: Action, subject: object, *children: CelNode) -> None:
-        """Visit the children in order, then run the action."""
-        self.todo.append((action, subject))
-        self.todo.extend(map(self.visiting, reversed(children)))
+        """Visit the children in order, then run the action. A constant needs no visit."""
+        todo, visitors = self.todo, self.visitors
+        todo.append((action, subject))
+        for child in reversed(children):
+            if type(child) is Literal:
+                self.types[child.id] = LITERALS[type(child.value)]
+            else:
+                todo.append((visitors[type(child)], child))
 
     def visiting(self, node: CelNode) -> Task:
         """Return the task of checking a node; its action defers what depends on the children."""

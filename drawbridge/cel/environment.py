@@ -10,7 +10,7 @@ import msgspec
 
 from drawbridge.cel.checker import Checked, check, declare
 from drawbridge.cel.compile import compile_tree
-from drawbridge.cel.declare import Function, Library
+from drawbridge.cel.declare import UNBOUNDED, Function, Library
 from drawbridge.cel.errors import CompileError, EvaluationError, Problem
 from drawbridge.cel.estimate import Estimator, Sizes
 from drawbridge.cel.frame import COST, WORK, Cancelled, Frame, Run
@@ -79,7 +79,9 @@ class Program:
     def max_cost(self) -> int:
         """The estimate of the cost, which decides about new expressions only."""
         if self._max_cost is None:
-            self._max_cost = Estimator(self.checked, self._sizes).cost(self.checked.node).max
+            self._max_cost = min(
+                Estimator(self.checked, self._sizes).cost(self.checked.node), UNBOUNDED
+            )
         return self._max_cost
 
     def evaluate(self, variables: Mapping[str, CelValue]) -> Result:

@@ -22,17 +22,19 @@ from drawbridge.cel.declare import (
     Range,
 )
 from drawbridge.cel.fresh_stack import DEPTH, on_fresh_stack
-from drawbridge.cel.library.costs import add, multiply
+from drawbridge.cel.library.costs import add
 from drawbridge.cel.types import DYN, ERROR, Type
 
 FieldPath = tuple[str, ...]
 Sizes = Callable[[FieldPath], Range | None]
 
-ZERO, ONE = Range(0, 0), Range(1, 1)
-LIST, MAP, MESSAGE = Range(10, 10), Range(30, 30), Range(40, 40)
+ONE = Range(1, 1)
+LIST, MAP, MESSAGE = 10, 30, 40
 SCALARS = frozenset({"bool", "double", "duration", "int", "timestamp", "uint"})
 SELECTABLE = frozenset({"map", "object", "param", "wrapper"})
 ACCUMULATORS = frozenset({"__result__", "@result"})
+# Only their arguments cost.
+FREE = frozenset({"conditional", "logical_and", "logical_or"})
 ADDITIONS = frozenset({"add_string", "add_bytes", "add_list"})
 # No library declares an overload for the optional selection of a field.
 _UNTYPED = Overload("select_optional_field", (DYN, DYN), DYN, lambda *_: None)
@@ -70,7 +72,7 @@ class LocalSize(msgspec.Struct, frozen=True):
 
 
 class Estimator:
-    """One estimation; `cost` returns the range of the whole tree."""
+    """One estimation; `cost` returns the greatest cost of the whole tree."""
 
     def __init__(self, checked: Checked, sizes: Sizes) -> None:
         self.checked = checked
@@ -81,8 +83,8 @@ class Estimator:
         self.entries: dict[int, EntrySizes] = {}
         self.depth = 0
 
-    def cost(self, node: ast.CelNode) -> Range:
-        """Return the cost range of `node`, including its operands."""
+    def cost(self, node: ast.CelNode) -> int:
+        """Return the greatest cost of `node`, including its operands."""
         self.depth += 1
         try:
             if self.depth % DEPTH == 0:
@@ -91,72 +93,65 @@ class Estimator:
         finally:
             self.depth -= 1
 
-    def literal(self, node: ast.Literal) -> Range:
+    def literal(self, node: ast.Literal) -> int:
         """A constant is free."""
-        length = len(node.value) if isinstance(node.value, str | bytes) else 1
-        self.computed[node.id] = Range(length, length)
-        return ZERO
+        del node
+        return 0
 
-    def ident(self, node: ast.Ident) -> Range:
+    def ident(self, node: ast.Ident) -> int:
         """An identifier costs 1."""
         local = self.local(node.name)
         self.paths[node.id] = local.path if local else (node.name,)
-        return ONE
+        return 1
 
-    def select(self, node: ast.Select) -> Range:
+    def select(self, node: ast.Select) -> int:
         """A field costs 1 if it is known to be a field; a presence test is free."""
         operand = self.cost(node.operand)
         if node.test:
             return operand
-        if self.type(node.operand).kind in SELECTABLE:
-            operand = add(operand, ONE)
         self.paths[node.id] = (*self.path(node.operand), node.field)
-        return operand
+        return operand + (self.type(node.operand).kind in SELECTABLE)
 
-    def list_literal(self, node: ast.ListLiteral) -> Range:
+    def list_literal(self, node: ast.ListLiteral) -> int:
         """A list costs 10 plus its elements."""
         total = LIST
         size = Range(UNBOUNDED if node.elements else 0, 0)
         for element in node.elements:
-            total = add(total, self.cost(element))
+            total += self.cost(element)
             size = union(size, self.size_or_any(element))
         self.computed[node.id] = Range(len(node.elements), len(node.elements))
         self.entries[node.id] = EntrySizes("list", ONE, size)
         return total
 
-    def map_literal(self, node: ast.MapLiteral) -> Range:
+    def map_literal(self, node: ast.MapLiteral) -> int:
         """A map costs 30 plus its entries."""
         total = MAP
         key = value = Range(UNBOUNDED if node.entries else 0, 0)
         for entry in node.entries:
             assert not isinstance(entry.key, str)  # noqa: S101  # only messages have names for keys
-            total = add(add(total, self.cost(entry.key)), self.cost(entry.value))
+            total += self.cost(entry.key) + self.cost(entry.value)
             key = union(key, self.size_or_any(entry.key))
             value = union(value, self.size_or_any(entry.value))
         self.computed[node.id] = Range(len(node.entries), len(node.entries))
         self.entries[node.id] = EntrySizes("map", key, value)
         return total
 
-    def message(self, node: ast.MessageLiteral) -> Range:
+    def message(self, node: ast.MessageLiteral) -> int:
         """A message costs 40 plus its fields."""
-        total = MESSAGE
-        for entry in node.entries:
-            total = add(total, self.cost(entry.value))
-        return total
+        return MESSAGE + sum(self.cost(entry.value) for entry in node.entries)
 
-    def comprehension(self, node: ast.Comprehension) -> Range:
+    def comprehension(self, node: ast.Comprehension) -> int:
         """Each element of the range may cost a condition and a step."""
         if _is_bind(node):
             return self.bind(node)
-        total = add(self.cost(node.range), self.cost(node.initial))
+        total = self.cost(node.range) + self.cost(node.initial)
         self.push(node.accumulator, node.initial)
         self.push_iteration(node)
-        loop = self.cost(node.condition)
-        step = self.cost(node.step)
+        loop = self.cost(node.condition) + self.cost(node.step)
         self.locals[node.variable].pop()
         if node.second_variable:
             self.locals[node.second_variable].pop()
-        total = add(total, self.cost(node.result))
+        total += self.cost(node.result)
         self.locals[node.accumulator].pop()
         count = self.size_or_any(node.range)
         if isinstance(node.initial, ast.Literal):
@@ -164,45 +159,46 @@ class Estimator:
         elif isinstance(node.initial, ast.ListLiteral | ast.MapLiteral):
             self.set_size(node, count)
             self.set_entries(node, self.entries_of(node.step))
-        return add(total, multiply(count, add(step, loop)))
+        return min(total + count.max * loop, UNBOUNDED)
 
-    def bind(self, node: ast.Comprehension) -> Range:
+    def bind(self, node: ast.Comprehension) -> int:
         """In `cel.bind`, the bound value counts once."""
-        total = add(self.cost(node.range), self.cost(node.initial))
+        total = self.cost(node.range) + self.cost(node.initial)
         self.push(node.accumulator, node.initial)
-        total = add(total, self.cost(node.result))
+        total += self.cost(node.result)
         self.locals[node.accumulator].pop()
         self.set_size(node, self.size(node.result))
         self.set_entries(node, self.entries_of(node.result))
         return total
 
-    def call(self, node: ast.Call) -> Range:
-        """A call costs its arguments plus the range of its overloads' costs."""
+    def call(self, node: ast.Call) -> int:
+        """A call costs its arguments plus the most of its overloads."""
         if node.function == "dyn":
             argument = node.args[0]
             cost = self.cost(argument)
             self.set_size(node, self.size(argument))
             self.set_entries(node, self.entries_of(argument))
-            return add(ONE, cost)
+            return cost + 1
         resolved = self.checked.calls[node.id]
-        costs = [self.cost(argument) for argument in node.args]
-        operands = [self.operand(argument) for argument in node.args]
-        total = ZERO
+        total = sum(costs := [self.cost(argument) for argument in node.args])
+        arguments = node.args
         if node.target is not None and not resolved.namespaced:
-            total = self.cost(node.target)
-            operands.insert(0, self.operand(node.target))
-        spread = Range(UNBOUNDED, 0)
+            total += self.cost(node.target)
+            arguments = (node.target, *arguments)
+        most = 0
         result: Range | None = None
         for overload in resolved.overloads or (_UNTYPED,):
-            estimate = self.overload(node, resolved.function, overload, tuple(operands), costs)
-            spread = union(spread, estimate.cost)
-            if estimate.size is not None:
-                result = estimate.size if result is None else union(result, estimate.size)
+            cost, size = self.overload(node, resolved.function, overload, arguments)
+            most = max(most, cost)
+            if size is not None:
+                result = size if result is None else union(result, size)
             result = self.indexed(node, overload.id, result)
             if result is None:
                 result = self.size(node)
         self.set_size(node, result)
-        return add(total, spread)
+        if node.function == "_?_:_":  # one of the branches counts
+            total -= min(costs[1:])
+        return total + most
 
     def indexed(self, node: ast.Call, overload: str, result: Range | None) -> Range | None:
         """Return the size of an indexed element; other calls do not change the size."""
@@ -218,41 +214,32 @@ class Estimator:
         node: ast.Call,
         function: Function,
         overload: Overload,
-        operands: tuple[Operand, ...],
-        costs: list[Range],
-    ) -> CallEstimate:
-        """Return the cost of one overload, including the costs of the arguments."""
-        if overload.id in ("logical_or", "logical_and"):
-            return CallEstimate(Range(costs[0].min, add(costs[0], costs[1]).max))
-        if overload.id == "conditional":
-            return self.conditional(node, operands, costs)
+        arguments: tuple[ast.CelNode, ...],
+    ) -> tuple[int, Range | None]:
+        """Return the cost of one overload without its arguments, and the size of its result."""
+        if overload.id in FREE:
+            return 0, self.conditional(node) if overload.id == "conditional" else None
         own = None
         if overload.id in ADDITIONS:
-            own = self.addition(node, overload.id, operands)
-        elif overload.estimate is not None:
-            own = overload.estimate(operands)
-        if own is None and function.estimate is not None:
-            own = function.estimate(operands)
-        cost = own.cost if own is not None else ONE
-        for argument in costs:
-            cost = add(cost, argument)
-        return CallEstimate(cost, own.size if own is not None else None)
+            own = self.addition(node, overload.id)
+        elif overload.estimate is not None or function.estimate is not None:
+            operands = tuple(map(self.operand, arguments))
+            own = overload.estimate(operands) if overload.estimate else None
+            if own is None and function.estimate is not None:
+                own = function.estimate(operands)
+        return (1, None) if own is None else (own.cost.max, own.size)
 
-    def conditional(
-        self, node: ast.Call, operands: tuple[Operand, ...], costs: list[Range]
-    ) -> CallEstimate:
-        """A conditional costs its condition and one of the branches."""
-        truthy, falsy = self.entries_of(node.args[1]), self.entries_of(node.args[2])
-        self.set_entries(node, _both(truthy, falsy))
-        size = union(operands[1].size, operands[2].size)
-        return CallEstimate(add(costs[0], union(costs[1], costs[2])), size)
+    def conditional(self, node: ast.Call) -> Range:
+        """Return the size of either branch, and note that of its entries."""
+        _, truthy, falsy = node.args
+        self.set_entries(node, _both(self.entries_of(truthy), self.entries_of(falsy)))
+        return union(self.size_or_any(truthy), self.size_or_any(falsy))
 
-    def addition(
-        self, node: ast.Call, overload: str, operands: tuple[Operand, ...]
-    ) -> CallEstimate:
+    def addition(self, node: ast.Call, overload: str) -> CallEstimate:
         """Strings cost by length, lists 1; the size of the sum is known."""
-        size = add(operands[0].size, operands[1].size)
-        self.set_entries(node, _both(self.entries_of(node.args[0]), self.entries_of(node.args[1])))
+        left, right = node.args
+        size = add(self.size_or_any(left), self.size_or_any(right))
+        self.set_entries(node, _both(self.entries_of(left), self.entries_of(right)))
         return CallEstimate(ONE if overload == "add_list" else scale(size, 0.1), size)
 
     def operand(self, node: ast.CelNode) -> Operand:
@@ -309,6 +296,9 @@ class Estimator:
         computed = self.computed.get(node.id)
         if computed is not None:
             return computed
+        if isinstance(node, ast.Literal):
+            length = len(node.value) if isinstance(node.value, str | bytes) else 1
+            return Range(length, length)
         path = self.path(node)
         declared = self.sizes(path) if path else None
         if declared is not None:
@@ -338,7 +328,7 @@ class Estimator:
             self.entries[node.id] = entries
 
 
-_COSTS: dict[type, Callable[..., Range]] = {
+_COSTS: dict[type, Callable[..., int]] = {
     ast.Literal: Estimator.literal,
     ast.Ident: Estimator.ident,
     ast.Select: Estimator.select,
