@@ -8,7 +8,7 @@ from typing import Final
 
 from allocator.decisions.deciding_ahead import CopyReport, Decide
 from drawbridge.process.forked import ForkLimits, run_partly
-from drawbridge.solver.ahead import Learnt
+from drawbridge.solver.ahead import Learnt, with_size
 
 # What a copy tells counts whatever its end, and the next one goes on behind it.
 COPY_LIMITS: Final = ForkLimits(seconds=20.0, cpu_seconds=2, more_bytes=256 << 20, nice=19)
@@ -37,6 +37,6 @@ async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> Co
 async def _load(messages: Iterable[bytes]) -> AsyncIterator[Learnt]:
     """Load what a copy of this process wrote; others have their turns meanwhile."""
     for number, message in enumerate(messages, start=1):
-        yield pickle.loads(message)  # noqa: S301
+        yield with_size(pickle.loads(message), message)  # noqa: S301
         if not number % _IN_A_ROW:
             await asyncio.sleep(0)

@@ -194,7 +194,7 @@ class Planner:
 
     def answers_ahead(self) -> Collection[Question]:
         """Return the questions whose answers a copy told."""
-        return [each for _, answers in self._memo.ahead.items() for each, _ in answers.items()]
+        return [question for question, _ in self._memo.ahead.items()]
 
     def lend(self) -> LentState:
         """Return what a copy knows that begins now, for what it tells later."""

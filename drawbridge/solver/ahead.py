@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import Pool, PoolCache
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.solver.answer_cache import are_same
@@ -22,8 +21,6 @@ from drawbridge.solver.memo import Memo
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import PoolUse, World
 
-# For each demand.
-MAX_ANSWERS: Final = 16_384
 _DIGEST_BYTES: Final = 16
 
 
@@ -36,16 +33,27 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a question; a solution with shares needs new share IDs."""
+    """The answer to a question; a solution with shares needs new share IDs.
+
+    `size` is that of its message.
+    """
 
     question: Question
     result: SolverResult
     has_shares: bool = False
+    size: int = 0
 
 
 # A question is told before its answer, so that one without an answer is known.
 Learnt: TypeAlias = Question | Answer | CompiledText | ProjectionOutcome
 Tell: TypeAlias = Callable[[Learnt], None]
+
+
+def with_size(learnt: Learnt, message: bytes) -> Learnt:
+    """Return what a message said, with the size of the message if it is kept."""
+    if isinstance(learnt, Answer | ProjectionOutcome):
+        return learnt._replace(size=len(message))
+    return learnt
 
 
 class KnownAnswer(NamedTuple):
@@ -100,11 +108,8 @@ def _keep(memo: Memo, world: World, node: Node, answer: Answer, lent: LentState)
     except NodeSelectorError:
         return
     if is_same:
-        answers = memo.ahead.get(answer.question.demand)
-        if answers is None:
-            answers = BoundedCache[Question, KnownAnswer](MAX_ANSWERS)
-            memo.ahead.put(answer.question.demand, answers)
-        answers.put(answer.question, KnownAnswer(node, pools, answer))
+        memo.demands_ahead.put(answer.question.demand, None)
+        memo.ahead.put(answer.question, KnownAnswer(node, pools, answer), cost=answer.size)
 
 
 def digest_uses(uses: Sequence[PoolUse], first: Collection[PooledDevice] = ()) -> bytes:

@@ -25,6 +25,7 @@ from drawbridge.dra.gates import Gates
 
 # Of all expressions together: a tenant can write expressions whose result differs by device.
 MAX_OUTCOMES = 300_000
+BYTES_OF_OUTCOME = 1_000
 MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
 # Of the texts of all expressions together.
@@ -56,12 +57,13 @@ class CompiledText(NamedTuple):
 
 
 class ProjectionOutcome(NamedTuple):
-    """The result of an expression on what it reads of a device."""
+    """The result of an expression on what it reads of a device; `size` is that of its message."""
 
     derived: bool
     source: str
     projection: Hashable
     outcome: EvaluationOutcome
+    size: int = 0
 
 
 class _Expression:
@@ -161,7 +163,7 @@ class ExpressionEvaluator:
         if isinstance(learnt, CompiledText):
             self._add(expressions, learnt)
         elif (expression := expressions.get(learnt.source)) is not None:
-            self._keep(expression, learnt.projection, learnt.outcome)
+            self._keep(expression, learnt.projection, learnt.outcome, learnt.size)
 
     def _compile(self, expressions: BoundedCache[str, _Expression], source: str) -> _Expression:
         compiled = _compile(source, self._programs_of(expressions), expressions is self._derived)
@@ -201,10 +203,14 @@ class ExpressionEvaluator:
 
     @whole
     def _keep(
-        self, expression: _Expression, projection: Hashable, outcome: EvaluationOutcome
+        self,
+        expression: _Expression,
+        projection: Hashable,
+        outcome: EvaluationOutcome,
+        size: int = 0,
     ) -> None:
-        """Keep a result, and drop all others beyond the limit."""
-        self._outcomes += 1
+        """Keep a result, and drop all others beyond the limit; a large one counts several times."""
+        self._outcomes += 1 + size // BYTES_OF_OUTCOME
         if self._outcomes > MAX_OUTCOMES:
             self._outcomes = 1
             for _, kept in (*self._selectors.items(), *self._derived.items()):

@@ -24,8 +24,9 @@ from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.world import PoolUse, World
 
 MAX_FILTERS = 512
-# The demands of which answers are kept that a copy of the process told.
-MAX_DEMANDS_AHEAD = 64
+# Of the answers that copies of the process told, and the bytes of their messages: of eight copies.
+MAX_ANSWERS_AHEAD = 65_536
+MAX_BYTES_AHEAD = 64 << 20
 SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -58,7 +59,7 @@ class Memo:
     `before_node` is called before a node is searched whose result is not known, and may raise.
     `brief`, if there is one, runs the search on a node. If that was cut, `was_cut` says so, and
     `cut_by` the node if what its driver declares took so long; `ahead` has what a copy of the
-    process answered since, and `tell` is what a copy tells its answers.
+    process answered since, about `demands_ahead`, and `tell` is what a copy tells its answers.
     `clock` returns the processor's time of this thread, and limits that of the search on a node.
     """
 
@@ -73,7 +74,8 @@ class Memo:
         self.clock = clock
         self.was_cut = False
         self.cut_by = ""
-        self.ahead: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS_AHEAD)
+        self.ahead: BoundedCache[Any, Any] = BoundedCache(MAX_ANSWERS_AHEAD, MAX_BYTES_AHEAD)
+        self.demands_ahead: BoundedCache[bytes, None] = BoundedCache(MAX_ANSWERS_AHEAD)
         self.before_node = do_nothing
         self._tell: Callable[[Any], None] | None = None
         self._settings: tuple[object, ...] = ()
@@ -126,6 +128,7 @@ class Memo:
     def _clear(self, world: World) -> None:
         self.demands = {}
         self.ahead.clear()
+        self.demands_ahead.clear()
         self.expressions = ExpressionEvaluator(world.gates, self._selectors)
         self.expressions.tell = self._tell
         self.candidates = CandidateCache(world, self.expressions)

@@ -148,13 +148,12 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]
     ) -> "_Solved | None":
         """Return what a copy of the process answered, with new share IDs."""
-        answers = self.memo.ahead.get(self.demand_results.key)
-        if answers is None:
+        if self.demand_results.key not in self.memo.demands_ahead:
             return None
-        kept: KnownAnswer | None = answers.get(self._question(node, uses))
+        kept: KnownAnswer | None = self.memo.ahead.get(self._question(node, uses))
         if kept is None or not are_same(kept.node, kept.pools, node, pools):
             return None
-        _, result, has_shares = kept.answer
+        _, result, has_shares, _ = kept.answer
         if self.ids is not None and has_shares and isinstance(result, Solution):
             result = result.with_new_share_ids(self.ids)
         return _Solved(result, has_shares)

@@ -33,6 +33,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.names import COMPATIBILITY_ANNOTATION
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.forked import ForkLimits, run_forked
+from drawbridge.solver import memo
 from drawbridge.solver.search import Search
 from tests.allocator.clusters import DRIVER, Cluster, Plain, as_slice, claim, gpu_slice, rules
 from tests.allocator.contests import HIGH, Contest
@@ -273,6 +274,23 @@ def test_answers_for_a_node_that_changed_meanwhile_do_not_count() -> None:
     planner.lend = planner_lend  # type: ignore[method-assign]
     # The copy knew the changed nodes; what it told was taken for an earlier state.
     assert {each.node for each in planner.answers_ahead()} <= {"n3"}
+
+
+def test_what_copies_answer_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo, "MAX_BYTES_AHEAD", 40_000)
+    kept = []
+    asked = Asked(CutAt(0), claim("c", 4))
+    planner = asked.cluster.state.planner
+    for number in range(40):
+        plain = claim(f"c{number}", 1 + number % 4)
+        reply = asked.cluster.prefilter(
+            f"p{number}", plain, node_selector={"name": f"n{number % 3 + 1}"}
+        )
+        asked.waiting.note_answer(f"p{number}", (), 0.0, complete=reply.complete)
+        while uid := asked.waiting.wake(1.0).aside:
+            decide_in_a_copy(asked.waiting, planner, uid)
+        kept.append(len(planner.answers_ahead()))
+    assert 2 < max(kept) < 40
 
 
 def test_a_node_about_which_no_copy_can_decide_is_given_up(

@@ -13,6 +13,7 @@ from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import expressions
 from drawbridge.solver.expressions import (
+    BYTES_OF_OUTCOME,
     CompiledText,
     EvaluationFailure,
     ExpressionEvaluator,
@@ -39,6 +40,20 @@ def test_the_results_of_all_expressions_together_are_bounded(
             selected = evaluator.selects(TEXT.format(number), "d.io", device)
             assert selected is (position == number)
             assert 0 < kept(evaluator) <= 8
+
+
+def test_a_large_result_of_a_copy_counts_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "MAX_OUTCOMES", 8)
+    told: list[CompiledText | ProjectionOutcome] = []
+    copy, evaluator = ExpressionEvaluator(DEFAULTS), ExpressionEvaluator(DEFAULTS)
+    copy.tell = told.append
+    for device in DEVICES:
+        copy.selects(TEXT.format(0), "d.io", device)
+    for each in told:
+        is_result = isinstance(each, ProjectionOutcome)
+        evaluator.learn(each._replace(size=3 * BYTES_OF_OUTCOME) if is_result else each)
+        assert kept(evaluator) <= 2
+    assert kept(evaluator) == 2
 
 
 def test_the_expressions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

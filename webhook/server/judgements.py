@@ -20,6 +20,7 @@ from drawbridge.judge.context import JudgeContext, ToldByCopy
 from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
 from drawbridge.process.forked import ForkFailedError, ForkLimits, ForkRefusedError, run_partly
 from drawbridge.process.review import AdmissionRequest
+from drawbridge.solver.ahead import with_size
 from webhook.judging.handler import JudgeBusyError, JudgeLimitError
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings, PendingChanges
 from webhook.judging.reviews import judge_review
@@ -104,7 +105,7 @@ class Judgements:
         messages = written.messages
         findings = None if written.limit else pickle.loads(messages.pop())  # noqa: S301  # our own
         for start in range(0, len(messages), _IN_A_ROW):
-            told = [pickle.loads(each) for each in messages[start : start + _IN_A_ROW]]  # noqa: S301
+            told = map(_load, messages[start : start + _IN_A_ROW])
             self._find_context(request, labels).learn(told, lent)
             await asyncio.sleep(0)
         if findings is None:
@@ -128,6 +129,11 @@ class Judgements:
         """Bring the judged cluster up to date."""
         self._cluster.configure(self._view.settings())
         self._cluster.apply(self._view.changes.take())
+
+
+def _load(message: bytes) -> ToldByCopy:
+    told: ToldByCopy = pickle.loads(message)  # noqa: S301  # our own
+    return told._replace(learnt=with_size(told.learnt, message))
 
 
 def _judge_as_copy(
