@@ -49,9 +49,9 @@ def test_a_large_result_of_a_copy_counts_several_times(monkeypatch: pytest.Monke
     copy.tell = told.append
     for device in DEVICES:
         copy.selects(TEXT.format(0), "d.io", device)
-    for each in told:
-        is_result = isinstance(each, ProjectionOutcome)
-        evaluator.learn(each._replace(size=3 * BYTES_OF_OUTCOME) if is_result else each)
+    for message in told:
+        is_result = isinstance(message, ProjectionOutcome)
+        evaluator.learn(message._replace(size=3 * BYTES_OF_OUTCOME) if is_result else message)
         assert kept(evaluator) <= 2
     assert kept(evaluator) == 2
 
