@@ -23,7 +23,6 @@ from drawbridge.cel.errors import CompileError, EvaluationError, Problem
 from drawbridge.dra import gates
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import Device
-from drawbridge.report.tables import escape_unprintable
 
 if TYPE_CHECKING:
     from cli.input.cluster_objects import ClusterObjects
@@ -130,7 +129,7 @@ def run_expression(
                 for driver, _, device in devices
             ]
             lines += explain_no_match(source, program, selectors, views)
-        streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
+        output.write_lines(lines, streams.out)
     if not readable:
         return BAD
     return NOTICE if any(row["result"] == "error" for row in rows) else DONE

@@ -45,7 +45,7 @@ from drawbridge.report.explain import (
 from drawbridge.report.gangs import format_gang
 from drawbridge.report.node import explain_node, format_node
 from drawbridge.report.stuck.found import format_stuck
-from drawbridge.report.tables import align_columns, escape_unprintable
+from drawbridge.report.tables import align_columns
 from drawbridge.report.workloads import (
     WorkloadExplanation,
     WorkloadObjects,
@@ -177,8 +177,7 @@ def _explain_node(
     now = datetime.now(UTC)
     table = format_holders(held, now) if held else ()
     stuck = format_stuck(select_stuck(objects.stuck, held))
-    for line in (*format_node(done), *table, *stuck):
-        streams.out.write(f"{escape_unprintable(line)}\n")
+    output.write_lines((*format_node(done), *table, *stuck), streams.out)
     _print_events(done.events, now, streams)
     return DONE
 
@@ -230,23 +229,20 @@ def _add_told(data: dict[str, object], told: Told, *, asked: bool) -> None:
 
 def _print_text(explanation: Explanation, streams: Streams, more: Iterable[str]) -> None:
     now = datetime.now(UTC)
-    for line in (*format_explanation(explanation, now), *more):
-        streams.out.write(f"{escape_unprintable(line)}\n")
+    output.write_lines((*format_explanation(explanation, now), *more), streams.out)
     findings = (LocatedFinding(each) for each in explanation.findings)
     output.print_findings(findings, streams.out, color=streams.color)
     _print_events(explanation.events, now, streams)
 
 
 def _print_events(events: Iterable[SeenEvent], now: datetime, streams: Streams) -> None:
-    for event in events:
-        age = format_age(event.time, now)
-        before = f"{age} ago: " if age else ""
-        streams.out.write(f"event: {before}{escape_unprintable(event.text)}\n")
+    aged = ((format_age(each.time, now), each.text) for each in events)
+    lines = (f"event: {f'{age} ago: ' if age else ''}{text}" for age, text in aged)
+    output.write_lines(lines, streams.out)
 
 
 def _print_workload(done: WorkloadExplanation, streams: Streams) -> None:
-    for line in _format_workload(done):
-        streams.out.write(f"{escape_unprintable(line)}\n")
+    output.write_lines(_format_workload(done), streams.out)
     _print_events(done.events, datetime.now(UTC), streams)
 
 

@@ -67,8 +67,7 @@ def _print_code(code: Code, form: str, streams: Streams) -> None:
     if form != "text":
         output.print_value(_code_as_data(code), form, streams.out)
         return
-    for line in format_code(code):
-        streams.out.write(f"{line}\n")
+    output.write_lines(format_code(code), streams.out)
 
 
 def format_code(code: Code) -> Iterator[str]:
@@ -84,7 +83,7 @@ def _print_all(form: str, streams: Streams) -> None:
         listed = [_code_as_data(code) for code in EXPLAINED.values()]
         output.print_value({"codes": listed}, form, streams.out)
         return
-    streams.out.writelines(f"{line}\n" for line in _format_list())
+    output.write_lines(_format_list(), streams.out)
 
 
 def _format_list() -> Iterator[str]:

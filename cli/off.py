@@ -24,7 +24,6 @@ from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.finding import Finding
 from drawbridge.names import SWITCH_FIELD_MANAGER, TRANSLATE_LABEL
-from drawbridge.report.tables import escape_unprintable
 from drawbridge.translate.changes.scheduler import OURS
 
 if TYPE_CHECKING:
@@ -76,8 +75,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 
 def print_switched(switched: Switched, more: Iterator[str], streams: Streams) -> int:
     """Print what changed, and return the exit code."""
-    for line in (*switched.lines, *more):
-        streams.out.write(f"{escape_unprintable(line)}\n")
+    output.write_lines((*switched.lines, *more), streams.out)
     streams.out.flush()
     output.print_findings([LocatedFinding(each) for each in switched.findings], streams.err)
     return BAD if switched.findings else DONE

@@ -171,10 +171,8 @@ def _place_here(
         output.print_value(data, options.output, streams.out)
     else:
         output.print_findings(result.findings, streams.out, color=streams.color)
-        streams.out.writelines(
-            f"{line}\n" for line in _text(result, inputs, audit_findings, streams)
-        )
-        streams.out.writelines(f"{line}\n" for line in changes.format_fewest(fewest))
+        output.write_lines(_text(result, inputs, audit_findings, streams), streams.out)
+        output.write_lines(changes.format_fewest(fewest), streams.out)
         if not_asked and result.placements:
             streams.out.write(f"The allocator of the cluster was not asked: {not_asked}\n")
     if has_errors(result.findings):

@@ -23,7 +23,7 @@ from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
 from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
-from drawbridge.report.tables import align_columns, escape_unprintable
+from drawbridge.report.tables import align_columns
 from drawbridge.usage.accounts import UsedAmount
 from drawbridge.usage.book import Book, BookError, format_day, format_time
 from drawbridge.usage.changes import read_changes, sum_changes
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     output.print_findings(findings, streams.err)
     if options.output == "text":
         lines = _format(summary, options.by)
-        streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
+        output.write_lines(lines, streams.out)
     elif options.output == "csv":
         unfolded(streams.out).write(_format_csv(summary, options.by))
     else:
@@ -241,7 +241,7 @@ def print_changes(
         return
     rows = [(e.namespace, e.owner, f"{number:,}", e.claims) for e, number in changes]
     table = align_columns([("NAMESPACE", "OWNER", "PODS", "CLAIMS OF EACH"), *rows])
-    streams.out.writelines(f"{escape_unprintable(line)}\n" for line in table)
+    output.write_lines(table, streams.out)
 
 
 def _exact(used: UsedAmount) -> dict[str, object]:

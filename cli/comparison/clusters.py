@@ -48,7 +48,6 @@ from drawbridge.names import (
     WEBHOOK_DEPLOYMENT,
 )
 from drawbridge.report.page.waiting import asks_for_devices, is_waiting
-from drawbridge.report.tables import escape_unprintable
 
 # Clusters that are asked at once.
 _AT_ONCE: Final = 4
@@ -87,7 +86,7 @@ def print_comparison(
         output.print_value(data, options.output, streams.out)
     else:
         lines = write_clusters(rows)
-        streams.out.writelines(f"{escape_unprintable(line)}\n" for line in lines)
+        output.write_lines(lines, streams.out)
     return rows
 
 

@@ -23,7 +23,7 @@ from drawbridge.report.device_holders import (
     list_devices,
 )
 from drawbridge.report.stuck.found import Stuck, format_stuck
-from drawbridge.report.tables import align_columns, escape_unprintable
+from drawbridge.report.tables import align_columns
 
 # Lines of text; -o json prints all devices.
 MAX_ROWS: Final = 200
@@ -61,8 +61,7 @@ def explain_devices(named: DevicesAsked, options: argparse.Namespace, streams: S
         data = {"devices": msgspec.to_builtins(held), "stuck": msgspec.to_builtins(stuck)}
         output.print_value(data, options.output, streams.out)
         return DONE
-    for line in (*_format(held, *named), *format_stuck(stuck)):
-        streams.out.write(f"{escape_unprintable(line)}\n")
+    output.write_lines((*_format(held, *named), *format_stuck(stuck)), streams.out)
     return DONE
 
 

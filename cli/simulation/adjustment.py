@@ -65,7 +65,7 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
     if options.output != "text":
         output.print_value(_as_data(adjustment), options.output, streams.out)
     else:
-        streams.out.writelines(f"{line}\n" for line in _format(adjustment))
+        output.write_lines(_format(adjustment), streams.out)
     return DONE if adjustment.fits else NOTICE
 
 

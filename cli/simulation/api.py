@@ -121,7 +121,7 @@ def _print(
     stages = tuple(msgspec.convert(e["stages"], PodStages) for e in told if e.get("stages"))
     if options.output == "text":
         output.print_findings(findings, streams.out, color=streams.color)
-        streams.out.writelines(f"{line}\n" for line in _text(placed, stages, place))
+        output.write_lines(_text(placed, stages, place), streams.out)
     else:
         output.print_findings(findings, streams.err)
         data = placements.placements_as_data(placed, Ledger(), (), {})

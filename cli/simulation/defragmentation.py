@@ -83,7 +83,7 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
     if options.output != "text":
         output.print_value(plan_as_data(plan, hold), options.output, streams.out)
     else:
-        streams.out.writelines(f"{line}\n" for line in format_plan(plan, hold))
+        output.write_lines(format_plan(plan, hold), streams.out)
     return DONE if isinstance(plan, MovePlan) else NOTICE
 
 

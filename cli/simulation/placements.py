@@ -18,7 +18,7 @@ from drawbridge.ledger.planned_holds import HELD_FOR
 from drawbridge.ledger.replicas import ReplicaPlacement
 from drawbridge.report import placement as drawing
 from drawbridge.report.placement import DeviceHolder
-from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree, escape_unprintable
+from drawbridge.report.tables import ASCII, UNICODE, align_columns, draw_tree
 from drawbridge.solver.reasons import Reason
 
 _CHECKED: Final = (
@@ -194,10 +194,8 @@ def format_audit(findings: Iterable[Finding]) -> Iterator[str]:
     """Format the findings of the audit of the ledger."""
     for finding in findings:
         yield ""
-        yield escape_unprintable(
-            f"{finding.severity}: {finding.object}: {finding.message} [{finding.code}]"
-        )
-        yield escape_unprintable(f"    {finding.remedy}")
+        yield f"{finding.severity}: {finding.object}: {finding.message} [{finding.code}]"
+        yield f"    {finding.remedy}"
 
 
 def format_entries(entries: Iterable[Entry]) -> Iterator[str]:
@@ -216,14 +214,14 @@ def _format_reasons(
     """Format the reasons of a pod, or name the first pod that has the same ones."""
     before = first.setdefault(placement.reasons, subject)
     if before != subject and len(placement.reasons) > 1:
-        yield escape_unprintable(f"{indent}for the same reasons as {before}")
+        yield f"{indent}for the same reasons as {before}"
         return
     yield from format_reasons(placement.reasons, indent)
 
 
 def format_reasons(reasons: Iterable[Reason], indent: str) -> Iterator[str]:
     """Format why no node takes a pod."""
-    yield from (escape_unprintable(f"{indent}{_reason(reason)}") for reason in reasons)
+    yield from (f"{indent}{_reason(reason)}" for reason in reasons)
 
 
 def _format_workload(
@@ -233,7 +231,7 @@ def _format_workload(
     replicas = entry.replicas
     name = f"{entry.workload} ({entry.name})" if entry.name else entry.workload
     pods = count_noun(replicas.number, "pod")
-    yield escape_unprintable(f"{name}: {replicas.fits:,} of {pods} placed")
+    yield f"{name}: {replicas.fits:,} of {pods} placed"
     by_node: dict[str, list[PodPlacement]] = {}
     for placed in replicas.placed:
         if placed.claims:
@@ -247,7 +245,7 @@ def _format_workload(
         nodes = count_noun(len(by_node) - _MOST_NODES, "other node")
         yield f"  {more:,} more on {nodes}"
     if replicas.refused is not None:
-        yield escape_unprintable(f"  {replicas.refused.pod} is not placed:")
+        yield f"  {replicas.refused.pod} is not placed:"
         yield from _format_reasons(replicas.refused, f"{replicas.refused.pod}", "    ", first)
 
 
@@ -262,11 +260,9 @@ def _format_placement(
 ) -> Iterator[str]:
     """Format a placement: the node and the devices, or the reasons for none."""
     subject = placement.pod or "claims " + ", ".join(name for name, _ in placement.claims)
-    yield escape_unprintable(
-        f"{subject}: " + ("not placed" if placement.node is None else f"on {placement.node}")
-    )
+    yield f"{subject}: {'not placed' if placement.node is None else f'on {placement.node}'}"
     if placement.preempted:
-        yield escape_unprintable(f"  evicts {', '.join(placement.preempted)}")
+        yield f"  evicts {', '.join(placement.preempted)}"
     yield from (f"  {line}" for line in align_columns(list(_rows(placement))))
     if placement.rating is not None and placement.claims:
         yield f"  {format_rating(placement.rating)}"

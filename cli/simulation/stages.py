@@ -8,7 +8,7 @@ import msgspec
 from drawbridge.dra.counted import count_noun
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.stages import FilteredCluster, NodeStage, PodStages, filter_by_stage
-from drawbridge.report.tables import align_columns, escape_unprintable
+from drawbridge.report.tables import align_columns
 from drawbridge.solver.stage_counts import RequestStages
 
 _MOST_MESSAGES: Final = 3
@@ -41,11 +41,11 @@ def format_stages(several: Iterable[PodStages]) -> Iterator[str]:
     """Format the filters of each pod as tables."""
     for stages in several:
         yield ""
-        yield escape_unprintable(f"{stages.pod}: filters of nodes")
+        yield f"{stages.pod}: filters of nodes"
         rows = [("filter", "in", "out", "rejected"), *map(_node_row, stages.nodes)]
         yield from (f"  {line}" for line in align_columns(rows))
         for request in stages.requests:
-            yield escape_unprintable(f"  {_heading(request)}")
+            yield f"  {_heading(request)}"
             rows = [("filter", "in", "out", "enough"), *_device_rows(request)]
             yield from (f"    {line}" for line in align_columns(rows))
 

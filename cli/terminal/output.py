@@ -107,6 +107,11 @@ def print_findings(
         stream.write(f"    {escape_unprintable(finding.remedy)}\n")
 
 
+def write_lines(lines: Iterable[str], stream: TextIO) -> None:
+    """Write lines of text. What a name from elsewhere contains stays on its line."""
+    stream.writelines(f"{escape_unprintable(line)}\n" for line in lines)
+
+
 def print_value(data: object, form: str, stream: TextIO) -> None:
     """Print plain data as `json` or `yaml`."""
     stream = for_data(stream)

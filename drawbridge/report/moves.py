@@ -14,7 +14,7 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.ledger.defragmentation import Move, MovePlan, NoPlan
 from drawbridge.ledger.node_holds import NodeHold, write_node_hold
 from drawbridge.names import HOLD_ANNOTATION
-from drawbridge.report.tables import align_columns, escape_unprintable
+from drawbridge.report.tables import align_columns
 
 _TIMEOUT: Final = "--timeout=10m"
 # The API server copies these labels from the node at binding, so the next pod has others.
@@ -28,14 +28,14 @@ _NOT_CHECKED: Final = (
 def format_plan(plan: MovePlan | NoPlan, hold: NodeHold | None = None) -> Iterator[str]:
     """Format a plan with its commands, or why there is none."""
     if isinstance(plan, NoPlan):
-        yield escape_unprintable(f"{plan.pod}: no moves make it fit")
-        yield from (escape_unprintable(f"  {reason}") for reason in plan.reasons)
+        yield f"{plan.pod}: no moves make it fit"
+        yield from (f"  {reason}" for reason in plan.reasons)
         return
     if not plan.moves:
-        yield escape_unprintable(f"{plan.pod}: fits on {plan.node} now, no pod has to move")
+        yield f"{plan.pod}: fits on {plan.node} now, no pod has to move"
         return
     pods = count_noun(len(plan.moves), "pod")
-    yield escape_unprintable(f"{plan.pod}: fits on {plan.node} after {pods} moved")
+    yield f"{plan.pod}: fits on {plan.node} after {pods} moved"
     rows = [_row(move) for move in plan.moves]
     yield from (f"  {line}" for line in align_columns(rows))
     if plan.proven:
@@ -45,7 +45,7 @@ def format_plan(plan: MovePlan | NoPlan, hold: NodeHold | None = None) -> Iterat
     yield _NOT_CHECKED
     yield ""
     yield "Commands:"
-    yield from (f"  {escape_unprintable(command)}" for command in list_commands(plan, hold))
+    yield from (f"  {command}" for command in list_commands(plan, hold))
 
 
 def _row(move: Move) -> tuple[str, ...]:
