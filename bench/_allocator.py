@@ -31,7 +31,7 @@ from tests.cluster.fake.configuration import accept
 Json = dict[str, Any]
 SYSTEM, HOST, NAMESPACE = "drawbridge-system", "host-a", "team"
 MAX_NODES, CONCURRENT = 20, 32
-START_SECONDS = 120.0
+START_SECONDS = 600.0
 DRA: Final = "resource.k8s.io/v1"
 ADDED: Final = "2026-11-20T10:00:00Z"
 FENCE: Final = {"key": "drawbridge.dev/owned", "effect": "NoSchedule", "timeAdded": ADDED}

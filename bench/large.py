@@ -1,5 +1,8 @@
 """Measures 5,000 nodes with 40,000 GPUs and as many NICs: start, changes, binds, a storm, an hour.
 
+The starts, the binds and the storm are measured with twice as many nodes as well, to show what
+grows faster than a cluster.
+
 Each process runs alone beside an API server in memory, which is in the process of this bench: on a
 machine with two processors it gets one of them. Rates are therefore those of both together, and the
 CPU time of the measured process says what it could do. On a busy machine seconds are longer, so
@@ -45,6 +48,7 @@ from tests.cluster.fake.configuration import offer
 from tests.process.key_pairs import create_pair, write_pair
 
 NODES: Final = scaled(5_000, 30)
+SIZES: Final = (NODES, 2 * NODES)
 READY_SECONDS, READY_MIB = 30.0, 1536.0
 SLICE_CHANGES, SLICE_MS = scaled(1_000, 5), 5.0
 BIND_SECONDS, BINDS_PER_SECOND = scaled(60.0, 0.2), 300.0
@@ -122,13 +126,13 @@ def _fetch(url: str) -> str:
         return ""
 
 
-async def measure_start() -> None:
+async def measure_start(nodes: int) -> None:
     """Print what each process takes until it can be used."""
     for name, tree in TREES.items():
-        print(f"{name}:")
-        await _start_allocator(tree)
+        print(f"{nodes:,} nodes, {name}:")
+        await _start_allocator(tree, nodes)
         for measure in (_start_controller, _start_judge, _start_page):
-            server = make_server(NODES)
+            server = make_server(nodes)
             server.put(offer(CONFIGURATION))
             with tempfile.TemporaryDirectory() as folder:
                 async with server:
@@ -136,9 +140,9 @@ async def measure_start() -> None:
                     await measure(tree, server, Path(folder), access)
 
 
-async def _start_allocator(tree: Path) -> None:
+async def _start_allocator(tree: Path, nodes: int) -> None:
     """The allocator can be used when it leads; its first search has empty caches."""
-    server = make_server(NODES)
+    server = make_server(nodes)
     async with allocator(server, tree=tree) as process:
         began = time.perf_counter()
         await process.wait_until_leading()
@@ -181,13 +185,14 @@ async def _start_judge(tree: Path, _: FakeApi, folder: Path, access: str) -> Non
         _say_start("judge", *await _wait(running, ready, began))
 
 
-async def _start_page(tree: Path, _: FakeApi, _folder: Path, access: str) -> None:
+async def _start_page(tree: Path, server: FakeApi, _folder: Path, access: str) -> None:
     """The page can be used when it shows its last node with its devices, which are read later."""
     began = time.perf_counter()
     async with _process(tree, "page", access) as running:
         line = await _first_line(running.stdout, "http://")
         url = line[line.index("http://") :].split()[0]
-        last, devices = f"node-{min(NODES, MAX_NODES) - 1:05}", f"{2 * DEVICES} devices"
+        shown = min(len(server.all("nodes")), MAX_NODES)
+        last, devices = f"node-{shown - 1:05}", f"{2 * DEVICES} devices"
 
         async def ready() -> bool:
             return devices in (await asyncio.to_thread(_fetch, url)).partition(last)[2]
@@ -401,28 +406,36 @@ async def measure_simulations() -> None:
 
 
 def _run_part(
-    measure: Callable[[FakeApi, Process], Awaitable[None]], trees: Mapping[str, Path]
+    measure: Callable[[FakeApi, Process], Awaitable[None]],
+    trees: Mapping[str, Path],
+    nodes: int = NODES,
 ) -> None:
     async def run_in(tree: Path) -> None:
-        server = make_server(NODES)
+        server = make_server(nodes)
         async with allocator(server, tree=tree) as process:
             await process.wait_until_leading()
             await measure(server, process)
+            print(f"  at most {peak_mebibytes(process.pid):.0f} MiB")
 
-    print(f"{NODES:,} nodes of {DEVICES} GPUs and {DEVICES} NICs")
+    print(f"{nodes:,} nodes of {DEVICES} GPUs and {DEVICES} NICs")
     for name, tree in trees.items():
         if len(trees) > 1:
             print(f"{name}:")
         asyncio.run(run_in(tree))
 
 
+def _for_sizes(measure: Callable[[int], None]) -> None:
+    for nodes in SIZES:
+        measure(nodes)
+
+
 _OURS: Final = {"ours": ROOT}
 # Each prints its rows; those that miss their target say so.
 PARTS: Final[Mapping[str, Callable[[], None]]] = {
-    "start": lambda: asyncio.run(measure_start()),
+    "start": lambda: _for_sizes(lambda nodes: asyncio.run(measure_start(nodes))),
     "changes": lambda: _run_part(measure_changes, _OURS),
-    "binds": lambda: _run_part(measure_binds, TREES),
-    "storm": lambda: _run_part(measure_storm, _OURS),
+    "binds": lambda: _for_sizes(lambda nodes: _run_part(measure_binds, TREES, nodes)),
+    "storm": lambda: _for_sizes(lambda nodes: _run_part(measure_storm, _OURS, nodes)),
     "hour": lambda: _run_part(measure_hour, _OURS),
     "simulations": lambda: asyncio.run(measure_simulations()),
 }
