@@ -121,9 +121,25 @@ class Bench:
         profile.write_text(scheduler_configuration(self.socket), encoding="utf-8")
         cases = yaml.safe_load((self.source / CONFIGURATION).read_text(encoding="utf-8"))
         path = self.folder / "workloads.yaml"
-        changed = [{**case, "schedulerConfigPath": str(profile)} for case in cases]
-        path.write_text(yaml.safe_dump(changed), encoding="utf-8")
+        for case in cases:
+            case["schedulerConfigPath"] = str(profile)
+            case["workloadTemplate"] = [*map(self._without_grace, case["workloadTemplate"])]
+        path.write_text(yaml.safe_dump(cases), encoding="utf-8")
         return path
+
+    def _without_grace(self, operation: JSON) -> JSON:
+        """Return an operation whose pods, if any, have no containers that could still run.
+
+        The benchmark deletes pods with force, and no kubelet confirms that they have ended.
+        """
+        template = operation.get("podTemplatePath")
+        if template is None:
+            return operation
+        pod = yaml.safe_load((self.source / template).read_text(encoding="utf-8"))
+        pod["spec"]["terminationGracePeriodSeconds"] = 0
+        path = self.folder / Path(template).name
+        path.write_text(yaml.safe_dump(pod), encoding="utf-8")
+        return {**operation, "podTemplatePath": str(path)}
 
     def run(self, workload: Workload, kind: str) -> Turn:
         """Run a workload once."""
@@ -189,7 +205,8 @@ def configuration() -> str:
     # The pods of the benchmark tolerate no taint.
     owned = {"driver": DRIVER, "nodeSelector": {"matchLabels": OWNED}, "unfenced": True}
     head = {"apiVersion": "drawbridge.dev/v1alpha1", "kind": "Configuration"}
-    text = yaml.safe_dump({**head, "placement": "bridge", "ownedPools": [owned]})
+    bridge = {"forcedDeletionSeconds": 0}
+    text = yaml.safe_dump({**head, "placement": "bridge", "bridge": bridge, "ownedPools": [owned]})
     data = {"metadata": {"name": "drawbridge-config"}, "data": {"config.yaml": text}}
     return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", **data})
 
