@@ -46,6 +46,8 @@ SCHEDULED: Final[Mapping[str, Sequence[int]]] = {
     "members": (1, 2, 8, 32, 128),
     "pods": (1, 2, 4),
     "victims": (0, 1, 4, 16, 64),
+    "tolerations": (0, 10, 1000, 20_000),
+    "values": (0, 10, 1000, 20_000),
     "nodes": (1, 2, 8, 32),
 }
 JUDGED: Final[Mapping[str, Sequence[int]]] = {
@@ -75,6 +77,8 @@ PUBLISHED: Final[Mapping[str, Sequence[int]]] = {
     "nodes": (1, 20, 200),
 }
 LARGEST_BODY: Final = 3 << 20
+# Of the nodes of an allocator.
+TAINT: Final = "owned"
 # Of a claim.
 MOST_DEVICES: Final = 32
 
@@ -108,6 +112,20 @@ def slices_of(shape: Shape, nodes: int) -> list[Plain]:
         plain_slice(shape if number == nodes - 1 else plain, f"n{number}")
         for number in range(nodes)
     ]
+
+
+def nodes_selected_by(given: Input) -> Plain:
+    """Return what selects nodes for a pod: all of them."""
+    values = [f"zone-{number}" for number in range(given["values"])]
+    expressions = [{"key": "name", "operator": "NotIn", "values": values}] if values else []
+    required = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    tolerations: list[Plain] = [
+        {"key": f"key-{number}", "operator": "Exists"} for number in range(given["tolerations"])
+    ]
+    selected: Plain = {"tolerations": [*tolerations, {"key": TAINT, "operator": "Exists"}]}
+    if values:
+        selected["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": required}
+    return selected
 
 
 def selector_of(given: Input) -> str:

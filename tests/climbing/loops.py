@@ -26,6 +26,7 @@ from allocator.scheduler.protocol import (
 from drawbridge.brief import Brief, BriefRuns
 from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.dra.classes import DeviceClass, read_class
+from drawbridge.dra.device import Taint
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.facts.gather import FactsInput, gather_facts
@@ -57,6 +58,7 @@ _PATIENCE: Final = 6.0
 # Without a copy for so many turns, nothing is decided any more.
 _IDLE_ROUNDS: Final = 6
 _TOO_LARGE: Final = Cost(1, 0.0, 0.0)
+_TAINT: Final = Taint(key=inputs.TAINT, effect="NoSchedule")
 
 
 def _shorter(limits: ForkLimits) -> ForkLimits:
@@ -132,7 +134,9 @@ class Scheduled:
         if size > _LARGEST:
             return _TOO_LARGE
         claims |= {pod: inputs.claims_of(shape, pod) for pod in pods[1:]}
-        bodies = _requests(claims, members)
+        bodies = _requests(claims, members, inputs.nodes_selected_by(given))
+        if max(map(len, bodies)) > _LARGEST:
+            return _TOO_LARGE
         size = sum(len(inputs.encode(each)) for each in slices[-1:]) + sum(map(len, bodies))
         return measure(size, lambda: self._play(given, slices, claims, bodies))
 
@@ -155,7 +159,7 @@ class Scheduled:
         process = FakeProcess(cluster, now=time.thread_time, copies=copy)
         for number, plain in enumerate(slices):
             name = f"n{number}"
-            cluster.add(Node(name, {"name": name}))
+            cluster.add(Node(name, {"name": name}, taints=(_TAINT,)))
             await _turn(partial(_publish, cluster, inputs.encode(plain)))
             contest.running[name] = {}
         for number in range(min(given["victims"], given["devices"] * given["nodes"])):
@@ -183,22 +187,26 @@ class Scheduled:
         await asyncio.gather(waking, *filter(None, [running]), return_exceptions=True)
 
 
-def _requests(claims: dict[str, list[inputs.Plain]], members: int) -> list[bytes]:
+def _requests(
+    claims: dict[str, list[inputs.Plain]], members: int, selected: inputs.Plain
+) -> list[bytes]:
     """Return the bodies that a plugin sends."""
     raws = {pod: [msgspec.Raw(inputs.encode(each)) for each in of] for pod, of in claims.items()}
     if members == 1:
         return [
-            msgspec.json.encode(PreFilterRequest(pod=_pod(pod), claims=tuple(raw)))
+            msgspec.json.encode(PreFilterRequest(pod=_pod(pod, selected), claims=tuple(raw)))
             for pod, raw in raws.items()
         ]
     group = GroupReference(key="tenant/g", min_count=members)
-    asking = tuple(GroupMember(pod=_pod(pod), claims=tuple(raw)) for pod, raw in raws.items())
+    asking = tuple(
+        GroupMember(pod=_pod(pod, selected), claims=tuple(raw)) for pod, raw in raws.items()
+    )
     first = next(iter(claims))
     return [msgspec.json.encode(PreFilterGroupRequest(pod_uid=first, group=group, members=asking))]
 
 
-def _pod(name: str) -> Any:  # noqa: ANN401  # a field of the protocol
-    return {"namespace": "tenant", "name": name, "uid": name, "priority": HIGH}
+def _pod(name: str, selected: inputs.Plain) -> Any:  # noqa: ANN401  # a field of the protocol
+    return {"namespace": "tenant", "name": name, "uid": name, "priority": HIGH, **selected}
 
 
 async def _ask(process: FakeProcess, contest: Contest, body: bytes, given: Input) -> None:
