@@ -11,30 +11,29 @@ from drawbridge.models.pods import PodKind, Served
 from drawbridge.models.undecided import find_undecided
 
 
-def count_left(plays: Sequence[ModelCluster]) -> Expected:
-    """Return the counts of a cluster as it is now."""
-    nodes, counted = plays[0].nodes.values(), [*_count_owners(plays).values()]
+def count_left(cluster: ModelCluster, counted: Mapping[str, PodsOfOwner]) -> Expected:
+    """Return the counts of a cluster, whose owners have been counted."""
+    nodes = cluster.nodes.values()
     return Expected(
-        sum(each.on_plugins for each in counted),
-        sum(each.on_drivers for each in counted),
-        sum(each.waiting for each in counted),
+        sum(each.on_plugins for each in counted.values()),
+        sum(each.on_drivers for each in counted.values()),
+        sum(each.waiting for each in counted.values()),
         sum(each.has_plugin for each in nodes),
         sum(bool(each.devices) and not each.has_plugin for each in nodes),
-        sum(each.either for each in counted),
+        sum(each.either for each in counted.values()),
     )
 
 
 def find_changed(
-    before: Sequence[ModelCluster], after: Sequence[ModelCluster]
+    then: Mapping[str, PodsOfOwner], now: Mapping[str, PodsOfOwner]
 ) -> Iterator[PodsOfOwner]:
     """Yield the owners whose pods have other devices, or none, after a step."""
-    then, now = _count_owners(before), _count_owners(after)
     for owner in sorted({*then, *now}):
         if then.get(owner) != now.get(owner):
             yield now.get(owner, PodsOfOwner(owner))
 
 
-def _count_owners(plays: Sequence[ModelCluster]) -> Mapping[str, PodsOfOwner]:
+def count_owners(plays: Sequence[ModelCluster]) -> Mapping[str, PodsOfOwner]:
     """Count the pods of owners; those of whom the plays differ, or can differ, are either."""
     each_play = [_count(each, find_undecided(each)) for each in plays]
     counts = {}

@@ -13,7 +13,7 @@ from typing import Final
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import commands, story, typed, undo
 from drawbridge.audit.interrupted import Interrupted
-from drawbridge.audit.left import count_left, describe_new_waits, find_changed
+from drawbridge.audit.left import count_left, count_owners, describe_new_waits, find_changed
 from drawbridge.audit.managed import note_jobs, note_namespaces
 from drawbridge.audit.model import Expected, MigrationStep
 from drawbridge.audit.namespaces import (
@@ -59,14 +59,21 @@ class StepPlanner:
 
     def __post_init__(self) -> None:
         """Begin with the cluster as it is, when the pods that fit have started."""
-        self.cluster, *self.others = (ModelCluster(self.start, each) for each in CHOICES)
-        for play in (self.cluster, *self.others):
+        self.cluster, *self.others = plays = [ModelCluster(self.start, e) for e in CHOICES]
+        for play in plays:
             play.schedule()
             play.take_changes()
         self._modes = dict(self.namespaces.modes)
         self._group = {node.name: each for each in self.groups for node in each.nodes}
         closed = {n.name for each in self.groups for n in each.nodes if n.unschedulable}
-        self._cordoned = self.interrupted.cordoned | (closed - self.interrupted.nodes)
+        self._cordoned = self.interrupted.cordoned | closed - self.interrupted.nodes
+
+        self._counted = count_owners(plays)
+
+    def _go_on(self, trial: Trial) -> None:
+        """Take the cluster as a trial left it."""
+        self.cluster, self.others = trial.cluster, [*trial.others]
+        self._counted = count_owners((self.cluster, *self.others))
 
     def note_modes(self, modes: Mapping[str, str]) -> None:
         """Remember the labels that a step before sets."""
@@ -164,9 +171,8 @@ class StepPlanner:
         first = self._play_others(tried[best])
         if first.can_stop:
             first = self._play_others(self._try_move(group, nodes[:1], obeys_budgets=False))
-        if is_first or not self._is_plain(first):
-            return self._accept(group, [nodes[:1]], first)
-        return self._move_in_turn(group, nodes, first)
+        plain = not is_first and self._is_plain(first)
+        return self._move_in_turn(group, nodes if plain else nodes[:1], first)
 
     def _largest(self, group: Group, nodes: Sequence[str]) -> int:
         """Return how many nodes can move at once so that no pod waits meanwhile."""
@@ -331,8 +337,8 @@ class StepPlanner:
         """Make a step of what was tried, and go on from there."""
         nodes = [name for each in rounds for name in each]
         jobs = find_failing_jobs(self.cluster, self.templates, nodes)
-        before, then = self.cluster, [self.cluster, *self.others]
-        self.cluster, self.others = trial.cluster, [*trial.others]
+        before, then = self.cluster, self._counted
+        self._go_on(trial)
         moving = self._moving_of(before, group, nodes)
         modes = self._changed_modes(before, trial.cluster)
         lines = [each.command for each in trial.commands]
@@ -357,7 +363,7 @@ class StepPlanner:
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
-                tuple(find_changed(then, [self.cluster, *self.others])),
+                tuple(find_changed(then, self._counted)),
             )
         )
         return nodes
@@ -404,7 +410,7 @@ class StepPlanner:
 
     def expected(self) -> Expected:
         """Return the counts as they are now."""
-        return count_left([self.cluster, *self.others])
+        return count_left(self.cluster, self._counted)
 
     # --- namespaces ------------------------------------------------------------------------------
 
@@ -457,8 +463,8 @@ class StepPlanner:
         return play.finish()
 
     def _accept_namespace(self, namespace: str, trial: Trial) -> None:
-        before, then = self.cluster, [self.cluster, *self.others]
-        self.cluster, self.others = trial.cluster, [*trial.others]
+        before, then = self.cluster, self._counted
+        self._go_on(trial)
         modes = self._changed_modes(before, trial.cluster)
         told = story.tell(trial.cluster, trial.changes)
         title = f"Translate namespace {namespace}"
@@ -479,7 +485,7 @@ class StepPlanner:
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
-                tuple(find_changed(then, [self.cluster, *self.others])),
+                tuple(find_changed(then, self._counted)),
             )
         )
 

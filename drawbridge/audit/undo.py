@@ -45,7 +45,7 @@ def move_back(
     The drain asks no budgets where one would stop it, also as another scheduler could choose.
     """
     plain = _type(moved, templates, obeys_budgets=True)
-    played = [each.copy() for each in others]
+    played = [each.copy() for each in others if each.budgets]
     for command in plain.typed:
         for each in played:
             command.play(each)

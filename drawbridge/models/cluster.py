@@ -237,7 +237,7 @@ class ModelCluster:
 
     def schedule(self) -> bool:
         """Give nodes to waiting pods; alike pods wait behind the first that finds none."""
-        placed, offering = False, None
+        placed = False
         keys = [*self.waiting]
         for key in reversed(keys) if self.choice.newest_first else keys:
             pod = self.pods[key]
@@ -247,11 +247,9 @@ class ModelCluster:
             kind = self.kinds[pod.kind]
             if kind.is_gated or (pod.kind, pod.is_translated) in self._unfit:
                 continue
-            if kind.needs_devices and offering is None:
-                offering = {name: each for name, each in self.nodes.items() if each.offers_any}
             place = choose_node(
                 kind,
-                self.nodes if offering is None or not kind.needs_devices else offering,
+                self.nodes,
                 self.choice,
                 translated=pod.is_translated,
                 is_kept_off=self._find_kept_apart(pod) if kind.rules else None,
@@ -361,17 +359,16 @@ class ModelCluster:
     def _place_otherwise(self, drained: Collection[str]) -> None:
         """Let pods of which a scheduler chose the node be on drained nodes, or on others."""
         onto = self.choice.drained > 0
+        others = sorted(e.name for e in self.nodes.values() if e.is_ready and not e.is_cordoned)
+        places = [*drained] if onto else [each for each in others if each not in drained]
+        without = set[tuple[int, bool]]()
         for key, pod in self.pods.items():
             kind = self.kinds[pod.kind]
+            alike = pod.kind, pod.is_translated
             if not pod.is_placed or pod.name or kind.rules or (pod.node in drained) is onto:
                 continue
-            request = find_request(kind, translated=pod.is_translated)
-            allowed = request.nodes | request.moved_nodes
-            for name in drained if onto else sorted(allowed.difference(drained)):
-                node = self.nodes.get(name)
-                is_open = node is not None and node.is_ready and (onto or not node.is_cordoned)
-                if is_open and self._try_other(key, name):
-                    break
+            if alike not in without and not any(self._try_other(key, name) for name in places):
+                without.add(alike)
 
     def _try_other(self, key: int, name: str) -> bool:
         """Put a pod on another node if the same serves it there."""

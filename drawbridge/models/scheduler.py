@@ -9,6 +9,8 @@ from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import AskedOfNode, PodKind, Served
 
 _FEW: Final = 64  # nodes
+# A scheduler compares no more nodes where a pod fits; those of large clusters neither.
+_ENOUGH: Final = 24
 
 
 class SchedulerChoice(NamedTuple):
@@ -46,6 +48,7 @@ def choose_node(
     request = find_request(kind, translated=translated)
     best: tuple[float, float] | None = None
     chosen: ChosenNode | None = None
+    compared = 0
     for name in _find_names(nodes, request, choice.order):
         node = nodes.get(name)
         if node is None or node.is_cordoned or not node.is_ready:
@@ -63,6 +66,9 @@ def choose_node(
         rank = choice.moved * node.is_moved, choice.left * left
         if best is None or rank > best:
             best, chosen = rank, ChosenNode(name, served)
+        compared += 1
+        if compared == _ENOUGH:
+            break
     return chosen
 
 

@@ -7,7 +7,7 @@ placed are elsewhere: a node without these is a loose one.
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from drawbridge.models.nodes import ModelNode, find_request
+from drawbridge.models.nodes import ModelNode
 from drawbridge.models.pods import PodKind, Served
 
 if TYPE_CHECKING:
@@ -30,12 +30,7 @@ def _can_serve(
     kind: PodKind, nodes: Mapping[str, ModelNode], served: Served, *, translated: bool = False
 ) -> bool:
     """Whether any of the nodes that a pod may have would serve it in this way."""
-    request = find_request(kind, translated=translated)
-    return any(
-        nodes[name].serve(kind, translated=translated) is served
-        for name in request.nodes | request.moved_nodes
-        if name in nodes
-    )
+    return any(node.serve(kind, translated=translated) is served for node in nodes.values())
 
 
 def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]:
