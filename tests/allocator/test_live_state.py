@@ -314,3 +314,12 @@ async def test_a_turn_prepares_the_strategy_for_some_milliseconds(
     claims.add(OURS)
     await asyncio.sleep(0)
     assert asked == [False, True]
+
+
+@pytest.mark.asyncio
+async def test_a_pod_that_must_release_its_claims_is_tried_again_at_the_earliest_time() -> None:
+    live, _, _ = live_state()
+    for at in (60.0, 5.0, 30.0):
+        live.wake_at("p", at)
+    assert live.times.take("retry", 5.0) == ["p"]
+    assert live.times.take("retry", 100.0) == []

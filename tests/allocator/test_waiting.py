@@ -352,3 +352,13 @@ def test_a_bug_for_one_pod_does_not_keep_others_from_being_woken(
     waiting.cluster.delete_claim("held0")
     assert list(waiting.pods.wake(waiting.cluster.now).woken) == ["second"]
     assert len(waiting.pods) == 1
+
+
+def test_a_pod_is_woken_to_release_its_claims_also_if_it_does_not_wait() -> None:
+    cluster = Cluster(n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.state.records.times.set("retry", "p", 5.0)
+    assert waiting.next_time() == 5.0
+    assert waiting.wake(4.9).woken == ()
+    assert waiting.wake(5.0).woken == ("p",)
+    assert waiting.wake(100.0).woken == ()
