@@ -172,15 +172,17 @@ def share_memory(pod: SchedulingPod, watched: Pod | None) -> SchedulingPod | Rea
             node_affinity=own.node_affinity,
             tolerations=own.tolerations,
         )
-    if own is not None and size > MOST_BESIDE_WATCHED:
+    # Of a pod without claims, the watch keeps nothing that selects nodes.
+    waits = watched is not None and watched.spec.resource_claims and not watched.spec.node_name
+    if size <= (MOST_BESIDE_WATCHED if own is not None and waits else MOST_NOT_WATCHED):
+        return pod
+    if own is not None:
         message = (
             f"pod {pod.namespace}/{pod.name} is too large: namespace {pod.namespace} has more than "
             "its share of the allocator's memory"
         )
         return make_reason(codes.CLAIM_TOO_LARGE, _STAGE, message)
-    if size > MOST_NOT_WATCHED:
-        raise ProtocolError(ErrorCode.NOT_READY, "the pod is not watched yet")
-    return pod
+    raise ProtocolError(ErrorCode.NOT_READY, "the pod is not watched yet")
 
 
 class ReceivedRequests:

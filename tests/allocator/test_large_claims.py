@@ -96,6 +96,15 @@ def test_a_pod_of_which_not_all_is_watched_is_told_that_it_is_too_large() -> Non
     assert [each.node for each in asked(cluster, {}).fit] == ["n1"]
 
 
+def test_a_pod_for_which_the_scheduler_makes_the_claim_is_not_too_large() -> None:
+    cluster, affinity = Cluster(n1=1), selecting(300)
+    watched = pod("p", spec={"affinity": {"nodeAffinity": affinity}})
+    cluster.add(without_unused_parts(watched))
+    cluster.add_claim(small_claim("c"))
+    assert [each.code for each in asked(cluster, affinity).reasons] == ["NodeRefused"]
+    assert cluster.state.records.get("p").request is not None
+
+
 def test_a_large_pod_that_is_not_watched_yet_is_asked_about_again() -> None:
     cluster = Cluster(n1=1)
     cluster.add_claim(small_claim("c"))
