@@ -23,16 +23,9 @@ GRACE_SECONDS = 5
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
-    *(
-        "replace machine",
-        "lose node",
-        "kill",
-        "kill allocator",
-        "kill controller",
-        "stand still",
-        "cut off",
-    ),
-    *("forbid", "end watches", "expire", "skew", "stop server", "restore"),
+    *("replace machine", "lose node", "kill", "kill allocator", "kill controller"),
+    *("stop at write", "stand still", "cut off", "forbid"),
+    *("end watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
 )
 
@@ -310,7 +303,9 @@ def lose_node(world: "World", drawn: int) -> str:
 @event(0.7)
 def kill(world: "World", drawn: int) -> str:
     """Kill a scheduler with its allocator; others start at once."""
-    return world.kill_pair(drawn)
+    host = world.choose_pair(drawn).host
+    world.kill_pair(host)
+    return host
 
 
 @event(0.8)
@@ -332,9 +327,28 @@ def kill_controller(world: "World", _drawn: int) -> str:
 def stand_still(world: "World", drawn: int) -> str:
     """Let a host stand still for a while; what it had decided is sent later."""
     pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
-    until = asyncio.get_running_loop().time() + seconds
-    world.network.trouble_of(f"host {pair.host}").still = until
+    world.stand_still(pair.host, seconds)
     return f"{pair.host} for {seconds:.1f} s"
+
+
+@event(2.5)
+def stop_at_write(world: "World", drawn: int) -> str:
+    """Stop an allocator at its next mark, allocation or binding, before it has the answer."""
+    write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
+
+    def restart_allocator(host: str) -> None:
+        world.pairs[host].restart.set()
+
+    def stand_still(host: str) -> None:
+        world.stand_still(host, seconds)
+
+    name, act = (
+        ("the allocator is killed", restart_allocator),
+        ("the host is killed", world.kill_pair),
+        (f"the host stands still for {seconds:.1f} s", stand_still),
+    )[drawn // 3 % 3]
+    world.network.trap = write, act
+    return f"{write}: {name}"
 
 
 @event(0.6)

@@ -239,8 +239,8 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
             continue
         ledger = pair.parts.state.decisions.state.ledger
         # What was reserved in an earlier term goes when the next one begins.
-        holds = (hold for record in ledger.claims.values() for hold in record.holds)
-        observed = {hold.device_id for hold in holds}
+        observed = {hold.device_id for holds in ledger.kept.values() for hold in holds}
+        observed |= {hold.device_id for each in ledger.claims.values() for hold in each.holds}
         devices = ledger.devices() if pair.parts.term.leading else observed
         recorded = {(device.pool.name, device.name) for device in devices}
         if recorded != held:

@@ -86,6 +86,8 @@ class Network:
     troubles: dict[str, Trouble] = field(default_factory=dict)
     # Resources that the role of our processes does not allow for a moment, and until when.
     forbidden: dict[str, float] = field(default_factory=dict)
+    # What happens to the allocator that sends the next write with this end of its path.
+    trap: tuple[str, Callable[[str], None]] | None = None
 
     def open(self) -> None:
         """Start two servers."""
@@ -108,6 +110,7 @@ class Network:
         self.faults = Faults()
         self.troubles.clear()
         self.forbidden.clear()
+        self.trap = None
         for front in self.fronts:
             front.until, front.lag = 0.0, 0.02
 
@@ -169,6 +172,13 @@ class Network:
         except RefusedError as refused:
             answer = refused
 
+        if self.trap is not None and who.startswith("allocator") and seen.method != "GET":
+            end, act = self.trap
+            if end == seen.path.rpartition("/")[2] or (end == "mark" and _is_mark(seen.path)):
+                self.trap = None
+                self.count("write that an allocator stops at")
+                act(who.rpartition(" ")[2])
+
         def send_back() -> None:
             if answered.done():
                 return
@@ -194,6 +204,11 @@ class Network:
     def count(self, what: str, times: int = 1) -> None:
         """Count something that happened."""
         self.counted[what] = self.counted.get(what, 0) + times
+
+
+def _is_mark(path: str) -> bool:
+    """Whether a path is that of a claim itself, to which the allocator writes its mark."""
+    return path.split("/")[-2] == "resourceclaims"
 
 
 class WorldSession(Session):

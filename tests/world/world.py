@@ -304,12 +304,16 @@ class World:
         """Return one of the pairs."""
         return self.pairs[HOSTS[drawn % 2]]
 
-    def kill_pair(self, drawn: int) -> str:
+    def kill_pair(self, host: str) -> None:
         """Kill both processes of a host, and start others."""
-        pair = self.choose_pair(drawn)
-        self._start_pair(pair.host)
+        pair = self.pairs[host]
+        self._start_pair(host)
         asyncio.ensure_future(pair.kill())  # noqa: RUF006  # ends by itself
-        return pair.host
+
+    def stand_still(self, host: str, seconds: float) -> None:
+        """Let a host stand still; what it had decided is sent later."""
+        until = asyncio.get_running_loop().time() + seconds
+        self.network.trouble_of(f"host {host}").still = until
 
     def back_up(self) -> int:
         """Take a backup of the storage, and return its version."""
