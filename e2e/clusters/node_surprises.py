@@ -8,6 +8,8 @@ from e2e.clusters.surprise import Stage, surprise
 
 NODES, PODS, LATER = Stage.NODES, Stage.PODS, Stage.LATER
 BIG, MIDDLE, SMALL = PRODUCTS
+# A product that no other node has.
+LAST = ("NVIDIA-TITAN-X-Pascal", 2, "lab-2titan", "12288")
 SRIOV, RDMA, AMD = "openshift.io/sriov", "rdma/hca", "amd.com/gpu"
 
 
@@ -324,8 +326,8 @@ def fragmented(cluster: DrawnCluster) -> None:
 
 @surprise(107, "the last node of a product, that pods select")
 def last_of_product(cluster: DrawnCluster) -> None:
-    labels = {"nvidia.com/gpu.product": "Tesla-V100-SXM2-16GB"}
-    name = cluster.add_node("last", MIDDLE, labels=labels)
+    name = cluster.add_node("last", LAST)
+    labels = {"nvidia.com/gpu.product": LAST[0]}
     near = {"nodeSelector": labels}
     cluster.add("Deployment", {GPU: 1}, pods=2, nodes=[name, name], spec=near)
 
