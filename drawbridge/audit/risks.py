@@ -23,7 +23,7 @@ def find_failing_jobs(
             continue
         alive[kind.full_owner] += 1
         request = find_request(kind, translated=pod.is_translated)
-        can_be = (pod.is_placed or not pod.node) and any(
+        can_be = bool(pod.placed or not pod.node) and any(
             each in (request.moved_nodes if cluster.nodes[each].is_moved else request.nodes)
             for each in nodes
         )

@@ -229,7 +229,7 @@ class ModelCluster:
         return True
 
     def _place(self, key: int, choice: ChosenNode) -> None:
-        pod = self.pods[key]._replace(node=choice.node, served=choice.served, is_placed=True)
+        pod = self.pods[key]._replace(node=choice.node, served=choice.served, placed=self._next)
         self.pods[key] = pod
         del self.waiting[key]
         self._start(key, pod)
@@ -365,7 +365,7 @@ class ModelCluster:
         for key, pod in self.pods.items():
             kind = self.kinds[pod.kind]
             alike = pod.kind, pod.is_translated
-            if not pod.is_placed or pod.name or kind.rules or (pod.node in drained) is onto:
+            if not pod.placed or pod.name or kind.rules or (pod.node in drained) is onto:
                 continue
             if alike not in without and not any(self._try_other(key, name) for name in places):
                 without.add(alike)

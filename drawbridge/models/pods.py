@@ -75,8 +75,9 @@ class Served(enum.Enum):
 class ModelPod(NamedTuple):
     """A pod: alive on a node, or waiting without one. `is_translated` pods have claims.
 
-    The scheduler of the play chose the node if `is_placed`: a real one can choose another, and
-    with it a driver in place of a plugin, or the reverse, if `has_other_source`.
+    The scheduler of the play chose the node if `placed` is not 0, before the pod of this key came:
+    a real one can choose another, and a driver in place of a plugin, or the reverse, if
+    `has_other_source`.
     """
 
     kind: int
@@ -84,6 +85,6 @@ class ModelPod(NamedTuple):
     served: Served = Served.NOBODY
     is_translated: bool = False
     is_static: bool = False
-    is_placed: bool = False
+    placed: int = 0
     has_other_source: bool = False
     name: str = ""  # the node of a pod of a DaemonSet

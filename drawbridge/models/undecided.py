@@ -4,11 +4,11 @@ A pod that a scheduler has placed can be on any node that had room for it, if ot
 placed are elsewhere: a node without these is a loose one.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from drawbridge.models.nodes import ModelNode
-from drawbridge.models.pods import PodKind, Served
+from drawbridge.models.pods import ModelPod, PodKind, Served
 
 if TYPE_CHECKING:
     from drawbridge.models.cluster import ModelCluster
@@ -21,7 +21,7 @@ def _loosen(cluster: "ModelCluster", names: Iterable[str]) -> dict[str, ModelNod
         if name in cluster.nodes:
             node = loose[name] = cluster.nodes[name].copy()
             for pod in cluster.on_node(name):
-                if pod.is_placed:
+                if pod.placed:
                     node.hold(cluster.kinds[pod.kind], pod, -1)
     return loose
 
@@ -41,7 +41,7 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
     placed = [
         (key, pod, kind)
         for key, pod in cluster.pods.items()
-        if pod.is_placed and pod.served is Served.PLUGIN
+        if pod.placed and pod.served is Served.PLUGIN
         and _changes(cluster, kind := cluster.kinds[pod.kind])
     ]  # fmt: skip
     if not placed:
@@ -68,8 +68,11 @@ def _changes(cluster: "ModelCluster", kind: PodKind) -> bool:
 
 
 def find_undecided(cluster: "ModelCluster") -> set[int]:
-    """Return the pods that another scheduler can put where others give them devices."""
-    placed = {key: pod for key, pod in cluster.pods.items() if pod.is_placed}
+    """Return the pods of which another scheduler can decide otherwise who gives them devices.
+
+    They can have another source, or were placed before one that waited and could be there.
+    """
+    placed = {key: pod for key, pod in cluster.pods.items() if pod.placed}
     if not placed:
         return set()
     loose = _loosen(cluster, (name for name, each in cluster.nodes.items() if each.offers_any))
@@ -85,4 +88,31 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
             )
         if both[pod.kind]:
             undecided.add(key)
-    return undecided
+    return undecided.union(_find_contested(cluster, placed))
+
+
+def _find_contested(cluster: "ModelCluster", placed: Mapping[int, ModelPod]) -> Iterator[int]:
+    """Yield the pods that were placed where one that already waited would fit, and that one."""
+    waiting: dict[tuple[int, bool], list[int]] = {}
+    for key in cluster.waiting:
+        pod = cluster.pods[key]
+        if cluster.kinds[pod.kind].needs_devices and not cluster.kinds[pod.kind].is_gated:
+            waiting.setdefault((pod.kind, pod.is_translated), []).append(key)
+    for (number, translated), keys in waiting.items():
+        kind, since = cluster.kinds[number], min(keys)
+        answers: dict[tuple[str, int], bool] = {}
+        for key, rival in placed.items():
+            owner = cluster.kinds[rival.kind].full_owner
+            # Which pods of one owner wait changes no count.
+            if rival.placed <= since or owner == kind.full_owner or rival.served is Served.NOBODY:
+                continue
+            place = rival.node, rival.kind
+            if place not in answers:
+                node = cluster.nodes[rival.node].copy()
+                node.hold(cluster.kinds[rival.kind], rival, -1)
+                served = node.serve(kind, translated=translated)
+                answers[place] = served not in (None, Served.NOBODY)
+            if answers[place]:
+                yield key
+        if any(answers.values()):
+            yield from keys
