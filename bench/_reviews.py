@@ -27,7 +27,7 @@ import msgspec
 from bench._bodies import KINDS, TRANSLATED
 from bench._cluster import make_admission
 from bench._process import BASELINE, ROOT
-from bench._review_worker import ECHO, NUMBER, context
+from bench._review_worker import COUNTED, ECHO, NUMBER, context
 from bench._scale import scaled
 from webhook.admission.replies import await_reply
 
@@ -120,7 +120,7 @@ def _count_instructions(tree: Path) -> dict[str, int]:
     """Return the instructions of a batch of each kind, after a batch of the same kind."""
     with tempfile.TemporaryDirectory() as folder:
         dump = Path(folder) / "out"
-        worker = Worker(tree, (*_CALLGRIND, f"--callgrind-out-file={dump}"))
+        worker = Worker(tree, (*_CALLGRIND, f"--callgrind-out-file={dump}"), [COUNTED])
         for kind in KINDS:
             for number in range(2):
                 worker.review(_batch(kind, number))
