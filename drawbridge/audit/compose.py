@@ -26,6 +26,7 @@ from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, Decide, t
 from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
+from drawbridge.audit.published_twice import note_published_twice
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.unowned import count_unowned
@@ -150,6 +151,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         steps=plan.steps,
         notes=(
             *note_outlived(objects, configuration),
+            *note_published_twice(objects),
             *_notes(objects, future.prediction, every),
             *plan.notes,
             *_note_queues(objects, decider.mappings),

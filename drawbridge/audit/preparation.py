@@ -118,6 +118,7 @@ def keep_apart(
                 f"{daemon.text} belongs to {daemon.manager}, which can take a patch back: set the"
                 " node affinity there, too."
             )
+    notes += _note_unread(plugins, daemons, "The patch replaces a node affinity that it has")
     if not plugins:
         notes.append(f"Keep the device plugins off nodes with the label {DEVICES_LABEL}.")
     for driver in needed:
@@ -230,12 +231,23 @@ def remove_plugins(
             notes.append(f"{daemon.text} belongs to {daemon.manager}: remove it there.")
     if not notes:
         notes.append("If a chart or an operator manages a plugin, remove it there.")
+    unread = [*_note_unread(removed, daemons, "A DaemonSet that asks for devices can need it")]
     return MigrationStep(
         "Remove the device plugins",
-        "No pod needs them.",
+        "No pod that was read needs them." if unread else "No pod needs them.",
         tuple(map(commands.remove_plugin, removed)),
-        tuple(notes),
+        (*notes, *unread),
     )
+
+
+def _note_unread(
+    plugins: Iterable[Plugin], daemons: Mapping[tuple[str, str], Daemon], why: str
+) -> Iterator[str]:
+    """Yield which DaemonSets of plugins were not read, and what that means."""
+    for plugin in plugins:
+        kind, _, name = plugin.owner.partition("/")
+        if kind == "DaemonSet" and (plugin.namespace, name) not in daemons:
+            yield f"DaemonSet {plugin.namespace}/{name} was not read. {why}."
 
 
 def _is_of(plugin: Plugin, name: str, groups: Iterable[Group]) -> bool:
