@@ -1,7 +1,7 @@
 """An allocator, as a process beside an API server in memory, and a scheduler that calls it.
 
-For each pod, the scheduler calls prefilter and reserve in turn and bind concurrently, as a
-kube-scheduler does.
+For each pod, the scheduler calls prefilter, reserve if need be, and bind, which runs beside the
+next pods, as the plugin of a kube-scheduler does.
 """
 
 import asyncio
@@ -214,7 +214,7 @@ class Scheduler:
         uid = self._server.put(pod)["metadata"]["uid"]
         toleration = {"key": FENCE["key"], "operator": "Exists"}
         identity = {"namespace": NAMESPACE, "name": name, "uid": uid, "tolerations": [toleration]}
-        return {"pod": identity, "claims": [claim], "maxNodes": MAX_NODES}
+        return {"pod": identity, "claims": [claim], "maxNodes": MAX_NODES, "reserve": True}
 
     async def schedule(self, names: list[str]) -> None:
         """Schedule pods one by one, and bind them concurrently."""
@@ -225,9 +225,10 @@ class Scheduler:
                 uid = request["pod"]["uid"]
                 answer = await self.prefilter(connection, request)
                 placed = {"podUID": uid, "node": answer["fit"][0]["node"]}
-                reply = await connection.call("POST", "reserve", placed)
-                if not reply["reserved"]:
-                    raise SystemExit(reply["message"])
+                if answer.get("reservedOn") != placed["node"]:
+                    reply = await connection.call("POST", "reserve", placed)
+                    if not reply["reserved"]:
+                        raise SystemExit(reply["message"])
                 await self._slots.acquire()
                 group.create_task(self._bind(placed))
 

@@ -19,7 +19,7 @@ from allocator.decisions.planned_holds import PlannedHolds
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.reserving import find_excess, reserve_on
 from allocator.decisions.scores import score_nodes
-from allocator.decisions.shortlist import NodeSearch, Shortlist, never
+from allocator.decisions.shortlist import FittingNode, NodeSearch, Shortlist, never
 from allocator.scheduler.protocol import (
     ErrorCode,
     PreemptReply,
@@ -44,6 +44,7 @@ from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_records import GroupHold
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, Preemptor
+from allocator.state.reserved_pods import ANSWERED_SECONDS
 from drawbridge.brief import NamespaceTimes
 from drawbridge.solver.reasons import Reason
 
@@ -108,7 +109,8 @@ class PodDecisions:
         if hold := self.groups.find_hold(uid, now, alone=(alone := request.group is None)):
             return self._decide_member(pod_request, request.max_nodes, hold, now)
         if alone or self.reservations.is_writing(uid):
-            return self._decide(pod_request, request.max_nodes, now)
+            limit, reserve = request.max_nodes, request.reserve and not self.groups.key_of(uid)
+            return self._decide(pod_request, limit, now, reserve=reserve)
         if (refusal := self.groups.find_refusal(uid, now)) is not None:
             return refuse_group(refusal)
         return PreFilterReply(complete=False, members_needed=True)
@@ -173,7 +175,9 @@ class PodDecisions:
             self.groups.holds.note_asked(hold, request.pod.uid)
         return reply
 
-    def _decide(self, request: PodRequest, limit: int, now: float) -> PreFilterReply:
+    def _decide(
+        self, request: PodRequest, limit: int, now: float, *, reserve: bool = False
+    ) -> PreFilterReply:
         uid = request.pod.uid
         reservation = self.reservations.find(uid)
         if reservation is not None and self.reservations.is_writing(uid):
@@ -185,23 +189,47 @@ class PodDecisions:
         self._settle(now)
         if (excess := find_excess(self._basis, search)) is not None:
             return refuse_pod((excess,))
-        if (kept := self._preemption.find_kept(uid, search)) is not None:
-            return fit_on(kept.name, preemptible=True)
+        if (own := self._preemption.find_kept(uid, search)) is not None:
+            return fit_on(own.name, preemptible=True)
         shortlist, places = self.strategy.find_ordered(search, self._basis.searches.run, now)
         if shortlist.fitting:
             # Others can wait for the devices that are being released.
             self.state.records.change(uid, RecordEvent.UNPAIRED, paired=None)
-            if reservation is not None:
-                # Otherwise its devices are free between two calls of the scheduler, for others.
-                for fit in shortlist.fitting:
-                    if fit.name == reservation.node:
-                        self.reservations.reserve_found(request, fit, search, now)
             scored = score_nodes(shortlist.fitting, search.unallocated, places, self.state)
-            return fit_some(scored, limit, complete=shortlist.complete)
+            names = [each.node for each in scored]
+            node = first if first in names else names[0]
+            reserve &= self.state.records.get(uid).kept is None
+            reply = fit_some(scored, limit, complete=shortlist.complete)
+            if reserve or node == first:
+                fit = next(each for each in shortlist.fitting if each.name == node)
+                is_reserved = self._keep_until_reserve(
+                    request, fit, search, now, promised=not reserve
+                )
+                reply = replace(reply, reserved_on=node if reserve and is_reserved else "")
+            return reply
         taken = self._preemption.take_over(search)
         if taken and not self.reservations.reserve_found(request, taken, search, now):
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
+
+    def _keep_until_reserve(
+        self,
+        request: PodRequest,
+        fit: FittingNode,
+        search: NodeSearch,
+        now: float,
+        *,
+        promised: bool,
+    ) -> bool:
+        """Let nobody else have the devices of a pod between two calls of the scheduler.
+
+        They are reserved, so that the second call is not needed, or only promised.
+        """
+        chosen = self.strategy.with_devices(search, fit, now)
+        seconds = None if promised else ANSWERED_SECONDS
+        return not self.reservations.reserve_found(
+            request, chosen, search, now, promised=promised, seconds=seconds
+        )
 
     def reserve(self, pod_uid: str, node: str, now: float) -> ReserveReply:
         """Reserve devices for a pod on a node until the pod is bound or a time has passed."""

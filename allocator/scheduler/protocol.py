@@ -112,6 +112,15 @@ class PreFilterRequest(_Message, frozen=True):
         int, Meta(ge=0, description="Limits the nodes in the reply; 0 requests all of them.")
     ] = 0
     group: GroupReference | None = None
+    reserve: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether to reserve devices of the best node for a pod alone, for 5 s, so that "
+                "`reserve` is not needed there. `status` renews the reservation."
+            )
+        ),
+    ] = False
 
 
 class GroupMember(_Message, frozen=True):
@@ -171,6 +180,9 @@ class PreFilterReply(_Message, frozen=True):
             )
         ),
     ] = False
+    reserved_on: Annotated[
+        str, Meta(description="The node on which devices are reserved for the pod already, if any.")
+    ] = ""
 
 
 class PotentialVictim(_Message, frozen=True):

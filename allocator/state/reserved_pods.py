@@ -38,6 +38,8 @@ from drawbridge.solver.memo import OutOfTimeError
 RESERVATION_SECONDS: Final = 30.0
 # How long a pod that is woken can count on the devices that were found for it.
 PROMISE_SECONDS: Final = 2.0
+# How long a reservation with an answer lasts, unless the scheduler holds or binds the pod.
+ANSWERED_SECONDS: Final = 5.0
 # How long the devices of a pod are held between the end of the cycle for its group, where the
 # scheduler gives all members back, and the time when it reserves them one by one.
 HOLD_SECONDS: Final = 5.0
@@ -147,7 +149,7 @@ class ReservedPods:
 
     # --- reserving ---
 
-    def reserve(
+    def reserve(  # noqa: PLR0913  # two by name
         self,
         request: PodRequest,
         node: str,
@@ -155,8 +157,11 @@ class ReservedPods:
         now: float,
         *,
         promised: bool = False,
+        seconds: float | None = None,
     ) -> ReservationRefusal | None:
         """Reserve the claims of a pod on a node; `solved` has the new allocations by UID."""
+        if seconds is None:
+            seconds = PROMISE_SECONDS if promised else RESERVATION_SECONDS
         state, pod = self._state, request.pod
         try:
             wanted = {
@@ -177,7 +182,7 @@ class ReservedPods:
             PodReservation(pod.namespace, pod.name, pod.uid, node, claims),
             wanted,
             since=now,
-            until=now + (PROMISE_SECONDS if promised else RESERVATION_SECONDS),
+            until=now + seconds,
             priority=pod.priority,
             promised=promised,
         )
@@ -185,7 +190,7 @@ class ReservedPods:
         self._records.change(pod.uid, event, devices=devices, taken_by="")
         return None
 
-    def reserve_found(
+    def reserve_found(  # noqa: PLR0913  # two by name
         self,
         request: PodRequest,
         fitting: FittingNode,
@@ -193,11 +198,12 @@ class ReservedPods:
         now: float,
         *,
         promised: bool = True,
+        seconds: float | None = None,
     ) -> ReservationRefusal | None:
         """Reserve what a search has found for a pod on a node."""
         allocations = fitting.solution.allocations if fitting.solution else ()
         solved = dict(zip(map(uid_of, search.unallocated), allocations, strict=True))
-        return self.reserve(request, fitting.name, solved, now, promised=promised)
+        return self.reserve(request, fitting.name, solved, now, promised=promised, seconds=seconds)
 
     def confirm(self, pod_uid: str, now: float) -> None:
         """Make a promise a reservation; a reservation is renewed."""

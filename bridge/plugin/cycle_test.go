@@ -355,3 +355,57 @@ func TestTheSetOfPodsIsBounded(t *testing.T) {
 		t.Error("a pod that was taken is remembered")
 	}
 }
+
+func (s *stage) reserves(node string, nodes ...string) {
+	var fit []protocol.NodeScore
+	for _, name := range nodes {
+		fit = append(fit, protocol.NodeScore{Node: name})
+	}
+	s.server.Reply("/v1/prefilter", allocatortest.Reply{Body: protocol.PreFilterReply{Fit: fit, ReservedOn: node}})
+}
+
+func TestAPodIsReservedWithoutACallWhereItIsReservedAlready(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.reserves("n1", "n1", "n2")
+	pod := podWith("a")
+	s.preFilter(t, pod)
+	checkCode(t, s.Reserve(t.Context(), s.state, pod, "n1"), fwk.Success)
+	checkTexts(t, s.paths(), "/v1/prefilter")
+	checkTexts(t, s.held.list(), "pod-1")
+}
+
+func TestAPodIsReservedWithACallOnAnotherNode(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.reserves("n1", "n1", "n2")
+	s.server.Reply("/v1/reserve", allocatortest.Reply{Body: protocol.ReserveReply{Reserved: true}})
+	pod := podWith("a")
+	s.preFilter(t, pod)
+	checkCode(t, s.Reserve(t.Context(), s.state, pod, "n2"), fwk.Success)
+	checkTexts(t, s.paths(), "/v1/prefilter", "/v1/reserve")
+}
+
+func TestWhatIsReservedIsGivenBackForAPodThatNoNodeSuits(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.reserves("n1", "n1")
+	pod := podWith("a")
+	s.preFilter(t, pod)
+	s.PostFilter(t.Context(), s.state, pod, nil)
+	checkTexts(t, s.paths(), "/v1/prefilter", "/v1/unreserve")
+}
+
+func TestOnlyPodsAloneAskForAReservation(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.fits(true, "n1")
+	alone, member := podWith("a"), podWith("a")
+	member.Labels = map[string]string{coschedulingLabel: "g"}
+	for pod, want := range map[*v1.Pod]bool{alone: true, member: false} {
+		s.preFilter(t, pod)
+		var sent protocol.PreFilterRequest
+		if err := json.Unmarshal(s.server.Take()[0].Body, &sent); err != nil {
+			t.Fatal(err)
+		}
+		if sent.Reserve != want {
+			t.Errorf("got %v for the group %q", sent.Reserve, groupOf(pod))
+		}
+	}
+}

@@ -25,6 +25,9 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
+	if found.reservedOn != "" {
+		p.Unreserve(ctx, state, pod, found.reservedOn) // others can have these devices
+	}
 	if len(found.scores) > 0 && !found.complete && !p.everyNode.has(pod.UID) {
 		p.everyNode.add(pod.UID)
 		p.cluster.activate([]*v1.Pod{pod})

@@ -25,6 +25,8 @@ type podState struct {
 	preemptible bool
 	// groupPreemptible is true if the allocator names victims for all members of the pod's group.
 	groupPreemptible bool
+	// reservedOn is the node on which devices are reserved for the pod already, if any.
+	reservedOn string
 	// everyNode is true in a dry run of preemption, where devices do not count.
 	everyNode bool
 }
@@ -70,6 +72,7 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 	}
 	request.Group = group.reference()
+	request.Reserve = request.Group == nil && !framework.InGroupCycle(state)
 	reply, err := p.allocator.preFilter(ctx, request)
 	if err == nil && reply.MembersNeeded {
 		reply, err = p.allocator.preFilterGroup(ctx, p.groupRequest(pod, group, request.MaxNodes))
@@ -144,6 +147,7 @@ func newPodState(reply *protocol.PreFilterReply, claims []*resourceapi.ResourceC
 		scores:      make(map[string]int64, len(reply.Fit)),
 		complete:    reply.Complete,
 		preemptible: reply.Preemptible,
+		reservedOn:  reply.ReservedOn,
 
 		groupPreemptible: reply.GroupPreemptible,
 	}

@@ -12,13 +12,19 @@ import (
 	"drawbridge.dev/bridge/protocol"
 )
 
-// Reserve has the allocator promise devices of the selected node to the pod.
+// Reserve has the allocator reserve devices of the selected node for the pod, unless it has done so with
+// its answer to PreFilter.
 func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-	if readState(state) == nil {
+	found := readState(state)
+	if found == nil {
 		return nil
 	}
 	if framework.InGroupCycle(state) {
 		framework.ReserveMember(state, pod)
+	} else if found.reservedOn == node {
+		p.everyNode.remove(pod.UID)
+		p.held.add(pod.UID)
+		return nil
 	}
 	reply, err := p.allocator.reserve(ctx, protocol.PodOnNode{PodUID: string(pod.UID), Node: node})
 	if err != nil {

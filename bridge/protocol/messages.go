@@ -71,6 +71,9 @@ type PreFilterRequest struct {
 	MaxNodes int `json:"maxNodes"`
 	// Group is nil for a pod alone. An allocator of 1.2 does not read it.
 	Group *Group `json:"group,omitempty"`
+	// Reserve asks for a reservation on the best node, so that Reserve needs no call there. An
+	// allocator of 1.2 does not read it.
+	Reserve bool `json:"reserve,omitempty"`
 }
 
 // Group names the group of a pod.
@@ -110,6 +113,8 @@ type PreFilterReply struct {
 	// MembersNeeded is true if the allocator decides about all members of the group together, and is
 	// asked about them next.
 	MembersNeeded bool `json:"membersNeeded"`
+	// ReservedOn is the node on which devices are reserved for the pod for a short time, if any.
+	ReservedOn string `json:"reservedOn"`
 }
 
 // NodeScore is a node and its score, 0 to 100.

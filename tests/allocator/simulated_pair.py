@@ -271,7 +271,10 @@ class SimulatedPair:
         about = SchedulingPod(
             namespace="default", name=pod.uid, uid=pod.uid, priority=priority_of(pod.uid)
         )
-        reply = self.calls.prefilter(PreFilterRequest(pod=about, claims=encoded, max_nodes=2))
+        is_former = int(pod.uid.removeprefix("p")) % 2  # the plugin of the release before
+        reply = self.calls.prefilter(
+            PreFilterRequest(pod=about, claims=encoded, max_nodes=2, reserve=not is_former)
+        )
         await asyncio.sleep(self.api.random.expovariate(500))
         if reply.preemptible and not reply.fit:
             await self._preempt(pod.uid)
@@ -281,7 +284,10 @@ class SimulatedPair:
         choice = self.api.random.random()
         if choice < 0.05:
             await self.calls.release(PodReference(pod_uid=pod.uid))
-        elif self.calls.reserve(PodOnNode(pod_uid=pod.uid, node=node)).reserved:
+        elif (
+            node == reply.reserved_on
+            or self.calls.reserve(PodOnNode(pod_uid=pod.uid, node=node)).reserved
+        ):
             if choice < 0.1:
                 self.calls.unreserve(UnreserveRequest(pod_uid=pod.uid))
             else:
@@ -323,10 +329,11 @@ class SimulatedPair:
     async def _hold(self, uid: str, term: Term | None) -> bool:
         """Wait for the volumes of a pod; return whether it still exists.
 
-        It keeps its devices meanwhile, up to the limit, unless the term ends.
+        It keeps its devices meanwhile, up to the limit, unless the term ends, or they are those of
+        an earlier attempt that is being undone.
         """
         seconds = self._choose_hold()
-        is_alone = self._binding[uid] == 1
+        is_alone = self._binding[uid] == 1 and not self.decisions.reservations.is_writing(uid)
         self._held[uid] = hold = object()
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds

@@ -27,7 +27,7 @@ from allocator.scheduler.protocol import (
 from allocator.state.caches import without_unused_parts
 from allocator.state.group_holds import STEP_SECONDS
 from allocator.state.reports import EndedHold, HoldEnd, Report
-from allocator.state.reserved_pods import RESERVATION_SECONDS
+from allocator.state.reserved_pods import ANSWERED_SECONDS, RESERVATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process import metrics
@@ -216,6 +216,24 @@ async def test_the_status_of_a_leader_renews_the_reservations_of_held_pods(
     assert process.calls.status(StatusRequest(held_pods=held)).leading is leading
     process.cluster.decisions.expire(RESERVATION_SECONDS)
     assert bool(process.cluster.held()) is is_kept
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "5 s", "unreserved", "elsewhere", "a new term"])
+async def test_a_pod_is_bound_by_what_is_reserved_with_the_answer(meanwhile: str) -> None:
+    process = FakeProcess(Cluster(n1=1, n2=1))
+    node = process.calls.prefilter(replace(request("p", 1), reserve=True)).reserved_on
+    match meanwhile:
+        case "5 s":
+            assert process.cluster.decisions.expire(ANSWERED_SECONDS) == ("p",)
+        case "unreserved":
+            process.calls.unreserve(UnreserveRequest(pod_uid="p"))
+        case "elsewhere":
+            (other,) = {"n1", "n2"} - {node}
+            assert process.calls.reserve(PodOnNode(pod_uid="p", node=other)).reserved
+        case "a new term":
+            process.cluster.decisions.begin_term()
+    reply = await process.calls.bind(PodOnNode(pod_uid="p", node=node))
+    assert reply.bound is (meanwhile in {"nothing", "5 s"})
 
 
 async def test_a_release_that_takes_long_does_not_delay_the_scheduler() -> None:

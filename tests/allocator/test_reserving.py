@@ -1,8 +1,14 @@
 """Reservations: what they hold, who shares them, when they end and what is written."""
 
 import pytest
+from msgspec.structs import replace
 
-from allocator.state.reserved_pods import PROMISE_SECONDS, RESERVATION_SECONDS
+from allocator.scheduler.protocol import GroupReference, PreFilterReply
+from allocator.state.reserved_pods import (
+    ANSWERED_SECONDS,
+    PROMISE_SECONDS,
+    RESERVATION_SECONDS,
+)
 from drawbridge.dra.allocation import to_json
 from drawbridge.ledger.audit import audit
 from tests.allocator.clusters import (
@@ -294,3 +300,57 @@ def test_a_newer_claim_of_another_scheduler_takes_its_devices() -> None:
     foreign = claim("x", version=9, allocation=allocation_on("n1", 0), pods=["other"])
     cluster.state.observe_claim(as_claim(foreign))
     assert "another claim holds" in cluster.decisions.reservations.begin_write("p")
+
+
+# --- reservations with the answer ---
+
+
+def ask(cluster: Cluster, uid: str) -> PreFilterReply:
+    request = replace(cluster.request(uid, claim(f"of-{uid}")), reserve=True)
+    return cluster.decisions.prefilter(request, cluster.now)
+
+
+def test_devices_of_the_best_node_are_reserved_with_the_answer() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    reply = ask(cluster, "p")
+    assert reply.reserved_on == reply.fit[0].node
+    assert cluster.held() == [f"{reply.reserved_on}/gpu-0"]
+    (other,) = {"n1", "n2"} - {reply.reserved_on}
+    assert cluster.nodes("q", claim("of-q")) == [other]
+
+
+def test_a_reservation_with_the_answer_moves_to_the_node_that_is_selected() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    (other,) = {"n1", "n2"} - {ask(cluster, "p").reserved_on}
+    assert not cluster.reserve("p", other)
+    assert cluster.held() == [f"{other}/gpu-0"]
+
+
+def test_a_reservation_with_the_answer_ends_soon_unless_the_pod_is_held() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    for uid in ("p", "q"):
+        assert ask(cluster, uid).reserved_on
+    cluster.decisions.reservations.renew(("q",), ANSWERED_SECONDS / 2)
+    assert cluster.decisions.expire(ANSWERED_SECONDS) == ("p",)
+
+
+def test_a_woken_pod_that_asks_again_has_its_promised_devices_reserved() -> None:
+    cluster = Cluster(n1=1)
+    cluster.prefilter("p", claim("of-p"))
+    assert cluster.decisions.promise("p", cluster.now).node == "n1"
+    assert cluster.decisions.reservations.is_promised("p")
+    assert ask(cluster, "p").reserved_on == "n1"
+    assert not cluster.decisions.reservations.is_promised("p")
+
+
+def test_nothing_is_reserved_for_a_plugin_that_does_not_ask_for_it() -> None:
+    cluster = Cluster(n1=1)
+    assert not cluster.prefilter("p", claim("of-p")).reserved_on
+    assert cluster.held() == []
+
+
+def test_nothing_is_reserved_with_the_answer_for_a_member_of_a_group() -> None:
+    cluster = Cluster(n1=1)
+    group = GroupReference(key="default/g", min_count=1)
+    request = replace(cluster.request("p", claim("of-p")), reserve=True, group=group)
+    assert not cluster.decisions.prefilter(request, cluster.now).reserved_on

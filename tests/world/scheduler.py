@@ -252,6 +252,7 @@ class Scheduler:
                 claims=_encode(claims),
                 max_nodes=0 if uid in self._every_node else _MAX_NODES,
                 group=group,
+                reserve=group is None,
             )
         )
         if reply.members_needed and group is not None:
@@ -261,13 +262,15 @@ class Scheduler:
             )
         fitting = [score for score in reply.fit if self._accepts(score.node)]
         if not fitting:
+            if reply.reserved_on:
+                parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
             is_allocated = any((claim.get("status") or {}).get("allocation") for claim in claims)
             await self._find_none(parts, pod, reply, is_allocated=is_allocated)
             return
         best = max(score.score for score in fitting)
         nodes = [score.node for score in fitting if score.score == best]
         place = PodOnNode(pod_uid=uid, node=self.network.random.choice(nodes))
-        if not parts.calls.reserve(place).reserved:
+        if place.node != reply.reserved_on and not parts.calls.reserve(place).reserved:
             self._retry(uid)
             return
         self._every_node.discard(uid)
