@@ -1,8 +1,10 @@
 """A moment of the simulated world; `python -m tests.world --minutes 60` searches on."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from allocator.state.vanished_pods import VanishedPods
 from tests.thorough import drawn
 from tests.world.world import LENGTH, Event, play, shrink, write_script
 
+SCENARIOS = Path(__file__).parents[2] / "e2e" / "scenarios"
 # A pod is deleted with force while another one waits for its device, and its driver is slow.
 FORCED = (
     *(Event(0.1, "slow driver", number) for number in range(5)),
@@ -17,6 +20,14 @@ FORCED = (
     Event(5.0, "delete with force", 0),
     Event(10.0, "create", 26),
 )
+
+
+def test_the_scenarios_that_the_models_are_compared_with_exist() -> None:
+    table = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+){4,})`", table))
+    code = "".join(path.read_text(encoding="utf-8") for path in SCENARIOS.glob("*.py"))
+    assert len(named) > 20
+    assert {each for each in named if f"def {each.replace('-', '_')}(" not in code} == set()
 
 
 @pytest.mark.parametrize("seed", range(drawn(2, thorough=200)))
