@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Literal, TypeAlias
 
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from allocator.state.index import Index
 from allocator.state.record_states import RecordEvent, RecordState, is_expected, state_of
@@ -145,7 +145,7 @@ class PodTable:
             self.unexpected += not is_expected(state, event, later)
         if state is not later or event is RecordEvent.WOKEN:
             steps = (*before.steps[1 - MAX_STEPS :], RecordStep(self.clock(), event, later))
-            after = replace(after, steps=steps)
+            force_setattr(after, "steps", steps)  # nobody has this record yet
         self._store(before, after, ends=later is RecordState.UNKNOWN)
         for name in changed:
             if name in self._having:
