@@ -260,6 +260,25 @@ def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
     assert is_free(state)
 
 
+def test_the_pool_says_the_node_of_what_a_pod_had_and_outlasts_its_slices() -> None:
+    # The name of a pool does not have to be that of its node, and an allocation can name another.
+    published = replace(gpu_slice("n1", 1), pool="pool")
+    results = [{"request": "r", "driver": DRIVER, "pool": "pool", "device": "gpu-0"}]
+    allocation = {**allocation_on("n2"), "devices": {"results": results}}
+    state = AllocatorState(Planner(), Ledger(), owns_all, SECONDS)
+    for each in (Node("n1"), published):
+        state.apply(None, each)
+    for number, uid in enumerate("pq"):
+        version = 10 * number
+        held = as_claim(claim("c", version=version + 1, allocation=allocation, pods=[uid]))
+        state.apply(None, running(uid))
+        state.apply(None, held)
+        state.apply(running(uid), None)
+        state.apply(held, as_claim(claim("c", version=version + 5)))
+        assert state.vanished.claims["c"].node == "n1"
+        state.apply(published, None)
+
+
 def test_new_decisions_keep_what_was_kept_while_the_driver_withdraws_its_pool() -> None:
     # The name of a pool does not have to be that of its node.
     published = replace(gpu_slice("n1", 1), pool="pool")
