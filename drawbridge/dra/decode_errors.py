@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from drawbridge.brief import whole
 from drawbridge.dra import codes
 from drawbridge.dra.counted import join_words
 from drawbridge.dra.opaque_json import OpaqueJSON
@@ -40,7 +41,9 @@ class Schema:
 
 
 @lru_cache(maxsize=256)
+@whole
 def _describe(shape: Any) -> inspect.Type:  # noqa: ANN401  # any type form
+    # Our types alone determine how long this takes. Interrupted, it would begin again each time.
     return inspect.type_info(shape)
 
 
