@@ -265,7 +265,7 @@ class Scheduler:
             if reply.reserved_on:
                 parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
             is_allocated = any((claim.get("status") or {}).get("allocation") for claim in claims)
-            await self._find_none(parts, pod, reply, is_allocated=is_allocated)
+            self._find_none(parts, pod, reply, is_allocated=is_allocated)
             return
         best = max(score.score for score in fitting)
         nodes = [score.node for score in fitting if score.score == best]
@@ -285,7 +285,7 @@ class Scheduler:
                 return is_open(value)
         return False
 
-    async def _find_none(
+    def _find_none(
         self, parts: _Parts, pod: JSON, reply: PreFilterReply, *, is_allocated: bool
     ) -> None:
         """Do what PostFilter does."""
@@ -299,11 +299,16 @@ class Scheduler:
             self._retry(uid)
         if is_allocated:
             self.network.count("allocation to take back")
-            await parts.calls.release(PodReference(pod_uid=uid))
+            # An allocator that ends lets the call fail.
+            self._start(self._release(parts, uid))
         elif reply.fit:
             return
         elif reply.preemptible or reply.group_preemptible:
             self._preempt(parts, pod)
+
+    async def _release(self, parts: _Parts, uid: str) -> None:
+        with contextlib.suppress(ProtocolError):
+            await parts.calls.release(PodReference(pod_uid=uid))
 
     def _preempt(self, parts: _Parts, pod: JSON) -> None:
         priority = pod["spec"].get("priority", 0)
