@@ -9,7 +9,7 @@ from e2e.clusters.surprise import Stage, surprise
 NODES, PODS, LATER = Stage.NODES, Stage.PODS, Stage.LATER
 BIG, MIDDLE, SMALL = PRODUCTS
 # A product that no other node has.
-LAST = ("NVIDIA-TITAN-X-Pascal", 2, "lab-2titan", "12288")
+LAST = ("NVIDIA-H800", 8, "lab-h800", "81559")
 SRIOV, RDMA, AMD = "openshift.io/sriov", "rdma/hca", "amd.com/gpu"
 
 
