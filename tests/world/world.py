@@ -28,7 +28,7 @@ SETTLE_SECONDS = 240
 # The mean time between two events of a script.
 PACE_SECONDS = 0.5
 # How many events a script has; with what follows from each, a run has some hundreds.
-LENGTH = 150
+LENGTH = 165
 
 
 class Event(NamedTuple):
