@@ -81,7 +81,7 @@ class Undoing:
         while waiting or self._running:
             waiting = [key for key in waiting if not self._start(key)]
             remaining = end - _loop_time()
-            if remaining <= 0:
+            if remaining <= 0 or not self._running:
                 break
             tasks = [task for _, task in self._running.values()]
             await asyncio.wait(tasks, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)

@@ -6,8 +6,14 @@ from collections.abc import Collection
 
 from allocator.writes.cluster_writes import FINALIZER
 from allocator.writes.recovery import CHARACTERS_AT_ONCE
-from allocator.writes.undoing import MAX_PER_TURN
+from allocator.writes.undoing import (
+    CONCURRENT_OF_NAMESPACE,
+    MAX_PER_TURN,
+    Undoing,
+    Unfinished,
+)
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.binding_rig import Rig
@@ -164,5 +170,26 @@ def test_one_run_removes_a_bounded_number_of_marks() -> None:
         assert len(rig.cluster.writes) - before == MAX_PER_TURN
         await rig.recovery.run_turn()
         assert len(rig.cluster.writes) - before == MAX_PER_TURN + 1
+
+    run_virtually(story)
+
+
+def test_a_turn_ends_when_what_waited_is_written_again() -> None:
+    async def story() -> None:
+        undoing, answered = Undoing(), asyncio.Event()
+
+        async def undo(_: object) -> None:
+            await answered.wait()
+            raise NotLeadingError("another scheduler leads")
+
+        keys = [f"pod-{number:02}" for number in range(CONCURRENT_OF_NAMESPACE + 1)]
+        for key in keys:
+            undoing.add(key, Unfinished("ml", key, undo, lambda *_: None))
+        turn = asyncio.ensure_future(undoing.run_turn())
+        await asyncio.sleep(0)
+        undoing.discard(keys[-1])
+        answered.set()
+        await turn
+        assert [undoing.has(key, key) for key in keys] == [True] * (len(keys) - 1) + [False]
 
     run_virtually(story)
