@@ -135,7 +135,10 @@ class AdmissionHTTPHandler:
         if self.closing or self._check_ready() or not self._in_flight.has_room(peer):
             return None
         arrived = _Arrived(body, peer, time.perf_counter())
-        response = self._review(route, reviewer, arrived)
+        try:
+            response = self._review(route, reviewer, arrived)
+        except RejectedRequestError:
+            return None
         if not isinstance(response, WholeResponse):
             return asyncio.ensure_future(self._respond_later(response, route, arrived.started))
         _measure(response.status, route, arrived.started)

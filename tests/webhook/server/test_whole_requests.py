@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.process import metrics
+from drawbridge.process.known_heads import WholeResponse
 from tests.process.http_client import Response, request, review
 from tests.webhook.server.served import WebhookServer, serve
 from webhook.server.http_handler import RequestLimits
@@ -155,3 +156,24 @@ def test_a_process_that_is_no_longer_ready_says_why(tmp_path: Path) -> None:
     response = asyncio.run(send())
     assert (response.status, response.headers["retry-after"]) == (503, "1")
     assert b"the certificate has expired" in response.body
+
+
+def test_a_large_body_that_has_no_room_is_refused(tmp_path: Path) -> None:
+    limits = RequestLimits(body=90_000, total_bytes=300_000)
+    large = review("large", 80_000)
+
+    async def send() -> tuple[object, object]:
+        async with serve(tmp_path, limits=limits) as server:
+            responder = server.handler.find_responder(
+                "POST", PATH.replace("50ms", "9s"), {"Content-Type": "application/json"}
+            )
+            assert responder is not None
+            server.reviews.unblocked.clear()
+            first = responder(large, "192.0.2.1")
+            assert not isinstance(first, WholeResponse)
+            assert first is not None
+            refused = responder(large, "192.0.2.1")
+            server.reviews.unblocked.set()
+            return (await first).status, refused
+
+    assert asyncio.run(send()) == (200, None)
