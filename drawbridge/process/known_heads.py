@@ -8,14 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple
 
 from aiohttp import HttpVersion11, web
-from aiohttp.hdrs import (
-    CONNECTION,
-    CONTENT_ENCODING,
-    CONTENT_LENGTH,
-    EXPECT,
-    TRANSFER_ENCODING,
-    UPGRADE,
-)
+from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING
 from aiohttp.http import RawRequestMessage
 
 from drawbridge.bounded_cache import BoundedCache
@@ -26,8 +19,8 @@ _MAX_HEAD: Final = 2048
 _MAX_HEADS: Final = 256
 # A longer body is left to the parser, which reads it in parts.
 _MAX_DIGITS: Final = 5
-# Headers with which a request is more than its body, or its connection does not stay.
-_NOT_WHOLE: Final = (CONNECTION, CONTENT_ENCODING, EXPECT, TRANSFER_ENCODING, UPGRADE)
+# Headers with which a request is more than its body.
+_NOT_WHOLE: Final = (CONTENT_ENCODING, EXPECT, TRANSFER_ENCODING)
 
 
 class WholeResponse(NamedTuple):
@@ -92,6 +85,8 @@ class KnownHeads:
         headers = message.headers
         if (
             message.version != HttpVersion11
+            or message.should_close
+            or message.upgrade  # as for a tunnel: what follows is no body
             or headers.get(CONTENT_LENGTH) != layout.digits.decode()
             or any(name in headers for name in _NOT_WHOLE)
         ):

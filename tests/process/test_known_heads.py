@@ -124,11 +124,18 @@ HEADERS = (
     b"Host: a\r\nContent-Length: %d\r\nConnection: close",
     b"Host: a\r\nContent-Length: %d\r\nconnection: keep-alive",
     b"Host: a\r\nContent-Length: %d\r\nConnection: Upgrade\r\nUpgrade: websocket",
+    b"Host: a\r\nContent-Length: %d\r\nProxy-Connection: close",
     b"Host: a\r\nContent-Length: %d\r\nNo colon",
     b"Content-Length: %d",
 )
 LINES = (*[b"POST /a HTTP/1.1"] * 6, b"POST /other HTTP/1.1", b"GET /a HTTP/1.1")
-ODD_LINES = (b"POST /a HTTP/1.0", b"\r\nPOST /a HTTP/1.1", b"POST /a HTTP/9.9", b"nothing")
+ODD_LINES = (
+    b"CONNECT a:1 HTTP/1.1",
+    b"POST /a HTTP/1.0",
+    b"\r\nPOST /a HTTP/1.1",
+    b"POST /a HTTP/9.9",
+    b"nothing",
+)
 
 
 def draw_chunks(drawn: random.Random) -> Iterator[bytes]:
@@ -243,3 +250,26 @@ def test_a_request_to_another_path_leaves_the_next_one_whole() -> None:
         return server.at_once
 
     assert asyncio.run(count()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "more"),
+    [
+        # What follows is the beginning of another request.
+        (b"CONNECT a:1 HTTP/1.1", b"A: b"),
+        (b"POST /a HTTP/1.1", b"Proxy-Connection: close"),
+    ],
+)
+def test_a_request_that_the_parser_does_not_end_by_its_length_is_not_known(
+    line: bytes, more: bytes
+) -> None:
+    whole = HEAD + b"\r\nContent-Length: 2\r\n\r\n{}"
+    body = b"POST /a HTTP/1.1\r\nHost: a\r\nA: "
+    odd = line + b"\r\nHost: a\r\n" + more + b"\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    connections = [(whole, PAUSE, odd, PAUSE, whole), (whole, PAUSE, odd, PAUSE, whole)]
+
+    async def compare() -> None:
+        plain, quick = Server(knows_heads=False), Server(knows_heads=True)
+        assert await play(quick, connections) == await play(plain, connections)
+
+    asyncio.run(compare())
