@@ -132,16 +132,17 @@ def _enlarge(ask: Ask, candidates: Iterable[_HeldAsk]) -> tuple[list[str], list[
     The pod needs the larger of the two amounts, because one container ends before the other
     starts. The devices of a claim are held as long as the pod, so they have the larger amount.
     """
-    fitting = [
+    largest_first = sorted(candidates, key=lambda each: _memory_value(each.ask.share), reverse=True)
+    fitting = (
         (share, held_ask)
-        for held_ask in candidates
+        for held_ask in largest_first
         if not any(user.role is ContainerRole.SIDECAR for user in held_ask.ask.users)
         and not _is_divided(ask, held_ask.ask)
         and (share := _larger_share(held_ask.ask.share, ask.share)) is not None
-    ]
-    if not fitting:
+    )
+    share, held_ask = next(fitting, (None, None))
+    if share is None or held_ask is None:
         return [], []
-    share, held_ask = max(fitting, key=lambda each: _memory_value(each[1].ask.share))
     names = held_ask.describe_users()
     message = (
         f"{names} and init container {ask.users[0].name} use one share of the larger amount "
@@ -206,11 +207,11 @@ def _is_init_only(ask: Ask) -> bool:
 
 def _satisfies(held: Ask, wanted: Ask) -> bool:
     """Whether the devices of an alike ask satisfy the other, regardless of their count."""
-    if any(user.role is ContainerRole.SIDECAR for user in held.users):
+    if held.share is not None and not _share_satisfies(held.share, wanted.share):
         return False
     if wanted.count is None and held.count is not None:
         return False
-    return held.share is None or _share_satisfies(held.share, wanted.share)
+    return not any(user.role is ContainerRole.SIDECAR for user in held.users)
 
 
 def _is_divided(wanted: Ask, held: Ask) -> bool:
@@ -226,14 +227,16 @@ def _is_divided(wanted: Ask, held: Ask) -> bool:
 
 
 def _share_satisfies(held: DeviceShare, wanted: DeviceShare | None) -> bool:
-    if wanted is None:
+    if wanted is None or not _memory_satisfies(held.memory, wanted.memory):
         return False
-    alike = (held.isolation, held.replica) == (wanted.isolation, wanted.replica)
-    cores = held.cores is None or (
-        wanted.cores is not None and wanted.cores.value <= held.cores.value
+    return (
+        (held.isolation, held.replica) == (wanted.isolation, wanted.replica)
+        and (
+            held.cores is None
+            or (wanted.cores is not None and wanted.cores.value <= held.cores.value)
+        )
+        and held.amounts == _larger_amounts(held, wanted)
     )
-    alike = alike and held.amounts == _larger_amounts(held, wanted)
-    return alike and cores and _memory_satisfies(held.memory, wanted.memory)
 
 
 def _memory_satisfies(held: Bytes | Percent | None, wanted: Bytes | Percent | None) -> bool:
