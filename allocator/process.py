@@ -96,7 +96,8 @@ class _Parts:
             self.recorder, lambda: settings.current, leads=lambda: self.lease.term is not None
         )
         self.state = self._make_state(settings, session.clock.now, options.holding)
-        writes = ApiServerWrites(session, WriteFence(self.lease, caches.claims))
+        fence = WriteFence(self.lease, caches.claims)
+        writes = ApiServerWrites(session, fence, caches.claims)
         self.binder = PodBinder(
             self.state, writes, caches, leads=lambda: self.term.leading, times=options.binding
         )

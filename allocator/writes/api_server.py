@@ -1,6 +1,6 @@
 """Implements `allocator.writes.cluster_writes` with `cluster`."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -42,6 +42,14 @@ _decode_pod: Final = DeepDecoder(_Pod).decode
 class VerifiedHistory(Protocol):
     """The watch of claims."""
 
+    @property
+    def version(self) -> str:
+        """The newest version that it has told of."""
+        ...
+
+    def compare_written(self, version: str, since: str) -> None:
+        """Compare the history, if a write is older than the version seen before it."""
+
     async def wait_until_verified(self) -> None:
         """Wait while the API server may have another history than the watch."""
 
@@ -65,7 +73,8 @@ class WriteFence:
 class ApiServerWrites:
     """Reads and writes claims behind a fence, and binds pods."""
 
-    def __init__(self, session: Session, fence: Fence) -> None:
+    def __init__(self, session: Session, fence: Fence, watch: VerifiedHistory) -> None:
+        self._watch = watch
         self._claims = ResourceClient(session, CLAIMS, _decode_claim, fence=fence)
         self._pods = ResourceClient(session, PODS, _decode_pod, fence=fence)
 
@@ -141,7 +150,7 @@ class ApiServerWrites:
             metadata.resource_version,
             metadata.finalizers,
         )
-        return await self._claims.edit_metadata(current, edit)
+        return await self._compare(claim, self._claims.edit_metadata(current, edit))
 
     async def _write_status(self, claim: Claim, status: ApiObject) -> Claim:
         metadata = claim.metadata
@@ -149,9 +158,17 @@ class ApiServerWrites:
             "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
             "status": status,
         }
-        return await self._claims.merge(
-            metadata.name, body, metadata.namespace, subresource="status"
-        )
+        write = self._claims.merge(metadata.name, body, metadata.namespace, subresource="status")
+        return await self._compare(claim, write)
+
+    async def _compare(self, claim: Claim, write: Awaitable[Claim]) -> Claim:
+        """Write, and compare the version with what was seen before. No change gives no version."""
+        before = self._watch.version
+        written = await write
+        version = written.metadata.resource_version
+        if version != claim.metadata.resource_version:
+            self._watch.compare_written(version, before)
+        return written
 
 
 _: type[ClusterWrites] = ApiServerWrites

@@ -20,10 +20,12 @@ and so does a list that contradicts what the cache has (drawbridge.cluster.histo
 finds a server that has passed the cached version. A watch shows neither: for a version in the
 future the server waits without an error. A backup is restored while no API server runs. The cache
 therefore compares the metadata of all objects before it continues a watch that ended in any other
-way than in its own time; until then it is not `verified`.
+way than in its own time, and when a write has an older version than was seen before it was sent,
+which no server of the same history gives; until then it is not `verified`.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -165,6 +167,7 @@ class Cache(Generic[T]):
         self._backoff = Backoff()
         self._synced = asyncio.Event()
         self._verified = asyncio.Event()
+        self._watching = asyncio.timeout(None)
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -172,6 +175,11 @@ class Cache(Generic[T]):
     def synced(self) -> bool:
         """Whether everything was listed once; never becomes false again."""
         return self._synced.is_set()
+
+    @property
+    def version(self) -> str:
+        """The newest version that the server has told of."""
+        return self._version
 
     @property
     def revision(self) -> int:
@@ -200,6 +208,13 @@ class Cache(Generic[T]):
     async def wait_until_verified(self) -> None:
         """Wait while the server may have another history than the cache."""
         await self._verified.wait()
+
+    def compare_written(self, version: str, since: str) -> None:
+        """Compare what the server has, if a write is older than the version seen before it."""
+        if is_older(version, since) and self._verified.is_set():
+            self._verified.clear()
+            with contextlib.suppress(RuntimeError):  # no watch is open
+                self._watching.reschedule(0)
 
     def age(self) -> float:
         """Return the seconds since the last response of the server; infinite before the first."""
@@ -367,18 +382,20 @@ class Cache(Generic[T]):
         seconds, started = random.randint(*WATCH_SECONDS), self._now()  # noqa: S311  # jitter
         watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
         stream = self._session.stream(self._path, query={**self._selectors, **watch, **query})
-        async with stream as chunks, aclosing(chunks):
-            if listing is None:
-                self.problem = ""
-            async for lines in chunks:
-                self._last_response = self._now()
-                self._chunks += 1
-                with pause_garbage_collection():
-                    for line in lines:
-                        listing = self._process_line(line, listing)
-                if listing is None and self._should_list_again():
-                    self._needs_list = True
-                    return
+        self._watching = asyncio.timeout(None)
+        with contextlib.suppress(TimeoutError):
+            async with self._watching, stream as chunks, aclosing(chunks):
+                if listing is None:
+                    self.problem = ""
+                async for lines in chunks:
+                    self._last_response = self._now()
+                    self._chunks += 1
+                    with pause_garbage_collection():
+                        for line in lines:
+                            listing = self._process_line(line, listing)
+                    if listing is None and self._should_list_again():
+                        self._needs_list = True
+                        return
         if abs(self._now() - started - seconds) > _OWN_TIME_SECONDS:
             self._verified.clear()
         if listing is not None:

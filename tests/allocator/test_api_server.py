@@ -21,12 +21,48 @@ class OpenFence:
         """Allow the write."""
 
 
+class Watch:
+    """A watch of claims that has seen version 50, and what was written since."""
+
+    version = "50"
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str]] = []
+
+    def compare_written(self, version: str, since: str) -> None:
+        """Note the versions."""
+        self.written.append((version, since))
+
+    async def wait_until_verified(self) -> None:
+        """Wait for nothing."""
+
+
+async def test_the_version_of_each_write_is_compared_with_what_was_seen_before(
+    tmp_path: Path,
+) -> None:
+    watch = Watch()
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        writes = ApiServerWrites(session, OpenFence(), watch)
+        head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+        api.put({**claim("a"), **head})
+        read = await writes.read_claim("default", "a")
+        assert read is not None
+        marked = await writes.mark(read, "{}")
+        reserved = await writes.set_consumers(marked, ())
+        assert watch.written == [
+            (each.metadata.resource_version, "50")
+            for before, each in ((read, marked), (marked, reserved))
+            if each.metadata.resource_version != before.metadata.resource_version
+        ]
+        assert watch.written
+
+
 async def test_a_claim_that_cannot_be_read_does_not_stop_the_recovery_of_the_others(
     tmp_path: Path,
 ) -> None:
     unreadable = {**claim("bad"), "spec": {"devices": {"requests": 7}}}
     async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
-        writes = ApiServerWrites(session, OpenFence())
+        writes = ApiServerWrites(session, OpenFence(), Watch())
         page = {"metadata": {}, "items": [claim("a"), unreadable, claim("b")]}
         api.fail(200, part="resourceclaims", body=msgspec.json.encode(page))
         assert [each.metadata.name for each in await writes.list_claims()] == ["a", "b"]

@@ -119,6 +119,41 @@ async def test_a_restore_behind_a_watch_that_continues_is_noticed(rig: Rig) -> N
     assert "default/a was deleted and has version" in said
 
 
+@pytest.mark.parametrize("is_restored", [False, True])
+async def test_a_write_older_than_what_was_seen_before_it_has_the_history_compared(
+    rig: Rig,
+    is_restored: bool,  # noqa: FBT001  # a case
+) -> None:
+    """A watch can stay open over a restore, as behind a balancer that forgets no connection."""
+    rig.api.put(text("a", "1"))
+    backup = rig.api.saved()
+    rig.api.put(text("b", "1"))
+
+    async def write() -> None:
+        await rig.watched()
+        await rig.holds(a="1", b="1")
+        seen = rig.cache.version
+        if is_restored:
+            rig.api.store.restore(backup)
+        rig.cache.compare_written("1", seen)
+        verified = asyncio.ensure_future(rig.cache.wait_until_verified())
+        await asyncio.sleep(0)
+        assert not verified.done()
+        if not is_restored:
+            await verified
+            rig.api.put(text("c", "1"))
+            await rig.holds(a="1", b="1", c="1")
+        verified.cancel()
+
+    if is_restored:
+        said, _ = await asyncio.gather(_fails(rig), write())
+        assert "older than the cached version" in said
+        return
+    running = asyncio.ensure_future(rig.cache.run())
+    await asyncio.wait_for(write(), 10)
+    running.cancel()
+
+
 async def test_a_server_that_is_stopped_and_started_is_no_restore(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     async with rig.running():
