@@ -25,7 +25,6 @@ which no server of the same history gives; until then it is not `verified`.
 """
 
 import asyncio
-import contextlib
 import logging
 import random
 import time
@@ -167,7 +166,7 @@ class Cache(Generic[T]):
         self._backoff = Backoff()
         self._synced = asyncio.Event()
         self._verified = asyncio.Event()
-        self._watching = asyncio.timeout(None)
+        self._watching: asyncio.Timeout | None = None  # ends the open watch
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -213,7 +212,7 @@ class Cache(Generic[T]):
         """Compare what the server has, if a write is older than the version seen before it."""
         if is_older(version, since) and self._verified.is_set():
             self._verified.clear()
-            with contextlib.suppress(RuntimeError):  # no watch is open
+            if self._watching is not None:
                 self._watching.reschedule(0)
 
     def age(self) -> float:
@@ -382,9 +381,8 @@ class Cache(Generic[T]):
         seconds, started = random.randint(*WATCH_SECONDS), self._now()  # noqa: S311  # jitter
         watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
         stream = self._session.stream(self._path, query={**self._selectors, **watch, **query})
-        self._watching = asyncio.timeout(None)
-        with contextlib.suppress(TimeoutError):
-            async with self._watching, stream as chunks, aclosing(chunks):
+        try:
+            async with asyncio.timeout(None) as self._watching, stream as chunks, aclosing(chunks):
                 if listing is None:
                     self.problem = ""
                 async for lines in chunks:
@@ -396,6 +394,10 @@ class Cache(Generic[T]):
                     if listing is None and self._should_list_again():
                         self._needs_list = True
                         return
+        except TimeoutError:  # compare_written has ended it
+            self._verified.clear()
+        finally:
+            self._watching = None
         if abs(self._now() - started - seconds) > _OWN_TIME_SECONDS:
             self._verified.clear()
         if listing is not None:
