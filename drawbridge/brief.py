@@ -22,6 +22,7 @@ MAX_NAMESPACES: Final = 4096
 
 
 _WHOLE: Final[set[CodeType]] = set()
+_WAITING: Final[set[CodeType]] = set()
 
 
 def whole(marked: M) -> M:
@@ -37,6 +38,17 @@ whole(BoundedCache)
 def is_whole(code: CodeType) -> bool:
     """Return whether code belongs to a function that nothing interrupts."""
     return code in _WHOLE
+
+
+def waiting(marked: M) -> M:
+    """Let the clock of the wall count for a function that waits for its own work in a thread."""
+    _WAITING.add(marked.__code__)
+    return marked
+
+
+def is_waiting(code: CodeType) -> bool:
+    """Return whether code belongs to a function that waits for its own work in a thread."""
+    return code in _WAITING
 
 
 class CutShort(BaseException):  # not an error: the rest is computed elsewhere

@@ -12,7 +12,6 @@ from drawbridge.cel.errors import CompileError
 MOST_SOURCE: Final = 128 << 10
 
 
-@whole
 class Programs:
     """An LRU cache of programs and compile errors; thread-safe."""
 
@@ -30,16 +29,24 @@ class Programs:
 
     def compile(self, source: str) -> Program:
         """Return the program of an expression; raises CompileError if it is invalid."""
-        with self._lock:
-            compiled = self._compiled.get(source)
+        compiled = self._find(source)
         if compiled is None:
             # Outside the lock: two threads may compile the same expression, but none waits.
             try:
                 compiled = self.environment.compile(source)
             except CompileError as error:
                 compiled = error
-            with self._lock:
-                self._compiled.put(source, compiled, cost=len(source))
+            self._keep(source, compiled)
         if isinstance(compiled, CompileError):
             raise CompileError(compiled.problems)
         return compiled
+
+    @whole
+    def _find(self, source: str) -> Program | CompileError | None:
+        with self._lock:
+            return self._compiled.get(source)
+
+    @whole
+    def _keep(self, source: str, compiled: Program | CompileError) -> None:
+        with self._lock:
+            self._compiled.put(source, compiled, cost=len(source))

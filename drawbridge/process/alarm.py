@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, TypeVar
 
-from drawbridge.brief import Brief, CutShort, is_whole
+from drawbridge.brief import Brief, CutShort, is_waiting, is_whole
 
 T = TypeVar("T")
 # A timer rings this often while one computation follows the other, because to set it takes longer
@@ -36,6 +36,7 @@ class CutAlarm(Brief):
     def __init__(self) -> None:
         super().__init__()
         self._end = math.inf
+        self._end_of_waiting = math.inf  # by the clock of the wall
         self._set_to = 0.0  # the seconds of the timer that rings
         self._is_copy = False
         signal.signal(signal.SIGALRM, self._on_alarm)
@@ -47,6 +48,7 @@ class CutAlarm(Brief):
         if self._is_copy or self.seconds == math.inf:
             return compute()
         self._end = time.thread_time() + self.seconds
+        self._end_of_waiting = time.monotonic() + self.seconds
         if self.seconds != self._set_to:
             self._set_to = self.seconds
             again = max(self.seconds / _RINGS, _LEAST_SECONDS)
@@ -73,8 +75,15 @@ class CutAlarm(Brief):
         """
         if self._end == math.inf:
             self.end()
-        elif time.thread_time() >= self._end and is_interruptible(frame):
+        elif self._is_late(frame) and is_interruptible(frame):
             raise CutShort
+
+    def _is_late(self, frame: FrameType | None) -> bool:
+        """Whether the computation took its time, here or in a thread that it waits for."""
+        if time.thread_time() >= self._end:
+            return True
+        waits = any(is_waiting(each.f_code) for each in _with_callers(frame))
+        return waits and time.monotonic() >= self._end_of_waiting
 
 
 @contextlib.contextmanager

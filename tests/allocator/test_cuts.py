@@ -7,6 +7,7 @@ import json
 import math
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 
@@ -27,7 +28,10 @@ from drawbridge.brief import (
     CutShort,
     NamespaceTimes,
 )
+from drawbridge.cel.dra import Selectors
+from drawbridge.cel.fresh_stack import on_fresh_stack
 from drawbridge.dra.device import Attribute
+from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.names import COMPATIBILITY_ANNOTATION
@@ -419,6 +423,23 @@ def test_an_alarm_that_rings_late_interrupts_nobody(alarm: CutAlarm) -> None:
 
 def test_time_without_the_processor_does_not_count(alarm: CutAlarm) -> None:
     alarm.run(lambda: time.sleep(0.02))
+
+
+def test_the_time_of_a_thread_that_a_computation_waits_for_counts(alarm: CutAlarm) -> None:
+    before = threading.active_count()
+    with pytest.raises(CutShort):
+        alarm.run(lambda: on_fresh_stack(lambda: on_fresh_stack(endless, 60)))
+    # Both threads are interrupted as well.
+    while threading.active_count() > before:
+        time.sleep(0.001)
+
+
+def test_the_compilation_of_an_expression_is_cut(alarm: CutAlarm) -> None:
+    patterns = [f'"a".matches("a{{1,{number}}}")' for number in range(500, 800)]
+    programs = Selectors.of_gates(Gates()).stored
+    with pytest.raises(CutShort):
+        alarm.run(lambda: programs.compile(" || ".join(patterns)))
+    assert programs.compile("true")
 
 
 def test_a_cache_is_never_interrupted(alarm: CutAlarm) -> None:
