@@ -43,12 +43,12 @@ def program(name: str) -> Path:
     return built
 
 
-def kubernetes() -> Path:
-    """Return the folder of the pinned module, where workloads and manifests are."""
+def kubernetes(pin: Path = HERE) -> Path:
+    """Return the folder of a pinned module, where workloads and manifests are."""
     answer = subprocess.run(
         ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"],  # noqa: S607  # go of the PATH
         check=True,
-        cwd=HERE,
+        cwd=pin,
         capture_output=True,
         text=True,
     )

@@ -4,9 +4,10 @@
 
 Each workload runs with and without Drawbridge in alternating order, each time in a new process with
 an API server and an etcd of its own. Workloads, sizes and thresholds are those of the pinned
-module; `workloads.yaml` says why some are not measured. Without `--all` only those run that
-upstream's own CI measures. The run fails if Drawbridge misses a threshold that the stock scheduler
-reaches beside it: the thresholds are for machines of upstream's CI, which few others equal.
+module, and two of a newer one (`newer.py`); `workloads.yaml` says why some are not measured.
+Without `--all` only those run that upstream's own CI measures. The run fails if Drawbridge misses a
+threshold that the stock scheduler reaches beside it: the thresholds are for machines of upstream's
+CI, which few others equal.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from e2e.installed.launch import COMMANDS
 from e2e.installed.manifest import find
 from e2e.runner import print_line
 from e2e.upstream.build import kubernetes, suite
+from e2e.upstream.newer import newer_cases, newer_module, rewritten
 
 JSON = dict[str, Any]
 HERE = Path(__file__).parent
@@ -85,6 +87,13 @@ def workloads(folder: Path) -> Iterator[Workload]:
                 yield _workload(topic, case["name"], one, reasons)
 
 
+def newer_workloads(folder: Path) -> Iterator[Workload]:
+    """Yield the workloads of the newer module that the pinned one does not have."""
+    for case in newer_cases(folder):
+        (one,) = case["workloads"]
+        yield _workload(".", case["name"], one, {})
+
+
 def _workload(topic: str, case: str, workload: JSON, reasons: Mapping[str, str]) -> Workload:
     name = workload["name"]
     threshold = workload.get("threshold", 0)
@@ -112,20 +121,22 @@ class Bench:
         self.program = suite("scheduler")
         self.programs = binaries()
         self.socket = folder / "allocator.sock"
-        self.ours = self._write_workloads()
+        self.workloads = self._write_workloads()
         (folder / "configuration.yaml").write_text(configuration(), encoding="utf-8")
 
-    def _write_workloads(self) -> Path:
-        """Write the workloads with the scheduler's configuration of the manifests."""
+    def _write_workloads(self) -> Mapping[str, Path]:
+        """Write the workloads; for Drawbridge with the configuration of the manifests."""
         profile = self.folder / "scheduler.yaml"
         profile.write_text(scheduler_configuration(self.socket), encoding="utf-8")
         cases = yaml.safe_load((self.source / CONFIGURATION).read_text(encoding="utf-8"))
-        path = self.folder / "workloads.yaml"
+        cases += rewritten(newer_module() / FOLDER, self.folder)
+        paths = {kind: self.folder / f"{kind}.yaml" for kind in (IN_TREE, OURS)}
+        paths[IN_TREE].write_text(yaml.safe_dump(cases), encoding="utf-8")
         for case in cases:
             case["schedulerConfigPath"] = str(profile)
             case["workloadTemplate"] = [*map(self._without_grace, case["workloadTemplate"])]
-        path.write_text(yaml.safe_dump(cases), encoding="utf-8")
-        return path
+        paths[OURS].write_text(yaml.safe_dump(cases), encoding="utf-8")
+        return paths
 
     def _without_grace(self, operation: JSON) -> JSON:
         """Return an operation whose pods, if any, have no containers that could still run.
@@ -166,8 +177,9 @@ class Bench:
         words: list[str | Path] = [self.program, "-test.run=^$", "-test.benchtime=1x"]
         words += [f"-test.bench=^BenchmarkPerfScheduling$/^{workload.case}$/^{workload.name}$"]
         words += ["-perf-scheduling-label-filter=", f"-test.timeout={LIMIT_SECONDS}s"]
+        words.append(f"-workloads={self.workloads[kind]}")
         if kind == OURS:
-            words += [f"-workloads={self.ours}", f"-drawbridge={COMMANDS / 'drawbridge'}"]
+            words.append(f"-drawbridge={COMMANDS / 'drawbridge'}")
             words += [f"-socket={self.socket}", f"-access={self.folder / 'kubeconfig'}"]
             words += [f"-configuration={self.folder / 'configuration.yaml'}"]
         return words
@@ -285,7 +297,7 @@ def main(words: Sequence[str]) -> int:
     parts = options.k.split(",")
     chosen = [
         one
-        for one in workloads(folder)
+        for one in (*workloads(folder), *newer_workloads(newer_module() / FOLDER))
         if not one.reason
         and (one.performance or options.all)
         and any(part in str(one) for part in parts)

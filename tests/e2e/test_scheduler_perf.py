@@ -1,6 +1,7 @@
 """What upstream's benchmark is given, what is read of it, and the table of its workloads."""
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from drawbridge.agreement.configuration import read_configuration
 from drawbridge.agreement.configuration_in_use import parse_text
 from drawbridge.config.model import Configuration
 from e2e.upstream.build import kubernetes
+from e2e.upstream.newer import NAMES, PIN, rewritten
 from e2e.upstream.scheduler_perf import (
     DRIVER,
     FOLDER,
@@ -23,6 +25,7 @@ from e2e.upstream.scheduler_perf import (
     Workload,
     compare,
     configuration,
+    newer_workloads,
     read_turn,
     row,
     scheduler_configuration,
@@ -146,6 +149,89 @@ def test_the_configuration_is_valid_and_owns_the_driver_of_the_benchmark() -> No
     parsed = parse_text(text, "configuration", read_configuration)
     assert isinstance(parsed, Configuration)
     assert [each.driver for each in parsed.owned_pools] == [DRIVER]
+
+
+NEWER = [
+    {
+        "name": "Steady",
+        "workloadTemplate": [
+            {
+                "opcode": "createAny",
+                "templatePath": "templates/claim.yaml",
+                "countParam": "$nodes",
+                "templateParams": {
+                    "requests": "$requests|1",
+                    "constraints": "$constraints|",
+                    "devices": 3,
+                },
+            }
+        ],
+        "workloads": [
+            {"name": "fast", "params": {"nodes": 1}},
+            {
+                "name": "match_empty_500nodes",
+                "labels": ["performance"],
+                "threshold": {"dra": 64},
+                "params": {"nodes": 500, "requests": 5, "constraints": [{"matchAttribute": "a/b"}]},
+            },
+            {"name": "selector_empty_500nodes", "params": {"nodes": 500, "constraints": None}},
+        ],
+    }
+]
+TEMPLATE = """{{$requests := (or .requests 1) | Int}}
+{{$devices := or .devices 10}}
+{{$constraints := (or .constraints nil) | JSON}}
+constraints: {{$constraints}}
+requests:{{range $requests}}
+- name: req-{{.}}-of-{{Mod . $devices}}{{end}}{{range ($devices | Int)}}{{end}}
+"""
+
+
+def test_workloads_of_a_newer_module_have_their_parameters_in_the_templates(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "templates").mkdir(parents=True)
+    (source / "performance-config.yaml").write_text(yaml.safe_dump(NEWER), encoding="utf-8")
+    (source / "templates" / "claim.yaml").write_text(TEMPLATE, encoding="utf-8")
+    matching, selecting = rewritten(source, tmp_path)
+    names = [matching["name"], selecting["name"]]
+    assert names == ["Steady_match_of_1_37", "Steady_selector_of_1_37"]
+    assert (
+        matching["workloads"][0]["params"] == selecting["workloads"][0]["params"] == {"nodes": 500}
+    )
+    texts = [
+        Path(each["workloadTemplate"][0]["templatePath"]).read_text(encoding="utf-8")
+        for each in (matching, selecting)
+    ]
+    assert texts[0] == (
+        'constraints: [{"matchAttribute": "a/b"}]\nrequests:{{range 5}}\n'
+        "- name: req-{{.}}-of-{{Mod . 3}}{{end}}{{range 3}}{{end}}\n"
+    )
+    assert texts[1].startswith("constraints: null\nrequests:{{range 1}}")
+    (first, second) = newer_workloads(source)
+    assert (str(first), first.threshold, first.reason) == (
+        "Steady_match_of_1_37/match_empty_500nodes",
+        64,
+        "",
+    )
+    assert (first.performance, second.performance) == (True, False)
+
+
+def test_the_newer_module_has_the_workloads_and_all_its_templates_are_filled(
+    tmp_path: Path,
+) -> None:
+    if shutil.which("go") is None:
+        pytest.skip("go is not on the PATH")
+    try:
+        folder = kubernetes(PIN) / FOLDER
+    except subprocess.CalledProcessError as problem:
+        pytest.skip(f"{problem}")
+    if not folder.is_dir():
+        pytest.skip("the newer module of Kubernetes was not downloaded")
+    cases = [*rewritten(folder, tmp_path)]
+    assert sorted(case["workloads"][0]["name"] for case in cases) == sorted(NAMES)
+    # Variables and functions of the newer benchmark, which the pinned one does not have.
+    for path in tmp_path.rglob("*.yaml"):
+        assert not re.search(r"\{\{[^}]*(\$|Int|JSON)", path.read_text(encoding="utf-8")), path
 
 
 def test_the_table_names_only_what_the_pinned_module_has() -> None:
