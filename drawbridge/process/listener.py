@@ -42,8 +42,12 @@ _TLS_SHUTDOWN_TIMEOUT: Final = 2.0
 # request is still read for a while.
 LINGER: Final = 1.0
 MAX_CONNECTIONS: Final = 800
-# A handshake takes milliseconds, and no client has shown who it is.
-MAX_HANDSHAKES: Final = 128
+# A handshake takes milliseconds, and no client has shown who it is. An API server creates 200 pods
+# at once unless it is told otherwise, each over a connection of its own. This is enough for two.
+MAX_HANDSHAKES: Final = 400
+# How many connections the kernel keeps until they are accepted. It drops others without a word, and
+# the client tries again after a second. asyncio accepts 100 in a turn of the loop.
+_QUEUE: Final = MAX_HANDSHAKES
 
 
 # asyncio allocates this much for each TLS connection when it accepts it: 256 KiB unless changed.
@@ -194,6 +198,10 @@ class _ListeningSocket(socket.socket):
         tracked.holding = Holding(find_peer(address[0]), time.monotonic())
         self.handshakes.begin(tracked)
         return tracked, address
+
+    def listen(self, backlog: int = _QUEUE) -> None:
+        """Listen with a queue that is not shorter than a burst."""
+        super().listen(max(backlog, _QUEUE))
 
 
 class _AcceptedSocket(socket.socket):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -54,6 +55,31 @@ def test_handshakes_that_are_done_do_not_count(tmp_path: Path) -> None:
             return [(await each.send_request(request(body=review()))).status for each in opened]
 
     assert asyncio.run(play()) == [200] * 4
+
+
+def test_as_many_new_connections_at_once_as_an_api_server_opens_are_all_answered(
+    tmp_path: Path,
+) -> None:
+    async def play() -> list[int]:
+        async with serve(tmp_path) as server:
+            address = ("127.0.0.1", server.listener.port)
+            # The server accepts none of them before the last one has been opened.
+            waiting = [socket.create_connection(address, timeout=2) for _ in range(200)]
+            context = create_client_context(server.pair)
+
+            async def send(opened: socket.socket) -> int:
+                opened.setblocking(False)  # noqa: FBT003  # the signature of the socket module
+                streams = await asyncio.open_connection(
+                    sock=opened, ssl=context, server_hostname=http_client.NAME
+                )
+                connection = Connection(*streams)
+                answer = await connection.send_request(request(body=review()))
+                connection.writer.transport.abort()
+                return answer.status
+
+            return await asyncio.gather(*map(send, waiting))
+
+    assert asyncio.run(play()) == [200] * 200
 
 
 def test_a_client_that_sends_bodies_slowly_loses_one_of_them(tmp_path: Path) -> None:
