@@ -11,7 +11,8 @@ relative to the other, as the median of the rounds with the least and the most.
 Part `large` reviews small pods one after the other, alone and beside clients that send large bodies
 without a pause, which copies of the process review. Prints the median and longest wait.
 
-Part `reviews` measures a review without HTTP, and part `imports` what each process loads.
+Part `reviews` measures a review without HTTP, part `imports` what each process loads, and part
+`bursts` how long a real API server takes for many creations at once.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench import _imports, _reviews
+from bench import _bursts, _imports, _reviews
 from bench._bodies import build_body, make_pod
 from bench._cluster import IN, OUT, make_admission
 from bench._load import MARK, Connection, Kind, connect, numbered
@@ -292,4 +293,5 @@ PARTS: Final[Mapping[str, Callable[[], None]]] = {
     "large": lambda: asyncio.run(_print_large()),
     "reviews": _reviews.run,
     "imports": _imports.run,
+    "bursts": _bursts.run,
 }
