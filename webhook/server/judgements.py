@@ -12,7 +12,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from drawbridge.brief import Brief, BriefRuns, CutShort
 from drawbridge.finding import Finding
@@ -103,15 +103,14 @@ class Judgements:
         if written.traceback:
             raise ForkFailedError(written.traceback)
         messages = written.messages
-        findings = None if written.limit else pickle.loads(messages.pop())  # noqa: S301  # our own
+        findings = _take_findings(messages)
         for start in range(0, len(messages), _IN_A_ROW):
             told = map(_load, messages[start : start + _IN_A_ROW])
             self._find_context(request, labels).learn(told, lent)
             await asyncio.sleep(0)
         if findings is None:
             raise JudgeLimitError(written.limit)
-        judged: tuple[Finding, ...] = findings
-        return judged
+        return findings
 
     def _find_context(self, request: AdmissionRequest, labels: Mapping[str, str]) -> JudgeContext:
         self._update()
@@ -129,6 +128,21 @@ class Judgements:
         """Bring the judged cluster up to date."""
         self._cluster.configure(self._view.settings())
         self._cluster.apply(self._view.changes.take())
+
+
+class _Judged(NamedTuple):
+    """The last message of a copy. A limit can end the copy between it and its end."""
+
+    findings: tuple[Finding, ...]
+
+
+def _take_findings(messages: list[bytes]) -> tuple[Finding, ...] | None:
+    """Remove the findings from the messages of a copy, if it came to them."""
+    last = pickle.loads(messages[-1]) if messages else None  # noqa: S301  # our own
+    if not isinstance(last, _Judged):
+        return None
+    messages.pop()
+    return last.findings
 
 
 def _load(message: bytes) -> ToldByCopy:
@@ -150,4 +164,4 @@ def _judge_as_copy(
             write(message)
 
     context.caches.become_copy(tell, time.thread_time)
-    write(pickle.dumps(judge_review(request, context)))
+    write(pickle.dumps(_Judged(judge_review(request, context))))

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import pytest
 from drawbridge.brief import Brief, CutShort
 from drawbridge.finding import Finding
 from drawbridge.judge.context import JudgeContext
-from drawbridge.process.forked import ForkFailedError, ForkLimits, run_partly
+from drawbridge.process.forked import ForkFailedError, ForkLimits, Written, run_partly
 from drawbridge.process.review import AdmissionRequest, Malformed, decode_review
 from tests.cuts import CutAt
 from tests.tables import YamlValue, every_row, load_cases
@@ -297,6 +297,20 @@ async def test_a_judgement_without_an_end_is_an_answer_to_one_object(
             await running
     assert [each.code for each in judged] == ["DeviceNeverMatches"]
     assert ticks[0] > 10
+
+
+def test_findings_count_if_a_limit_ends_the_copy_behind_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run_late(
+        function: Callable[[Callable[[bytes], None]], None], limits: ForkLimits
+    ) -> Written:
+        written = await run_partly(function, limits)
+        return written._replace(limit="no result within 1 s")
+
+    monkeypatch.setattr(judgements, "run_partly", run_late)
+    request = request_claim("team", EXPENSIVE["a loop"])
+    assert asyncio.run(make_judgements().judge(request, {}, 60)) == judge_alone(request)
 
 
 @pytest.mark.asyncio
