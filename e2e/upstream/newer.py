@@ -77,17 +77,18 @@ def _value(text: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401  # value
     if not isinstance(text, str) or not text.startswith("$"):
         return text
     name, _, default = text[1:].partition("|")
-    found = given.get(name)
-    return yaml.safe_load(default) if found is None else found
+    value = given.get(name)
+    return yaml.safe_load(default) if value is None else value
 
 
 def filled(text: str, values: Mapping[str, Any]) -> str:
     """Return a template with the values of its parameters instead of variables."""
     variables, text = DEFAULT.findall(text), DEFAULT.sub("", text)
     for name, default in variables:
-        found = values.get(name)
-        value = None if default == "nil" else int(default)
-        literal = json.dumps(value if found is None else found)
+        value = values.get(name)
+        if value is None and default != "nil":
+            value = int(default)
+        literal = json.dumps(value)
         text = text.replace(f"{{{{${name}}}}}", literal)
         text = text.replace(f"(${name} | Int)", literal)
         text = text.replace(f"${name}", literal)

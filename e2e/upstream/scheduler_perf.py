@@ -90,8 +90,8 @@ def workloads(folder: Path) -> Iterator[Workload]:
 def newer_workloads(folder: Path) -> Iterator[Workload]:
     """Yield the workloads of the newer module that the pinned one does not have."""
     for case in newer_cases(folder):
-        (one,) = case["workloads"]
-        yield _workload(".", case["name"], one, {})
+        (workload,) = case["workloads"]
+        yield _workload(".", case["name"], workload, {})
 
 
 def _workload(topic: str, case: str, workload: JSON, reasons: Mapping[str, str]) -> Workload:
