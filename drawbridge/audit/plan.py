@@ -70,10 +70,14 @@ class StepPlanner:
 
         self._counted = count_owners(plays)
 
+    @property
+    def _plays(self) -> tuple[ModelCluster, ...]:
+        return self.cluster, *self.others
+
     def _go_on(self, trial: Trial) -> None:
         """Take the cluster as a trial left it."""
         self.cluster, self.others = trial.cluster, [*trial.others]
-        self._counted = count_owners((self.cluster, *self.others))
+        self._counted = count_owners(self._plays)
 
     def note_modes(self, modes: Mapping[str, str]) -> None:
         """Remember the labels that a step before sets."""
@@ -277,7 +281,7 @@ class StepPlanner:
     ) -> Trial:
         cluster = self.cluster.copy()
         plain = Typing(cluster)
-        jobs = find_failing_jobs(self.cluster, self.templates, nodes)
+        jobs = find_failing_jobs(self._plays, self.templates, nodes, obeys_budgets=obeys_budgets)
         plain.type((*self._enforce(first), *typed.begin(moving := self._moving(group, nodes))))
         bare = [*self._delete_bare(nodes)]
         # A pod that waits, and that drain refuses to delete, must not come to what these free.
@@ -290,7 +294,7 @@ class StepPlanner:
         plain.type(typed.end(moving))
         plain.type(typed.resume(jobs))
         plain.type(self._start_waiting(cluster))
-        return plain.finish(paused)
+        return plain.finish(paused)._replace(jobs=tuple(jobs))
 
     def _enforce(self, namespaces: Iterable[str]) -> Iterator[Typed]:
         names = [*namespaces]
@@ -336,15 +340,13 @@ class StepPlanner:
     ) -> list[str]:
         """Make a step of what was tried, and go on from there."""
         nodes = [name for each in rounds for name in each]
-        jobs = find_failing_jobs(self.cluster, self.templates, nodes)
         before, then = self.cluster, self._counted
         self._go_on(trial)
         moving = self._moving_of(before, group, nodes)
         modes = self._changed_modes(before, trial.cluster)
         lines = [each.command for each in trial.commands]
         if len(rounds) > 1:
-            inside = self._inside(group)
-            lines = [typed.loop(nodes, inside)]  # nothing else is typed for such nodes
+            lines = [typed.move_in_turn(moving)]  # nothing else is typed for such nodes
         told = story.tell(trial.cluster, trial.changes)
         stay = sum(each.name in self.kept for each in group.nodes)
         self.steps.append(
@@ -356,10 +358,12 @@ class StepPlanner:
                     *story.notes(group, moving, describe_new_waits(before, self.cluster), stay),
                     *story.note_forced(lines, told.stops),
                     *note_namespaces(modes, self.namespaces.managers),
-                    *note_jobs({f"{s}/{o}": self.templates.find(s, o).owned_by for s, o in jobs}),
+                    *note_jobs(
+                        {f"{s}/{o}": self.templates.find(s, o).owned_by for s, o in trial.jobs}
+                    ),
                 ),
                 self.expected(),
-                self._move_back(before, moving, modes, jobs),
+                self._move_back(before, moving, modes, trial.jobs),
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),
@@ -380,20 +384,6 @@ class StepPlanner:
         enforced = {e: again[e] for e in sorted(again) if e in self.cluster.enforced}
         moved = undo.Moved(before, self.cluster, moving, enforced, jobs)
         return undo.move_back(moved, self.others, self.templates)
-
-    def _inside(self, group: Group) -> list[Typed]:
-        moving = Moving(
-            (typed.NODE,),
-            group.driver,
-            tuple(sorted(group.replaced)),
-            tuple(commands.find_operands(group)),
-        )
-        return [
-            *typed.begin(moving),
-            typed.drain(moving.nodes),
-            *typed.swap(moving),
-            *typed.end(moving),
-        ]
 
     def _moving_of(self, before: ModelCluster, group: Group, nodes: Sequence[str]) -> Moving:
         now, self.cluster = self.cluster, before
@@ -467,6 +457,7 @@ class StepPlanner:
         self._go_on(trial)
         modes = self._changed_modes(before, trial.cluster)
         told = story.tell(trial.cluster, trial.changes)
+        restored, kept = undo.restore_mode(before, self._plays, namespace, modes)
         title = f"Translate namespace {namespace}"
         if not modes:
             title = f"Start the pods of namespace {namespace} again"
@@ -478,10 +469,11 @@ class StepPlanner:
                 tuple(each.command for each in trial.commands),
                 (
                     *story.note_untouched(self.cluster, namespace),
+                    *story.note_kept(kept),
                     *note_namespaces(modes, self.namespaces.managers),
                 ),
                 self.expected(),
-                tuple(each.command for each in typed.set_modes(modes)),
+                restored,
                 told.lost,
                 told.lines,
                 tuple(each.command for each in trial.commands if each.is_check),

@@ -40,11 +40,15 @@ _SHARED: Final = "-SHARED"
 
 
 class Nodes(NamedTuple):
-    """Where pods may start, with the nodes as they are and as they are after their move."""
+    """Where pods may start, with the nodes as they are and as they are after their move.
+
+    Translated pods avoid nodes that are `dual`, until these have moved.
+    """
 
     all: tuple[Node, ...]
     now: AllowedNodes
     moved: AllowedNodes
+    dual: frozenset[str]
 
 
 def labels_after(node: Node, driver: str) -> dict[str, str]:
@@ -58,8 +62,9 @@ def labels_after(node: Node, driver: str) -> dict[str, str]:
     return {**labels, DEVICES_LABEL: driver}
 
 
-def read_nodes(objects: AuditedObjects, drivers: Mapping[str, str]) -> Nodes:
-    """Return where pods may start. `drivers` are those that nodes get."""
+def read_nodes(objects: AuditedObjects, groups: Sequence[Group]) -> Nodes:
+    """Return where pods may start, on nodes that are in groups."""
+    drivers = {node.name: each.driver for each in groups for node in each.nodes if each.driver}
     moved = [
         replace(each, labels=labels_after(each, drivers[each.name]))
         if each.name in drivers
@@ -67,7 +72,9 @@ def read_nodes(objects: AuditedObjects, drivers: Mapping[str, str]) -> Nodes:
         for each in objects.nodes
     ]
     volumes = objects.volumes
-    return Nodes(objects.nodes, AllowedNodes(objects.nodes, volumes), AllowedNodes(moved, volumes))
+    now, then = AllowedNodes(objects.nodes, volumes), AllowedNodes(moved, volumes)
+    dual = frozenset(node.name for each in groups if each.now.dual for node in each.nodes)
+    return Nodes(objects.nodes, now, then, dual)
 
 
 @dataclass
@@ -95,7 +102,8 @@ class _Reader:
             translated = self._ask(apply_edits(pod, outcome.edits), outcome, is_own=True)
             has = self._with_devices(pod, outcome, namespace.name)
             translated = translated._replace(
-                nodes=translated.nodes & has, moved_nodes=translated.moved_nodes & has
+                nodes=(translated.nodes & has) - self.nodes.dual,
+                moved_nodes=translated.moved_nodes & has,
             )
         key = (
             owner,
@@ -104,7 +112,7 @@ class _Reader:
             _freeze(asked),
             translated and _freeze(translated),
             rules := read_rules(pod),
-            gated := bool(as_list(get_value(pod, ("spec", "schedulingGates")))),
+            gated := _is_gated(pod, namespace),
         )
         labels = as_mapping(get_value(pod, ("metadata", "labels")))
         if key not in self.numbers:
@@ -213,12 +221,9 @@ def read_cluster(
     find_devices: FindDevices,
 ) -> ClusterStart:
     """Return the cluster as it is, for the models."""
-    drivers = {node.name: each.driver for each in groups for node in each.nodes if each.driver}
     nodes = [_read_node(node, group) for group in groups for node in group.nodes]
     offered = frozenset(name for each in nodes for name in each.free)
-    reader = _Reader(
-        decider, read_nodes(objects, drivers), decider.templates, offered, find_devices
-    )
+    reader = _Reader(decider, read_nodes(objects, groups), decider.templates, offered, find_devices)
     by_name = {each.name: each for each in objects.namespaces}
     pods = []
     for pod in objects.pods:
@@ -284,6 +289,11 @@ def _find_served(pod: Value, kind: PodKind, *, own: bool) -> Served:
     if get_value(pod, ("status", "extendedResourceClaimStatus")) is not None:
         return Served.DRIVER
     return Served.PLUGIN if kind.units else Served.NOBODY
+
+
+def _is_gated(pod: Value, namespace: AuditedNamespace) -> bool:
+    """Whether a pod that waits gets no node. In a namespace that ends, it is deleted before."""
+    return namespace.is_ending or bool(as_list(get_value(pod, ("spec", "schedulingGates"))))
 
 
 def _unbind(pod: Value) -> Value:

@@ -10,12 +10,19 @@ from drawbridge.models.pods import PodKind
 
 
 def find_failing_jobs(
-    cluster: ModelCluster, templates: Templates, nodes: Sequence[str]
+    plays: Sequence[ModelCluster],
+    templates: Templates,
+    nodes: Sequence[str],
+    *,
+    obeys_budgets: bool,
 ) -> list[tuple[str, str]]:
     """Return the Jobs that can fail when nodes are drained, and that can be suspended instead.
 
-    Pods of a Job that a scheduler places can be on these nodes as well as elsewhere.
+    Pods of a Job that a scheduler places can be on these nodes as well as elsewhere. The first of
+    the plays has the pods; how often they have ended already is the most of all plays. Only an
+    eviction, which asks budgets, can be one that a Job ignores.
     """
+    cluster = plays[0]
     alive, near = Counter[str](), dict[str, PodKind]()
     for pod in cluster.pods.values():
         kind = cluster.kinds[pod.kind]
@@ -32,6 +39,6 @@ def find_failing_jobs(
     return sorted(
         (kind.namespace, kind.owner)
         for owner, kind in near.items()
-        if not cluster.survives(kind, alive[owner])
+        if not all(each.survives(kind, alive[owner], evicted=obeys_budgets) for each in plays)
         and not templates.find(kind.namespace, kind.owner).manager
     )

@@ -146,3 +146,12 @@ def note_untouched(cluster: ModelCluster, namespace: str) -> Iterator[str]:
     if others:
         named = commands.enumerate_names([*others])
         yield f"Let these finish, or delete their pods one after the other: {named}."
+
+
+def note_kept(owners: Sequence[str]) -> Iterator[str]:
+    """Yield which pods the undo of a translation leaves as they are."""
+    if owners:
+        yield (
+            f"After the undo, pods of {commands.enumerate_names(owners)} keep their claims until"
+            " they are created again."
+        )

@@ -33,6 +33,7 @@ class Trial(NamedTuple):
     paused: int  # meanwhile
     stopped: frozenset[int]
     others: tuple[ModelCluster, ...] = ()
+    jobs: tuple[tuple[str, str], ...] = ()  # those that are suspended meanwhile
 
     @property
     def cost(self) -> tuple[int, ...]:

@@ -187,10 +187,12 @@ def end(moving: Moving) -> Iterator[Typed]:
     yield Typed(f"kubectl annotate nodes {join(moving.nodes)} {MOVING_ANNOTATION}-")
 
 
-def loop(nodes: Sequence[str], inside: Iterable[Typed]) -> str:
-    """Return one command that types commands for one node after the other, until one fails."""
+def move_in_turn(moving: Moving) -> str:
+    """Return one command that moves one node after the other, until a command fails."""
+    turn = Moving((NODE,), moving.driver, moving.replaced, moving.operands)
+    inside = (*begin(turn), drain(turn.nodes), *swap(turn), *end(turn))
     body = " && ".join(each.command for each in inside)
-    return f"for node in {join(nodes)}; do export node; {body} || break; done"
+    return f"for node in {join(moving.nodes)}; do export node; {body} || break; done"
 
 
 # --- workloads -----------------------------------------------------------------------------------

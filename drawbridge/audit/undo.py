@@ -1,9 +1,11 @@
-"""The undo of a step that moved nodes: tried in the models after the step, as the step itself is.
+"""The undo of a step: tried in the models after the step, as the step itself is.
 
-Nothing is translated meanwhile, so that pods created again ask the plugin. Those that waited before
-the step are created again, too, so that they stand behind the pods that had the devices.
+While nodes go back nothing is translated, so that pods created again ask the plugin. Those that
+waited before the step are created again, too, so that they stand behind the pods that had the
+devices. A namespace gets its label back, and what the step restarted is restarted.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -44,29 +46,32 @@ def move_back(
 
     The drain asks no budgets where one would stop it, also as another scheduler could choose.
     """
-    plain = _type(moved, templates, obeys_budgets=True)
+    plain = _type(moved, others, templates, obeys_budgets=True)
     played = [each.copy() for each in others if each.budgets]
     for command in plain.typed:
         for each in played:
             command.play(each)
     ends = all(c.what != BLOCKED for each in (plain.cluster, *played) for c in each.changes)
-    chosen = plain if ends else _type(moved, templates, obeys_budgets=False)
+    chosen = plain if ends else _type(moved, others, templates, obeys_budgets=False)
     return tuple(each.command for each in chosen.typed)
 
 
-def _type(moved: Moved, templates: Templates, *, obeys_budgets: bool) -> Typing:
+def _type(
+    moved: Moved, others: Sequence[ModelCluster], templates: Templates, *, obeys_budgets: bool
+) -> Typing:
     play = Typing(moved.after.copy())
-    play.type(_move_back(moved, play.cluster, templates, obeys_budgets=obeys_budgets))
+    plays = play.cluster, *others
+    play.type(_move_back(moved, plays, templates, obeys_budgets=obeys_budgets))
     return play
 
 
 def _move_back(
-    moved: Moved, cluster: ModelCluster, templates: Templates, *, obeys_budgets: bool
+    moved: Moved, plays: Sequence[ModelCluster], templates: Templates, *, obeys_budgets: bool
 ) -> Iterator[Typed]:
-    """Yield the commands, while they are typed on the cluster."""
-    moving = moved.moving
+    """Yield the commands, while they are typed on the first cluster."""
+    moving, cluster = moved.moving, plays[0]
     yield from typed.set_modes(dict.fromkeys(moved.modes, Mode.OFF))
-    if jobs := find_failing_jobs(cluster, templates, moving.nodes):
+    if jobs := find_failing_jobs(plays, templates, moving.nodes, obeys_budgets=obeys_budgets):
         yield typed.cordon(moving.nodes)
         yield from typed.suspend(jobs)
     yield typed.drain(moving.nodes, obeys_budgets=obeys_budgets)
@@ -115,3 +120,47 @@ def _find_ended(moved: Moved, node: str) -> Iterator[PodKind]:
         kind = moved.before.kinds[pod.kind]
         if kind.owner_kind not in ("DaemonSet", "Pod") and kind.needs_devices:
             yield kind
+
+
+def restore_mode(
+    before: ModelCluster, plays: Sequence[ModelCluster], namespace: str, modes: Mapping[str, str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the commands that undo the translation of a namespace, and whose pods keep claims.
+
+    A restart that would not end for any of the plays is left out.
+    """
+    owners = [*_find_translated(before, plays[0], namespace)] if modes else []
+    restarted = [each for each, can_restart in owners if can_restart]
+    while True:
+        chosen = [*typed.set_modes(modes), *typed.restart(namespace, restarted)]
+        stuck = {e for play in plays for e in _find_stuck(play, chosen)}
+        if not stuck:
+            break
+        restarted = [each for each in restarted if each not in stuck]
+    kept = tuple(each for each, _ in owners if each not in restarted)
+    return tuple(each.command for each in chosen), kept
+
+
+def _find_stuck(play: ModelCluster, chosen: Sequence[Typed]) -> Iterator[str]:
+    """Yield the owners whose restart does not end."""
+    trial = Typing(play.copy())
+    trial.type(chosen)
+    return (play.kinds[e.kind].owner for e in trial.cluster.changes if e.what == BLOCKED)
+
+
+def _find_translated(
+    before: ModelCluster, after: ModelCluster, namespace: str
+) -> Iterator[tuple[str, bool]]:
+    """Yield the owners whose running pods got claims, and whether they can be restarted."""
+    then, now = (
+        Counter(each.kind for each in play.pods.values() if each.is_translated)
+        for play in (before, after)
+    )
+    waited = {kind.full_owner for kind, *_ in before.describe_waiting()}
+    restartable = dict[str, bool]()
+    for number in sorted(now):
+        kind = after.kinds[number]
+        if kind.namespace == namespace and now[number] > then[number]:
+            rolls = kind.rollout is not None and kind.rollout.can_restart
+            restartable[kind.owner] = rolls and kind.full_owner not in waited
+    yield from restartable.items()

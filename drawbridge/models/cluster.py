@@ -144,10 +144,10 @@ class ModelCluster:
             not self.budgets[each].can_ever_allow(self._wanted[each]) for each in budgets
         )
 
-    def survives(self, kind: PodKind, evictions: int) -> bool:
-        """Whether the Job of a kind goes on after so many more evictions."""
+    def survives(self, kind: PodKind, more: int, *, evicted: bool) -> bool:
+        """Whether the Job of a kind goes on when so many more pods are evicted or deleted."""
         done = self._failures[kind.full_owner]
-        return kind.job is None or kind.job.survives(done + evictions, evicted=True)
+        return kind.job is None or kind.job.survives(done + more, evicted=evicted)
 
     def serves(self, name: str) -> bool:
         """Whether the plugin of a node where pods may start serves a name."""

@@ -143,7 +143,8 @@ class PlayedCluster:
                     self._add(owed)
                     changed = True
             for pod in [*self.pods.values()]:
-                if not pod.node and not pod.spec.get("schedulingGates"):
+                is_open = not pod.spec.get("schedulingGates") and pod.space not in self.ending
+                if not pod.node and is_open:
                     changed |= self._schedule(pod)
 
     def _schedule(self, pod: Life) -> bool:
@@ -199,7 +200,10 @@ class PlayedCluster:
     def _may_start(self, pod: Life, machine: Machine) -> bool:
         is_open = pod.tied == machine.name if pod.tied else not machine.cordoned
         labels, spec = machine.labels, pod.spec
-        is_near = _has(labels, spec.get("nodeSelector", {}))
+        near = spec.get("nodeSelector", {})
+        if pod.claims:  # a device says it
+            near = {key: text for key, text in near.items() if key != "nvidia.com/gpu.present"}
+        is_near = _has(labels, near)
         if not (is_open and is_near and all(_tolerates(spec, e) for e in machine.taints)):
             return False
         here = [*self.on(machine.name)]
