@@ -405,7 +405,13 @@ def _note_inputs(patch: Patch, context: TranslationContext) -> None:
 
 
 def _change_other_fields(patch: Patch, requests: PodRequests, outcome: Outcome) -> list[Finding]:
-    findings = environment.change_environment(patch, outcome.asks, requests.asks)
+    # What a dialect says of an annotation is more exact.
+    told = {finding.path for finding in requests.findings}
+    findings = [
+        finding
+        for finding in environment.change_environment(patch, outcome.asks, requests.asks)
+        if not (finding.code == change_codes.DEVICES_BY_NAME.name and finding.path in told)
+    ]
     if outcome.dual_findings:
         dual_nodes.avoid_dual_nodes(patch)
     return [*findings, *outcome.dual_findings]

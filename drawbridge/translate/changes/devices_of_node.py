@@ -21,6 +21,8 @@ _FILES: Final = re.compile(
     r"|cambricon[\w-]*|mtgpu[\w.]*|iluvatar\d*|xpu\d*|gcu\d*|mxcd|vfio|apex_\d+)(/.*)?"
 )
 
+_REMEDY: Final = "Remove it, unless the pod needs these devices beside those of its claims."
+
 
 def report_devices_of_node(pod: Value) -> Iterator[Finding]:
     """Yield a finding for each annotation and volume of a pod that names devices of the node."""
@@ -29,7 +31,7 @@ def report_devices_of_node(pod: Value) -> Iterator[Finding]:
     for key in annotations:
         if key.startswith(_ANNOTATIONS):
             what = "names devices of the node, which no claim allocates"
-            yield DEVICES_BY_NAME.at(annotation_path(key), f"{key} {what}")
+            yield DEVICES_BY_NAME.at(annotation_path(key), f"{key} {what}", remedy=_REMEDY)
     yield from _report_volumes(as_mapping(fields.get("spec")))
 
 
@@ -40,4 +42,5 @@ def _report_volumes(spec: Mapping[str, Value]) -> Iterator[Finding]:
             yield DEVICES_BY_NAME.at(
                 format_path(("spec", "volumes", number, "hostPath", "path")),
                 f"mounts {format_value(path)} of the host, which no claim allocates",
+                remedy=_REMEDY,
             )
