@@ -151,26 +151,36 @@ def _end_now(pid: int) -> None:
 @contextlib.asynccontextmanager
 async def _reaped(copy: _Copy) -> AsyncIterator[None]:
     """End a copy when the context exits, and wait for its end."""
-    descriptor = copy.process
     try:
         yield
     finally:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        ended = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        loop.add_reader(descriptor, ended.set)
-        try:
-            await asyncio.shield(ended.wait())
-        finally:
-            loop.remove_reader(descriptor)
-            os.close(descriptor)
-            _remove_entry(copy.pid)
+            signal.pidfd_send_signal(copy.process, signal.SIGKILL)
+        # The wait goes on without a caller that is cancelled meanwhile.
+        await asyncio.shield(_start_wait(copy))
 
 
-def _remove_entry(pid: int) -> None:
-    """Remove an ended process from the table of processes."""
-    os.waitpid(pid, os.WNOHANG)
+_waits: set[asyncio.Task[None]] = set()  # for copies that are killed, so milliseconds each
+
+
+def _start_wait(copy: _Copy) -> asyncio.Task[None]:
+    wait = asyncio.ensure_future(_wait_for_end(copy))
+    _waits.add(wait)
+    wait.add_done_callback(_waits.discard)
+    return wait
+
+
+async def _wait_for_end(copy: _Copy) -> None:
+    """Wait for the end of a killed copy, and remove it from the table of processes."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(copy.process, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(copy.process)
+        os.close(copy.process)
+        os.waitpid(copy.pid, 0)  # noqa: ASYNC222  # it has ended, or is killed while the loop ends
 
 
 async def _read_all(descriptor: int, most: int, data: bytearray) -> None:

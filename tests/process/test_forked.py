@@ -113,6 +113,20 @@ async def test_a_cancelled_call_ends_its_copy() -> None:
     assert children() == before
 
 
+async def test_a_call_that_is_cancelled_again_while_its_copy_ends_leaves_no_process() -> None:
+    before = children()
+    task = asyncio.create_task(run_forked(_loop))
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)  # the copy is killed, and its end is awaited
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    async with asyncio.timeout(30):
+        while children() != before:  # noqa: ASYNC110  # no event tells of it
+            await asyncio.sleep(0)
+
+
 async def test_the_event_loop_runs_while_a_copy_works() -> None:
     turns = 0
 
