@@ -115,8 +115,8 @@ async def review_all(
 ) -> list[Response]:
     """Review objects one after the other."""
     answers = []
-    for each in made:
-        each["metadata"]["namespace"] = namespace
-        review = harness.pod if each["kind"] == "Pod" else harness.workload
-        answers.append(await review(each, namespace=namespace))
+    for applied in made:
+        applied["metadata"]["namespace"] = namespace
+        review = harness.pod if applied["kind"] == "Pod" else harness.workload
+        answers.append(await review(applied, namespace=namespace))
     return answers
