@@ -28,7 +28,7 @@ from e2e.soak.settings import SoakSettings
 from e2e.timings import timings
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
+def _stop_at_signal(number: int, _frame: FrameType | None) -> None:
     # The exception ends the control planes.
     raise SystemExit(128 + number)
 
@@ -77,7 +77,7 @@ def main() -> int:
         parser.error(problem)
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
         RIGS["installed"] = image_options
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _stop_at_signal)
     if arguments.what == "list":
         for one in all_scenarios():
             print_line(f"{one.suite:6}  since {one.since}  {one.name}")

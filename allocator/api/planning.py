@@ -84,10 +84,10 @@ def ending_in(seconds: float = SEARCH_SECONDS) -> Tries:
     """Return tries that end when this process has computed for so long since the first one."""
 
     @functools.cache
-    def end() -> float:
+    def deadline() -> float:
         return time.process_time() + seconds
 
-    return Tries(out_of_time=lambda: end() <= time.process_time())
+    return Tries(out_of_time=lambda: deadline() <= time.process_time())
 
 
 # --- the cluster ----------------------------------------------------------------------------------

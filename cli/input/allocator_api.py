@@ -186,19 +186,21 @@ class FoundAnswer(NamedTuple):
 def ask_found_allocator(options: argparse.Namespace, path: str, body: object) -> FoundAnswer:
     """Send a request to the allocator of the cluster; raises ClusterReadError with the reason."""
 
-    async def ask(session: "Session") -> FoundAnswer:
+    async def forward_in_time(session: "Session") -> FoundAnswer:
         import asyncio  # noqa: PLC0415  # takes longer than a short command
 
         try:
             async with asyncio.timeout(SECONDS):
-                return await _ask(session, options.allocator_ca, path, body)
+                return await _forward(session, options.allocator_ca, path, body)
         except TimeoutError:
             raise no_answer(ALLOCATOR_SERVICE, f"no response in {SECONDS:g} s") from None
 
-    return live_cluster.run_with_session(options, ask)
+    return live_cluster.run_with_session(options, forward_in_time)
 
 
-async def _ask(session: "Session", authority: str | None, path: str, body: object) -> FoundAnswer:
+async def _forward(
+    session: "Session", authority: str | None, path: str, body: object
+) -> FoundAnswer:
     from drawbridge.cluster.port_forward import forward_port  # noqa: PLC0415  # loaded on demand
 
     registered = await _read_registration(session)

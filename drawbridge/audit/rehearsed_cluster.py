@@ -96,10 +96,10 @@ class _Reader:
         outcome = self.decider.decide(pod, namespace)
         owner = self._find_owner(pod, namespace.name)
         own = outcome is not None and outcome.fate in (Fate.TRANSLATED, Fate.OWN_CLAIMS)
-        asked = self._ask(pod, outcome, is_own=own)
+        asked = self._find_asked(pod, outcome, is_own=own)
         translated = None
         if outcome is not None and outcome.fate is Fate.TO_TRANSLATE:
-            translated = self._ask(apply_edits(pod, outcome.edits), outcome, is_own=True)
+            translated = self._find_asked(apply_edits(pod, outcome.edits), outcome, is_own=True)
             has = self._with_devices(pod, outcome, namespace.name)
             translated = translated._replace(
                 nodes=(translated.nodes & has) - self.nodes.dual,
@@ -184,7 +184,7 @@ class _Reader:
             return f"Pod/{text_at(pod, 'metadata', 'name')}"
         return find_root_owner(namespace, read_metadata(pod)).partition("/")[2]
 
-    def _ask(self, pod: Value, outcome: PodOutcome | None, *, is_own: bool) -> AskedOfNode:
+    def _find_asked(self, pod: Value, outcome: PodOutcome | None, *, is_own: bool) -> AskedOfNode:
         by_class = outcome is not None and outcome.fate is Fate.BY_CLASS
         devices = outcome.demand.devices if outcome is not None and (is_own or by_class) else {}
         unbound = _unbind(pod)

@@ -162,7 +162,7 @@ def _comma(stacks: ParserStacks) -> ParserState:
     return element(stacks, frame)
 
 
-def _end(stacks: ParserStacks) -> ParserState:
+def _finish_expression(stacks: ParserStacks) -> ParserState:
     if len(stacks.frames) > 1:
         raise UnexpectedError
     stacks.finish()
@@ -208,6 +208,6 @@ _COMPLETE: Table = {
     ")": close_bracket,
     "]": close_bracket,
     "}": close_bracket,
-    END: _end,
+    END: _finish_expression,
 }
 _TABLES = (_OPERAND, _COMPLETE)

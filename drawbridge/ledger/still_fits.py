@@ -310,7 +310,7 @@ class _Placement:
                     if placed.node is None:
                         refused[name] = placed.reasons
                 self._note(pod, name, refused.get(name))
-            self._tell()
+            self._report_progress()
         return self._result()
 
     def anew(self) -> Fit:
@@ -320,7 +320,7 @@ class _Placement:
             pod = group.pods[0] if group.is_static else _unbound(group.pods[0])
             nodes, unfit = node_fit.selected_nodes(pod, cluster)
             self._fill(group, self._tightest_first(group, nodes), unfit)
-            self._tell()
+            self._report_progress()
         return self._result()
 
     def _fill(self, group: _Group, nodes: Iterable[Node], unfit: tuple[Reason, ...]) -> None:
@@ -366,7 +366,7 @@ class _Placement:
         else:
             self._refused.append(RefusedPod(pod.full_name, pod.spec.node_name, refused))
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         self._progress(len(self._nodes) + len(self._refused))
 
     def _result(self) -> Fit:

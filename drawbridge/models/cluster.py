@@ -76,7 +76,7 @@ class ModelCluster:
         self._labels = {name: each.labels for name, each in self.nodes.items()}
         self._wanted = self._count_wanted(start.pods)
         for pod in start.pods:
-            self._enter(pod, counted=False)
+            self._add(pod, counted=False)
 
     def copy(self) -> "ModelCluster":
         """Return a cluster that plays on alone, with no changes yet."""
@@ -155,7 +155,7 @@ class ModelCluster:
 
     # --- pods come and go ------------------------------------------------------------------------
 
-    def _enter(self, pod: ModelPod, *, counted: bool = True) -> int:
+    def _add(self, pod: ModelPod, *, counted: bool = True) -> int:
         key, self._next = self._next, self._next + 1
         self.pods[key] = pod
         if pod.node:
@@ -172,7 +172,7 @@ class ModelCluster:
         if pod.node in self.nodes:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod)
 
-    def _end(self, key: int) -> ModelPod:
+    def _remove(self, key: int) -> ModelPod:
         pod = self.pods.pop(key)
         if not pod.node:
             del self.waiting[key]
@@ -192,7 +192,7 @@ class ModelCluster:
         """Create a pod again. A DaemonSet creates it on its node, also on one that is cordoned."""
         translated = is_translated(self.kinds[kind], self.enforced, self.offered())
         pod = ModelPod(kind, is_translated=translated, has_other_source=has_other_source)
-        key = self._enter(pod)
+        key = self._add(pod)
         if node:
             self.pods[key] = self.pods[key]._replace(name=node)
             self._try_node(key, node)
@@ -216,7 +216,7 @@ class ModelCluster:
 
     def end_replaced(self, key: int) -> None:
         """End a pod that another one replaces already."""
-        self._note(ENDED, self._end(key))
+        self._note(ENDED, self._remove(key))
 
     def _try_node(self, key: int, node: str) -> bool:
         pod, at = self.pods[key], self.nodes.get(node)
@@ -282,7 +282,7 @@ class ModelCluster:
         has_other_source: bool = False,
     ) -> None:
         """End a pod, and let its owner create another one."""
-        pod = self._end(key)
+        pod = self._remove(key)
         kind = self.kinds[pod.kind]
         self._note(ENDED, pod)
         successor = find_successor(kind)
@@ -311,7 +311,7 @@ class ModelCluster:
             return
         for key, other in [*self.pods.items()]:
             if self.kinds[other.kind].full_owner == kind.full_owner:
-                self._end(key)
+                self._remove(key)
                 self.lost[other.kind] += 1
                 self._note(LOST, other, why="its Job fails")
 
@@ -446,7 +446,7 @@ class ModelCluster:
         """Suspend Jobs: their pods end, and none of them counts as a failure."""
         for key, pod in [*self.pods.items()]:
             if self.kinds[pod.kind].full_owner in owners:
-                self._end(key)
+                self._remove(key)
                 self._note(ENDED, pod)
                 self.suspended[pod.kind] = self.suspended.get(pod.kind, 0) + 1
         self.schedule()

@@ -250,11 +250,11 @@ def end_after_first(out_of_time: Callable[[], bool] | None) -> Callable[[], None
         return do_nothing
     calls = itertools.count()
 
-    def end() -> None:
+    def check_time() -> None:
         if next(calls) and out_of_time():
             raise OutOfTimeError
 
-    return end
+    return check_time
 
 
 CLOSED_COMPANY = GroupState(members=True, groups=frozenset())

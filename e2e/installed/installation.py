@@ -40,9 +40,9 @@ NAMESPACE = "drawbridge-system"
 WEBHOOK, CONTROLLER = "drawbridge-webhook", "drawbridge-controller"
 SERVICE = f"{WEBHOOK}.{NAMESPACE}.svc"
 LOCAL = ("--health=127.0.0.1:0", "--metrics=127.0.0.1:0")
-# The relay stops sending at once; a Service of a cluster takes longer.
+# Each open connection has to carry a request meanwhile, on a busy machine, too.
 # The guard only warns for the settle time, by default five minutes.
-SERVING = ("--listen=127.0.0.1:0", "--drain=0.5", "--settle=3")
+SERVING = ("--listen=127.0.0.1:0", "--drain=2", "--settle=3")
 MODE = "drawbridge.dev/translate"
 # The start of the API server's message when it denies a request of Drawbridge's accounts.
 DENIED = f'User \\"system:serviceaccount:{NAMESPACE}'

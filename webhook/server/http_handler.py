@@ -117,7 +117,7 @@ class AdmissionHTTPHandler:
             response = _to_response(_respond_exception(error, b"", route))
         finally:
             self._running[route.webhook] -= 1
-        return self._end(response, route, started)
+        return self._finish(response, route, started)
 
     def find_responder(
         self, method: str, path: str, headers: Mapping[str, str]
@@ -152,9 +152,9 @@ class AdmissionHTTPHandler:
             response = _to_response(await pending)
         finally:
             self._running[route.webhook] -= 1
-        return self._end(response, route, started)
+        return self._finish(response, route, started)
 
-    def _end(
+    def _finish(
         self, response: web.StreamResponse, route: _Route, started: float
     ) -> web.StreamResponse:
         if self.closing:

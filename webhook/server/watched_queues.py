@@ -58,11 +58,11 @@ class WatchedQueues:
 
     async def run(self) -> None:
         """Wait until Kueue is installed, and then keep its queues in sync."""
-        while not await self._ask():
+        while not await self._find_kueue():
             await self._pause(_RETRY_SECONDS if self._is_served is None else _PAUSE_SECONDS)
         await self.cache.run()
 
-    async def _ask(self) -> bool:
+    async def _find_kueue(self) -> bool:
         """Ask whether Kueue is installed; an error says nothing about it."""
         try:
             served = await find_served(self._session, LOCAL_QUEUES, (LOCAL_QUEUES.version,))

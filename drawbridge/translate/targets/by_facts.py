@@ -183,7 +183,9 @@ def _failed_terms(
     """Return the terms that no device of a row satisfies."""
     texts = _read_texts(row, context) if terms else {}
     return [
-        each for each in terms if fits(each.selector, _tell(row, texts, each.vocabulary)) is False
+        each
+        for each in terms
+        if fits(each.selector, _known_properties(row, texts, each.vocabulary)) is False
     ]
 
 
@@ -202,7 +204,9 @@ def _read_texts(row: Product, context: FactsContext) -> Mapping[str, str]:
     return {name: text for name, text in full.items() if types.get(name) == "string"}
 
 
-def _tell(row: Product, texts: Mapping[str, str], vocabulary: DriverVocabulary) -> KnownProperties:
+def _known_properties(
+    row: Product, texts: Mapping[str, str], vocabulary: DriverVocabulary
+) -> KnownProperties:
     """Return what a row tells about its devices, in the words of a driver."""
     memory = _find_memory(row, vocabulary)
     own = {name.removeprefix(f"{vocabulary.domain}/"): text for name, text in texts.items()}

@@ -82,7 +82,7 @@ def read(pod: PodView, legacy: Legacy) -> PodRequests:  # noqa: ARG001  # every 
         builder.findings += [*problems, *unknown]
         builder.add_annotations(keys, removed=False)
         return builder.build()
-    builder.add_ask(_ask(pod, user, own), ())
+    builder.add_ask(_make_ask(pod, user, own), ())
     builder.findings += _report_meaning(pod, own)
     builder.add_annotations(keys)
     builder.handle_scheduler(pod.scheduler, kept=True)
@@ -169,7 +169,7 @@ def _report_meaning(pod: PodView, own: Sequence[_ContainerKey]) -> Iterator[Find
             yield MEANING_CHANGES.at(annotation_path(annotation.key), why)
 
 
-def _ask(pod: PodView, user: DeviceUser, own: Iterable[_ContainerKey]) -> Ask:
+def _make_ask(pod: PodView, user: DeviceUser, own: Iterable[_ContainerKey]) -> Ask:
     annotations = pod.annotations
     fraction = _FRACTION in annotations
     by_container = _memory_of(own)
