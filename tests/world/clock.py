@@ -7,7 +7,6 @@ replaced wherever they stand, so that a new one cannot be missed.
 import asyncio
 import collections
 import contextlib
-import contextvars
 import datetime as dt
 import gc
 import heapq
@@ -32,18 +31,13 @@ _PRODUCT = ("allocator", "certs", "controller", "drawbridge", "webhook")
 class _Call:
     """A function to call, with what the loop needs to know of it."""
 
-    __slots__ = ("_when", "args", "context", "function")
+    __slots__ = ("_when", "args", "function")
 
     def __init__(
-        self,
-        function: Callable[..., object],
-        args: tuple[object, ...],
-        context: contextvars.Context | None,
-        when: float = 0.0,
+        self, function: Callable[..., object], args: tuple[object, ...], when: float = 0.0
     ) -> None:
         self.function: Callable[..., object] | None = function
         self.args = args
-        self.context = context or contextvars.copy_context()
         self._when = when
 
     def cancel(self) -> None:
@@ -63,7 +57,8 @@ class WorldLoop(VirtualLoop):
     """A loop in virtual time, which runs at once what the product gives to a thread.
 
     Nothing comes from outside, so a turn asks no selector; calls of one moment keep their order,
-    and one that fails ends the run. Half of the time of a run was the turns of asyncio.
+    and one that fails ends the run. No code of a run has context variables, so all have one
+    context. Half of the time of a run was the turns of asyncio.
     """
 
     def __init__(self) -> None:
@@ -76,10 +71,10 @@ class WorldLoop(VirtualLoop):
         self,
         callback: Callable[..., object],
         *args: object,
-        context: contextvars.Context | None = None,
+        context: object = None,  # noqa: ARG002  # as asyncio has it
     ) -> _Call:
         """Call a function in the next turn."""
-        call = _Call(callback, args, context)
+        call = _Call(callback, args)
         self._calls.append(call)
         return call
 
@@ -90,10 +85,10 @@ class WorldLoop(VirtualLoop):
         when: float,
         callback: Callable[..., object],
         *args: object,
-        context: contextvars.Context | None = None,
+        context: object = None,  # noqa: ARG002  # as asyncio has it
     ) -> _Call:
         """Call a function at a time."""
-        call = _Call(callback, args, context, when)
+        call = _Call(callback, args, when)
         heapq.heappush(self._timers, (when, next(self._numbers), call))
         return call
 
@@ -102,10 +97,10 @@ class WorldLoop(VirtualLoop):
         delay: float,
         callback: Callable[..., object],
         *args: object,
-        context: contextvars.Context | None = None,
+        context: object = None,  # noqa: ARG002  # as asyncio has it
     ) -> _Call:
         """Call a function after a time."""
-        return self.call_at(self._virtual + delay, callback, *args, context=context)
+        return self.call_at(self._virtual + delay, callback, *args)
 
     def _run_once(self) -> None:
         """Run what is to be called; if nothing is, let the time pass until the next timer."""
@@ -120,7 +115,7 @@ class WorldLoop(VirtualLoop):
         for _ in range(len(calls)):
             call = calls.popleft()
             if call.function is not None:
-                call.context.run(call.function, *call.args)
+                call.function(*call.args)
 
     def run_in_executor(
         self,

@@ -2,16 +2,22 @@
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 
+from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON, named
+from tests.world.machines import Machine
 from tests.world.network import Follower, Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
-from tests.world.objects import OUT_OF_SERVICE
+from tests.world.objects import OUT_OF_SERVICE, SCALED
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _POD, _NODE = named("pods"), named("nodes")
 _SLICE, _CLAIM = named("resourceslices"), named("resourceclaims")
+_TEMPLATE = named("resourceclaimtemplates")
 _WHO = "controller-manager claims"
+# An autoscaler adds a node for a pod that waits this long, and removes one after this time.
+_WAITS, _EMPTY = 8.0, 15.0
 
 
 class ClaimController:
@@ -44,7 +50,77 @@ class ClaimController:
             self._changed.clear()
             await asyncio.sleep(self._network.random.uniform(0.02, 0.4))
             for claim in tuple(self._claims.objects.values()):
-                await self._sync_claim(claim)
+                if not self._is_in_use(claim):
+                    await self._sync_claim(claim)
+            for pod in tuple(self._pods.objects.values()):
+                if any(
+                    "resourceClaimTemplateName" in e for e in pod["spec"].get("resourceClaims", ())
+                ):
+                    await self._make_claims(pod)
+
+    async def _make_claims(self, pod: JSON) -> None:
+        """Make the claims of a pod from its templates, and note their names in its status."""
+        find, metadata = self._network.store.find, pod["metadata"]
+        space, status = metadata["namespace"], pod.get("status") or {}
+        if "deletionTimestamp" in metadata or status.get("phase") in ("Succeeded", "Failed"):
+            return
+        named_claims = {e["name"]: e for e in status.get("resourceClaimStatuses") or ()}
+        before = dict(named_claims)
+        for entry in pod["spec"]["resourceClaims"]:
+            name, template = entry["name"], entry.get("resourceClaimTemplateName")
+            noted = named_claims.get(name, {}).get("resourceClaimName", "")
+            content = find(_TEMPLATE, space, template) if template else None
+            if content is None or (noted and find(_CLAIM, space, noted)):
+                continue
+            made = await self._make_claim(pod, name, content)
+            if made is None:
+                return
+            named_claims[name] = {"name": name, "resourceClaimName": made}
+        if named_claims != before:
+            change = {"resourceClaimStatuses": [*named_claims.values()]}
+            about = {"metadata": {"uid": metadata["uid"]}, "status": change}
+            await self._client.ask("PATCH", path_of(PODS, pod, "status"), about)
+
+    async def _make_claim(self, pod: JSON, name: str, template: JSON) -> str | None:
+        """Make a claim, or find the one that was made before its name was noted."""
+        metadata = pod["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"]}
+        owner |= {"uid": metadata["uid"], "controller": True}
+        marks = {"resource.kubernetes.io/pod-claim-name": name}
+        for claim in self._network.store.among(_CLAIM, metadata["namespace"], "", ""):
+            is_own = claim["metadata"].get("ownerReferences") == [owner]
+            if is_own and (claim["metadata"].get("annotations") or {}).items() >= marks.items():
+                return str(claim["metadata"]["name"])
+        value = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {
+                "name": f"{metadata['name']}-{name}-{self._network.random.getrandbits(24):06x}",
+                "namespace": metadata["namespace"],
+                "annotations": marks
+                | (template["spec"].get("metadata") or {}).get("annotations", {}),
+                "ownerReferences": [owner],
+            },
+            "spec": template["spec"]["spec"],
+        }
+        root, _, plural = CLAIMS.rpartition("/")
+        path = f"{root}/namespaces/{metadata['namespace']}/{plural}"
+        made = await self._client.ask("POST", path, value)
+        return None if made is None else str(made["metadata"]["name"])
+
+    def _is_in_use(self, claim: JSON) -> bool:
+        """Whether pods that are known to live use a claim that stays."""
+        consumers = (claim.get("status") or {}).get("reservedFor")
+        return (
+            bool(consumers)
+            and "deletionTimestamp" not in claim["metadata"]
+            and all(self._lives(each["uid"]) for each in consumers)
+        )
+
+    def _lives(self, uid: str) -> bool:
+        pod = self._pods.objects.get(uid)
+        phase = ((pod or {}).get("status") or {}).get("phase")
+        return pod is not None and phase not in ("Succeeded", "Failed")
 
     async def _sync_claim(self, claim: JSON) -> None:
         status = claim.get("status") or {}
@@ -145,6 +221,44 @@ class PodController:
         if now:
             options["gracePeriodSeconds"] = 0
         await self._client.ask("DELETE", path_of(PODS, pod), options)
+
+
+class Autoscaler:
+    """Adds a node when pods wait for long, and removes it when it had no pods for some time."""
+
+    def __init__(self, network: Network, machines: Iterable[Machine]) -> None:
+        self._network, self._machines = network, [e for e in machines if e.name in SCALED]
+        self._waiting: dict[str, float] = {}  # pods, since when, by UID
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        empty_since: dict[str, float] = {}
+        loop, random = asyncio.get_running_loop(), self._network.random
+        while True:
+            await asyncio.sleep(random.uniform(2, 5))
+            pods = [*self._network.store.among(_POD, "", "", "")]
+            used = {pod["spec"].get("nodeName") for pod in pods}
+            waiting = [p["metadata"]["uid"] for p in pods if _is_waiting(p)]
+            self._waiting = {uid: self._waiting.get(uid, loop.time()) for uid in waiting}
+            is_needed = any(loop.time() - since > _WAITS for since in self._waiting.values())
+            for machine in self._machines:
+                if not machine.is_there or machine.name in used:
+                    empty_since.pop(machine.name, None)
+                elif loop.time() - empty_since.setdefault(machine.name, loop.time()) > _EMPTY:
+                    self._network.count("node that an autoscaler removes")
+                    # A scheduler that has not seen it can still choose the node.
+                    machine.cordon(_EMPTY)
+                    await asyncio.sleep(random.uniform(0.5, 3))
+                    machine.remove(0)
+                if not machine.is_there and is_needed:
+                    self._network.count("node that an autoscaler adds")
+                    await asyncio.sleep(random.uniform(1, 5))
+                    machine.register()
+
+
+def _is_waiting(pod: JSON) -> bool:
+    is_bound = "nodeName" in pod["spec"] or "deletionTimestamp" in pod["metadata"]
+    return pod["spec"]["schedulerName"] == SCHEDULER_NAME and not is_bound
 
 
 def _is_lost(node: JSON) -> bool:

@@ -5,12 +5,17 @@ most. A function returns what to tell in the story, and nothing if there was not
 """
 
 import asyncio
+import datetime as dt
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from drawbridge.ledger.node_holds import NodeHold, write_node_hold
+from drawbridge.names import HOLD_ANNOTATION
 from tests.cluster.fake.kinds import JSON, named
+from tests.world import clock
 from tests.world.machines import Machine, draw_seconds
-from tests.world.objects import CHANGING, CLASS, TEAM
+from tests.world.objects import CHANGING, CLASS, MIGRATED, RESOURCE, SWAPPED, TEAM
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 from tests.world.stock import NAME as STOCK
 
@@ -20,14 +25,6 @@ if TYPE_CHECKING:
 Happening = Callable[["World", int], str]
 EVENTS: dict[str, tuple[float, Happening]] = {}
 GRACE_SECONDS = 5
-# What counts as a fault: some events, and what happens to requests.
-FAULT_NAMES = (
-    *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
-    *("replace machine", "lose node", "kill", "kill allocator", "kill controller"),
-    *("stop at write", "stand still", "cut off", "forbid"),
-    *("end watches", "expire", "skew", "stop server", "restore"),
-    *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
-)
 
 
 def event(weight: float) -> Callable[[Happening], Happening]:
@@ -80,6 +77,20 @@ def create_gang(world: "World", drawn: int) -> str:
     return f"{labels[GROUP_LABEL]} of {', '.join(made)}"
 
 
+@event(1)
+def create_crowd(world: "World", drawn: int) -> str:
+    """Create pods for all owned devices, and some seconds later two that may preempt them."""
+
+    def create_important_pods() -> None:
+        for _ in range(2):
+            create_important(world, drawn)
+
+    made = [create(world, 26) for _ in range(6)]
+    pause = draw_seconds(drawn, 6)
+    asyncio.get_running_loop().call_later(pause, create_important_pods)
+    return f"{'; '.join(made)}; two that are important after {pause:.1f} s"
+
+
 @event(2)
 def create_sharing(world: "World", _drawn: int) -> str:
     """Create two pods with one claim, which none of them owns."""
@@ -96,6 +107,28 @@ def create_native(world: "World", _drawn: int) -> str:
     pod = _create_pod(world, [name], scheduler=STOCK)
     _create_claim(world, name, pod)
     return f"{pod['metadata']['name']} with {name}"
+
+
+@event(6)
+def create_legacy(world: "World", drawn: int) -> str:
+    """Create a pod that requests devices of a plugin; in one namespace, its pods are translated."""
+    name, is_migrated = world.next_name("l"), bool(drawn % 3)
+    limits = {"resources": {"limits": {RESOURCE: "1"}}}
+    pod: JSON = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": MIGRATED if is_migrated else "default"},
+        "spec": {
+            "schedulerName": "default-scheduler" if is_migrated else STOCK,
+            "terminationGracePeriodSeconds": GRACE_SECONDS,
+            "containers": [{"name": "main", **limits}],
+        },
+    }
+    if is_migrated:
+        world.create_admitted(pod, STOCK)
+    else:
+        world.server.put(pod)
+    return f"{name} in {pod['metadata']['namespace']}"
 
 
 def _create_pod(
@@ -246,6 +279,21 @@ def change_owner(world: "World", _drawn: int) -> str:
     return f"{CHANGING} is owned: {is_owned}"
 
 
+@event(1.2)
+def swap_driver(world: "World", drawn: int) -> str:
+    """Put a driver in the place of a plugin, in any order; or drain it for the plugin again."""
+    machine, seconds = world.machines[SWAPPED], random.Random(drawn)
+    if machine.kubelet.plugin:
+        pauses = seconds.uniform(0, 6), seconds.uniform(0, 6), seconds.uniform(0, 6)
+        machine.replace_plugin(pauses)
+        return f"the driver of {SWAPPED} comes within {max(pauses):.1f} s"
+    machine.return_plugin(lambda: world.is_free(SWAPPED))
+    for pod in world.all("pods"):
+        if pod["spec"].get("nodeName") == SWAPPED:
+            world.network.store.delete(named("pods"), pod, GRACE_SECONDS)
+    return f"{SWAPPED} is drained for its plugin"
+
+
 @event(1.5)
 def stop_kubelet(world: "World", drawn: int) -> str:
     """Stop a kubelet for a while."""
@@ -281,6 +329,28 @@ def drain(world: "World", drawn: int) -> str:
     return f"{machine.name} for {seconds:.1f} s"
 
 
+@event(1)
+def hold_node(world: "World", drawn: int) -> str:
+    """Hold the devices of a node for a waiting pod, and evict whoever has them, as a plan does."""
+    waiting = [pod for pod in world.all("pods") if "nodeName" not in pod["spec"]]
+    waiting = [pod for pod in waiting if pod["spec"]["schedulerName"] == NAME]
+    if not waiting:
+        return ""
+    about, machine = waiting[drawn % len(waiting)]["metadata"], world.machines["n2"]
+    evicted = [p for p in world.all("pods") if p["spec"].get("nodeName") == machine.name]
+    until = clock.now() + dt.timedelta(seconds=10 + drawn % 50)
+    hold = NodeHold(
+        pod=f"{about['namespace']}/{about['name']}",
+        uid=about["uid"],
+        until=until,
+        evicted=tuple(pod["metadata"]["uid"] for pod in evicted),
+    )
+    machine.annotate({HOLD_ANNOTATION: write_node_hold(hold)})
+    for pod in evicted:
+        world.network.store.delete(named("pods"), pod, GRACE_SECONDS)
+    return f"{machine.name} for {about['name']} until {hold.end}"
+
+
 @event(0.6)
 def replace_machine(world: "World", drawn: int) -> str:
     """Delete a machine with its node; another one comes with its name."""
@@ -295,136 +365,3 @@ def lose_node(world: "World", drawn: int) -> str:
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 40)
     machine.lose(seconds)
     return f"{machine.name} for {seconds:.1f} s"
-
-
-# --- our processes ---
-
-
-@event(0.7)
-def kill(world: "World", drawn: int) -> str:
-    """Kill a scheduler with its allocator; others start at once."""
-    host = world.choose_pair(drawn).host
-    world.kill_pair(host)
-    return host
-
-
-@event(0.8)
-def kill_allocator(world: "World", drawn: int) -> str:
-    """Kill an allocator beside its scheduler."""
-    pair = world.choose_pair(drawn)
-    pair.restart.set()
-    return pair.host
-
-
-@event(0.6)
-def kill_controller(world: "World", _drawn: int) -> str:
-    """Kill the controller; another one starts at once."""
-    world.controller.restart.set()
-    return world.controller.host
-
-
-@event(0.6)
-def stand_still(world: "World", drawn: int) -> str:
-    """Let a host stand still for a while; what it had decided is sent later."""
-    pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
-    world.stand_still(pair.host, seconds)
-    return f"{pair.host} for {seconds:.1f} s"
-
-
-@event(2.5)
-def stop_at_write(world: "World", drawn: int) -> str:
-    """Stop an allocator at its next mark, allocation or binding, before it has the answer."""
-    write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
-
-    def restart_allocator(host: str) -> None:
-        world.pairs[host].restart.set()
-
-    def stand_still(host: str) -> None:
-        world.stand_still(host, seconds)
-
-    name, act = (
-        ("the allocator is killed", restart_allocator),
-        ("the host is killed", world.kill_pair),
-        (f"the host stands still for {seconds:.1f} s", stand_still),
-    )[drawn // 3 % 3]
-    world.network.trap = write, act
-    return f"{write}: {name}"
-
-
-@event(0.6)
-def cut_off(world: "World", drawn: int) -> str:
-    """Cut a host of ours or a node off from the API servers for a while."""
-    hosts = [*sorted(world.pairs), *sorted(world.machines)]
-    host, seconds = hosts[drawn % len(hosts)], draw_seconds(drawn, 18)
-    until = asyncio.get_running_loop().time() + seconds
-    world.network.trouble_of(f"host {host}").cut = until
-    return f"{host} for {seconds:.1f} s"
-
-
-@event(0.3)
-def forbid(world: "World", drawn: int) -> str:
-    """Take a right away from our roles for a while."""
-    plural = ("resourceclaims", "pods", "nodes", "resourceslices", "leases")[drawn % 5]
-    seconds = draw_seconds(drawn, 8)
-    world.network.forbidden[plural] = asyncio.get_running_loop().time() + seconds
-    return f"{plural} for {seconds:.1f} s"
-
-
-# --- API servers ---
-
-
-@event(1.5)
-def end_watches(world: "World", _drawn: int) -> str:
-    """End all watches normally."""
-    world.server.end_watches()
-    return "all"
-
-
-@event(1.5)
-def bookmark(world: "World", _drawn: int) -> str:
-    """Send bookmarks to all watches."""
-    world.server.bookmark()
-    return "all"
-
-
-@event(0.8)
-def expire(world: "World", _drawn: int) -> str:
-    """Compact the history, so that watches and pages expire."""
-    world.server.expire()
-    return "all"
-
-
-@event(3)
-def lag(world: "World", drawn: int) -> str:
-    """Let the watches of one server lag."""
-    front = world.network.fronts[drawn % 2]
-    front.lag = (0.01, 0.05, 0.3, 1.5)[drawn // 2 % 4]
-    return f"server {drawn % 2} by {front.lag} s"
-
-
-@event(1)
-def skew(world: "World", drawn: int) -> str:
-    """Set the clock of one server."""
-    front = world.network.fronts[drawn % 2]
-    front.skew = (0, 11, -11, 120, -120)[drawn // 2 % 5]
-    return f"server {drawn % 2} by {front.skew} s"
-
-
-@event(0.6)
-def stop_server(world: "World", drawn: int) -> str:
-    """Stop one server for a while; its watches end."""
-    seconds = draw_seconds(drawn, 10)
-    world.network.fronts[drawn % 2].stop(asyncio.get_running_loop().time() + seconds)
-    return f"server {drawn % 2} for {seconds:.1f} s"
-
-
-@event(2)
-def back_up(world: "World", _drawn: int) -> str:
-    """Take a snapshot of the storage."""
-    return f"version {world.back_up()}"
-
-
-@event(0.35)
-def restore(world: "World", _drawn: int) -> str:
-    """Put the last snapshot back."""
-    return f"version {world.restore()}"

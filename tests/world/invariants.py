@@ -142,6 +142,8 @@ def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     free = (BROKEN, "good") not in held and (BROKEN, "broken") not in held
     for pod in world.all("pods"):
+        if not pod["spec"].get("resourceClaims"):
+            continue
         if free and _is_waiting(pod) and _is_native(pod) and _has_claims(world, pod):
             yield f"{_name(pod)} waits, and a device of {BROKEN} is free"
 
@@ -171,7 +173,7 @@ def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
         devices = devices_of(claim)
         node = next((pool for pool, _ in devices), node)
         if not devices:
-            counts.append(claim["spec"]["devices"]["requests"][0]["exactly"]["count"])
+            counts.append(claim["spec"]["devices"]["requests"][0]["exactly"].get("count", 1))
     return counts, node
 
 
@@ -216,6 +218,12 @@ def _space(value: JSON) -> str:
     return str(value["metadata"]["namespace"])
 
 
+def every_pod_is_admitted(world: "World") -> Iterator[str]:
+    """The webhook answers, and refuses no pod that fits on the nodes."""
+    for name, why in world.refused.items():
+        yield f"{name} is refused: {why}"
+
+
 def _has_claims(world: "World", pod: JSON) -> bool:
     """Whether nobody has deleted a claim of a pod, without which it waits for ever."""
     claims = _claims_of(world, pod)
@@ -225,6 +233,8 @@ def _has_claims(world: "World", pod: JSON) -> bool:
 def a_bound_pod_runs(world: "World") -> Iterator[str]:
     """Its claims are allocated and reserved for it."""
     for pod in world.all("pods"):
+        if world.machines[node].kubelet.plugin if (node := pod["spec"].get("nodeName")) else True:
+            continue  # no driver prepares its claims until the node is drained
         phase = (pod.get("status") or {}).get("phase", "")
         if "nodeName" in pod["spec"] and not phase and _has_claims(world, pod):
             yield f"{pod['metadata']['name']} is bound and does not run"
@@ -283,6 +293,7 @@ AT_THE_END: tuple[Invariant, ...] = (
     no_pod_waits_beside_free_devices,
     no_pod_waits_for_the_stock_scheduler,
     a_bound_pod_runs,
+    every_pod_is_admitted,
     the_ledger_holds_what_claims_hold,
     a_record_moves_as_its_states_allow,
 )

@@ -13,12 +13,17 @@ from tests.world.objects import (
     BROKEN_TAINTS,
     NODES,
     OUT_OF_SERVICE,
+    RESOURCE,
+    SCALED,
+    SWAPPED,
     Shape,
     make_node,
     make_slices,
 )
 
 _SLICE, _NODE = named("resourceslices"), named("nodes")
+# A request that was decided before a drain has arrived or failed by then.
+_FREE_SECONDS = 60
 
 
 class Machine:
@@ -26,19 +31,21 @@ class Machine:
 
     def __init__(self, name: str, shape: Shape, server: Server, kubelet: Kubelet) -> None:
         self.name, self.shape, self.kubelet = name, shape, kubelet
-        self.is_there, self.is_owned = True, name in NODES
+        self.is_there, self.is_owned = name not in SCALED, name in NODES or name in SCALED
         self._server = server
         self._generation = 0
         self._lasting = BROKEN_TAINTS if name == BROKEN else {}
         self._taints: dict[str, JSON] = {**self._lasting}
         self._left_out = ""
-        self._is_driver_there = True
+        self._is_driver_there = name != SWAPPED
+        kubelet.plugin = tuple(shape.devices) if name == SWAPPED else ()
         self._ends: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
 
     def register(self) -> None:
         """Create the node, and publish its devices."""
         self.is_there = True
         self._server.put(make_node(self.name, is_owned=self.is_owned))
+        self._show_plugin()
         self.publish()
         self.kubelet.start_again()
 
@@ -69,14 +76,19 @@ class Machine:
             end()
         self._ends.clear()
         self.kubelet.runs.set()
-        if self._server.store.find(_NODE, "", self.name) is None:
+        if self.name in SCALED and not self.is_there:
+            self.remove_objects()
+        elif self._server.store.find(_NODE, "", self.name) is None:
             self.register()
         else:
             # A restore can have brought back what had ended.
             node = self._server.store.find(_NODE, "", self.name) or {}
             self._change({"unschedulable": False, "taints": _without_loss(node)})
             self.show_owner()
+            self._show_plugin()
             self.publish()
+            if not self._is_driver_there:
+                self._withdraw()
 
     def _for(self, what: str, seconds: float, end: Callable[[], None]) -> None:
         if what in self._ends:
@@ -115,15 +127,64 @@ class Machine:
 
     def stop_driver(self, seconds: float) -> None:
         """Delete all slices, as a driver that is removed does."""
+        self.withdraw_driver()
+        self._for("driver", seconds, self.start_driver)
+
+    def withdraw_driver(self) -> None:
+        """Remove the driver with its slices."""
         self._is_driver_there = False
         self._withdraw()
 
-        def end() -> None:
-            self._is_driver_there = True
-            if self.is_there:
-                self.publish()
+    def start_driver(self) -> None:
+        """Start the driver, unless a plugin has its place again."""
+        self._is_driver_there = not self.kubelet.plugin or "plugin" in self._ends
+        if self.is_there:
+            self.publish()
 
-        self._for("driver", seconds, end)
+    def replace_plugin(self, pauses: tuple[float, float, float]) -> None:
+        """Give the devices to a driver on an owned node, in any order, while pods run on."""
+
+        def own() -> None:
+            self.is_owned = True
+            self.show_owner()
+
+        loop = asyncio.get_running_loop()
+        parts = (own, self.start_driver, self._stop_plugin)
+        self._for("plugin", max(pauses) + 0.1, lambda: None)
+        for pause, part in zip(pauses, parts, strict=True):
+            loop.call_later(pause, part)
+
+    def return_plugin(self, is_free: Callable[[], bool]) -> None:
+        """Give the devices back to the plugin, as soon as a drained node has been free for long."""
+        self.is_owned = False
+        self.show_owner()
+        self.withdraw_driver()
+
+        def look(since: int) -> None:
+            since = since + 1 if is_free() else 0
+            if since < _FREE_SECONDS:
+                asyncio.get_running_loop().call_later(1.0, look, since)
+                return
+            self.kubelet.plugin = tuple(self.shape.devices)
+            self._show_plugin()
+            self._change({"unschedulable": False})
+
+        self._change({"unschedulable": True})
+        look(0)
+
+    def _stop_plugin(self) -> None:
+        self.kubelet.plugin = ()
+        self._show_plugin()
+
+    def _show_plugin(self) -> None:
+        """Say in the status of the node what the plugin offers; its capacity lasts."""
+        node = self._server.store.find(_NODE, "", self.name)
+        if node is None or self.name != SWAPPED:
+            return
+        count = len(self.kubelet.plugin)
+        capacity = f"{len(self.shape.devices)}"
+        status = {"allocatable": {RESOURCE: f"{count}"}, "capacity": {RESOURCE: capacity}}
+        self._server.put({**node, "status": status})
 
     def stop_kubelet(self, seconds: float) -> None:
         """Stop the kubelet; containers run on."""
@@ -139,6 +200,13 @@ class Machine:
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:
             self._server.put({**node, "spec": {**node["spec"], **spec}})
+
+    def annotate(self, annotations: Mapping[str, str]) -> None:
+        """Write annotations of the node."""
+        node = self._server.store.find(_NODE, "", self.name)
+        if node is not None:
+            both = {**(node["metadata"].get("annotations") or {}), **annotations}
+            self._server.put({**node, "metadata": {**node["metadata"], "annotations": both}})
 
     def change_owner(self) -> bool:
         """Let the node become owned, or give it back; return whether it is owned now."""
@@ -179,11 +247,16 @@ class Machine:
             return
         self.is_there = False
         self.kubelet.vanish()
+        self.remove_objects()
+        if self.name not in SCALED:
+            self._for("machine", seconds, self.register)
+
+    def remove_objects(self) -> None:
+        """Delete the node and its slices."""
         self._withdraw()
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:
             self._server.store.delete(_NODE, node)
-        self._for("machine", seconds, self.register)
 
 
 def _without_loss(node: JSON) -> list[JSON]:

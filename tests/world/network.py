@@ -6,6 +6,7 @@ server by its own time, and clocks of servers differ.
 
 import asyncio
 import contextlib
+import functools
 import random
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
@@ -103,7 +104,11 @@ class Network:
 
     def trouble_of(self, who: str) -> Trouble:
         """Return the trouble of the host of a client."""
-        return self.troubles.setdefault(who.rpartition(" ")[2], Trouble())
+        host = _host_of(who)
+        trouble = self.troubles.get(host)
+        if trouble is None:
+            trouble = self.troubles[host] = Trouble()
+        return trouble
 
     def heal(self) -> None:
         """End all faults."""
@@ -204,6 +209,11 @@ class Network:
     def count(self, what: str, times: int = 1) -> None:
         """Count something that happened."""
         self.counted[what] = self.counted.get(what, 0) + times
+
+
+@functools.cache
+def _host_of(who: str) -> str:
+    return who.rpartition(" ")[2]
 
 
 def _is_mark(path: str) -> bool:

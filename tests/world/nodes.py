@@ -16,9 +16,12 @@ from drawbridge.api_error import ApiError
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.trouble import Seen
 from tests.world.network import Follower, Network
+from tests.world.objects import RESOURCE
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 PODS = "/api/v1/pods"
+# How the UID of what a plugin has given begins; no claim has such a one.
+PLUGIN = "plugin "
 # A kubelet ends the containers of a pod within its grace period, and unprepares in this time.
 GRACE_SECONDS = 5.0
 UNPREPARE_SECONDS = 3.0
@@ -84,6 +87,9 @@ class Kubelet:
     end: Callable[[str], None]
     runs: asyncio.Event = field(default_factory=asyncio.Event)
     slow: bool = False
+    # The devices that a plugin offers, and those that it gave to the containers of pods, by UID.
+    plugin: tuple[str, ...] = ()
+    given: dict[str, frozenset[str]] = field(default_factory=dict)
     _workers: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
     _wakes: dict[str, asyncio.Event] = field(default_factory=dict)
 
@@ -105,7 +111,7 @@ class Kubelet:
         """End at once, with all containers: the machine is gone."""
         for uid, worker in tuple(self._workers.items()):
             worker.cancel()
-            self.end(uid)
+            self._end_use(uid)
 
     def _follow(self, before: JSON | None, after: JSON | None) -> None:
         uid = (after or before or {})["metadata"]["uid"]
@@ -127,7 +133,13 @@ class Kubelet:
 
     async def _work(self, uid: str, pod: JSON) -> None:
         random = self.network.random
-        is_prepared = await self._prepare(uid, pod)
+        if count := count_legacy(pod):
+            is_prepared = await self._admit(uid, pod, count)
+            if not is_prepared:
+                await self._confirm(uid, pod, "Failed")
+                return
+        else:
+            is_prepared = await self._prepare(uid, pod)
         while not self._must_end(uid):
             # A kubelet sends a status until it sees it, also again after a restore.
             if not is_prepared or self._phase(uid) == "Running":
@@ -140,9 +152,13 @@ class Kubelet:
         grace = GRACE_SECONDS if random.random() < 0.2 else random.uniform(0, 1)
         await asyncio.sleep(grace)
         await asyncio.sleep(UNPREPARE_SECONDS if self.slow else random.uniform(0, 0.2))
-        self.end(uid)
+        self._end_use(uid)
         await self.runs.wait()
-        await self._confirm(uid, pod)
+        await self._confirm(uid, pod, "Succeeded")
+
+    def _end_use(self, uid: str) -> None:
+        self.given.pop(uid, None)
+        self.end(uid)
 
     async def _change(self, uid: str) -> None:
         await self._wakes[uid].wait()
@@ -165,17 +181,38 @@ class Kubelet:
             return True
         return "finish" in (pod["metadata"].get("annotations") or {})
 
+    async def _admit(self, uid: str, pod: JSON, count: int) -> bool:
+        """Give a pod devices of the plugin, as the device manager does; it knows no claims."""
+        await asyncio.sleep(self.network.random.uniform(0.05, 0.3))
+        await self.runs.wait()
+        taken = frozenset[str]().union(*self.given.values())
+        free = [device for device in self.plugin if device not in taken][:count]
+        if len(free) < count or self._must_end(uid):
+            self.network.count("pod that a device manager refuses")
+            return False
+        self.given[uid] = frozenset(free)
+        results = [{"pool": self.name, "device": device} for device in free]
+        claim = {"metadata": {"name": "the plugin", "uid": f"{PLUGIN}{uid}"}}
+        self.start(
+            pod, {**claim, "status": {"allocation": {"devices": {"results": results}}}}, self.name
+        )
+        self.network.count("device of a plugin")
+        return True
+
     async def _prepare(self, uid: str, pod: JSON) -> bool:
         """Prepare the claims of a pod as soon as they are reserved for it."""
         random = self.network.random
         while not self._must_end(uid):
             await asyncio.sleep(random.uniform(0.1, 0.5))
             await self.runs.wait()
-            claims = [await self._read_claim(pod, name) for name in claim_names(pod)]
+            if self.plugin:
+                continue  # there is no driver
+            seen = self._pods.objects.get(uid, pod)
+            claims = [await self._read_claim(pod, name) for name in claim_names(seen)]
             if self._must_end(uid):
                 return False
             ready = [claim for claim in claims if claim and uid in consumers_of(claim)]
-            if len(ready) == len(claims):
+            if len(ready) == len(pod["spec"].get("resourceClaims", ())):
                 for claim in ready:
                     self.start(pod, claim, self.name)
                 return True
@@ -185,13 +222,13 @@ class Kubelet:
         claim = {"metadata": {"namespace": pod["metadata"]["namespace"], "name": name}}
         return await self._client.ask("GET", path_of(CLAIMS, claim))
 
-    async def _confirm(self, uid: str, pod: JSON) -> None:
+    async def _confirm(self, uid: str, pod: JSON, phase: str) -> None:
         """Say that the containers have ended, and let the pod go if it is deleted."""
         while (seen := self._pods.objects.get(uid)) is not None:
             if seen["spec"].get("nodeName") != self.name:
                 return
-            if self._phase(uid) != "Succeeded":
-                await self._tell(pod, "Succeeded")
+            if self._phase(uid) != phase:
+                await self._tell(pod, phase)
             elif "deletionTimestamp" not in seen["metadata"]:
                 return
             else:
@@ -202,5 +239,20 @@ class Kubelet:
 
 
 def claim_names(pod: JSON) -> list[str]:
-    """Return the names of the claims of a pod."""
-    return [each["resourceClaimName"] for each in pod["spec"].get("resourceClaims", ())]
+    """Return the names of the claims of a pod that are known: those from templates come later."""
+    made = {
+        each["name"]: each.get("resourceClaimName")
+        for each in (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    }
+    names = (
+        each.get("resourceClaimName") or made.get(each["name"])
+        for each in pod["spec"].get("resourceClaims", ())
+    )
+    return [name for name in names if name]
+
+
+def count_legacy(pod: JSON) -> int:
+    """Return how many devices of a plugin a pod requests."""
+    containers = pod["spec"].get("containers", ())
+    limits = ((each.get("resources") or {}).get("limits") or {} for each in containers)
+    return sum(int(each.get(RESOURCE, 0)) for each in limits)

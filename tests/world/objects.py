@@ -11,12 +11,15 @@ from tests.cluster.fake.kinds import JSON
 from tests.world.network import SYSTEM
 
 DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
+# The name of the devices before DRA, and the namespace whose pods are translated.
+RESOURCE, MIGRATED = "d.io/gpu", "migrated"
 TEAM_DEVICES = 2
 ADDED = "2025-12-31T00:00:00Z"
 CONFIGURATION = f"""\
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
 placement: bridge
+decisions: {{nativeExtendedNames: translate}}
 ownedPools:
   - driver: {DRIVER}
     nodeSelector: {{matchLabels: {{pool: bridge}}}}
@@ -52,14 +55,19 @@ NODES = {
 # Nodes that others use: one that becomes owned and is given back, and one with a broken device that
 # takes the only unit of a counter.
 CHANGING, BROKEN = "n4", "n5"
+# Its devices are those of a device plugin, until a driver takes its place, and later again.
+SWAPPED = "n6"
+# Nodes that an autoscaler adds for pods that wait, and removes when nobody uses them.
+SCALED: Mapping[str, Shape] = {"n7": Shape({"gpu-0": 0, "gpu-1": 0})}
 # The taint of a node that is shut down for good, as far as anybody knows.
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 NATIVE = {
     CHANGING: Shape({"gpu-0": 0, "gpu-1": 0}),
     BROKEN: Shape({"broken": 1, "good": 1}, units=1),
+    SWAPPED: Shape({"gpu-0": 0, "gpu-1": 0}),
 }
 BROKEN_TAINTS: Mapping[str, JSON] = {"broken": {"key": "d.io/broken", "effect": "NoSchedule"}}
-ALL_NODES = NODES | NATIVE
+ALL_NODES = NODES | NATIVE | {**SCALED}
 
 
 def make_node(name: str, *, is_owned: bool = True) -> JSON:
@@ -129,8 +137,11 @@ def make_system() -> Iterator[JSON]:
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
         "metadata": {"name": CLASS},
-        "spec": {"selectors": selectors},
+        "spec": {"selectors": selectors, "extendedResourceName": RESOURCE},
     }
+    labels = {"drawbridge.dev/translate": "enforce"}
+    metadata = {"name": MIGRATED, "labels": labels}
+    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def is_open(node: JSON) -> bool:

@@ -29,6 +29,7 @@ from allocator.scheduler.protocol import (
     UnreserveRequest,
 )
 from tests.cluster.fake.kinds import JSON
+from tests.world import clock
 from tests.world.network import LEASE_SECONDS, SYSTEM, Follower, Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
@@ -137,7 +138,7 @@ class Scheduler:
                 "holderIdentity": holder,
                 "leaseDurationSeconds": LEASE_SECONDS,
                 "leaseTransitions": spec.get("leaseTransitions", 0) + (not is_own),
-                "renewTime": f"{self.host}-{self.number}-{sent:.6f}",
+                "renewTime": f"{clock.now():%Y-%m-%dT%H:%M:%S.%fZ}",
             }
             if await self._client.ask("PUT", LEASE, {**lease, "spec": spec}) is not None:
                 if not is_own:

@@ -15,8 +15,17 @@ from collections.abc import Collection, Iterable
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Follower, Network
-from tests.world.nodes import CLAIMS, PODS, Client, Device, claim_names, devices_of, path_of
-from tests.world.objects import is_open
+from tests.world.nodes import (
+    CLAIMS,
+    PODS,
+    Client,
+    Device,
+    claim_names,
+    count_legacy,
+    devices_of,
+    path_of,
+)
+from tests.world.objects import RESOURCE, SWAPPED, is_open
 
 NAME = "stock"
 MENDED = ("136269", "140436")
@@ -49,6 +58,7 @@ class StockScheduler:
         self._assumed: dict[str, tuple[int, float]] = {}
         self._revision = 0
         self._busy: set[str] = set()
+        self._places: dict[str, str] = {}  # of pods that are being bound, by UID
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -100,15 +110,26 @@ class StockScheduler:
                 return allocated | in_flight
 
     async def _try(self, pod: JSON, group: asyncio.TaskGroup) -> None:
+        if count := count_legacy(pod):
+            for node in self._usable_nodes():
+                if self._count_free(node) >= count:
+                    self._busy.add(_uid(pod))
+                    self._places[_uid(pod)] = node
+                    group.create_task(self._bind(pod, node, (), {}))
+                    return
+            return
         by_name = {value["metadata"]["name"]: value for value in self._claims.objects.values()}
         claims = [by_name.get(name) for name in claim_names(pod)]
         if any(claim is None or "deletionTimestamp" in claim["metadata"] for claim in claims):
             return
         own = [claim for claim in claims if claim is not None]
+        if len(own) < len(pod["spec"].get("resourceClaims", ())):
+            return
         new = [claim for claim in own if not devices_of(claim)]
         only = {pool for claim in own for pool, _ in devices_of(claim)}
         taken = await self._gather()
-        for node in self._usable_nodes():
+        # Nothing tells a scheduler which devices a plugin gave, so these pods avoid that node.
+        for node in [name for name in self._usable_nodes() if name != SWAPPED]:
             chosen = self._choose(node, len(new), taken) if only <= {node} else None
             if chosen is not None:
                 devices = dict(zip(map(_uid, new), chosen, strict=True))
@@ -116,6 +137,19 @@ class StockScheduler:
                 self._busy.add(_uid(pod))
                 group.create_task(self._bind(pod, node, own, devices))
                 return
+
+    def _count_free(self, name: str) -> int:
+        """Return how many devices of its plugin a node has left, as the API server knows it."""
+        nodes = (e for e in self._nodes.objects.values() if e["metadata"]["name"] == name)
+        node: JSON = next(nodes, {})
+        offered = (node.get("status") or {}).get("allocatable") or {}
+        used = sum(
+            count_legacy(pod)
+            for uid, pod in self._pods.objects.items()
+            if (pod["spec"].get("nodeName") or self._places.get(uid)) == name
+            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        )
+        return int(offered.get(RESOURCE, 0)) - used
 
     def _usable_nodes(self) -> list[str]:
         return sorted(
@@ -164,6 +198,7 @@ class StockScheduler:
             target = {"target": {"kind": "Node", "name": node}}
             await self._client.ask("POST", path_of(PODS, pod, "binding"), {**body, **target})
         self._busy.discard(_uid(pod))
+        self._places.pop(_uid(pod), None)
 
     async def _allocate(self, claim: JSON, pod: JSON, device: Device | None) -> bool:
         """Write the finalizer, then the allocation and the pod."""

@@ -9,13 +9,15 @@ from typing import NamedTuple
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
 from tests.world import clock, invariants
+from tests.world.admission import RefusedPodError, Webhook
 from tests.world.control import ControllerProcess
-from tests.world.controllers import ClaimController, PodController
-from tests.world.events import EVENTS, FAULT_NAMES
+from tests.world.controllers import Autoscaler, ClaimController, PodController
+from tests.world.events import EVENTS
+from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
 from tests.world.network import Faults, Network
-from tests.world.nodes import Device, Kubelet, Use, devices_of
-from tests.world.objects import ALL_NODES, make_system
+from tests.world.nodes import PLUGIN, Device, Kubelet, Use, devices_of
+from tests.world.objects import ALL_NODES, SCALED, make_system
 from tests.world.pair import Pair
 from tests.world.stock import NAME as STOCK
 from tests.world.stock import StockScheduler
@@ -27,6 +29,7 @@ FAULTS = Faults(refused=0.01, overloaded=0.02, broken=0.02, lost=0.04, slow=0.04
 SETTLE_SECONDS = 240
 # The mean time between two events of a script.
 PACE_SECONDS = 0.5
+_UNOWNED = ("pods", "nodes", "leases", "resourceclaims", "resourceslices", "events")
 # How many events a script has; with what follows from each, a run has some hundreds.
 LENGTH = 165
 
@@ -116,12 +119,18 @@ class World:
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
         self.random = random.Random(f"world {outcome.seed}")
-        self.network = Network(self.random, Store(clock.now, random.Random(outcome.seed)))
+        self.network = Network(
+            self.random, Store(clock.now, random.Random(outcome.seed), _has_owners)
+        )
         self.network.open()
         self.server = self.network.fronts[0].server
         self.uses: dict[tuple[str, str], Use] = {}
         self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
         self.controller = ControllerProcess(self.network, "control-a")
+        self.webhook = Webhook(self.network, "hook-a")
+        # Pods that were refused until now, with the reason, and the tasks that create them.
+        self.refused: dict[str, str] = {}
+        self._creating: dict[asyncio.Task[None], None] = {}
         self.checked_writes = 0
         self.forged: set[str] = set()  # claims whose mark a tenant has changed
         self.pairs: dict[str, Pair] = {}
@@ -146,13 +155,15 @@ class World:
         for value in make_system():
             self.server.put(value)
         for machine in self.machines.values():
-            machine.register()
+            if machine.name not in SCALED:
+                machine.register()
         self.back_up()
         self.network.store.listeners.append(self._follow)
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         parts += [ClaimController(self.network).run(), PodController(self.network).run()]
         stock = StockScheduler(self.network, self.outcome.defects)
-        parts += [stock.run(), self.controller.run()]
+        parts += [stock.run(), self.controller.run(), self.webhook.run()]
+        parts += [Autoscaler(self.network, self.machines.values()).run()]
         tasks = [asyncio.ensure_future(part) for part in parts]
         for host in HOSTS:
             self._start_pair(host)
@@ -164,6 +175,7 @@ class World:
                 part.result()
         for pair in self.pairs.values():
             await pair.kill()
+        tasks += self._creating
         for task in (*tasks, playing, over):
             task.cancel()
         await asyncio.gather(*tasks, playing, over, return_exceptions=True)
@@ -259,6 +271,38 @@ class World:
         """Return the seconds since the last restore of a backup."""
         return asyncio.get_running_loop().time() - self._restored_at
 
+    def create_admitted(self, pod: JSON, stock: str) -> None:
+        """Create a pod of a namespace whose pods our webhook reviews, as soon as it is allowed."""
+        name = pod["metadata"]["name"]
+        self.refused[name] = "not answered yet"
+
+        async def create() -> None:
+            while True:
+                try:
+                    admitted = await self.webhook.admit(pod)
+                except RefusedPodError as refused:
+                    self.network.count("pod that is refused")
+                    self.refused[name] = f"{refused}"
+                    await asyncio.sleep(self.random.uniform(1, 4))
+                    continue
+                del self.refused[name]
+                spec = admitted["spec"]
+                is_native = spec["schedulerName"] == "default-scheduler"
+                spec["schedulerName"] = stock if is_native else spec["schedulerName"]
+                self.server.put(admitted)
+                self._say(f"{name} is created for {spec['schedulerName']}")
+                return
+
+        task = asyncio.ensure_future(create())
+        self._creating[task] = None
+        task.add_done_callback(self._creating.pop)
+
+    def is_free(self, node: str) -> bool:
+        """Whether nobody uses a node or holds devices of it."""
+        pods = any(pod["spec"].get("nodeName") == node for pod in self.all("pods"))
+        held = (device for claim in self.holders.values() for device in devices_of(claim))
+        return not pods and all(pool != node for pool, _ in held)
+
     def _start_pair(self, host: str) -> None:
         self._number += 1
         self.pairs[host] = Pair(self.network, host, self._number)
@@ -284,6 +328,8 @@ class World:
             key = use_key[1], use.devices
             if key == started or not _meet(key[1], started[1]):
                 continue
+            if any(claim.startswith(PLUGIN) for claim, _ in (key, started)):
+                continue  # the pod tells, and nobody decides for it
             first, later = sorted((key, started), key=lambda each: order.get(each, -1))
             seen = self._decisions.get(later)
             users = [each for each in self.uses if self._key(each) == first]
@@ -329,9 +375,10 @@ class World:
         self.server.restore(self._backup)
         self._find_holders()
         self._restored_at = asyncio.get_running_loop().time()
-        there = self._held()
+        there, pods = self._held(), {pod["metadata"]["uid"] for pod in self.all("pods")}
         for key, use in self.uses.items():
-            if (key[1], use.devices) not in there and not use.lost:
+            is_there = key[0] in pods if key[1].startswith(PLUGIN) else self._key(key) in there
+            if not is_there and not use.lost:
                 self.network.count("use that a restore lost")
                 self.uses[key] = use._replace(lost=True)
         return self._backup.version
@@ -375,6 +422,11 @@ class World:
         for key in [key for key in self.uses if key[0] == pod_uid]:
             use = self.uses.pop(key)
             self._say(f"containers of {use.pod} have ended, {use.claim} is unprepared")
+
+
+def _has_owners(kind: Kind) -> bool:
+    """Whether somebody reads who owns the fields of a kind; it takes a tenth of a run."""
+    return kind.plural not in _UNOWNED
 
 
 def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:

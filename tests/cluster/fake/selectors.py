@@ -1,5 +1,6 @@
 """Label and field selectors, such as `a=b,c!=d,e in (f,g),!h`."""
 
+import functools
 import re
 from collections.abc import Mapping
 
@@ -18,6 +19,7 @@ def selects(labels: str, fields: str, value: JSON) -> bool:
     )
 
 
+@functools.lru_cache
 def _split(selector: str) -> list[str]:
     return [part.strip() for part in re.split(r",(?![^(]*\))", selector) if part.strip()]
 

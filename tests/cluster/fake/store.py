@@ -106,14 +106,19 @@ class Saved(NamedTuple):
 
 
 class Store:
-    """Objects by kind, namespace and name; every write has a version and stays in the history."""
+    """Objects by kind, namespace and name; every write has a version and stays in the history.
+
+    `follows` says which kinds have `metadata.managedFields`; only these can be applied.
+    """
 
     def __init__(
         self,
         now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC),
         drawn: random.Random | None = None,
+        follows: Callable[[Kind], bool] = lambda _: True,
     ) -> None:
         self.now = now
+        self._follows = follows
         self.drawn = drawn or random.Random()
         self.version = 100
         self.oldest = self.version  # watches from before it are too old
@@ -156,7 +161,8 @@ class Store:
         if kind.status or kind.group == "resource.k8s.io":
             metadata["generation"] = 1
         owners: fields.Owned = {}
-        fields.written(None, value, f"{manager}/Update", owners)
+        if self._follows(kind):
+            fields.written(None, value, f"{manager}/Update", owners)
         return self._keep(kind, key, None, value, owners, dry=dry)
 
     def update(
@@ -165,7 +171,8 @@ class Store:
         """Store the result of a PUT or a patch."""
         key = self._fixed(kind, before, after)
         owners = dict(self._owners.get((kind, key), {}))
-        fields.written(before, after, f"{manager}/Update", owners)
+        if self._follows(kind):
+            fields.written(before, after, f"{manager}/Update", owners)
         return self._keep(kind, key, before, after, owners, dry=dry)
 
     def apply(
@@ -179,6 +186,7 @@ class Store:
         dry: bool = False,
     ) -> JSON:
         """Apply the fields of a manager."""
+        assert self._follows(kind), f"nobody applies {kind.plural} here"
         before = self.find(kind, *key)
         if before is None:
             made = self.create(kind, value, manager, dry=True)
@@ -256,7 +264,8 @@ class Store:
             return before  # a write without changes keeps the version
         if before is not None and "generation" in metadata:
             metadata["generation"] += before.get("spec") != after.get("spec")
-        metadata["managedFields"] = fields.managed(owners, kind.api_version)
+        if self._follows(kind):
+            metadata["managedFields"] = fields.managed(owners, kind.api_version)
         if dry:
             return after
         self.version += 1

@@ -1,0 +1,162 @@
+"""What a script lets happen to our processes and to the API servers.
+
+The events of users, administrators and drivers are in `tests.world.events`.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tests.world.events import event
+from tests.world.machines import draw_seconds
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+# What counts as a fault: some events, and what happens to requests.
+FAULT_NAMES = (
+    *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
+    *("replace machine", "lose node", "kill", "kill allocator", "kill controller", "kill webhook"),
+    *("stop at write", "stand still", "cut off", "forbid"),
+    *("end watches", "expire", "skew", "stop server", "restore"),
+    *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
+)
+
+
+# --- our processes ---
+
+
+@event(0.7)
+def kill(world: "World", drawn: int) -> str:
+    """Kill a scheduler with its allocator; others start at once."""
+    host = world.choose_pair(drawn).host
+    world.kill_pair(host)
+    return host
+
+
+@event(0.8)
+def kill_allocator(world: "World", drawn: int) -> str:
+    """Kill an allocator beside its scheduler."""
+    pair = world.choose_pair(drawn)
+    pair.restart.set()
+    return pair.host
+
+
+@event(0.6)
+def kill_controller(world: "World", _drawn: int) -> str:
+    """Kill the controller; another one starts at once."""
+    world.controller.restart.set()
+    return world.controller.host
+
+
+@event(0.6)
+def kill_webhook(world: "World", _drawn: int) -> str:
+    """Kill the webhook; another one starts at once."""
+    world.webhook.restart.set()
+    return world.webhook.host
+
+
+@event(0.6)
+def stand_still(world: "World", drawn: int) -> str:
+    """Let a host stand still for a while; what it had decided is sent later."""
+    pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
+    world.stand_still(pair.host, seconds)
+    return f"{pair.host} for {seconds:.1f} s"
+
+
+@event(2.5)
+def stop_at_write(world: "World", drawn: int) -> str:
+    """Stop an allocator at its next mark, allocation or binding, before it has the answer."""
+    write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
+
+    def restart_allocator(host: str) -> None:
+        world.pairs[host].restart.set()
+
+    def stand_still(host: str) -> None:
+        world.stand_still(host, seconds)
+
+    name, act = (
+        ("the allocator is killed", restart_allocator),
+        ("the host is killed", world.kill_pair),
+        (f"the host stands still for {seconds:.1f} s", stand_still),
+    )[drawn // 3 % 3]
+    world.network.trap = write, act
+    return f"{write}: {name}"
+
+
+@event(0.6)
+def cut_off(world: "World", drawn: int) -> str:
+    """Cut a host of ours or a node off from the API servers for a while."""
+    hosts = [*sorted(world.pairs), world.webhook.host, *sorted(world.machines)]
+    host, seconds = hosts[drawn % len(hosts)], draw_seconds(drawn, 18)
+    until = asyncio.get_running_loop().time() + seconds
+    world.network.trouble_of(f"host {host}").cut = until
+    return f"{host} for {seconds:.1f} s"
+
+
+@event(0.3)
+def forbid(world: "World", drawn: int) -> str:
+    """Take a right away from our roles for a while."""
+    plural = ("resourceclaims", "pods", "nodes", "resourceslices", "leases")[drawn % 5]
+    seconds = draw_seconds(drawn, 8)
+    world.network.forbidden[plural] = asyncio.get_running_loop().time() + seconds
+    return f"{plural} for {seconds:.1f} s"
+
+
+# --- API servers ---
+
+
+@event(1.5)
+def end_watches(world: "World", _drawn: int) -> str:
+    """End all watches normally."""
+    world.server.end_watches()
+    return "all"
+
+
+@event(1.5)
+def bookmark(world: "World", _drawn: int) -> str:
+    """Send bookmarks to all watches."""
+    world.server.bookmark()
+    return "all"
+
+
+@event(0.8)
+def expire(world: "World", _drawn: int) -> str:
+    """Compact the history, so that watches and pages expire."""
+    world.server.expire()
+    return "all"
+
+
+@event(3)
+def lag(world: "World", drawn: int) -> str:
+    """Let the watches of one server lag."""
+    front = world.network.fronts[drawn % 2]
+    front.lag = (0.01, 0.05, 0.3, 1.5)[drawn // 2 % 4]
+    return f"server {drawn % 2} by {front.lag} s"
+
+
+@event(1)
+def skew(world: "World", drawn: int) -> str:
+    """Set the clock of one server."""
+    front = world.network.fronts[drawn % 2]
+    front.skew = (0, 11, -11, 120, -120)[drawn // 2 % 5]
+    return f"server {drawn % 2} by {front.skew} s"
+
+
+@event(0.6)
+def stop_server(world: "World", drawn: int) -> str:
+    """Stop one server for a while; its watches end."""
+    seconds = draw_seconds(drawn, 10)
+    world.network.fronts[drawn % 2].stop(asyncio.get_running_loop().time() + seconds)
+    return f"server {drawn % 2} for {seconds:.1f} s"
+
+
+@event(2)
+def back_up(world: "World", _drawn: int) -> str:
+    """Take a snapshot of the storage."""
+    return f"version {world.back_up()}"
+
+
+@event(0.35)
+def restore(world: "World", _drawn: int) -> str:
+    """Put the last snapshot back."""
+    return f"version {world.restore()}"
