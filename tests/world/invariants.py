@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of
-from tests.world.objects import ALL_NODES, BROKEN, NODES, TEAM, TEAM_DEVICES
+from tests.world.objects import ALL_NODES, BROKEN, MIGRATED, NODES, TEAM, TEAM_DEVICES
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 
 if TYPE_CHECKING:
@@ -22,7 +22,12 @@ MOST_EVICTIONS = 5
 # What our processes may write; beside it all may write events.
 _ALLOWED = {
     "allocator": ("resourceclaims/", "/binding"),
-    "controller": (f"/namespaces/{SYSTEM}/", "/nodes/"),
+    "controller": (
+        f"/namespaces/{SYSTEM}/",
+        "/nodes/",
+        f"/namespaces/{MIGRATED}/resourceclaimtemplates",
+        "/mutatingwebhookconfigurations/drawbridge",
+    ),
 }
 
 

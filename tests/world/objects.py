@@ -6,6 +6,7 @@ from typing import NamedTuple
 from drawbridge.agreement.published_facts import build_data_key
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
+from drawbridge.names import POD_WEBHOOK
 from tests.cluster.fake.configuration import accept, offer
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import SYSTEM
@@ -142,6 +143,12 @@ def make_system() -> Iterator[JSON]:
     labels = {"drawbridge.dev/translate": "enforce"}
     metadata = {"name": MIGRATED, "labels": labels}
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    yield {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "drawbridge"},
+        "webhooks": [{"name": POD_WEBHOOK, "clientConfig": {}}],
+    }
 
 
 def is_open(node: JSON) -> bool:
