@@ -189,7 +189,11 @@ class Machine:
     def stop_kubelet(self, seconds: float) -> None:
         """Stop the kubelet; containers run on."""
         self.kubelet.runs.clear()
-        self._for("kubelet", seconds, self.kubelet.runs.set)
+        self._for("kubelet", seconds, self._start_kubelet)
+
+    def _start_kubelet(self) -> None:
+        if self.is_there and "power" not in self._ends:
+            self.kubelet.runs.set()
 
     def cordon(self, seconds: float) -> None:
         """Let no new pods start."""
@@ -226,7 +230,6 @@ class Machine:
         if not self.is_there:
             return
         self.kubelet.vanish()
-        self.kubelet.runs.clear()
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:
             taints = [*_without_loss(node), {"key": OUT_OF_SERVICE, "effect": "NoExecute"}]
@@ -236,7 +239,6 @@ class Machine:
             node = self._server.store.find(_NODE, "", self.name)
             if node is not None:
                 self._change({"taints": _without_loss(node)})
-            self.kubelet.runs.set()
             self.kubelet.start_again()
 
         self._for("power", seconds, end)

@@ -104,11 +104,13 @@ class Kubelet:
 
     def start_again(self) -> None:
         """Start on another machine with the name of the one before, whose pods are still there."""
+        self.runs.set()
         for pod in tuple(self._pods.objects.values()):
             self._follow(None, pod)
 
     def vanish(self) -> None:
-        """End at once, with all containers: the machine is gone."""
+        """End at once, with all containers: the machine is gone, and no kubelet runs on it."""
+        self.runs.clear()
         for uid, worker in tuple(self._workers.items()):
             worker.cancel()
             self._end_use(uid)
