@@ -133,7 +133,8 @@ def restore_mode(
     restarted = [each for each, can_restart in owners if can_restart]
     while True:
         chosen = [*typed.set_modes(modes), *typed.restart(namespace, restarted)]
-        stuck = {e for play in plays for e in _find_stuck(play, chosen)}
+        blocked = {e for play in plays for e in _find_stuck(play, chosen)}
+        stuck = blocked.intersection(restarted)
         if not stuck:
             break
         restarted = [each for each in restarted if each not in stuck]
