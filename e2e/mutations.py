@@ -36,6 +36,9 @@ _PYTEST = (
     "--hypothesis-profile=first-failure",
 )
 
+# The first failure is told in one line, which pytest cuts at the width of a terminal.
+_ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "300"}
+
 
 class Mutation(NamedTuple):
     """One mistake: in `file`, `new` instead of `old`."""
@@ -87,7 +90,7 @@ def first_failure(tree: Path, suite: Sequence[str], seconds: float | None = None
         ran = subprocess.run(
             [*_PYTEST, *suite],
             cwd=tree,
-            env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+            env=os.environ | {"PYTHONPATH": str(tree), **_ENVIRONMENT},
             capture_output=True,
             text=True,
             check=False,
@@ -97,7 +100,8 @@ def first_failure(tree: Path, suite: Sequence[str], seconds: float | None = None
         return f"not finished after {seconds:.0f} s"
     if ran.returncode == 0:
         return ""
-    failed = [line for line in ran.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    ends = ("FAILED ", "ERROR tests")  # what a test logs can begin with ERROR as well
+    failed = [line for line in ran.stdout.splitlines() if line.startswith(ends)]
     return failed[0] if failed else ran.stdout[-300:] + ran.stderr[-300:]
 
 

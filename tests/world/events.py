@@ -15,6 +15,7 @@ from drawbridge.names import HOLD_ANNOTATION
 from tests.cluster.fake.kinds import JSON, named
 from tests.world import clock
 from tests.world.machines import Machine, draw_seconds
+from tests.world.nodes import claim_names, devices_of
 from tests.world.objects import CHANGING, CLASS, MIGRATED, RESOURCE, SWAPPED, TEAM
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 from tests.world.stock import NAME as STOCK
@@ -208,10 +209,13 @@ def finish(world: "World", drawn: int) -> str:
 
 @event(1.5)
 def delete_claim(world: "World", drawn: int) -> str:
-    """Delete a claim under its pod."""
-    claim = _choose(world, "resourceclaims", drawn)
-    if claim is None:
+    """Delete a claim under its pod, half of the time while the pod waits for devices."""
+    claims = world.all("resourceclaims")
+    waiting = [claim for claim in claims if not devices_of(claim)] if drawn % 2 else []
+    chosen = waiting or claims
+    if not chosen:
         return ""
+    claim = chosen[drawn // 2 % len(chosen)]
     world.network.store.delete(named("resourceclaims"), claim)
     return f"{claim['metadata']['name']}"
 
@@ -333,7 +337,9 @@ def drain(world: "World", drawn: int) -> str:
 def hold_node(world: "World", drawn: int) -> str:
     """Hold the devices of a node for a waiting pod, and evict whoever has them, as a plan does."""
     waiting = [pod for pod in world.all("pods") if "nodeName" not in pod["spec"]]
+    lacking = {c["metadata"]["name"] for c in world.all("resourceclaims") if not devices_of(c)}
     waiting = [pod for pod in waiting if pod["spec"]["schedulerName"] == NAME]
+    waiting = [pod for pod in waiting if lacking.issuperset(claim_names(pod))]
     if not waiting:
         return ""
     about, machine = waiting[drawn % len(waiting)]["metadata"], world.machines["n2"]

@@ -8,14 +8,25 @@ from typing import TYPE_CHECKING
 
 from tests.world.events import event
 from tests.world.machines import draw_seconds
+from tests.world.network import Trap
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
+# The API server ends a request after 60 s.
+_LATEST_SECONDS = 50
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
-    *("replace machine", "lose node", "kill", "kill allocator", "kill controller", "kill webhook"),
+    *(
+        "replace machine",
+        "lose node",
+        "kill",
+        "kill allocator",
+        "kill scheduler",
+        "kill controller",
+        "kill webhook",
+    ),
     *("stop at write", "stand still", "cut off", "forbid"),
     *("end watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
@@ -41,6 +52,14 @@ def kill_allocator(world: "World", drawn: int) -> str:
     return pair.host
 
 
+@event(0.8)
+def kill_scheduler(world: "World", drawn: int) -> str:
+    """Kill a scheduler beside its allocator."""
+    pair = world.choose_pair(drawn)
+    pair.scheduler.die()
+    return pair.host
+
+
 @event(0.6)
 def kill_controller(world: "World", _drawn: int) -> str:
     """Kill the controller; another one starts at once."""
@@ -63,10 +82,14 @@ def stand_still(world: "World", drawn: int) -> str:
     return f"{pair.host} for {seconds:.1f} s"
 
 
-@event(2.5)
+@event(4)
 def stop_at_write(world: "World", drawn: int) -> str:
-    """Stop an allocator at its next mark, allocation or binding, before it has the answer."""
+    """Stop an allocator at its next mark, allocation or binding, before it has the answer.
+
+    Or it goes on, and this write arrives late.
+    """
     write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
+    late = draw_seconds(drawn, _LATEST_SECONDS)
 
     def restart_allocator(host: str) -> None:
         world.pairs[host].restart.set()
@@ -74,12 +97,18 @@ def stop_at_write(world: "World", drawn: int) -> str:
     def stand_still(host: str) -> None:
         world.stand_still(host, seconds)
 
-    name, act = (
-        ("the allocator is killed", restart_allocator),
-        ("the host is killed", world.kill_pair),
-        (f"the host stands still for {seconds:.1f} s", stand_still),
-    )[drawn // 3 % 3]
-    world.network.trap = write, act
+    def cut_off(host: str) -> None:
+        world.cut_off(host, seconds, breaks=True)
+
+    name, act, late = (
+        ("the allocator is killed", restart_allocator, 0.0),
+        ("the host is killed", world.kill_pair, 0.0),
+        (f"the host stands still for {seconds:.1f} s", stand_still, 0.0),
+        (f"the host is cut off for {seconds:.1f} s", cut_off, 0.0),
+        (f"it arrives after {late:.1f} s", lambda _: None, late),
+        (f"the host is killed, and it arrives after {late:.1f} s", world.kill_pair, late),
+    )[drawn // 3 % 6]
+    world.network.trap = Trap(write, act, late)
     return f"{write}: {name}"
 
 
@@ -88,9 +117,9 @@ def cut_off(world: "World", drawn: int) -> str:
     """Cut a host of ours or a node off from the API servers for a while."""
     hosts = [*sorted(world.pairs), world.webhook.host, *sorted(world.machines)]
     host, seconds = hosts[drawn % len(hosts)], draw_seconds(drawn, 18)
-    until = asyncio.get_running_loop().time() + seconds
-    world.network.trouble_of(f"host {host}").cut = until
-    return f"{host} for {seconds:.1f} s"
+    breaks = bool(drawn // 64 % 2)
+    world.cut_off(host, seconds, breaks=breaks)
+    return f"{host} for {seconds:.1f} s{', and its connections break' if breaks else ''}"
 
 
 @event(0.3)
@@ -130,7 +159,7 @@ def expire(world: "World", _drawn: int) -> str:
 def lag(world: "World", drawn: int) -> str:
     """Let the watches of one server lag."""
     front = world.network.fronts[drawn % 2]
-    front.lag = (0.01, 0.05, 0.3, 1.5)[drawn // 2 % 4]
+    front.lag = (0.01, 0.05, 0.3, 1.5, 10.0)[drawn // 2 % 5]
     return f"server {drawn % 2} by {front.lag} s"
 
 

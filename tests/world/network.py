@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from drawbridge.cluster.errors import UnreachableError, error_from_response
 from drawbridge.cluster.reachability import Reachability
@@ -74,6 +74,25 @@ class Trouble:
     still: float = 0.0
 
 
+class Trap(NamedTuple):
+    """What happens to the allocator that sends the next write with this end of its path.
+
+    It happens when the write arrives. One that is `late` arrives only some time after that, and
+    who sent it is told nothing.
+    """
+
+    end: str
+    act: Callable[[str], None]
+    late: float = 0.0
+
+    def meets(self, who: str, seen: Seen) -> bool:
+        """Whether this is the write."""
+        if seen.method == "GET" or not who.startswith("allocator"):
+            return False
+        is_mark = self.end == "mark" and _is_mark(seen.path)
+        return is_mark or self.end == seen.path.rpartition("/")[2]
+
+
 @dataclass
 class Network:
     """The servers, and what happens to requests."""
@@ -87,8 +106,7 @@ class Network:
     troubles: dict[str, Trouble] = field(default_factory=dict)
     # Resources that the role of our processes does not allow for a moment, and until when.
     forbidden: dict[str, float] = field(default_factory=dict)
-    # What happens to the allocator that sends the next write with this end of its path.
-    trap: tuple[str, Callable[[str], None]] | None = None
+    trap: "Trap | None" = None
 
     def open(self) -> None:
         """Start two servers."""
@@ -154,6 +172,9 @@ class Network:
             self.count("late request")
         answered: asyncio.Future[bytes] = loop.create_future()
         pause = self.random.uniform(0, 4) if is_late else self.random.expovariate(200)
+        if self.trap is not None and self.trap.late and self.trap.meets(who, seen):
+            is_lost, pause = True, self.trap.late
+            self._spring(who)
         # It arrives also if nobody waits for it any more.
         loop.call_later(pause, self._arrive, who, front, seen, answered)
         if is_lost:
@@ -177,12 +198,8 @@ class Network:
         except RefusedError as refused:
             answer = refused
 
-        if self.trap is not None and who.startswith("allocator") and seen.method != "GET":
-            end, act = self.trap
-            if end == seen.path.rpartition("/")[2] or (end == "mark" and _is_mark(seen.path)):
-                self.trap = None
-                self.count("write that an allocator stops at")
-                act(who.rpartition(" ")[2])
+        if self.trap is not None and not self.trap.late and self.trap.meets(who, seen):
+            self._spring(who)
 
         def send_back() -> None:
             if answered.done():
@@ -193,6 +210,19 @@ class Network:
                 answered.set_result(answer)
 
         asyncio.get_running_loop().call_later(self.random.expovariate(200), send_back)
+
+    def _spring(self, who: str) -> None:
+        assert self.trap is not None
+        act, self.trap = self.trap.act, None
+        self.count("write that an allocator stops at")
+        act(_host_of(who))
+
+    def break_off(self, host: str) -> None:
+        """Break the connections of a host: what its watches were still to tell is lost."""
+        for front in self.fronts:
+            for lines in tuple(front.streams):
+                if _host_of(lines.who) == host:
+                    lines.break_off()
 
     def _meet_fault(self) -> None:
         kinds = (
@@ -304,6 +334,7 @@ class Lagging:
     """The lines of a watch; those of one moment come together."""
 
     def __init__(self, network: Network, front: Front, who: str) -> None:
+        self.who = who
         self._lag = Lag(network, front, who)
         self._lines: deque[bytes | None] = deque()
         self._has_lines = asyncio.Event()

@@ -7,13 +7,13 @@ from typing import Any, cast
 
 from allocator.process import AllocatorOptions, _create_caches, _Parts
 from allocator.state.caches import AllocatorCaches
-from allocator.state.reserved_pods import HoldLimits
 from allocator.writes.binding import BindingTimes
 from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.claim import Claim
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
+from tests.world.conditions import Conditions
 from tests.world.network import SYSTEM, Network, WorldSession
 from tests.world.nodes import Device
 from tests.world.scheduler import Scheduler
@@ -26,15 +26,16 @@ class _KilledError(Exception):
 class Pair:
     """The two processes on a host; `kill` ends both at once."""
 
-    def __init__(self, network: Network, host: str, number: int) -> None:
+    def __init__(self, network: Network, host: str, number: int, conditions: Conditions) -> None:
         self.network, self.host, self.number = network, host, number
+        self._holding = conditions.holding
         self.parts: _Parts | None = None
         self.failure = ""
         # The allocations that the allocator has seen since it started, by the UID of the claim.
         self.seen: set[tuple[str, frozenset[Device]]] = set()
         self.restart = asyncio.Event()
         self._tasks: dict[asyncio.Task[Any], None] = {}
-        self.scheduler = Scheduler(network, host, number, lambda: self.parts)
+        self.scheduler = Scheduler(network, host, number, lambda: self.parts, conditions)
 
     def start(self) -> None:
         """Run until killed."""
@@ -59,7 +60,7 @@ class Pair:
         ending += self._hidden_tasks()
         for task in ending:
             task.cancel()
-        await asyncio.gather(*ending, self.scheduler.end_tasks(), return_exceptions=True)
+        await asyncio.gather(*ending, self.scheduler.fail_calls(), return_exceptions=True)
         self.parts = None
 
     def _hidden_tasks(self) -> list["asyncio.Task[Any]"]:
@@ -89,7 +90,7 @@ class Pair:
                     host=self.host,
                     api=None,
                     binding=BindingTimes(wait=110, timeout=600),
-                    holding=HoldLimits(),
+                    holding=self._holding,
                 )
                 self.seen = set()
                 self.parts = _Parts(options, settings, session, caches)

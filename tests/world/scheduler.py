@@ -9,8 +9,6 @@ import contextlib
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-import msgspec
-
 from allocator.process import _Parts
 from allocator.scheduler.protocol import (
     GroupMember,
@@ -24,12 +22,13 @@ from allocator.scheduler.protocol import (
     PreFilterReply,
     PreFilterRequest,
     ProtocolError,
-    SchedulingPod,
     StatusRequest,
     UnreserveRequest,
 )
 from tests.cluster.fake.kinds import JSON
 from tests.world import clock
+from tests.world.asked import describe, encode, has_allocation, has_ended, is_waiting
+from tests.world.conditions import Conditions
 from tests.world.network import LEASE_SECONDS, SYSTEM, Follower, Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
@@ -39,18 +38,26 @@ NODES = "/api/v1/nodes"
 NAME = "drawbridge"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
-_TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists"}
 _RENEW_SECONDS = 10
 _MAX_NODES = 2
+# kube-scheduler tries a pod again that nobody wakes (podMaxInUnschedulablePodsDuration).
+UNWOKEN_SECONDS = 300
 
 
 class Scheduler:
     """One process; it ends when it loses the Lease, and another one starts in its place."""
 
     def __init__(
-        self, network: Network, host: str, number: int, parts: Callable[[], _Parts | None]
+        self,
+        network: Network,
+        host: str,
+        number: int,
+        parts: Callable[[], _Parts | None],
+        conditions: Conditions,
     ) -> None:
         self.network, self.host, self.number = network, host, number
+        self._has_group_cycles, self._flushes = conditions.has_group_cycles, conditions.forgets_pods
+        self._slow_bindings = conditions.slow_bindings
         self.evictions: dict[str, int] = {}  # by the UID of the preemptor
         self._parts = parts
         who = f"scheduler {host}"
@@ -59,6 +66,7 @@ class Scheduler:
         self._claims = Follower(network, who, "resourceclaims")
         self._nodes = Follower(network, who, "nodes")
         self._tasks: dict[asyncio.Task[Any], None] = {}
+        self._calls: dict[asyncio.Task[Any], None] = {}  # in the allocator
         self._seen: tuple[str, float] = ("", 0.0)
         self._work = asyncio.Event()
         self._forget()
@@ -88,7 +96,12 @@ class Scheduler:
             self._follow_events(),
             self._follow_status(),
             self._schedule(),
+            *([self._flush()] if self._flushes else []),
         )
+
+    def die(self) -> None:
+        """End, so that another process starts in its place."""
+        self._renewed = float("-inf")
 
     async def end_tasks(self) -> None:
         """End the bindings in progress."""
@@ -100,12 +113,14 @@ class Scheduler:
     async def fail_calls(self) -> None:
         """Let the calls in progress fail, because the allocator ended."""
         busy = [*self._busy]
+        for call in tuple(self._calls):
+            call.cancel()
         await self.end_tasks()
         for uid in sorted(busy):
             pod = self._pods.objects.get(uid)
             self._busy.discard(uid)
             self._held.pop(uid, None)
-            if pod is not None and _is_waiting(pod):
+            if pod is not None and is_waiting(pod):
                 self._retry(uid)
 
     # --- leading ---
@@ -167,7 +182,7 @@ class Scheduler:
     def _activate(self, uids: Iterable[str]) -> None:
         for uid in uids:
             pod = self._pods.objects.get(uid)
-            if pod is not None and _is_waiting(pod) and uid not in self._busy:
+            if pod is not None and is_waiting(pod) and uid not in self._busy:
                 self._active[uid] = None
                 self._work.set()
 
@@ -176,6 +191,12 @@ class Scheduler:
         attempts = self._attempts[uid] = self._attempts.get(uid, 0) + 1
         pause = min(10.0, 2.0 ** (attempts - 1))
         asyncio.get_running_loop().call_later(pause, lambda: self._activate([uid]))
+
+    async def _flush(self) -> None:
+        """Try the pods again that nobody has woken for long."""
+        while True:
+            await asyncio.sleep(UNWOKEN_SECONDS)
+            self._activate([*self._pods.objects])
 
     async def _follow_events(self) -> None:
         while True:
@@ -210,13 +231,13 @@ class Scheduler:
             chosen = min(self._active, key=self._rank)
             del self._active[chosen]
             pod, parts = self._pods.objects.get(chosen), self._parts()
-            if pod is None or not _is_waiting(pod) or chosen in self._busy:
+            if pod is None or not is_waiting(pod) or chosen in self._busy:
                 continue
             try:
                 if parts is None:
                     self._unanswered.add(chosen)
                 else:
-                    await self._try(parts, pod)
+                    self._try(parts, pod)
             except ProtocolError:
                 self._unanswered.add(chosen)
 
@@ -242,18 +263,75 @@ class Scheduler:
         ]
         return usable if len(usable) == len(names) else None
 
-    async def _try(self, parts: _Parts, pod: JSON) -> None:
-        uid, claims = pod["metadata"]["uid"], self._find_claims(pod)
-        if claims is None:
-            return
+    def _try(self, parts: _Parts, pod: JSON) -> None:
         group, members = self._find_group(pod)
+        if group is None or not self._has_group_cycles or len(members) < 2:
+            self._try_alone(parts, pod)
+            return
+        self.network.count("cycle of a gang")
+        pods = [self._pods.objects[each.pod.uid] for each in members]
+        if self._try_together(parts, pods, group.min_count - group.scheduled):
+            for each in pods:
+                self._try_alone(parts, each)
+        else:
+            for each in pods[1:]:
+                self._active.pop(each["metadata"]["uid"], None)
+
+    def _try_together(self, parts: _Parts, pods: Iterable[JSON], least: int) -> bool:
+        """Reserve all members that fit, and give them back; return whether enough fit.
+
+        Their devices are held then, because the scheduler reserves them again at once.
+        """
+        reserved, failed = [], None
+        for pod in pods:
+            uid, claims = pod["metadata"]["uid"], self._find_claims(pod)
+            if claims is None or uid in self._busy:
+                continue
+            reply = self._ask(parts, pod, claims)
+            node = self._choose(reply)
+            if not node:
+                failed = failed or (pod, reply, claims)
+            elif parts.calls.reserve(PodOnNode(pod_uid=uid, node=node)).reserved:
+                reserved.append(uid)
+        is_enough = len(reserved) >= least
+        for uid in reserved:
+            parts.calls.unreserve(UnreserveRequest(pod_uid=uid, cycle=True, hold=is_enough))
+        if failed is not None and not is_enough:
+            pod, reply, claims = failed
+            self._find_none(parts, pod, reply, is_allocated=has_allocation(claims))
+        return bool(reserved) and is_enough
+
+    def _try_alone(self, parts: _Parts, pod: JSON) -> None:
+        uid, claims = pod["metadata"]["uid"], self._find_claims(pod)
+        if claims is None or uid in self._busy:
+            return
+        reply = self._ask(parts, pod, claims, reserve=True)
+        if not (node := self._choose(reply)):
+            if reply.reserved_on:
+                parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
+            self._find_none(parts, pod, reply, is_allocated=has_allocation(claims))
+            return
+        place = PodOnNode(pod_uid=uid, node=node)
+        if node != reply.reserved_on and not parts.calls.reserve(place).reserved:
+            self._retry(uid)
+            return
+        self._active.pop(uid, None)
+        self._every_node.discard(uid)
+        self._busy.add(uid)
+        self._held[uid] = None
+        self._start(self._bind(parts, place))
+
+    def _ask(
+        self, parts: _Parts, pod: JSON, claims: Iterable[JSON], *, reserve: bool = False
+    ) -> PreFilterReply:
+        uid, (group, members) = pod["metadata"]["uid"], self._find_group(pod)
         reply = parts.calls.prefilter(
             PreFilterRequest(
-                pod=_describe(pod),
-                claims=_encode(claims),
+                pod=describe(pod),
+                claims=encode(claims),
                 max_nodes=0 if uid in self._every_node else _MAX_NODES,
                 group=group,
-                reserve=group is None,
+                reserve=reserve and group is None,
             )
         )
         if reply.members_needed and group is not None:
@@ -261,23 +339,16 @@ class Scheduler:
             reply = parts.calls.prefilter_group(
                 PreFilterGroupRequest(pod_uid=uid, group=group, members=members, max_nodes=0)
             )
+        return reply
+
+    def _choose(self, reply: PreFilterReply) -> str:
+        """Return one of the best nodes; empty if there is none."""
         fitting = [score for score in reply.fit if self._accepts(score.node)]
         if not fitting:
-            if reply.reserved_on:
-                parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
-            is_allocated = any((claim.get("status") or {}).get("allocation") for claim in claims)
-            self._find_none(parts, pod, reply, is_allocated=is_allocated)
-            return
+            return ""
         best = max(score.score for score in fitting)
         nodes = [score.node for score in fitting if score.score == best]
-        place = PodOnNode(pod_uid=uid, node=self.network.random.choice(nodes))
-        if place.node != reply.reserved_on and not parts.calls.reserve(place).reserved:
-            self._retry(uid)
-            return
-        self._every_node.discard(uid)
-        self._busy.add(uid)
-        self._held[uid] = None
-        self._start(self._bind(parts, place))
+        return self.network.random.choice(nodes)
 
     def _accepts(self, node: str) -> bool:
         """Return what the filters of the scheduler say of a node."""
@@ -366,7 +437,7 @@ class Scheduler:
             metadata = other["metadata"]
             if (metadata.get("labels") or {}).get(GROUP_LABEL) != name:
                 continue
-            if metadata["namespace"] != pod["metadata"]["namespace"] or _has_ended(other):
+            if metadata["namespace"] != pod["metadata"]["namespace"] or has_ended(other):
                 continue
             if "nodeName" in other["spec"] or metadata["uid"] in self._held:
                 scheduled += 1
@@ -376,7 +447,7 @@ class Scheduler:
             return None, ()
         key = f"{pod['metadata']['namespace']}/{GROUP_LABEL}={name}"
         members = tuple(
-            GroupMember(pod=_describe(other), claims=_encode(self._find_claims(other) or ()))
+            GroupMember(pod=describe(other), claims=encode(self._find_claims(other) or ()))
             for other in waiting
         )
         return GroupReference(key=key, min_count=least, scheduled=scheduled), members
@@ -384,37 +455,22 @@ class Scheduler:
     async def _bind(self, parts: _Parts, place: PodOnNode) -> None:
         """Do what the binding cycle does: PreBind of others, Bind, Unreserve after a failure."""
         random, uid = self.network.random, place.pod_uid
-        is_slow = random.random() < 0.05  # a volume, for example
+        is_slow = random.random() < self._slow_bindings  # a volume, for example
         await asyncio.sleep(random.uniform(5, 45) if is_slow else random.expovariate(20))
         fails = random.random() < 0.03
         self._held.pop(uid, None)
         is_bound = False
         with contextlib.suppress(ProtocolError):
-            is_bound = not fails and (await parts.calls.bind(place)).bound
+            is_bound = not fails and await self._ask_to_bind(parts, place)
             if not is_bound:
                 parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
         if not is_bound:
             self._busy.discard(uid)
             self._retry(uid)
 
-
-def _is_waiting(pod: JSON) -> bool:
-    is_ours = pod["spec"].get("schedulerName") == NAME
-    is_alive = "deletionTimestamp" not in pod["metadata"] and not _has_ended(pod)
-    return is_ours and is_alive and "nodeName" not in pod["spec"]
-
-
-def _has_ended(pod: JSON) -> bool:
-    is_deleted = "deletionTimestamp" in pod["metadata"]
-    return is_deleted or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _describe(pod: JSON) -> SchedulingPod:
-    metadata, spec = pod["metadata"], pod["spec"]
-    value = {key: metadata[key] for key in ("namespace", "name", "uid")}
-    value |= {"priority": spec.get("priority", 0), "tolerations": [_TOLERATION]}
-    return msgspec.convert(value, SchedulingPod)
-
-
-def _encode(claims: Iterable[JSON]) -> tuple[msgspec.Raw, ...]:
-    return tuple(msgspec.Raw(msgspec.json.encode(claim)) for claim in claims)
+    async def _ask_to_bind(self, parts: _Parts, place: PodOnNode) -> bool:
+        """Return whether the allocator has bound a pod; it goes on if this process ends."""
+        call = asyncio.ensure_future(parts.calls.bind(place))
+        self._calls[call] = None
+        call.add_done_callback(self._calls.pop)
+        return (await asyncio.shield(call)).bound

@@ -61,11 +61,11 @@ def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
 ) -> None:
     monkeypatch.setattr(VanishedPods, "follow_claim", lambda *_: None)
     script = (*FORCED[:5], Event(0.1, "back up", 0), *FORCED[5:], Event(0.1, "end watches", 0))
-    outcome = play(3, script)
+    outcome = play(4, script)
     assert outcome.violation.startswith("no_device_is_used_by_two_pods")
     shrunk = shrink(outcome)
     assert len(shrunk.script) < len(script)
     assert {"create", "delete with force"} <= {each.name for each in shrunk.script}
     for at in range(len(shrunk.script)):
-        fewer = play(3, shrunk.script[:at] + shrunk.script[at + 1 :])
+        fewer = play(4, shrunk.script[:at] + shrunk.script[at + 1 :])
         assert not fewer.violation.startswith("no_device_is_used_by_two_pods")

@@ -5,26 +5,29 @@ import random
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
+from unittest import mock
 
+from allocator.state import pod_table
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
 from tests.world import clock, invariants
 from tests.world.admission import RefusedPodError, Webhook
+from tests.world.conditions import draw_conditions
 from tests.world.control import ControllerProcess
 from tests.world.controllers import Autoscaler, ClaimController, PodController
 from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
-from tests.world.network import Faults, Network
+from tests.world.network import Network
 from tests.world.nodes import PLUGIN, Device, Kubelet, Use, devices_of
 from tests.world.objects import ALL_NODES, SCALED, make_system
 from tests.world.pair import Pair
+from tests.world.scheduler import UNWOKEN_SECONDS
 from tests.world.stock import NAME as STOCK
 from tests.world.stock import StockScheduler
 
 Decided = tuple[str, frozenset[Device]]  # the UID of a claim, and what it got
 HOSTS = ("host-a", "host-b")
-FAULTS = Faults(refused=0.01, overloaded=0.02, broken=0.02, lost=0.04, slow=0.04)
 # After the faults, everything must be well within this time, with the longest hold and Lease.
 SETTLE_SECONDS = 240
 # The mean time between two events of a script.
@@ -68,7 +71,9 @@ class Outcome:
 def write_script(seed: int, length: int) -> tuple[Event, ...]:
     """Draw a script."""
     drawn = random.Random(f"script {seed}")
-    names, weights = tuple(EVENTS), tuple(weight for weight, _ in EVENTS.values())
+    often = draw_conditions(seed, EVENTS).weights
+    names = tuple(EVENTS)
+    weights = tuple(weight * often[name] for name, (weight, _) in EVENTS.items())
     return tuple(
         Event(
             round(drawn.expovariate(1 / PACE_SECONDS), 3),
@@ -87,7 +92,9 @@ def play(seed: int, script: Iterable[Event], defects: Collection[str] = ()) -> O
     outcome = Outcome(seed, tuple(script), defects=frozenset(defects))
 
     async def run() -> None:
-        await World(outcome).run()
+        world = World(outcome)
+        with mock.patch.object(pod_table, "MAX_RECORDS", world.conditions.most_records):
+            await world.run()
 
     clock.run(run, seed)
     return outcome
@@ -119,6 +126,7 @@ class World:
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
         self.random = random.Random(f"world {outcome.seed}")
+        self.conditions = draw_conditions(outcome.seed, EVENTS)
         self.network = Network(
             self.random, Store(clock.now, random.Random(outcome.seed), _has_owners)
         )
@@ -184,7 +192,7 @@ class World:
 
     async def _play(self) -> None:
         await asyncio.sleep(5)
-        self.network.faults = replace(FAULTS)
+        self.network.faults = replace(self.conditions.faults)
         for event in self.outcome.script:
             await asyncio.sleep(event.after)
             self._happen(event)
@@ -199,6 +207,7 @@ class World:
         self._say("the faults end")
         loop = asyncio.get_running_loop()
         end = loop.time() + SETTLE_SECONDS
+        end += UNWOKEN_SECONDS if self.conditions.forgets_pods else 0
         while left := self._find(invariants.AT_THE_END):
             if loop.time() > end:
                 self._break(left)
@@ -305,7 +314,7 @@ class World:
 
     def _start_pair(self, host: str) -> None:
         self._number += 1
-        self.pairs[host] = Pair(self.network, host, self._number)
+        self.pairs[host] = Pair(self.network, host, self._number, self.conditions)
         self.pairs[host].start()
 
     def _note_decision(self, claim: JSON) -> None:
@@ -355,6 +364,14 @@ class World:
         pair = self.pairs[host]
         self._start_pair(host)
         asyncio.ensure_future(pair.kill())  # noqa: RUF006  # ends by itself
+
+    def cut_off(self, host: str, seconds: float, *, breaks: bool = False) -> None:
+        """Cut a host off for a while; its connections last, or break and history goes meanwhile."""
+        until = asyncio.get_running_loop().time() + seconds
+        self.network.trouble_of(f"host {host}").cut = until
+        if breaks:
+            self.network.break_off(host)
+            asyncio.get_running_loop().call_later(seconds / 2, self.server.expire)
 
     def stand_still(self, host: str, seconds: float) -> None:
         """Let a host stand still; what it had decided is sent later."""

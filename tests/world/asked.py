@@ -1,0 +1,42 @@
+"""What a scheduler tells the allocator of a pod and its claims."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from allocator.scheduler.protocol import SchedulingPod
+from drawbridge.names import SCHEDULER_NAME
+from tests.cluster.fake.kinds import JSON
+
+_TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists"}
+
+
+def is_waiting(pod: JSON) -> bool:
+    """Whether our scheduler has a pod in its queue."""
+    is_ours = pod["spec"].get("schedulerName") == SCHEDULER_NAME
+    is_alive = "deletionTimestamp" not in pod["metadata"] and not has_ended(pod)
+    return is_ours and is_alive and "nodeName" not in pod["spec"]
+
+
+def has_allocation(claims: Iterable[JSON]) -> bool:
+    """Whether one of these claims is allocated."""
+    return any((claim.get("status") or {}).get("allocation") for claim in claims)
+
+
+def has_ended(pod: JSON) -> bool:
+    """Whether a pod ends or has ended."""
+    is_deleted = "deletionTimestamp" in pod["metadata"]
+    return is_deleted or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def describe(pod: JSON) -> SchedulingPod:
+    """Return what the allocator is told of a pod."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    value = {key: metadata[key] for key in ("namespace", "name", "uid")}
+    value |= {"priority": spec.get("priority", 0), "tolerations": [_TOLERATION]}
+    return msgspec.convert(value, SchedulingPod)
+
+
+def encode(claims: Iterable[JSON]) -> tuple[msgspec.Raw, ...]:
+    """Return claims as they are sent."""
+    return tuple(msgspec.Raw(msgspec.json.encode(claim)) for claim in claims)

@@ -1,0 +1,56 @@
+"""What differs from seed to seed beside the order of events: what is frequent, and the limits.
+
+Of all that can happen, each seed has a few things often and some hardly ever. What needs three of
+one kind is found sooner than with equal chances in all seeds.
+"""
+
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import astuple
+from typing import NamedTuple
+
+from allocator.state.pod_table import MAX_RECORDS
+from allocator.state.reserved_pods import HoldLimits
+from tests.world.network import Faults
+
+FAULTS = Faults(refused=0.01, overloaded=0.02, broken=0.02, lost=0.04, slow=0.04)
+_WEIGHTS = (0.3, 1.0, 1.0, 3.0)
+_FAULT_WEIGHTS = (0.3, 1.0, 1.0, 2.5)
+# Without these events, little happens in a run; none of them is rare.
+_STEADY = ("create", "finish")
+
+
+class Conditions(NamedTuple):
+    """The conditions of one run."""
+
+    # How much more often than usual an event happens.
+    weights: Mapping[str, float]
+    faults: Faults
+    # How many pods an allocator remembers, and how long a reservation can be renewed.
+    most_records: int
+    holding: HoldLimits
+    # Whether the schedulers decide about all members of a gang in one cycle.
+    has_group_cycles: bool
+    # How many bindings wait for something else, such as a volume.
+    slow_bindings: float
+
+    @property
+    def forgets_pods(self) -> bool:
+        """Whether an allocator can forget pods that wait, so that only the scheduler wakes them."""
+        return self.most_records < MAX_RECORDS
+
+
+def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
+    """Draw the conditions of a seed."""
+    drawn = random.Random(f"conditions {seed}")
+    weights = {name: drawn.choice(_WEIGHTS) for name in events}
+    weights |= dict.fromkeys(_STEADY, 1.0)
+    times = drawn.choice(_FAULT_WEIGHTS)
+    return Conditions(
+        weights,
+        Faults(*(chance * times for chance in astuple(FAULTS))),
+        most_records=drawn.choice((3, *[MAX_RECORDS] * 9)),
+        holding=drawn.choice((HoldLimits(seconds=12.0, devices=1), *[HoldLimits()] * 4)),
+        has_group_cycles=drawn.random() < 0.4,
+        slow_bindings=drawn.choice((0.05, 0.05, 0.3)),
+    )
