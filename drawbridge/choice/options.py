@@ -1,5 +1,7 @@
 """The devices that a task can take on a node, without those that differ only in their number."""
 
+import functools
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, chain, islice, zip_longest
 from typing import Final, TypeAlias
@@ -11,6 +13,10 @@ _MAX_OPTIONS: Final = 32
 # On a node with more devices of all kinds, nothing is compared: a task takes the first ones, and
 # what is free counts without the devices near it.
 _MAX_COMPARED: Final = 256
+# So many ways in which nodes group their devices are remembered.
+_MAX_GROUPINGS: Final = 64
+# By number, by what is left with the fullest first, and with the emptiest first.
+_ORDERS: Final = (None, False, True)
 # The devices of another kind by their groups, and those kinds by their place on the node.
 _OtherGroups: TypeAlias = Mapping[int, Mapping[int, Sequence[int]]]
 
@@ -72,20 +78,29 @@ def near_enough(node: NodeRoom, others: Iterable[AskedOthers]) -> Sequence[int]:
 
 def place_of(node: NodeRoom, asked: AskedOthers) -> int | None:
     """Return the place of the kind among the other kinds of a node."""
-    kinds = (at for at, each in enumerate(node.shape.others) if each.kind == asked.kind)
-    return next(kinds, None)
+    for place, each in enumerate(node.shape.others):
+        if each.kind == asked.kind:
+            return place
+    return None
 
 
 def _group_others(node: NodeRoom, task: Task) -> _OtherGroups:
     """Group the devices of the other kinds that a task takes near its own."""
-    groups: dict[int, dict[int, list[int]]] = {}
+    groups: dict[int, Mapping[int, Sequence[int]]] = {}
     for asked in task.others:
         place = place_of(node, asked) if asked.near else None
         if place is not None:
-            members = groups[place] = {}
-            for number, group in enumerate(node.shape.others[place].groups):
-                members.setdefault(group, []).append(number)
+            groups[place] = _members(node.shape.others[place].groups)
     return groups
+
+
+@functools.lru_cache(maxsize=_MAX_GROUPINGS)
+def _members(groups: Sequence[int]) -> Mapping[int, Sequence[int]]:
+    """Return the devices of each group."""
+    members: dict[int, list[int]] = {}
+    for number, group in enumerate(groups):
+        members.setdefault(group, []).append(number)
+    return members
 
 
 def _alone(node: NodeRoom, task: Task) -> Iterator[Taken]:
@@ -144,7 +159,7 @@ def _states_of(
     of_groups = {}
     for group, several in members.items():
         state = tuple(sorted(left[each] for each in several))
-        if sum(each >= asked.share for each in state) >= asked.devices:
+        if len(state) - bisect_left(state, asked.share) >= asked.devices:
             of_groups[group] = numbers.setdefault(state, len(numbers))
     return of_groups
 
@@ -186,14 +201,14 @@ def _others_beside(
     node: NodeRoom, task: Task, taken: Taken, groups: _OtherGroups
 ) -> Iterator[Taken]:
     """Yield the first devices of other kinds that a task takes, the fullest and the emptiest."""
-    in_orders = (_take_others(node, task, taken, groups, sign) for sign in (0, 1, -1))
+    in_orders = (_take_others(node, task, taken, groups, order=each) for each in _ORDERS)
     return iter(dict.fromkeys(each for each in in_orders if each is not None))
 
 
 def _take_others(
-    node: NodeRoom, task: Task, taken: Taken, groups: _OtherGroups, sign: int
+    node: NodeRoom, task: Task, taken: Taken, groups: _OtherGroups, *, order: bool | None
 ) -> Taken | None:
-    """Return devices of other kinds, ordered by the sign times what is left of them."""
+    """Return devices of other kinds in one of the orders."""
     numbers: list[int] = []
     for asked in task.others:
         place = place_of(node, asked)
@@ -205,7 +220,7 @@ def _take_others(
         if asked.near:
             own = dict.fromkeys(of_devices[each] for each in taken)
             wanted = [groups[place].get(each, ()) for each in own]
-        able = [_ordered(members, left, asked.share, sign) for members in wanted]
+        able = [_ordered(members, left, asked.share, order=order) for members in wanted]
         chosen = list(islice(_in_turn(able), asked.devices))
         if len(able) > asked.devices or not all(able) or len(chosen) < asked.devices:
             return None
@@ -214,7 +229,9 @@ def _take_others(
     return tuple(sorted(numbers))
 
 
-def _ordered(members: Iterable[int], left: Sequence[int], share: int, sign: int) -> list[int]:
-    """Return those with enough left, ordered by the sign times what is left of them."""
+def _ordered(
+    members: Iterable[int], left: Sequence[int], share: int, *, order: bool | None
+) -> list[int]:
+    """Return those with enough left in one of the orders."""
     able = [each for each in members if left[each] >= share]
-    return sorted(able, key=lambda each: sign * left[each])
+    return able if order is None else sorted(able, key=left.__getitem__, reverse=order)

@@ -9,11 +9,12 @@ count as nothing. What is asked for is read from an allocation that a search fou
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from drawbridge.choice.amounts import WHOLE
+from drawbridge.choice.amounts import WHOLE, AskedOthers, Task
 from drawbridge.dra.allocation import Allocation, AllocationResult
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.counters import CounterKey
 from drawbridge.dra.inventory import Pool, PoolID
+from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.world import PoolUse
 
@@ -91,7 +92,7 @@ class AskedPart(NamedTuple):
 
 
 class AskedCards(NamedTuple):
-    """What the claims of a pod ask of the cards of one driver, and of others by driver."""
+    """What the claims of a pod ask of the cards of one driver, and of others by kind."""
 
     driver: str
     parts: tuple[AskedPart, ...]
@@ -119,12 +120,30 @@ def find_cards(pools: Iterable[tuple[Pool, Sequence[Candidate]]], driver: str) -
     return tuple(cards)
 
 
+def kind_of(driver: str, near: Mapping[str, str]) -> str:
+    """Return the kind of a driver's devices beside others; `near` has attributes by driver."""
+    return f"{driver} {near.get(driver, '')}".rstrip()
+
+
+def driver_of(kind: str) -> str:
+    """Return the driver of a kind."""
+    return kind.partition(" ")[0]
+
+
+def near_attribute(kind: str) -> str:
+    """Return the attribute in which devices of a kind equal those of the first driver, or none."""
+    return kind.partition(" ")[2]
+
+
 def asked_cards(
-    allocations: Iterable[Allocation], cards: Mapping[str, Sequence[Card]]
+    allocations: Iterable[Allocation],
+    cards: Mapping[str, Sequence[Card]],
+    near: Mapping[str, str],
 ) -> AskedCards | None:
     """Return what an allocation takes, by the driver of its first device; None without devices.
 
-    `cards` are those of the node, by driver. Devices with admin access take nothing.
+    `cards` are those of the node, by driver, and `near` says which are near the first driver's.
+    Devices with admin access take nothing.
     """
     results = [each for one in allocations for each in one.devices.results if not each.admin_access]
     if not results:
@@ -141,7 +160,29 @@ def asked_cards(
         if device is not None:
             parts.setdefault(result.driver, []).append(_asked_part(result, *device))
     first, *others = ((driver, tuple(of_driver)) for driver, of_driver in parts.items())
-    return AskedCards(*first, dict(others)) if first[1] else None
+    by_kind = {kind_of(driver, near): of_driver for driver, of_driver in others}
+    return AskedCards(*first, by_kind) if first[1] else None
+
+
+def task_of(
+    asked: AskedCards,
+    requested: Amounts,
+    cards: Sequence[Card],
+    others: Iterable[tuple[str, Sequence[Card]]],
+) -> Task:
+    """Return the task of a pod on nodes with such cards; the largest part counts for all.
+
+    `others` are the kinds that count, with their cards.
+    """
+    beside: list[AskedOthers] = []
+    for kind, of_kind in others:
+        parts = asked.others.get(kind)
+        if parts:
+            share = max(map(of_kind[0].part, parts)) if of_kind else WHOLE
+            beside.append(AskedOthers(kind, len(parts), share, near=bool(near_attribute(kind))))
+    share = max(map(cards[0].part, asked.parts))
+    cpu, memory = requested.get(CPU, 0), requested.get(MEMORY, 0)
+    return Task(len(asked.parts), share, cpu, memory, others=tuple(beside))
 
 
 def _asked_part(result: AllocationResult, card: Card, device: Candidate) -> AskedPart:

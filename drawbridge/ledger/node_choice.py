@@ -11,7 +11,7 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 
-from drawbridge.choice.amounts import WHOLE, AskedOthers, NodeRoom, Shape, Taken, Task
+from drawbridge.choice.amounts import NodeRoom, Shape, Taken, Task
 from drawbridge.choice.catalog import ChosenStrategy, make_strategy
 from drawbridge.choice.cluster import NodeChooser, in_turn
 from drawbridge.choice.recent import AskedTask, RecentTasks
@@ -21,16 +21,20 @@ from drawbridge.choice.typical import TypicalTasks
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
-from drawbridge.ledger.cards import AskedCards, Card, asked_cards, find_cards
+from drawbridge.ledger.cards import (
+    AskedCards,
+    Card,
+    asked_cards,
+    driver_of,
+    find_cards,
+    task_of,
+)
 from drawbridge.ledger.chosen_strategies import StrategyNames
 from drawbridge.ledger.near_cards import find_groups, find_unpublished
 from drawbridge.ledger.node_resources import CPU, MEMORY, Amounts, allocatable_amounts
 from drawbridge.ledger.other_cards import (
     OtherCards,
-    driver_of,
     find_other_cards,
-    is_near,
-    kind_of,
     most_typical_kinds,
     with_kinds,
 )
@@ -106,17 +110,9 @@ class _Static(NamedTuple):
         return (*self.cards, *chain.from_iterable(each.cards for each in self.others))
 
     def task(self, asked: AskedCards, pod: DecidedPod) -> Task:
-        """Return the task of a pod on nodes with such cards; the largest part counts for all."""
-        cpu, memory = pod.requested.get(CPU, 0), pod.requested.get(MEMORY, 0)
-        share = max(map(self.cards[0].part, asked.parts))
-        return Task(len(asked.parts), share, cpu, memory, others=tuple(self._others(asked, pod)))
-
-    def _others(self, asked: AskedCards, pod: DecidedPod) -> Iterator[AskedOthers]:
-        for (kind, *_), cards in self.others:
-            parts = asked.others.get(driver_of(kind), ())
-            if parts and kind == kind_of(driver_of(kind), pod.near):
-                share = max(map(cards[0].part, parts)) if cards else WHOLE
-                yield AskedOthers(kind, len(parts), share, is_near(kind))
+        """Return the task of a pod on nodes with such cards."""
+        others = ((each.devices.kind, each.cards) for each in self.others if asked.others)
+        return task_of(asked, pod.requested, self.cards, others)
 
 
 class _DriverNodes:
@@ -191,7 +187,7 @@ class NodeChoice:
         """
         if pod.strategy == _FIRST_FIT:
             return
-        asked = asked_cards(pod.allocations, self._cards_of(pod))
+        asked = asked_cards(pod.allocations, self._cards_of(pod), pod.near)
         if asked is None:
             return
         of_driver = self._nodes_with(asked.driver, pod.strategy)
@@ -211,7 +207,7 @@ class NodeChoice:
         """Return the devices to try first on the node of a pod."""
         if pod.strategy == _FIRST_FIT:
             return ()
-        asked = asked_cards(pod.allocations, self._cards_of(pod))
+        asked = asked_cards(pod.allocations, self._cards_of(pod), pod.near)
         if asked is None:
             return ()
         of_driver = self._nodes_with(asked.driver, pod.strategy)
@@ -232,13 +228,11 @@ class NodeChoice:
         if self._typical is not None or pod.strategy == _FIRST_FIT:
             return
         cards = self._cards_of(pod)
-        asked = asked_cards(pod.allocations, cards)
+        asked = asked_cards(pod.allocations, cards, pod.near)
         if asked is None:
             return
-        kinds = tuple(kind_of(driver, pod.near) for driver in asked.others)
-        others = find_other_cards(self._planner.node_pools(pod.node), cards[asked.driver], kinds)
-        static = _Static((), Shape("", 0, 0, 0), tuple(cards[asked.driver]), others)
-        task = static.task(asked, pod)
+        others = ((kind, cards[driver_of(kind)]) for kind in asked.others)
+        task = task_of(asked, pod.requested, cards[asked.driver], others)
         # What pods with a strategy of their own ask for is typical for the default, too.
         for chosen in {pod.strategy, self.names.of_others} - {_FIRST_FIT}:
             of_driver = self._nodes_with(asked.driver, chosen)

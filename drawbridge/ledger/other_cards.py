@@ -15,7 +15,7 @@ from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import Pool
 from drawbridge.dra.rules import Rules, read_rules
-from drawbridge.ledger.cards import Card, find_cards
+from drawbridge.ledger.cards import Card, driver_of, find_cards, near_attribute
 from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
@@ -29,21 +29,6 @@ class OtherCards(NamedTuple):
 
     devices: OtherDevices
     cards: tuple[Card, ...]
-
-
-def kind_of(driver: str, near: Mapping[str, str]) -> str:
-    """Return the kind of a driver's devices; `near` has attributes by driver."""
-    return f"{driver} {near.get(driver, '')}".rstrip()
-
-
-def is_near(kind: str) -> bool:
-    """Whether devices of a kind are near those of the first driver."""
-    return " " in kind
-
-
-def driver_of(kind: str) -> str:
-    """Return the driver of a kind."""
-    return kind.partition(" ")[0]
 
 
 def find_near(claims: Iterable[Claim], allocations: Sequence[Allocation]) -> Mapping[str, str]:
@@ -84,11 +69,13 @@ def find_other_cards(
 ) -> tuple[OtherCards, ...]:
     """Return the cards of each kind on a node, with the groups of its `cards`."""
     pools = list(pools)
-    return tuple(_of_kind(find_cards(pools, driver_of(kind)), cards, kind) for kind in kinds)
+    return tuple(_of_kind(pools, cards, kind) for kind in kinds)
 
 
-def _of_kind(others: tuple[Card, ...], cards: Sequence[Card], kind: str) -> OtherCards:
-    attribute = kind.partition(" ")[2]
+def _of_kind(
+    pools: Iterable[tuple[Pool, Sequence[Candidate]]], cards: Sequence[Card], kind: str
+) -> OtherCards:
+    others, attribute = find_cards(pools, driver_of(kind)), near_attribute(kind)
     numbers: dict[Hashable, int] = {}
 
     def group(card: Card) -> int:

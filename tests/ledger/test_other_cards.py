@@ -9,13 +9,10 @@ from drawbridge.choice.amounts import WHOLE, AskedOthers, OtherDevices, Task
 from drawbridge.choice.typical import typical_tasks
 from drawbridge.dra.allocation import AllocatedDevices, Allocation, AllocationResult
 from drawbridge.dra.nodes import Node
-from drawbridge.ledger.cards import find_cards
+from drawbridge.ledger.cards import driver_of, find_cards, kind_of, near_attribute
 from drawbridge.ledger.other_cards import (
-    driver_of,
     find_near,
     find_other_cards,
-    is_near,
-    kind_of,
     most_typical_kinds,
     with_kinds,
 )
@@ -85,7 +82,7 @@ def test_a_kind_is_a_driver_and_what_relates_it() -> None:
     near, anywhere = kind_of(NICS, {NICS: _ROOT}), kind_of(NICS, {"other": _ROOT})
     assert (near, anywhere) == (_NEAR, NICS)
     assert (driver_of(near), driver_of(anywhere)) == (NICS, NICS)
-    assert (is_near(near), is_near(anywhere)) == (True, False)
+    assert (near_attribute(near), near_attribute(anywhere)) == (_ROOT, "")
 
 
 def _roots(*roots: str) -> list[Plain]:
