@@ -12,12 +12,15 @@ import contextlib
 import json
 import os
 import random
+import re
 import socket
 import ssl
 import statistics
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -45,10 +48,13 @@ MARK: Final = "drawbridge.dev/original"
 
 
 class Burst(NamedTuple):
-    """Seconds of each creation, new connections to the webhook, and CPU seconds of a pod."""
+    """Seconds of each creation, new connections to the webhook, and CPU seconds of a pod.
+
+    `refused` has the messages of creations that were refused.
+    """
 
     times: Sequence[float]
-    refused: int
+    refused: Sequence[str]
     connections: int
     server: float
     webhook: float
@@ -70,6 +76,8 @@ def run() -> None:
     print(f"bursts of {PODS} pods, {ROUNDS} rounds; load {os.getloadavg()[0]:.1f}")
     for kind, made in bursts.items():
         print(_row(kind, made, bursts[IN_TREE]))
+        for reason, count in Counter(chain(*(each.refused for each in made))).most_common():
+            print(f"{kind:10}  refused {count}: {reason}")
 
 
 class _Bursts:
@@ -112,7 +120,7 @@ class _Bursts:
             writer.write(request)
         answers = await asyncio.gather(*(_answered(reader) for reader, _ in streams))
         times = [ended - began for ended, _ in answers]
-        refused = sum(not created for _, created in answers)
+        refused = [refusal for _, refusal in answers if refusal is not None]
         server, webhook = (
             (now - then) / PODS for now, then in zip(self._used(), used, strict=True)
         )
@@ -120,7 +128,7 @@ class _Bursts:
         opened = len(await seen - before)
         for _, writer in streams:
             writer.transport.abort()
-        await asyncio.to_thread(self._check_and_delete, kind, PODS - refused)
+        await asyncio.to_thread(self._check_and_delete, kind, PODS - len(refused))
         return Burst(times, refused, opened, server, webhook)
 
     def _used(self) -> tuple[float, float]:
@@ -167,16 +175,23 @@ def _request(kind: str, token: str, body: JSON) -> bytes:
     return head.encode() + content
 
 
-async def _answered(reader: asyncio.StreamReader) -> tuple[float, bool]:
-    """Return when the whole response is there, and whether the pod has been created."""
+async def _answered(reader: asyncio.StreamReader) -> tuple[float, str | None]:
+    """Return when the whole response is there, and why the pod has been refused, if it has."""
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     _, has_length, rest = head.partition(b"content-length: ")
-    await (
+    body = await (
         reader.readexactly(int(rest.partition(b"\r\n")[0]))
         if has_length
         else reader.readuntil(b"\r\n0\r\n\r\n")
     )
-    return time.perf_counter(), head.startswith(b"http/1.1 201")
+    ended = time.perf_counter()
+    return ended, None if head.startswith(b"http/1.1 201") else _reason(body)
+
+
+def _reason(body: bytes) -> str:
+    """Return the message of a status without the name of the pod."""
+    status = json.loads(body[body.index(b"{") : body.rindex(b"}") + 1])
+    return re.sub(r"burst-\d+-\d+", "burst-N", str(status["message"]))
 
 
 async def _observe(address: str) -> set[str]:
@@ -245,7 +260,7 @@ def _row(kind: str, bursts: Sequence[Burst], beside: Sequence[Burst]) -> str:
         "median ms": [1e3 * statistics.median(each.times) for each in bursts],
         "99 % ms": [1e3 * each.slow for each in bursts],
         "of in-tree": ratios,
-        "refused": [each.refused for each in bursts],
+        "refused": [len(each.refused) for each in bursts],
         "new connections": [each.connections for each in bursts],
         "CPU ms a pod of API server and etcd": [1e3 * each.server for each in bursts],
         "of the webhook": [1e3 * each.webhook for each in bursts],
