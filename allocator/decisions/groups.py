@@ -56,7 +56,7 @@ class GroupDecisions:
         self._basis, self._state, self._reserved = basis, basis.state, basis.reserved
         self._groups, self._preemptors = basis.groups, basis.preemptors
         self.holds = GroupHolds(basis.reserved)
-        self._interrupted = InterruptedGroups()
+        self._interrupted = InterruptedGroups(basis.groups)
         self._victims = GroupPreemption(basis, preemption, self.holds)
 
     # --- groups that a change of the leader has interrupted ---
@@ -65,7 +65,7 @@ class GroupDecisions:
         """Forget all holds. Groups of which a part is bound are decided about before all others."""
         self.holds.clear()
         groups = self._state.pods.interrupted_groups()
-        self._interrupted.begin_term(map(key_of_group, groups))
+        self._interrupted.begin_term([key_of_group(each) for each in groups])
 
     def is_interrupted(self, pod_uid: str) -> bool:
         """Whether a pod is a member of a group of which a part was bound in an earlier term."""

@@ -9,12 +9,10 @@ vain, nobody gathers for as long, and its namespace for much longer. A tenant ca
 group: others wait for its groups for a limited part of the time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Final
 
-from allocator.state.group_pauses import namespace_of_group
-from drawbridge.bounded_cache import BoundedCache
-from drawbridge.fair_cache import FairCache
+from allocator.state.group_records import GroupTable
 
 # How long others wait at the start of a term until interrupted groups are asked about. On a busy
 # machine, the scheduler needs seconds to come to them.
@@ -27,43 +25,41 @@ GATHER_SECONDS: Final = 60.0
 # How long nobody gathers after a group that did so in vain, and how long its namespace does not.
 PAUSE_SECONDS: Final = 60.0
 NAMESPACE_PAUSE_SECONDS: Final = 600.0
-MAX_NAMESPACES: Final = 4096
-MAX_INTERRUPTED: Final = 4096
 
 
 class InterruptedGroups:
     """The groups that a change of the leader has interrupted, by key."""
 
-    def __init__(self) -> None:
-        # Groups that come first, for 15 minutes.
-        self._keys: FairCache[None] = FairCache(MAX_INTERRUPTED)
+    def __init__(self, groups: GroupTable) -> None:
+        self._groups = groups
         self._unanswered: set[str] = set()
+        self._is_over = False  # whether no group comes first any more
         self._first_until: float | None = None
         self._began: float | None = None
         self._gathering = ""
         self._gathers_until = 0.0
         self._pause_until = 0.0
-        # Until when the groups of namespaces that gathered in vain do not gather.
-        self._namespaces: BoundedCache[str, float] = BoundedCache(MAX_NAMESPACES)
 
-    def begin_term(self, keys: Iterable[str]) -> None:
-        """Begin with the groups of which a part is bound now; nothing is gathered any more."""
-        self._keys.clear()
-        for key in keys:
-            self._keys.put(key, None)
-        self._unanswered = set(self._keys)
+    def begin_term(self, keys: Collection[str]) -> None:
+        """Begin with the groups of which a part is bound now; nothing is gathered any more.
+
+        The records of groups are of the new term by now.
+        """
+        self._is_over, self._gathering = False, ""
         self._first_until = self._began = None
-        self._gathering = ""
+        for key in keys:
+            self._groups.change(key, interrupted=True)
+        self._unanswered = {key for key in keys if key in self}
 
     def __contains__(self, key: str) -> bool:
-        return key in self._keys
+        return not self._is_over and self._groups.get(key).interrupted
 
     def come_first(self, key: str, now: float) -> tuple[int, float] | None:
         """Return for how many groups others wait, and until when; None if `key` need not.
 
         The scheduler asks about them at once. One that it does not ask about delays others briefly.
         """
-        if not self._unanswered or key in self._keys:
+        if not self._unanswered or key in self:
             return None
         if self._first_until is None:
             self._first_until = now + FIRST_SECONDS
@@ -78,7 +74,7 @@ class InterruptedGroups:
         The scheduler may hold members that were decided about before, and bind some of them.
         """
         if self._age(now) < YOUNG_SECONDS:
-            self._keys.put(key, None)
+            self._groups.change(key, interrupted=True)
 
     def _age(self, now: float) -> float:
         """Return how long the term lasts; it begins with the first call."""
@@ -92,7 +88,8 @@ class InterruptedGroups:
 
     def complete(self, key: str) -> None:
         """Forget a group whose members fit; the next one can gather."""
-        self._keys.pop(key)
+        if key in self:
+            self._groups.change(key, interrupted=False)
         if key == self._gathering:
             self._gathering = ""
 
@@ -110,8 +107,8 @@ class InterruptedGroups:
         self.expire(now)
         if self._gathering:
             return self._gathers_until if key == self._gathering else None
-        paused = max(self._pause_until, self._namespaces.get(namespace_of_group(key)) or 0.0)
-        if key not in self._keys or now < paused:
+        paused = max(self._pause_until, self._groups.of_namespace(key).gathers_from)
+        if key not in self or now < paused:
             return None
         self._gathering, self._gathers_until = key, now + GATHER_SECONDS
         return self._gathers_until
@@ -119,9 +116,9 @@ class InterruptedGroups:
     def expire(self, now: float) -> None:
         """End the turn of a group that gathered in vain, and at last those of all."""
         if self._age(now) >= INTERRUPTED_SECONDS:
-            self._keys.clear()
+            self._is_over = True
         if self._gathering and now >= self._gathers_until:
             self._pause_until = self._gathers_until + PAUSE_SECONDS
             until = self._gathers_until + NAMESPACE_PAUSE_SECONDS
-            self._namespaces.put(namespace_of_group(self._gathering), until)
+            self._groups.change_namespace(self._gathering, gathers_from=until)
             self._gathering = ""

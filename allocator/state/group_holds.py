@@ -17,11 +17,10 @@ from typing import Final
 
 import msgspec
 
-from allocator.state.group_pauses import MAX_GROUPS, GroupPauses, namespace_of_group
-from allocator.state.group_records import GroupHold
+from allocator.state.group_pauses import GroupPauses
+from allocator.state.group_records import GroupHold, namespace_of_group
 from allocator.state.reports import HoldEnd
 from allocator.state.reserved_pods import ReservedPods
-from drawbridge.bounded_cache import BoundedCache
 
 # How long the scheduler may take from one member to the next, and for all of them. The first is
 # longer than its longest back-off of 10 s, because members of its own groups are not tried before.
@@ -47,8 +46,6 @@ class GroupHolds:
         self.eviction_pauses = GroupPauses(
             groups, "eviction_pause", FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS
         )
-        # How long it took until groups that were woken were reserved, by namespace.
-        self._delays: BoundedCache[str, tuple[float, ...]] = BoundedCache(MAX_GROUPS)
 
     def find(self, key: str, now: float) -> GroupHold | None:
         """Return the hold of a group, unless a member has lost its part."""
@@ -84,11 +81,10 @@ class GroupHolds:
             self._note_delay(key, now)
 
     def _note_delay(self, key: str, now: float) -> None:
-        woken, namespace = self._groups.get(key).woken, namespace_of_group(key)
-        if woken is not None:
+        if (woken := self._groups.get(key).woken) is not None:
             self._groups.change(key, woken=None)
-            delays = (*(self._delays.get(namespace) or ()), now - woken)
-            self._delays.put(namespace, delays[-RECENT_DELAYS:])
+            delays = (*self._groups.of_namespace(key).delays, now - woken)
+            self._groups.change_namespace(key, delays=delays[-RECENT_DELAYS:])
 
     def note_asked(self, hold: GroupHold, uid: str) -> None:
         """Remember that the scheduler has the answer for a member."""
@@ -181,9 +177,6 @@ class GroupHolds:
         for hold in self._groups.holds():
             self._report(hold, HoldEnd.LEADER_CHANGED)
         self._groups.begin_term()
-        self.pauses.clear()
-        self.eviction_pauses.clear()
-        self._delays.clear()
 
     def _put(self, hold: GroupHold) -> None:
         self._groups.change(hold.key, hold=hold)
@@ -191,6 +184,6 @@ class GroupHolds:
             self._reserved.prolong(uid, hold.until)
 
     def _deadline(self, hold: GroupHold, now: float) -> float:
-        delay = median(self._delays.get(namespace_of_group(hold.key)) or (0.0,))
+        delay = median(self._groups.of_namespace(hold.key).delays or (0.0,))
         step = max(STEP_SECONDS, STEPS_PER_DELAY * delay)
         return min(now + step, hold.since + MAX_HOLD_SECONDS)

@@ -3,6 +3,9 @@
 A record outlasts its pods, because a group that is created anew pauses as before. Beyond a limit,
 the namespace with most members loses the group that was used least recently. What was held for it
 ends then as promises of its members do.
+
+A tenant can make groups without an end, so that what counts for all groups of a namespace has a
+record of its own.
 """
 
 from typing import Any, Final
@@ -13,12 +16,15 @@ from msgspec.structs import replace
 from allocator.decisions.group_questions import GroupAnswer, GroupQuestion
 from allocator.decisions.group_searches import CutGroupSearch
 from allocator.decisions.group_victims import GroupVictimSearch
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.fair_cache import FairCache
 
 # The members of all groups together. What a search remembers takes as much as so many of them.
 MAX_MEMBERS: Final = 65536
 SEARCH_MEMBERS: Final = 16
 VICTIM_SEARCH_MEMBERS: Final = 256
+# The groups of namespaces beyond are answered as if none had failed.
+MAX_NAMESPACES: Final = 4096
 
 
 class GroupHold(msgspec.Struct, frozen=True):
@@ -60,8 +66,8 @@ class GroupRecord(msgspec.Struct, frozen=True):
     """All that is known of a group.
 
     Its searches for devices and for pods to evict were `cut`. Pods were `evicted` for it since a
-    member was bound. It was `woken` at a time and not reserved since. All but what was asked, and
-    what searches found, is of one `term`.
+    member was bound. It was `woken` at a time and not reserved since. A change of the leader has
+    `interrupted` it. All but what was asked, and what searches found, is of one `term`.
     """
 
     term: int = 0
@@ -72,6 +78,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
     hold: GroupHold | None = None
     evicted: bool = False
     woken: float | None = None
+    interrupted: bool = False
     pause: GroupPause = NO_PAUSE
     eviction_pause: GroupPause = NO_PAUSE
 
@@ -83,7 +90,29 @@ class GroupRecord(msgspec.Struct, frozen=True):
         return max(members + searches, 1)
 
 
+class NamespacePause(msgspec.Struct, frozen=True):
+    """When each group failed last, and until when all groups of a namespace pause."""
+
+    failed: dict[str, float] = {}
+    until: float = 0.0
+
+
+class NamespaceRecord(msgspec.Struct, frozen=True):
+    """What counts for all groups of a namespace: its pauses, and when one of them can gather.
+
+    The scheduler was late for groups that were woken by the last `delays`. All but the time from
+    which groups can gather is of one `term`.
+    """
+
+    term: int = 0
+    gathers_from: float = 0.0
+    delays: tuple[float, ...] = ()
+    pause: NamespacePause = NamespacePause()
+    eviction_pause: NamespacePause = NamespacePause()
+
+
 _NOTHING: Final = GroupRecord()
+_NO_GROUPS: Final = NamespaceRecord()
 
 
 class GroupTable:
@@ -92,6 +121,8 @@ class GroupTable:
     def __init__(self) -> None:
         # A record of each group; its members count, and 16 or 256 for a search that was cut.
         self._records: FairCache[GroupRecord] = FairCache(MAX_MEMBERS)
+        # What counts for the groups of a namespace: failures, delays, and when they gather.
+        self._namespaces: BoundedCache[str, NamespaceRecord] = BoundedCache(MAX_NAMESPACES)
         self._held: dict[str, None] = {}  # in the order in which the holds began
         self._term = 0
 
@@ -113,6 +144,19 @@ class GroupTable:
         else:
             self._held.setdefault(key)
 
+    def of_namespace(self, key: str) -> NamespaceRecord:
+        """Return what counts for all groups of the namespace of a group."""
+        record = self._namespaces.get(namespace_of_group(key)) or _NO_GROUPS
+        return (
+            record
+            if record.term == self._term
+            else NamespaceRecord(self._term, record.gathers_from)
+        )
+
+    def change_namespace(self, key: str, **changes: Any) -> None:  # noqa: ANN401  # as well
+        """Change what counts for all groups of the namespace of a group."""
+        self._namespaces.put(namespace_of_group(key), replace(self.of_namespace(key), **changes))
+
     def holds(self) -> list[GroupHold]:
         """Return all holds, in the order in which they began."""
         holds = {key: self.get(key).hold for key in self._held}
@@ -124,3 +168,8 @@ class GroupTable:
         """Keep what was asked, and what its searches found; another process decided meanwhile."""
         self._term += 1
         self._held.clear()
+
+
+def namespace_of_group(key: str) -> str:
+    """Return the namespace that the key of a group begins with."""
+    return key.partition("/")[0]

@@ -3,20 +3,22 @@
 import pytest
 
 from allocator.decisions.interrupted_groups import (
+    FIRST_SECONDS,
     GATHER_SECONDS,
     INTERRUPTED_SECONDS,
-    MAX_INTERRUPTED,
     NAMESPACE_PAUSE_SECONDS,
     PAUSE_SECONDS,
     InterruptedGroups,
 )
+from allocator.state import group_records
+from allocator.state.group_records import GroupTable
 
 ONE, TWO, OTHER = "a/g1", "a/g2", "b/g1"
 
 
 @pytest.fixture
 def groups() -> InterruptedGroups:
-    interrupted = InterruptedGroups()
+    interrupted = InterruptedGroups(GroupTable())
     interrupted.begin_term([ONE, TWO, OTHER])
     return interrupted
 
@@ -55,7 +57,7 @@ def test_the_groups_of_a_namespace_gather_in_vain_for_a_tenth_of_the_time(
 
 
 def test_no_number_of_groups_gathers_in_vain_for_more_than_half_of_the_time() -> None:
-    groups = InterruptedGroups()
+    groups = InterruptedGroups(GroupTable())
     keys = [f"n{number}/g" for number in range(100)]
     groups.begin_term(keys)
     gathering = 0
@@ -66,8 +68,12 @@ def test_no_number_of_groups_gathers_in_vain_for_more_than_half_of_the_time() ->
     assert gathering == 420
 
 
-def test_a_new_term_begins_with_its_own_groups(groups: InterruptedGroups) -> None:
+def test_a_new_term_begins_with_its_own_groups() -> None:
+    table = GroupTable()
+    groups = InterruptedGroups(table)
+    groups.begin_term([ONE, TWO, OTHER])
     groups.gather(ONE, 0.0)
+    table.begin_term()
     groups.begin_term([TWO])
     assert (groups.gather(ONE, 1.0), groups.gather(TWO, 1.0)) == (None, 1.0 + GATHER_SECONDS)
 
@@ -81,10 +87,25 @@ def test_interrupted_groups_come_first_for_a_limited_time(groups: InterruptedGro
     assert groups.gather(ONE, 5.0 + INTERRUPTED_SECONDS) is None
 
 
-def test_a_namespace_with_many_groups_pushes_out_none_of_another_one() -> None:
-    groups = InterruptedGroups()
-    groups.begin_term([*(f"a/g{number}" for number in range(MAX_INTERRUPTED + 9)), "z/g"])
+def test_a_namespace_with_many_groups_pushes_out_none_of_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(group_records, "MAX_MEMBERS", 64)
+    groups = InterruptedGroups(GroupTable())
+    groups.begin_term([*(f"a/g{number}" for number in range(64 + 9)), "z/g"])
     assert "z/g" in groups
-    for number in range(MAX_INTERRUPTED):
+    assert groups.come_first("b/other", 1.0) == (64, 1.0 + FIRST_SECONDS)
+    for number in range(64):
         groups.note_partly_bound(f"a/new{number}", 1.0)
     assert "z/g" in groups
+
+
+def test_a_namespace_that_gathered_in_vain_waits_in_the_next_term_too() -> None:
+    table = GroupTable()
+    groups = InterruptedGroups(table)
+    groups.begin_term([ONE, TWO])
+    groups.gather(ONE, 0.0)
+    groups.expire(GATHER_SECONDS)
+    table.begin_term()
+    groups.begin_term([TWO])
+    assert groups.gather(TWO, GATHER_SECONDS + NAMESPACE_PAUSE_SECONDS - 1) is None
