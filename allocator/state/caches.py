@@ -124,8 +124,9 @@ class AllocatorCaches(CacheSet):
             self.add(_watch_fence(session, resource), required=False) for resource in _FENCE
         )
         self.namespace = namespace
-        self._waiting: dict[str, set[asyncio.Event]] = {}
-        self.claims.subscribe(self._wake_waiting)
+        # The next change of claims for which somebody waits; it goes with the change.
+        self._changes: dict[str, asyncio.Future[None]] = {}
+        self.claims.subscribe(self._end_waiting)
 
     @classmethod
     async def create(
@@ -165,30 +166,28 @@ class AllocatorCaches(CacheSet):
         cached = self.claims.get(name, namespace)
         return None if cached is None else cached.value
 
-    async def wait_for_change(self, claim: Claim) -> None:
-        """Return when the cache no longer has this version of a claim."""
-        uid, version = claim.metadata.uid, claim.metadata.resource_version
-        changed = asyncio.Event()
-        waiting = self._waiting.setdefault(uid, set())
-        waiting.add(changed)
-        try:
-            while True:
-                current = self.get(claim.metadata.namespace, claim.metadata.name)
-                if current is None or current.metadata.resource_version != version:
-                    return
-                await changed.wait()
-                changed.clear()
-        finally:
-            waiting.discard(changed)
-            if not waiting:
-                self._waiting.pop(uid, None)
+    def next_change(self, claim: Claim) -> "asyncio.Future[None]":
+        """Return what is done when the cache no longer has this version of a claim.
 
-    def _wake_waiting(
+        Several may wait for it, so that nobody cancels it.
+        """
+        metadata, loop = claim.metadata, asyncio.get_running_loop()
+        change = self._changes.setdefault(metadata.uid, loop.create_future())
+        current = self.get(metadata.namespace, metadata.name)
+        if current is None or current.metadata.resource_version != metadata.resource_version:
+            self.end_waiting(metadata.uid)
+        return change
+
+    def end_waiting(self, claim_uid: str) -> None:
+        """Let those look again who wait for a change of a claim."""
+        if (change := self._changes.pop(claim_uid, None)) is not None:
+            change.set_result(None)
+
+    def _end_waiting(
         self, before: CachedObject[Claim] | None, after: CachedObject[Claim] | None
     ) -> None:
-        changed = after or before
-        for event in self._waiting.get(changed.uid, ()) if changed else ():
-            event.set()
+        for each in filter(None, (before, after)):
+            self.end_waiting(each.uid)
 
     # --- all caches ---
 

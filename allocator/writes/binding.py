@@ -12,10 +12,10 @@ that was sent before may still arrive, because the pod would run without its dev
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from allocator.scheduler.protocol import BindReply, PostFilterReply
 from allocator.state.caches import AllocatorCaches
@@ -75,7 +75,8 @@ class PodBinder:
         self._times = times
         # Other pods wait, because the API server is the bottleneck of a burst.
         self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        # By pod and claim, as long as a call has the lock or waits for it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._term = 0
         # Failed writes whose effect is unknown, or whose marks could not be removed.
         self.undoing = Undoing()
@@ -83,8 +84,6 @@ class PodBinder:
         self._earlier_bindings = float("-inf")
         # Claims that had no allocation in this term before this process wrote one.
         self._allocated_now: set[str] = set()
-        # The calls that wait for devices, by pod.
-        self._interrupts: dict[str, asyncio.Event] = {}
 
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are gone."""
@@ -129,17 +128,9 @@ class PodBinder:
         times = [self._kept_until(pod_uid, each.metadata.uid) for each in claims]
         self._state.wake_at(pod_uid, max((_loop_time() + RETRY_SECONDS, *times)))
 
-    @contextlib.asynccontextmanager
-    async def _locked(self, pod_uid: str) -> AsyncIterator[None]:
-        lock, users = self._locks.get(pod_uid, (asyncio.Lock(), 0))
-        self._locks[pod_uid] = (lock, users + 1)
-        try:
-            async with lock:
-                yield
-        finally:
-            _, users = self._locks.pop(pod_uid)
-            if users > 1:
-                self._locks[pod_uid] = (lock, users - 1)
+    def _locked(self, uid: str) -> asyncio.Lock:
+        """Return the lock of a pod or a claim; nobody but `async with` may refer to it."""
+        return self._locks.setdefault(uid, asyncio.Lock())
 
     async def _bind_reserved(self, reservation: PodReservation, term: int) -> BindReply:
         claims = self._make_claim_writer(term)
@@ -164,10 +155,9 @@ class PodBinder:
             self._state.reservations.end_write(reservation.uid, written=True)
         return BindReply(bound=not waiting, message=waiting)
 
-    def interrupt(self, pod_uid: str) -> None:
-        """End the call that waits for the devices of a pod."""
-        if event := self._interrupts.get(pod_uid):
-            event.set()
+    def interrupt(self, claim_uid: str) -> None:
+        """Let the calls that wait for the devices of a claim look whether it has to yield."""
+        self._cache.end_waiting(claim_uid)
 
     def _check_contests(self, claim_uids: Iterable[str]) -> None:
         """Raise BindRefusedError if an allocation of ours has to yield."""
@@ -223,19 +213,12 @@ class PodBinder:
             remaining = deadline - _loop_time()
             if remaining <= 0:
                 return binding_state.missing
-            claims = await self._changed(pod_uid, claims, min(remaining, 5.0))
+            claims = await self._changed(claims, min(remaining, 5.0))
 
-    async def _changed(self, pod_uid: str, claims: Sequence[Claim], seconds: float) -> list[Claim]:
+    async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
         """Wait until one of the claims changes, at most for some seconds; return all of them."""
-        interrupted = self._interrupts[pod_uid] = asyncio.Event()
-        waits: list[asyncio.Future[object]] = [asyncio.ensure_future(interrupted.wait())]
-        waits += [asyncio.ensure_future(self._cache.wait_for_change(each)) for each in claims]
-        try:
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            del self._interrupts[pod_uid]
-            for wait in waits:
-                wait.cancel()
+        changes = [self._cache.next_change(each) for each in claims]
+        await asyncio.wait(changes, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         current = []
         for claim in claims:
             live = self._cache.get(claim.metadata.namespace, claim.metadata.name)
@@ -309,7 +292,7 @@ class PodBinder:
     async def _undo_later(self, reservation: PodReservation) -> None:
         async with self._locked(reservation.uid):
             # A call that began meanwhile continues or undoes it.
-            if self.undoing.has(reservation.uid, reservation):
+            if self._state.reservations.find(reservation.uid) is reservation:
                 await self._undo(reservation)
 
     async def _undo(self, reservation: PodReservation) -> None:
@@ -318,11 +301,10 @@ class PodBinder:
         The devices stay reserved until the claim can be read. By then, the reservation of
         an allocated claim has ended, because its allocation was observed.
         """
-        term = self._term
-        claims = self._make_claim_writer(term)
+        claims = self._make_claim_writer(self._term)
         for claim in reservation.claims:
             await claims.unmark(claim)
-        if self._term == term and self.undoing.has(reservation.uid, reservation):
+        if self._state.reservations.find(reservation.uid) is reservation:
             self.undoing.discard(reservation.uid)
             self._state.reservations.end_write(reservation.uid, written=False)
 

@@ -160,8 +160,8 @@ class Recovery:
         # A claim that is reserved for a group is that of all its members.
         pods = pods or [each.uid for each in self._state.users_of(claim)[:MAX_CONSUMERS]]
         problem = "none of its pods is known"
+        self._binder.interrupt(uid)
         for pod in pods:
-            self._binder.interrupt(pod)
             reply = await self._binder.release(pod)
             problem = reply.message or "another client uses it, or a pod of it is bound"
         current = self._state.cluster.claims.get(uid)

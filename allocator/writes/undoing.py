@@ -55,11 +55,6 @@ class Undoing:
         """How many could not be undone so far."""
         return sum(each.failures > 0 for each in self._attempts.values())
 
-    def has(self, key: str, subject: object) -> bool:
-        """Whether this subject is to be undone."""
-        attempt = self._attempts.get(key)
-        return attempt is not None and attempt.unfinished.subject is subject
-
     def add(self, key: str, unfinished: Unfinished, *, after: float = 0.0) -> None:
         """Undo something after some seconds; what is known already keeps its time."""
         if key not in self._attempts:

@@ -49,6 +49,7 @@ class FakeCluster(MemoryWrites):
         self.nodes_of_pods: dict[str, str] = {}
         self.versions_of_pods: defaultdict[str, str] = defaultdict(lambda: "1")
         self.writes: list[str] = []
+        self.ended_waits: list[str] = []
         self.faults: dict[int, Fault] = {}
         self.is_down = False
         self._version = 100
@@ -88,8 +89,15 @@ class FakeCluster(MemoryWrites):
         """Return a claim."""
         return self.claims.get((namespace, name))
 
-    async def wait_for_change(self, claim: Claim) -> None:
-        """Return at once, because nothing changes while the write path waits."""
+    def next_change(self, _: Claim) -> "asyncio.Future[None]":
+        """Return what is done, because nothing changes while the write path waits."""
+        change = asyncio.get_running_loop().create_future()
+        change.set_result(None)
+        return change
+
+    def end_waiting(self, claim_uid: str) -> None:
+        """Note for which claim nobody waits any more."""
+        self.ended_waits.append(claim_uid)
 
     # --- reads and writes ---
 

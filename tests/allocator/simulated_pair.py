@@ -158,9 +158,15 @@ class SimulatedPair:
         """Return a claim of the cache."""
         return self._cache.get(name)
 
-    async def wait_for_change(self, _: Claim) -> None:
-        """Return after a moment."""
-        await asyncio.sleep(0.5)
+    def next_change(self, _: Claim) -> "asyncio.Future[None]":
+        """Return what is done after a moment."""
+        loop = asyncio.get_running_loop()
+        change = loop.create_future()
+        loop.call_later(0.5, change.set_result, None)
+        return change
+
+    def end_waiting(self, _: str) -> None:
+        """Do nothing: the moment is short."""
 
     # --- the process ---
 

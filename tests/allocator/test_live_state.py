@@ -94,6 +94,28 @@ def test_namespaces_are_needed_for_quotas_only() -> None:
     ]
 
 
+@pytest.mark.asyncio
+async def test_whoever_waits_for_a_claim_looks_again_when_it_changes() -> None:
+    caches = AllocatorCaches(cast("Session", object()), "drawbridge-system")
+    index = caches.claims._index  # noqa: SLF001
+    seen, later, other = written("c", 0, version=2), written("c", 0, version=3), written("d", 0)
+    index.put(_stored(seen))
+    changes = [caches.next_change(seen) for _ in range(2)]
+    index.put(_stored(other))
+    assert [each.done() for each in changes] == [False, False]
+    index.put(_stored(later))
+    assert [each.done() for each in changes] == [True, True]
+    assert caches.next_change(seen).done(), "the cache has another version already"
+    again = caches.next_change(later)
+    caches.end_waiting("c")
+    assert again.done()
+    # A claim with the same name takes the place of another one.
+    last = caches.next_change(later)
+    index.put(replace(_stored(written("c", 0, version=4)), uid="other"))
+    assert last.done()
+    assert not caches._changes  # noqa: SLF001
+
+
 @pytest.mark.parametrize(
     ("quotas", "labels", "used"), [((), {}, []), ((QUOTA,), {}, []), ((QUOTA,), {"a": "b"}, ["0"])]
 )

@@ -1,7 +1,5 @@
 """Allocations of ours that yield: which writes that takes, and what they never touch."""
 
-import asyncio
-
 import pytest
 from msgspec.structs import replace
 
@@ -83,10 +81,9 @@ async def test_an_allocation_that_yields_is_reported_and_its_pod_is_tried_again(
 
 async def test_a_call_that_waits_for_its_devices_ends_at_once(rig: Rig) -> None:
     await allocate(rig, "pod")
-    interrupted = rig.binder._interrupts.setdefault("uid-pod", asyncio.Event())  # noqa: SLF001  # as a call that waits
     contest(rig)
     await rig.recovery.run_turn()
-    assert interrupted.is_set()
+    assert rig.cluster.ended_waits == ["uid-a"]
 
 
 async def test_nothing_is_taken_from_a_pod_that_is_bound(rig: Rig) -> None:
