@@ -8,8 +8,6 @@ from allocator.scheduler.protocol import SchedulingPod
 from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON
 
-_TOLERATION = {"key": "drawbridge.dev/owned", "operator": "Exists"}
-
 
 def is_waiting(pod: JSON) -> bool:
     """Whether our scheduler has a pod in its queue."""
@@ -33,7 +31,7 @@ def describe(pod: JSON) -> SchedulingPod:
     """Return what the allocator is told of a pod."""
     metadata, spec = pod["metadata"], pod["spec"]
     value = {key: metadata[key] for key in ("namespace", "name", "uid")}
-    value |= {"priority": spec.get("priority", 0), "tolerations": [_TOLERATION]}
+    value |= {"priority": spec.get("priority", 0), "tolerations": spec.get("tolerations", [])}
     return msgspec.convert(value, SchedulingPod)
 
 

@@ -10,6 +10,7 @@ from tests.world.machines import Machine
 from tests.world.network import Follower, Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
 from tests.world.objects import OUT_OF_SERVICE, SCALED
+from tests.world.quotas import Quotas
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _POD, _NODE = named("pods"), named("nodes")
@@ -23,8 +24,8 @@ _WAITS, _EMPTY = 8.0, 15.0
 class ClaimController:
     """Removes consumers that are gone, deallocates, and deletes claims whose pod is gone."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
+    def __init__(self, network: Network, quotas: Quotas) -> None:
+        self._network, self._quotas = network, quotas
         self._client = Client(network, _WHO)
         self._pods, self._claims = (
             Follower(network, _WHO, "pods"),
@@ -103,6 +104,8 @@ class ClaimController:
             },
             "spec": template["spec"]["spec"],
         }
+        if not self._quotas.charge(value):
+            return None
         root, _, plural = CLAIMS.rpartition("/")
         path = f"{root}/namespaces/{metadata['namespace']}/{plural}"
         made = await self._client.ask("POST", path, value)

@@ -148,6 +148,8 @@ def _create_pod(
         "containers": [],
         "resourceClaims": [{"name": name, "resourceClaimName": name} for name in claims],
     }
+    if scheduler == NAME:
+        spec["tolerations"] = [{"key": "drawbridge.dev/owned", "operator": "Exists"}]
     metadata: JSON = {"name": world.next_name("p"), "namespace": space, "labels": labels or {}}
     return world.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 

@@ -11,6 +11,7 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, BROKEN, MIGRATED, NODES, TEAM, TEAM_DEVICES
+from tests.world.quotas import DEVICES, EXCEEDED, PODS
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 
 if TYPE_CHECKING:
@@ -226,12 +227,30 @@ def _space(value: JSON) -> str:
 def every_pod_is_admitted(world: "World") -> Iterator[str]:
     """The webhook answers, and refuses no pod that fits on the nodes."""
     for name, why in world.refused.items():
-        yield f"{name} is refused: {why}"
+        if why != EXCEEDED or world.quotas.has_room(PODS):
+            yield f"{name} is refused: {why}"
+
+
+def every_pod_gets_its_claims(world: "World") -> Iterator[str]:
+    """A pod with templates has a claim of each, as far as the quota of the API server allows."""
+    if not world.quotas.has_room(DEVICES):
+        return
+    for pod in world.all("pods"):
+        made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+        wanted = [e for e in pod["spec"].get("resourceClaims", ()) if _is_of_template(e)]
+        if _is_waiting(pod) and len(made) < len(wanted):
+            yield f"{_name(pod)} has {len(made)} claims of {len(wanted)}"
+
+
+def _is_of_template(entry: JSON) -> bool:
+    return "resourceClaimTemplateName" in entry
 
 
 def _has_claims(world: "World", pod: JSON) -> bool:
-    """Whether nobody has deleted a claim of a pod, without which it waits for ever."""
+    """Whether nobody has deleted or refused a claim of a pod, without which it waits for ever."""
     claims = _claims_of(world, pod)
+    if len(claims) < len(pod["spec"].get("resourceClaims", ())):
+        return False
     return all(claim and "deletionTimestamp" not in claim["metadata"] for claim in claims)
 
 
@@ -299,6 +318,7 @@ AT_THE_END: tuple[Invariant, ...] = (
     no_pod_waits_for_the_stock_scheduler,
     a_bound_pod_runs,
     every_pod_is_admitted,
+    every_pod_gets_its_claims,
     the_ledger_holds_what_claims_hold,
     a_record_moves_as_its_states_allow,
 )

@@ -22,6 +22,7 @@ from tests.world.network import Network
 from tests.world.nodes import PLUGIN, Device, Kubelet, Use, devices_of
 from tests.world.objects import ALL_NODES, SCALED, make_system
 from tests.world.pair import Pair
+from tests.world.quotas import EXCEEDED, Quotas, make_quota
 from tests.world.scheduler import UNWOKEN_SECONDS
 from tests.world.stock import NAME as STOCK
 from tests.world.stock import StockScheduler
@@ -136,6 +137,7 @@ class World:
         self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
         self.controller = ControllerProcess(self.network, "control-a")
         self.webhook = Webhook(self.network, "hook-a")
+        self.quotas = Quotas(self.network)
         # Pods that were refused until now, with the reason, and the tasks that create them.
         self.refused: dict[str, str] = {}
         self._creating: dict[asyncio.Task[None], None] = {}
@@ -160,7 +162,7 @@ class World:
 
     async def run(self) -> None:
         """Play the script, let everything settle, and check what is left."""
-        for value in make_system():
+        for value in (*make_system(), make_quota()):
             self.server.put(value)
         for machine in self.machines.values():
             if machine.name not in SCALED:
@@ -168,7 +170,11 @@ class World:
         self.back_up()
         self.network.store.listeners.append(self._follow)
         parts = [machine.kubelet.run() for machine in self.machines.values()]
-        parts += [ClaimController(self.network).run(), PodController(self.network).run()]
+        parts += [
+            ClaimController(self.network, self.quotas).run(),
+            self.quotas.run(),
+            PodController(self.network).run(),
+        ]
         stock = StockScheduler(self.network, self.outcome.defects)
         parts += [stock.run(), self.controller.run(), self.webhook.run()]
         parts += [Autoscaler(self.network, self.machines.values()).run()]
@@ -280,6 +286,13 @@ class World:
         """Return the seconds since the last restore of a backup."""
         return asyncio.get_running_loop().time() - self._restored_at
 
+    async def _admit(self, pod: JSON) -> JSON:
+        """Return a pod as it is stored; raises RefusedPodError. Quotas come after all webhooks."""
+        admitted = await self.webhook.admit(pod)
+        if not self.quotas.charge(admitted):
+            raise RefusedPodError(EXCEEDED)
+        return admitted
+
     def create_admitted(self, pod: JSON, stock: str) -> None:
         """Create a pod of a namespace whose pods our webhook reviews, as soon as it is allowed."""
         name = pod["metadata"]["name"]
@@ -288,7 +301,7 @@ class World:
         async def create() -> None:
             while True:
                 try:
-                    admitted = await self.webhook.admit(pod)
+                    admitted = await self._admit(pod)
                 except RefusedPodError as refused:
                     self.network.count("pod that is refused")
                     self.refused[name] = f"{refused}"
