@@ -35,9 +35,9 @@ from drawbridge.cluster.store import pause_garbage_collection
 from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import RebuildPause
-from drawbridge.process.conflict_metrics import ConflictCollector
+from drawbridge.process.conflict_metrics import collect_conflicts
 from drawbridge.process.memory_limit import read_memory_limit
-from drawbridge.process.quota_metrics import QuotaCollector
+from drawbridge.process.quota_metrics import collect_quotas
 from drawbridge.process.run import (
     ProcessOptions,
     StartedProcess,
@@ -178,10 +178,10 @@ async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
     parts = _Parts(options, process.settings, session, caches)
     process.readiness.find_missing = parts.find_problems
     with metrics.registered(
-        metrics.CacheCollector(caches.by_resource, process.settings.caches),
-        metrics.EventCollector(parts.recorder),
-        QuotaCollector(parts.state.list_quota_lines),
-        ConflictCollector(parts.state.list_conflicts),
+        lambda: metrics.collect_caches(caches.by_resource, process.settings.caches),
+        lambda: metrics.collect_events(parts.recorder.dropped),
+        lambda: collect_quotas(parts.state.list_quota_lines()),
+        lambda: collect_conflicts(parts.state.list_conflicts()),
     ):
         async with (
             run_background(parts.run()),

@@ -40,7 +40,7 @@ from drawbridge.process.run import (
     wait_unless_stopped,
 )
 from drawbridge.process.settings import Settings, WatchedConfiguration
-from drawbridge.process.stuck_metrics import StuckCollector
+from drawbridge.process.stuck_metrics import collect_stuck
 from drawbridge.process.usage_metrics import UsageCollector
 
 _LOG: Final = logging.getLogger("controller.process")
@@ -106,10 +106,10 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
 
     usage = UsageCollector(reconcilers.usage_series(options.metric_devices))
     with metrics.registered(
-        metrics.CacheCollector(caches.by_resource, settings.caches),
-        metrics.EventCollector(recorder),
+        lambda: metrics.collect_caches(caches.by_resource, settings.caches),
+        lambda: metrics.collect_events(recorder.dropped),
         usage,
-        StuckCollector(lambda: reconcilers.stuck.stuck, lambda: reconcilers.stuck.free),
+        lambda: collect_stuck(reconcilers.stuck.stuck, reconcilers.stuck.free),
     ):
         async with (
             run_background((recorder.run(), reconcilers.observer.run(), *caches.run())),

@@ -4,32 +4,25 @@ A conflict is rare, and each ends with one of its claims. Others may write thous
 of lines has a bound.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from drawbridge.ledger.conflicts import ConflictLine
 
 MAX_LINES: Final = 100
 
 
-class ConflictCollector(Collector):
-    """Reads at scrape time which allocations contradict each other."""
-
-    def __init__(self, list_lines: Callable[[], Iterable[ConflictLine]]) -> None:
-        self._list_lines = list_lines
-
-    def collect(self) -> Iterator[Metric]:
-        """Return one line for each conflict, up to a number of them."""
-        conflicts = GaugeMetricFamily(
-            "drawbridge_allocator_conflicts",
-            "Allocations that contradict each other now: the finding, what they contest, and two "
-            "of the claims, first that of Drawbridge.",
-            labels=["code", "object", "holder", "other"],
-        )
-        for line in islice(dict.fromkeys(self._list_lines()), MAX_LINES):
-            conflicts.add_metric([*line], 1)
-        yield conflicts
+def collect_conflicts(lines: Iterable[ConflictLine]) -> Iterator[Metric]:
+    """Return one line for each conflict, up to a number of them."""
+    conflicts = GaugeMetricFamily(
+        "drawbridge_allocator_conflicts",
+        "Allocations that contradict each other now: the finding, what they contest, and two "
+        "of the claims, first that of Drawbridge.",
+        labels=["code", "object", "holder", "other"],
+    )
+    for line in islice(dict.fromkeys(lines), MAX_LINES):
+        conflicts.add_metric([*line], 1)
+    yield conflicts

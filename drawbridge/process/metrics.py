@@ -325,128 +325,85 @@ class CacheStatistics(Protocol):
         """Return the seconds since the last data from the API server."""
 
 
-class CacheCollector(Collector):
-    """Reads the statistics of the watch caches at scrape time."""
+class ReadCollector(Collector):
+    """Has the metrics that a function reads at scrape time."""
 
-    def __init__(self, *sources: Callable[[], Iterable[tuple[str, CacheStatistics]]]) -> None:
-        self._sources = sources
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read = read
 
-    def collect(self) -> Iterator[Metric]:
-        """Return age, state and restarts by resource."""
-        age = GaugeMetricFamily(
-            "drawbridge_cache_age_seconds",
-            "Seconds since the last data from the API server for a cache.",
-            labels=["resource"],
-        )
-        synced = GaugeMetricFamily(
-            "drawbridge_cache_synced",
-            "1 if the first list of a cache is complete.",
-            labels=["resource"],
-        )
-        restarts = CounterMetricFamily(
-            "drawbridge_watch_restarts", "Restarts of a watch.", labels=["resource"]
-        )
-        too_large = GaugeMetricFamily(
-            "drawbridge_cache_too_large_objects",
-            "Objects that are not kept whole: their namespace or node has more than its share.",
-            labels=["resource"],
-        )
-        for name, cache in (named for source in self._sources for named in source()):
-            age.add_metric([name], cache.age())
-            synced.add_metric([name], float(cache.synced))
-            restarts.add_metric([name], cache.restarts)
-            too_large.add_metric([name], cache.too_large)
-        yield from (age, synced, restarts, too_large)
+    def collect(self) -> Iterable[Metric]:
+        """Read the metrics."""
+        return self._read()
 
 
-class ReachabilityStatistics(Protocol):
-    """The statistics of a session with the API server."""
-
-    @property
-    def reachable(self) -> bool:
-        """Whether the API server responded to the last request."""
-
-    @property
-    def failures(self) -> int:
-        """The number of requests without a response."""
+Source = Collector | Callable[[], Iterable[Metric]]
 
 
-class ReachabilityCollector(Collector):
-    """Reads at scrape time whether the API server responds."""
-
-    def __init__(self, session: ReachabilityStatistics) -> None:
-        self._session = session
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the state and the number of failures."""
-        yield GaugeMetricFamily(
-            "drawbridge_api_server_reachable",
-            "1 if the API server responded to the last request.",
-            float(self._session.reachable),
-        )
-        yield CounterMetricFamily(
-            "drawbridge_api_server_unreachable",
-            "Requests to the API server that got no response.",
-            self._session.failures,
-        )
-
-
-class AnswerCacheStatistics(Protocol):
-    """The statistics of an answer cache."""
-
-    @property
-    def hits(self) -> int:
-        """The number of lookups that found a response."""
-
-    @property
-    def misses(self) -> int:
-        """The number of lookups that found nothing."""
-
-    def __len__(self) -> int:
-        """Return the number of entries."""
+def collect_caches(
+    *sources: Callable[[], Iterable[tuple[str, CacheStatistics]]],
+) -> Iterator[Metric]:
+    """Return age, state and restarts of the watch caches by resource."""
+    age = GaugeMetricFamily(
+        "drawbridge_cache_age_seconds",
+        "Seconds since the last data from the API server for a cache.",
+        labels=["resource"],
+    )
+    synced = GaugeMetricFamily(
+        "drawbridge_cache_synced",
+        "1 if the first list of a cache is complete.",
+        labels=["resource"],
+    )
+    restarts = CounterMetricFamily(
+        "drawbridge_watch_restarts", "Restarts of a watch.", labels=["resource"]
+    )
+    too_large = GaugeMetricFamily(
+        "drawbridge_cache_too_large_objects",
+        "Objects that are not kept whole: their namespace or node has more than its share.",
+        labels=["resource"],
+    )
+    for name, cache in (named for source in sources for named in source()):
+        age.add_metric([name], cache.age())
+        synced.add_metric([name], float(cache.synced))
+        restarts.add_metric([name], cache.restarts)
+        too_large.add_metric([name], cache.too_large)
+    yield from (age, synced, restarts, too_large)
 
 
-class AnswerCacheCollector(Collector):
-    """Reads the statistics of the answer cache at scrape time."""
-
-    def __init__(self, cache: AnswerCacheStatistics) -> None:
-        self._cache = cache
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the number of entries, hits and misses."""
-        name = "drawbridge_remembered_answers"
-        yield GaugeMetricFamily(name, "Cached responses for equal pods.", len(self._cache))
-        lookups = CounterMetricFamily(
-            "drawbridge_remembered_questions",
-            "Lookups in the answer cache, by result.",
-            labels=["result"],
-        )
-        lookups.add_metric(["hit"], self._cache.hits)
-        lookups.add_metric(["miss"], self._cache.misses)
-        yield lookups
+def collect_reachability(failures: int, *, reachable: bool) -> Iterator[Metric]:
+    """Return whether the API server responded last, and the number of requests without response."""
+    yield GaugeMetricFamily(
+        "drawbridge_api_server_reachable",
+        "1 if the API server responded to the last request.",
+        float(reachable),
+    )
+    yield CounterMetricFamily(
+        "drawbridge_api_server_unreachable",
+        "Requests to the API server that got no response.",
+        failures,
+    )
 
 
-class EventStatistics(Protocol):
-    """The statistics of an event recorder."""
+def collect_answer_cache(entries: int, hits: int, misses: int) -> Iterator[Metric]:
+    """Return the number of cached responses, and of lookups that found one or none."""
+    name = "drawbridge_remembered_answers"
+    yield GaugeMetricFamily(name, "Cached responses for equal pods.", entries)
+    lookups = CounterMetricFamily(
+        "drawbridge_remembered_questions",
+        "Lookups in the answer cache, by result.",
+        labels=["result"],
+    )
+    lookups.add_metric(["hit"], hits)
+    lookups.add_metric(["miss"], misses)
+    yield lookups
 
-    @property
-    def dropped(self) -> int:
-        """The number of findings without an event."""
 
-
-class EventCollector(Collector):
-    """Reads at scrape time how many events were dropped."""
-
-    def __init__(self, recorder: EventStatistics) -> None:
-        self._recorder = recorder
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the number of dropped events."""
-        yield CounterMetricFamily(
-            "drawbridge_events_dropped",
-            "Findings without an event: there were too many, or the API server rejected the event.",
-            self._recorder.dropped,
-        )
+def collect_events(dropped: int) -> Iterator[Metric]:
+    """Return the number of findings without an event."""
+    yield CounterMetricFamily(
+        "drawbridge_events_dropped",
+        "Findings without an event: there were too many, or the API server rejected the event.",
+        dropped,
+    )
 
 
 @runtime_checkable
@@ -461,10 +418,11 @@ _PREPARED: Final[list[PreparedCollector]] = []
 
 
 @contextlib.contextmanager
-def registered(*collectors: Collector) -> Iterator[None]:
-    """Report what the collectors read while the context is open."""
+def registered(*sources: Source) -> Iterator[None]:
+    """Report what collectors and functions read while the context is open."""
     with contextlib.ExitStack() as stack:
-        for collector in collectors:
+        for source in sources:
+            collector = ReadCollector(source) if callable(source) else source
             REGISTRY.register(collector)
             stack.callback(REGISTRY.unregister, collector)
             if isinstance(collector, PreparedCollector):
@@ -493,6 +451,5 @@ async def write_metrics() -> bytes:
 
 if TYPE_CHECKING:
     from drawbridge.cluster.cache import Cache
-    from drawbridge.cluster.reachability import Reachability
 
-    _: tuple[type[CacheStatistics], type[ReachabilityStatistics]] = (Cache, Reachability)
+    _: type[CacheStatistics] = Cache

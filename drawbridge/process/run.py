@@ -169,7 +169,10 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
     try:
         access = options.kubeconfig, options.context, options.namespace
         async with await Session.open(*access) as session:
-            with metrics.registered(metrics.ReachabilityCollector(session.reachability)):
+            reached = session.reachability
+            with metrics.registered(
+                lambda: metrics.collect_reachability(reached.failures, reachable=reached.reachable)
+            ):
                 await serve(stop, session)
     except AccessError as error:
         log_event(log, logging.ERROR, "cannot access the API server", reason=str(error))

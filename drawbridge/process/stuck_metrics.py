@@ -1,12 +1,11 @@
 """The metrics of what is stuck, which the leading controller has."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from drawbridge.process.counters import OTHER
 from drawbridge.report.stuck.codes import CODES
@@ -20,50 +19,40 @@ _MAX_HOLDER: Final = 63
 _LABELS: Final = ("code", "kind", "namespace", "name", "holder")
 
 
-class StuckCollector(Collector):
-    """Reads at scrape time what the controller has found, with the time in Unix seconds.
+def collect_stuck(
+    stuck_objects: Sequence[tuple[Stuck, float]], free: Mapping[str, int]
+) -> Iterator[Metric]:
+    """Return the counts, and some objects of each namespace, with the time in Unix seconds.
 
-    `free` returns the number of free devices by driver, the most important ones first.
+    `free` has the number of free devices by driver, the most important ones first.
     """
-
-    def __init__(
-        self,
-        stuck: Callable[[], Sequence[tuple[Stuck, float]]],
-        free: Callable[[], Mapping[str, int]],
-    ) -> None:
-        self._stuck = stuck
-        self._free = free
-
-    def collect(self) -> Iterator[Metric]:
-        """Return the counts, and some objects of each namespace."""
-        stuck_objects = self._stuck()
-        counts = Counter(stuck.code for stuck, _ in stuck_objects)
-        number = GaugeMetricFamily(
-            "drawbridge_stuck_objects",
-            "Claims, pods, namespaces and slices that do not go on.",
-            labels=["code"],
-        )
-        for code in CODES:
-            number.add_metric([code], counts[code])
-        since = GaugeMetricFamily(
-            "drawbridge_stuck_since_seconds",
-            "Since when an object does not go on, in Unix seconds; of 100, in turns of namespaces.",
-            labels=_LABELS,
-        )
-        for stuck, at in islice(take_turns(_by_namespace(stuck_objects)), MAX_OBJECTS):
-            kind, namespace, name = _split(stuck)
-            since.add_metric([stuck.code, kind, namespace, name, _shorten(stuck.held_by)], at)
-        free = GaugeMetricFamily(
-            "drawbridge_free_devices",
-            "Published devices that no claim holds and no taint keeps, by driver.",
-            labels=["driver"],
-        )
-        drivers = [*self._free().items()]
-        for driver, devices in drivers[:MAX_OBJECTS]:
-            free.add_metric([driver], devices)
-        if others := drivers[MAX_OBJECTS:]:
-            free.add_metric([OTHER], sum(devices for _, devices in others))
-        yield from (number, since, free)
+    counts = Counter(stuck.code for stuck, _ in stuck_objects)
+    number = GaugeMetricFamily(
+        "drawbridge_stuck_objects",
+        "Claims, pods, namespaces and slices that do not go on.",
+        labels=["code"],
+    )
+    for code in CODES:
+        number.add_metric([code], counts[code])
+    since = GaugeMetricFamily(
+        "drawbridge_stuck_since_seconds",
+        "Since when an object does not go on, in Unix seconds; of 100, in turns of namespaces.",
+        labels=_LABELS,
+    )
+    for stuck, at in islice(take_turns(_by_namespace(stuck_objects)), MAX_OBJECTS):
+        kind, namespace, name = _split(stuck)
+        since.add_metric([stuck.code, kind, namespace, name, _shorten(stuck.held_by)], at)
+    unused = GaugeMetricFamily(
+        "drawbridge_free_devices",
+        "Published devices that no claim holds and no taint keeps, by driver.",
+        labels=["driver"],
+    )
+    drivers = [*free.items()]
+    for driver, devices in drivers[:MAX_OBJECTS]:
+        unused.add_metric([driver], devices)
+    if others := drivers[MAX_OBJECTS:]:
+        unused.add_metric([OTHER], sum(devices for _, devices in others))
+    yield from (number, since, unused)
 
 
 def _by_namespace(

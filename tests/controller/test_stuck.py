@@ -13,7 +13,8 @@ from controller.stuck import StuckReconciler, StuckSources
 from controller.watched_objects import PartialObject, WatchedNode
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.slices import Slice, slice_reader
-from drawbridge.process.stuck_metrics import MAX_OBJECTS, StuckCollector
+from drawbridge.process.metrics import ReadCollector
+from drawbridge.process.stuck_metrics import MAX_OBJECTS, collect_stuck
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.stuck.free import count_free
 from drawbridge.report.stuck.objects import decode_slices
@@ -49,8 +50,9 @@ class Scene:
             is_leading=lambda: self.leads,
         )
         self.registry = CollectorRegistry()
-        told = (lambda: self.reconciler.stuck), (lambda: self.reconciler.free)
-        self.registry.register(StuckCollector(*told))
+        self.registry.register(
+            ReadCollector(lambda: collect_stuck(self.reconciler.stuck, self.reconciler.free))
+        )
 
     def search(self) -> list[str]:
         """Search once, and return what is told."""
@@ -142,7 +144,9 @@ def test_many_stuck_objects_have_a_bounded_number_of_series() -> None:
     scene.search()
     scene.search()
     samples = [each for metric in scene.registry.collect() for each in metric.samples]
-    assert sum(each.name == "drawbridge_stuck_since_seconds" for each in samples) == MAX_OBJECTS
+    assert sum(each.name == "drawbridge_stuck_since_seconds" for each in samples) == MAX_OBJECTS, (
+        collect_stuck
+    )
     assert scene.count("ConsumerGone") == MAX_OBJECTS + 20
 
 
@@ -173,7 +177,7 @@ def collect(
 ) -> dict[str, list[dict[str, str]]]:
     """Return the labels of all series by name."""
     labels = defaultdict(list)
-    for metric in StuckCollector(lambda: stuck, lambda: free or {}).collect():
+    for metric in collect_stuck(stuck, free or {}):
         for sample in metric.samples:
             labels[sample.name].append(sample.labels)
     return labels
@@ -227,6 +231,6 @@ def test_a_node_with_many_drivers_does_not_hide_those_of_others() -> None:
     assert len(drivers) == MAX_OBJECTS + 1
     assert {"gpu.nvidia.com", "z.io", "other"} < {*drivers}
     registry = CollectorRegistry()
-    registry.register(StuckCollector(tuple, lambda: free))
+    registry.register(ReadCollector(lambda: collect_stuck((), free)))
     others = registry.get_sample_value("drawbridge_free_devices", {"driver": "other"})
-    assert others == 302 - MAX_OBJECTS
+    assert others == 302 - MAX_OBJECTS, collect_stuck

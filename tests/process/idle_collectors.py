@@ -1,44 +1,36 @@
 """All collectors of metrics, of processes that have nothing to tell."""
 
-from typing import Any
+from prometheus_client.registry import Collector
 
 from drawbridge.process import metrics
-from drawbridge.process.conflict_metrics import ConflictCollector
-from drawbridge.process.quota_metrics import QuotaCollector
-from drawbridge.process.stuck_metrics import StuckCollector
+from drawbridge.process.conflict_metrics import collect_conflicts
+from drawbridge.process.quota_metrics import collect_quotas
+from drawbridge.process.stuck_metrics import collect_stuck
 from drawbridge.process.usage_metrics import Usage, UsageCollector
 
 
 class _Idle:
-    """An unused cache, recorder and session, and a cluster without devices."""
-
-    hits = misses = failures = dropped = 0
-    reachable = True
-
-    def __len__(self) -> int:
-        return 0
+    """A cluster without devices."""
 
     async def read(self) -> Usage:
         """Return no device."""
         return Usage()
 
-    def held(self) -> tuple[()]:
-        """Return no account and no device."""
-        return ()
 
-    used = devices = held
-
-
-def idle_collectors() -> tuple[Any, ...]:
+def idle_collectors() -> tuple[Collector, ...]:
     """Return one collector of each kind."""
-    idle: Any = _Idle()
     return (
-        metrics.CacheCollector(lambda: ()),
-        metrics.AnswerCacheCollector(idle),
-        metrics.ReachabilityCollector(idle),
-        metrics.EventCollector(idle),
-        UsageCollector(idle),
-        ConflictCollector(tuple),
-        QuotaCollector(tuple),
-        StuckCollector(tuple, dict),
+        UsageCollector(_Idle()),
+        *map(
+            metrics.ReadCollector,
+            (
+                metrics.collect_caches,
+                lambda: metrics.collect_answer_cache(0, 0, 0),
+                lambda: metrics.collect_reachability(0, reachable=True),
+                lambda: metrics.collect_events(0),
+                lambda: collect_conflicts(()),
+                lambda: collect_quotas(()),
+                lambda: collect_stuck((), {}),
+            ),
+        ),
     )

@@ -61,7 +61,7 @@ async def changed_map(settings: Settings) -> None:
 def test_the_watches_are_measured_as_those_of_other_objects(tmp_path: Path) -> None:
     async def play() -> None:
         async with FakeApi() as api, watching(api, tmp_path, offered=True) as settings:
-            with metrics.registered(metrics.CacheCollector(settings.caches)):
+            with metrics.registered(lambda: metrics.collect_caches(settings.caches)):
                 assert synced(CONFIGURATION_CONFIG_MAP) == 0
                 for watched in settings.watched:
                     await watched.cache.wait_until_synced()

@@ -50,7 +50,7 @@ def _make_service(options: ReviewOptions, settings: Settings, session: Session) 
         {f"/judge/{kind}": Endpoint(f"judge-{kind}", handler.review_object) for kind in KINDS},
         view.find_missing,
         lambda: (judgements.run(), *view.caches.run()),
-        (metrics.CacheCollector(view.caches.by_resource, settings.caches),),
+        (lambda: metrics.collect_caches(view.caches.by_resource, settings.caches),),
         _LIMITS,
     )
 

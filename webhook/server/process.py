@@ -96,8 +96,10 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
     certificate = make_certificate(options.certificate, process.session, WEBHOOK_SERVICE)
     webhook = _Webhook(options, process.settings, process.session)
     collectors = (
-        metrics.CacheCollector(webhook.cluster.caches.by_resource, process.settings.caches),
-        metrics.AnswerCacheCollector(webhook.answers),
+        lambda: metrics.collect_caches(webhook.cluster.caches.by_resource, process.settings.caches),
+        lambda: metrics.collect_answer_cache(
+            len(webhook.answers), webhook.answers.hits, webhook.answers.misses
+        ),
     )
     service = ReviewService(
         list_endpoints(webhook.reviews, ConfigurationReviews().review),
@@ -109,8 +111,4 @@ async def _serve(options: ReviewOptions, process: StartedProcess) -> None:
     await serve_reviews(options, certificate, process, service)
 
 
-_: tuple[type[ReviewHandler], type[TemplateEnsurer], type[metrics.AnswerCacheStatistics]] = (
-    Admissions,
-    TemplateCache,
-    AnswerCache,
-)
+_: tuple[type[ReviewHandler], type[TemplateEnsurer]] = (Admissions, TemplateCache)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from prometheus_client.registry import Collector
 
 from certs.serving import CertificateOptions
 from drawbridge.process import metrics
@@ -49,7 +48,7 @@ class ReviewService(NamedTuple):
     endpoints: Mapping[str, Endpoint]
     find_missing: Callable[[], Sequence[str]]
     start: Callable[[], Iterable[Coroutine[Any, Any, None]]]
-    collectors: Sequence[Collector]
+    collectors: Sequence[metrics.Source]
     limits: RequestLimits = DEFAULT_LIMITS
 
 
