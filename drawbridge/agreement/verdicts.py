@@ -20,7 +20,6 @@ Version = tuple[int, ...]
 CLUSTER_AUTOSCALER: Final = "Cluster Autoscaler"
 KARPENTER: Final = "Karpenter"
 KUEUE, VOLCANO, KAI = "Kueue", "Volcano", "KAI"
-AUTOSCALERS: Final = (CLUSTER_AUTOSCALER, KARPENTER)
 # The provider of each product without a row of its own.
 ANY: Final = ""
 SIMULATORS: Final = "python -m e2e.differential.verdicts --karpenter"

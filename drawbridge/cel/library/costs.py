@@ -52,11 +52,6 @@ def fixed(estimate: CallEstimate) -> Estimate:
     return lambda _operands: estimate
 
 
-# A cost of exactly 1, for functions whose name has another cost elsewhere.
-UNIT: Final = constant(1)
-UNIT_ESTIMATE: Final = fixed(CallEstimate(ONE))
-
-
 def of_argument(position: int, factor: float = TRAVERSAL) -> Cost:
     """Count by the size of one argument."""
     return lambda args, _: math.ceil(actual_size(args[position]) * factor)

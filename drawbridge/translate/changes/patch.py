@@ -31,7 +31,6 @@ from drawbridge.translate.changes.undo import (
 from drawbridge.translate.codes import ANNOTATIONS_TOO_LARGE
 
 _ENCODER: Final = msgspec.json.Encoder()
-_UNDO_BYTES_PER_UNIT: Final = 16
 _ANNOTATIONS: Final[Path] = ("metadata", "annotations")
 
 

@@ -82,10 +82,6 @@ def apply_node_labels(pod: PodView, asks: tuple[Ask, ...]) -> PodRequests:
     return PodRequests(asks, tuple(source_fields), tuple(findings))
 
 
-def _count_conditions(labels: _VendorLabels) -> int:
-    return _CONDITION_ITEMS * (len(labels.selectors) + len(labels.alternatives))
-
-
 def _is_affected(ask: Ask, vendor: str) -> bool:
     return ask.kind is Kind.GPU and not ask.passthrough and ask.vendor in {vendor, ""}
 
