@@ -5,7 +5,6 @@ Names of memory and cores count nothing, and neither do names that no node has, 
 invent, and pods that no kubelet has admitted.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from fractions import Fraction
 from typing import Final
@@ -15,9 +14,8 @@ from controller.protocols import WatchedObject
 from controller.watched_objects import WatchedNode
 from drawbridge.config.model import Configuration
 from drawbridge.dra.families import serves_name
-from drawbridge.dra.quantity import QuantityError, from_json
 from drawbridge.facts.families import known_families
-from drawbridge.report.plugin_units import MOST_UNITS
+from drawbridge.report.plugin_units import sum_units
 from drawbridge.report.stuck.objects import FINISHED, HangingPod
 from drawbridge.usage.accounts import OTHER, Account, UsedAmount
 from drawbridge.usage.claims import read_time
@@ -74,26 +72,12 @@ def _join_names(units: dict[str, int]) -> Iterator[tuple[str, int]]:
 
 def _count_units(pod: HangingPod, served: Collection[str]) -> dict[str, int]:
     """Return the units that containers have at the same time."""
-    main, init = Counter[str](), dict[str, int]()
-    for containers, is_init in ((pod.spec.containers, False), (pod.spec.init_containers, True)):
-        for container in containers or ():
-            for name, amount in _amounts(container.resources.limits, served):
-                if is_init and container.restart_policy != "Always":
-                    init[name] = max(init.get(name, 0), amount)
-                else:
-                    main[name] += amount
-    return {name: max(main[name], init.get(name, 0)) for name in {*main, *init}}
-
-
-def _amounts(limits: object, served: Collection[str]) -> Iterator[tuple[str, int]]:
-    for name, amount in limits.items() if isinstance(limits, dict) else ():
-        if name in served:
-            try:
-                units = from_json(amount).value()
-            except QuantityError:
-                continue
-            if units > 0:
-                yield name, min(units, MOST_UNITS)
+    containers = (
+        (not is_init or each.restart_policy == "Always", each.resources.limits or {})
+        for among, is_init in ((pod.spec.containers, False), (pod.spec.init_containers, True))
+        for each in among or ()
+    )
+    return sum_units(containers, served.__contains__)
 
 
 def _counts_devices(name: str) -> bool:

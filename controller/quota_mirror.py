@@ -36,7 +36,7 @@ from drawbridge.agreement.operation_codes import (
     QUOTA_MIRRORED,
 )
 from drawbridge.api_error import ApiError
-from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
 from drawbridge.names import MIRRORED_QUOTA
@@ -69,10 +69,8 @@ class MirrorPlan(NamedTuple):
 
 def parse_amount(value: object) -> int | None:
     """Parse a quantity; None if it is invalid."""
-    try:
-        return from_json(value).value()
-    except QuantityError:
-        return None
+    amount = valid_quantity(value)
+    return None if amount is None else amount.value()
 
 
 def collect_limits(

@@ -10,6 +10,7 @@ import enum
 import functools
 import math
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final, NoReturn
 
@@ -276,6 +277,19 @@ def from_json(value: object) -> Quantity:
         text = format(Decimal(repr(value)), "f") if plain else repr(value).replace("e-0", "e-")
         return parse(text)
     raise QuantityError(f"a quantity must be a string or a number, not {type(value).__name__}")
+
+
+def valid_quantity(value: object) -> Quantity | None:
+    """Convert a JSON or YAML value; None if it is no quantity."""
+    try:
+        return from_json(value)
+    except QuantityError:
+        return None
+
+
+def find_quantity(amounts: Mapping[str, object] | None, key: str) -> Quantity | None:
+    """Return the quantity of a key; None if there is none, or it is invalid."""
+    return valid_quantity(amounts[key]) if amounts and key in amounts else None
 
 
 def encode_quantity(value: object) -> str:

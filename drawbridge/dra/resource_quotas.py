@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from drawbridge.dra.decode import Metadata, Object, Reader
-from drawbridge.dra.quantity import Quantity, QuantityError, from_json
+from drawbridge.dra.quantity import Quantity, find_quantity
 
 # Amounts as they are written: an invalid one concerns only its own entry.
 QuotaAmounts: TypeAlias = Mapping[str, str | int | float]
@@ -45,10 +45,10 @@ class ResourceQuota(Object, frozen=True, rename="camel", kw_only=True):
 
     def find_limit(self, key: str) -> "QuotaLimit | None":
         """Return the limit and the use of an entry; None without a readable entry."""
-        most = _read(self.status.hard or self.spec.hard, key)
+        most = find_quantity(self.status.hard or self.spec.hard, key)
         if most is None:
             return None
-        return QuotaLimit(most, _read(self.status.used, key) or Quantity.of(0))
+        return QuotaLimit(most, find_quantity(self.status.used, key) or Quantity.of(0))
 
 
 class QuotaLimit(msgspec.Struct, frozen=True):
@@ -61,12 +61,3 @@ class QuotaLimit(msgspec.Struct, frozen=True):
 def quota_reader() -> Reader[ResourceQuota]:
     """Return a reader of ResourceQuotas."""
     return Reader("ResourceQuota", {"v1": ResourceQuota}, lambda wire: wire)
-
-
-def _read(amounts: QuotaAmounts | None, key: str) -> Quantity | None:
-    if not amounts or key not in amounts:
-        return None
-    try:
-        return from_json(amounts[key])
-    except QuantityError:
-        return None

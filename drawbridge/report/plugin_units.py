@@ -1,11 +1,11 @@
 """Counts the units of device plugins that a pod uses."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
-from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
 # More than any node has. Tenants write amounts.
@@ -14,24 +14,31 @@ MOST_UNITS = 100_000
 
 def count_units(pod: Value) -> dict[str, int]:
     """Return the units of legacy names that containers use at the same time."""
+    containers = (
+        (
+            part == "containers" or as_mapping(each).get("restartPolicy") == "Always",
+            as_mapping(get_value(each, ("resources", "limits"))),
+        )
+        for part in ("containers", "initContainers")
+        for each in as_list(get_value(pod, ("spec", part)))
+    )
+    return sum_units(containers, is_device_resource)
+
+
+def sum_units(
+    containers: Iterable[tuple[bool, Mapping[str, Value]]], is_counted: Callable[[str], bool]
+) -> dict[str, int]:
+    """Return the units at the same time of names that count, from the limits of containers.
+
+    The limits come with whether the container runs all the time.
+    """
     main, init = Counter[str](), dict[str, int]()
-    for part in ("containers", "initContainers"):
-        for container in as_list(get_value(pod, ("spec", part))):
-            is_main = part == "containers" or as_mapping(container).get("restartPolicy") == "Always"
-            for name, amount in _amounts(container):
-                if is_main:
-                    main[name] += amount
-                else:
-                    init[name] = max(init.get(name, 0), amount)
+    for is_main, limits in containers:
+        for name, amount in limits.items():
+            quantity = valid_quantity(amount) if is_counted(name) else None
+            units = min(quantity.value(), MOST_UNITS) if quantity else 0
+            if units > 0 and is_main:
+                main[name] += units
+            elif units > 0:
+                init[name] = max(init.get(name, 0), units)
     return {name: max(main[name], init.get(name, 0)) for name in sorted({*main, *init})}
-
-
-def _amounts(container: Value) -> Iterable[tuple[str, int]]:
-    for name, amount in as_mapping(get_value(container, ("resources", "limits"))).items():
-        if is_device_resource(name):
-            try:
-                units = from_json(amount).value()
-            except QuantityError:
-                continue
-            if units > 0:
-                yield name, min(units, MOST_UNITS)

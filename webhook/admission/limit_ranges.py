@@ -15,7 +15,7 @@ from drawbridge.agreement.admission_codes import LIMIT_RANGE_EXCEEDED, LIMIT_RAN
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
-from drawbridge.dra.quantity import Quantity, QuantityError, from_json
+from drawbridge.dra.quantity import Quantity, find_quantity
 from drawbridge.finding import Finding
 from drawbridge.translate.changes.patch import Patch
 from webhook.admission.removed_requests import ContainerRequests, RemovedRequests
@@ -181,15 +181,15 @@ def _sum_pod(parts: Iterable[tuple[bool, Mapping[str, int]]]) -> dict[str, int]:
 def _check_item(item: LimitRangeItem, name: str, target: _Target) -> Iterator[tuple[str, str]]:
     limit, request = target.limits.get(name), target.requests.get(name)
     amounts = f"limit {_format(limit)} and request {_format(request)}"
-    if (least := _read(item.min, name)) is not None and (
+    if (least := find_quantity(item.min, name)) is not None and (
         request is None or _of(request) < least or (limit is not None and _of(limit) < least)
     ):
         yield f"requires at least {least} {name} per {item.type}", amounts
-    if (most := _read(item.max, name)) is not None and (
+    if (most := find_quantity(item.max, name)) is not None and (
         limit is None or most < _of(limit) or (request is not None and most < _of(request))
     ):
         yield f"allows at most {most} {name} per {item.type}", amounts
-    if (ratio := _read(item.max_limit_request_ratio, name)) is not None and (
+    if (ratio := find_quantity(item.max_limit_request_ratio, name)) is not None and (
         not request or not limit or ratio * request < _of(limit)
     ):
         yield (
@@ -200,15 +200,6 @@ def _check_item(item: LimitRangeItem, name: str, target: _Target) -> Iterator[tu
 
 def _format(amount: int | None) -> str:
     return "none" if amount is None else f"{amount}"
-
-
-def _read(amounts: QuantityMap | None, name: str) -> Quantity | None:
-    if not amounts or name not in amounts:
-        return None
-    try:
-        return from_json(amounts[name])
-    except QuantityError:
-        return None
 
 
 _of = Quantity.of

@@ -11,7 +11,7 @@ import msgspec
 
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
-from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.names import POD_ANNOTATIONS
 from drawbridge.translate.legacy.pod_view import format_value, is_device_resource
 
@@ -96,10 +96,8 @@ def _removed_names(before: Mapping[str, Value], after: Mapping[str, Value]) -> I
 
 def _read_amount(value: Value) -> int:
     """Read an amount. An unreadable amount counts as 0, because it is never removed from a pod."""
-    try:
-        return from_json(value).exact_int() or 0
-    except QuantityError:
-        return 0
+    amount = valid_quantity(value)
+    return (amount and amount.exact_int()) or 0
 
 
 def _removed_annotations(before: Value, after: Value) -> Iterator[str]:

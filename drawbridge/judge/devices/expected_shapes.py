@@ -12,7 +12,7 @@ from drawbridge.cel import CompileError
 from drawbridge.cel.dra import Reads, Selectors, find_reads
 from drawbridge.dra.claim import ALL, Claim, RequestedDevices, request_choices
 from drawbridge.dra.device import Attribute, Capacity, Device
-from drawbridge.dra.quantity import Quantity, QuantityError, from_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.judge.claims.selector_terms import split_terms
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 
@@ -63,7 +63,7 @@ def _may_satisfy_request(
     if wanted.allocation_mode != ALL and wanted.count > expected.number:
         return False
     for name, amount in (wanted.capacity.requests if wanted.capacity else {}).items():
-        stated = _quantity(expected.properties.get(name, ""))
+        stated = valid_quantity(expected.properties.get(name, ""))
         if stated is not None and amount > stated:
             return False
     return not any(
@@ -101,7 +101,7 @@ def _possible_devices(reads: Reads, properties: Mapping[str, str]) -> Iterator[D
     """Return devices with the values that are read, in every type that the values can have."""
     capacity: dict[str, Capacity] = {}
     for domain, identifier in reads.capacities():
-        amount = _quantity(_stated(domain, identifier, properties))
+        amount = valid_quantity(_stated(domain, identifier, properties))
         if amount is not None:
             capacity[f"{domain}/{identifier}"] = Capacity(amount)
     names = sorted(reads.attributes())
@@ -120,10 +120,3 @@ def _attributes(text: str) -> list[Attribute]:
     if text in ("true", "false"):
         attributes.append(Attribute(boolean=text == "true"))
     return attributes
-
-
-def _quantity(text: str) -> Quantity | None:
-    try:
-        return from_json(text) if text else None
-    except QuantityError:
-        return None

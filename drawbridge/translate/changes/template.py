@@ -11,7 +11,7 @@ import msgspec
 
 from drawbridge.documents.values import Value, equal_json
 from drawbridge.dra.claim import ALL, EXACT_COUNT, TEMPLATE
-from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.names import TEMPLATE_PREFIX
 from drawbridge.translate.targets.vocabulary import Expression
 
@@ -181,7 +181,5 @@ def _fill_subrequest(subrequest: dict[str, Value]) -> dict[str, Value]:
 
 def _canonical(amount: Value) -> Value:
     """Write a quantity in the API server's canonical form; others stay for it to refuse."""
-    try:
-        return from_json(amount).canonical()
-    except (QuantityError, TypeError, ValueError):
-        return amount
+    quantity = valid_quantity(amount)
+    return amount if quantity is None else quantity.canonical()

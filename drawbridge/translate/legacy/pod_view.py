@@ -15,7 +15,7 @@ from drawbridge.documents.manifest import describe_placeholder
 from drawbridge.documents.paths import Path, format_path
 from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.dra.decode_errors import describe_value
-from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import ContainerRole, DeviceUser, SourceField
 from drawbridge.translate.legacy.codes import (
@@ -289,21 +289,13 @@ def _invalid_amount(resource: DeviceResource) -> Finding:
     texts = [format_value(value) or '""' for _, value in resource.entries]
     written = ", ".join(dict.fromkeys(texts))
     placeholder = describe_placeholder(written)
-    quantities = all(_is_quantity(value) for _, value in resource.entries)
+    quantities = all(valid_quantity(value) is not None for _, value in resource.entries)
     return (AMOUNT_REFUSED if quantities else AMOUNT_UNREADABLE).at(
         resource.where,
         f"{resource.original_name} must be a non-negative integer, not {written}"
         + (f", which is {placeholder}" if placeholder else ""),
         remedy="Set the amount to a non-negative integer." if quantities else None,
     )
-
-
-def _is_quantity(value: Value) -> bool:
-    try:
-        from_json(value)
-    except QuantityError:
-        return False
-    return True
 
 
 def _check_amounts(
@@ -335,9 +327,6 @@ def _parse_amount(value: Value) -> int | None:
         and len(value) < _INT64_DIGITS
     ):
         return int(value)
-    try:
-        quantity = from_json(value)
-    except QuantityError:
-        return None
-    whole = quantity.exact_int()
+    quantity = valid_quantity(value)
+    whole = None if quantity is None else quantity.exact_int()
     return whole if whole is not None and 0 <= whole < 2**63 else None

@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
 from drawbridge.config.model import Legacy
-from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.asks import (
     NO_REQUESTS,
@@ -116,10 +116,8 @@ def _memory_of(own: Iterable[_ContainerKey]) -> dict[str, int | None]:
 
 
 def _bytes(value: str) -> int | None:
-    try:
-        amount = from_json(value).exact_int()
-    except QuantityError:
-        return None
+    quantity = valid_quantity(value)
+    amount = None if quantity is None else quantity.exact_int()
     return amount if amount is not None and 0 < amount < 1 << 63 else None
 
 
