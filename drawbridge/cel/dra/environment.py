@@ -145,7 +145,6 @@ def device_environment(
     version: str = "1.36",
     *,
     list_attributes: bool = False,
-    consumable_capacity: bool = True,
     stored: bool = True,
     derived: bool = False,
 ) -> Environment:
@@ -161,9 +160,8 @@ def device_environment(
         "driver": STRING,
         "attributes": map_of(STRING, map_of(STRING, attribute)),
         "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+        "allowMultipleAllocations": BOOL,
     }
-    if consumable_capacity:
-        fields["allowMultipleAllocations"] = BOOL
     allowed = {"bool", attribute.kind} | ({"any"} if minor <= LISTS_SINCE else set())
 
     def output(type_: Type) -> str | None:
