@@ -1,1 +1,1 @@
-"""Compares bridge placement with Koordinator's steps, for pods with GPUs, NICs and rules."""
+"""Compares what Drawbridge gives pods with Koordinator's hints with what the hints mean."""

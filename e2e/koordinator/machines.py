@@ -20,6 +20,14 @@ HOPPER: Partitions = {
 
 
 @dataclass(frozen=True)
+class ChosenHardware:
+    """The numbers of the GPUs and NICs that a pod gets."""
+
+    gpus: tuple[int, ...] = ()
+    nics: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class OccupiedMachine:
     """A machine with devices in use.
 

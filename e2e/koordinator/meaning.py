@@ -1,15 +1,14 @@
 """What the hints of a pod mean: whether chosen hardware satisfies them.
 
-Independent of the steps and of Drawbridge: it looks at a machine, a request and a choice.
+Independent of Drawbridge: it looks at a machine, a request and a choice.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from e2e.koordinator.machines import OccupiedMachine
+from e2e.koordinator.machines import ChosenHardware, OccupiedMachine
 from e2e.koordinator.request import DeviceRequest
-from e2e.koordinator.steps import ChosenHardware
 
 PARTITION_SIZES = (1, 2, 4, 8)
 

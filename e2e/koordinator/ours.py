@@ -26,9 +26,8 @@ from drawbridge.solver.world import World, view_of_claims
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.pods import make_context
 from e2e.koordinator import published
-from e2e.koordinator.machines import OccupiedMachine
+from e2e.koordinator.machines import ChosenHardware, OccupiedMachine
 from e2e.koordinator.request import DeviceRequest
-from e2e.koordinator.steps import ChosenHardware
 
 T = TypeVar("T")
 VERSION = "1.36"

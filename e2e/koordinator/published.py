@@ -6,8 +6,7 @@ GPUs belong to one driver. NICs belong to a driver of ports, or to a driver of v
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from e2e.koordinator.machines import OccupiedMachine
-from e2e.koordinator.steps import ChosenHardware
+from e2e.koordinator.machines import ChosenHardware, OccupiedMachine
 from e2e.nodes.families import nics, nvidia
 from e2e.nodes.layout import Layout
 

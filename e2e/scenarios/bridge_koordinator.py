@@ -11,11 +11,10 @@ from typing import Final
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.controlplane.client import ApiError
 from e2e.installed.installation import set_mode, wait_for_facts
-from e2e.koordinator.machines import HOPPER, OccupiedMachine
+from e2e.koordinator.machines import HOPPER, ChosenHardware, OccupiedMachine
 from e2e.koordinator.meaning import enumerate_choices, find_violations, preferred
 from e2e.koordinator.published import find_hardware
 from e2e.koordinator.request import DeviceRequest
-from e2e.koordinator.steps import ChosenHardware
 from e2e.nodes.machine import Machine
 from e2e.scenarios.objects import JSON
 

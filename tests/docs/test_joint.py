@@ -1,25 +1,23 @@
-"""docs/placing.md: every group stands in one place, and the comparison with Koordinator holds."""
+"""docs/placing.md: every group stands in one place, and bridge placement keeps to the hints."""
 
 import pytest
 
 from drawbridge.dra.rules import Rules, read_rules
+from e2e.koordinator.compare import find_differences
 from e2e.koordinator.joint import (
     IN_USE,
     MAX_GPUS,
     RELATED,
     UNRELATED,
-    Groups,
     MachineInUse,
-    bridge_answer,
-    find_bridge_differences,
+    empty_machine,
     find_derived_differences,
-    find_differences,
-    koordinator_groups,
+    joint_request,
+    list_pods,
     translate_joint,
 )
 from e2e.koordinator.meaning import find_violations
 from e2e.koordinator.ours import answer
-from e2e.koordinator.steps import ChosenHardware
 from e2e.nodes.machine import machine
 from tests.tables import every_row
 from tools.placing_page import render_page
@@ -37,6 +35,7 @@ def test_the_devices_of_a_group_are_on_one_pcie_root(shape: str, gpus: int) -> N
         roots = {hardware.gpus[number].root for number in numbers}
         assert roots == {root_of[name] for name in names}
         assert len(roots) == 1 or all_of_them
+        assert len(names) == len(roots)
 
 
 @pytest.mark.parametrize("shape", UNRELATED)
@@ -56,41 +55,17 @@ def test_derived_attributes_give_the_devices_of_a_common_attribute() -> None:
     assert list(find_derived_differences()) == []
 
 
-# From the description of Koordinator's steps: as many NICs as roots at least, none from elsewhere,
-# GPUs from the smallest place that has as many.
-@every_row(
-    ("shape", "gpus", "rdma", "expected"),
-    [
-        ("hgx-h100", 4, 100, ((1, 1),) * 4),
-        ("hgx-h100", 4, 200, ((1, 1),) * 4),
-        ("aws-p4d", 3, 100, ((2, 1), (1, 1))),
-        ("aws-p4d", 2, 200, None),
-        ("dgx-a100", 2, 200, ((2, 2),)),
-        ("dgx-a100", 4, 300, ((2, 2), (2, 1))),
-        ("azure-nd-a100-v4", 1, 100, None),
-        ("oci-gb200", 5, 100, None),
-    ],
-)
-def test_koordinator_allocates_these_groups(
-    shape: str, gpus: int, rdma: int, expected: Groups | None
-) -> None:
-    assert koordinator_groups(shape, gpus, rdma) == expected
-
-
-def test_the_tables_have_no_differences_on_an_empty_machine() -> None:
-    assert list(find_differences()) == []
-
-
 def test_the_page_contains_valid_rules() -> None:
     text = render_page().split("```json\n", 2)[1].partition("```")[0]
     assert isinstance(read_rules(text), Rules)
 
 
-def test_bridge_placement_allocates_what_koordinator_does_and_more() -> None:
-    assert list(find_bridge_differences()) == []
-    assert koordinator_groups("aws-p4d", 2, 200) is None
-    assert bridge_answer("aws-p4d", 2, 200).chosen == ChosenHardware((0, 2), (0, 1))
-    assert bridge_answer("aws-p4d", 5, 500).refused
+@every_row("pod", tuple(list_pods(RELATED)))
+def test_bridge_placement_gives_what_the_hints_mean_on_empty_machines(
+    pod: tuple[str, int, int],
+) -> None:
+    empty, request = empty_machine(pod[0]), joint_request(*pod[1:])
+    assert list(find_differences(empty, request, answer(empty, request))) == []
 
 
 @every_row("row", IN_USE)
