@@ -1,10 +1,12 @@
 """Compares the codes of findings that pages, tables of cases and remedies name with those defined.
 
-A CamelCase word of a page in backticks or brackets is a code, except those of others in `FOREIGN`.
+Each defined code has code that uses it, and each rule of `check` a test that names it. A CamelCase
+word of a page in backticks or brackets is a code, except those of others in `FOREIGN`.
 """
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -38,15 +40,22 @@ MISSPELT: Final = {"tests/config/cases/load.yaml": {"PoolIncomplet"}}
 _WORDS: Final = r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
 _IN_TEXT: Final = re.compile(rf"`({_WORDS})`|\[({_WORDS})\](?!\()")
 _WORD: Final = re.compile(_WORDS)
+_DEFINED: Final = re.compile(r'^(\w+) = CODES\.define\(\s*"(\w+)"', re.MULTILINE)
+_PROGRAMS: Final = ("drawbridge", "allocator", "webhook", "controller", "cli", "certs")
 _KEYS: Final = ("findings", "finding", "codes")
 
 
 def main() -> int:
     """Print each name without a code; 1 if there is any."""
-    unknown = [*unknown_on_pages(), *unknown_in_tables(), *unknown_in_remedies()]
-    for line in unknown:
+    mistakes = [
+        *unknown_on_pages(),
+        *unknown_in_tables(),
+        *unknown_in_remedies(),
+        *without_use(ROOT),
+    ]
+    for line in mistakes:
         print(line)
-    return 1 if unknown else 0
+    return 1 if mistakes else 0
 
 
 def unknown_on_pages() -> Iterator[str]:
@@ -99,6 +108,21 @@ def unknown_in_remedies() -> Iterator[str]:
     for code in EXPLAINED.values():
         for name in sorted(codes_in(f"{code.text} {code.remedy}") - CODES):
             yield f"code {code.name}: its text or remedy names {name}, which no finding has"
+
+
+def without_use(root: Path) -> Iterator[str]:
+    """Yield the codes that no code uses, and those of the judge that no test names."""
+    sources = [path for part in _PROGRAMS for path in (root / part).rglob("*.py")]
+    used = Counter(re.findall(r"\w+", "\n".join(path.read_text("utf-8") for path in sources)))
+    tests = [path for path in (root / "tests").rglob("*") if path.suffix in {".py", ".yaml"}]
+    tested = {word for path in tests for word in re.findall(r"\w+", path.read_text("utf-8"))}
+    for path in sorted(path for path in sources if path.name.endswith("codes.py")):
+        file = path.relative_to(root)
+        for constant, code in _DEFINED.findall(path.read_text("utf-8")):
+            if used[constant] < 2:
+                yield f"{file}: nothing reports the finding {code}"
+            if "judge" in file.parts and tested.isdisjoint((constant, code)):
+                yield f"{file}: no test names {code}; add a case of it to tests/judge/cases"
 
 
 if __name__ == "__main__":
