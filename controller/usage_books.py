@@ -152,12 +152,12 @@ class UsageReconciler:
             names.setdefault(name_of_day(day), day)
         for name, day in names.items():
             live = await self._config_maps.read(name, self._namespace)
-            book = None if live is None else self._read(live)
+            book = None if live is None else self._decode_book(live)
             if live is not None and book is not None and book.day == day:
                 return _Stored(book, live)
         return None
 
-    def _read(self, config_map: Unstructured) -> Book | None:
+    def _decode_book(self, config_map: Unstructured) -> Book | None:
         try:
             return read_config_map(config_map)
         except BookError as error:

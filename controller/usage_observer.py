@@ -97,7 +97,7 @@ class UsageObserver:
         held: dict[str, HeldClaim] = {}
         uids: dict[PodKey, str] = {}
         for number, claim in enumerate(self._claims.all()):
-            held[claim.uid] = self._read(claim.value)
+            held[claim.uid] = self._held_by(claim.value)
             uids[claim.namespace, claim.name] = claim.uid
             if number % _CLAIMS_PER_STEP == 0:
                 await asyncio.sleep(0)  # others run
@@ -137,7 +137,7 @@ class UsageObserver:
 
     def _find_claim(self, key: PodKey) -> tuple[str, HeldClaim] | None:
         current = self._claims.get(key[1], key[0])
-        return None if current is None else (current.uid, self._read(current.value))
+        return None if current is None else (current.uid, self._held_by(current.value))
 
     def _find_pod(self, key: PodKey) -> tuple[str, HeldClaim] | None:
         current = self._device_pods.get(key[1], key[0])
@@ -160,7 +160,7 @@ class UsageObserver:
             self.meter.change(before.uid, None, now)
         if after is not None:
             self._changed.add((after.namespace, after.name))
-            self.meter.change(after.uid, self._read(after.value), now)
+            self.meter.change(after.uid, self._held_by(after.value), now)
         if self.is_observing:
             self._changed.clear()
 
@@ -205,7 +205,7 @@ class UsageObserver:
 
     # --- claims --------------------------------------------------------------------------------
 
-    def _read(self, use: ClaimHolding) -> HeldClaim:
+    def _held_by(self, use: ClaimHolding) -> HeldClaim:
         owner = self.find_owner(use) if use.parts else ""
         charges = (
             (Account(use.namespace, part.class_name, owner), measure_part(part, self.find_capacity))

@@ -86,9 +86,9 @@ def _namespaces(request: SimulationRequest) -> Iterator[str]:
 
 def read_simulation(request: SimulationRequest) -> PodsToSimulate:
     """Read the objects of a simulation, whose names are checked; raises ApiFailureError."""
-    pods = _read(_PODS, request.pods, "pods")
-    claims = _read(_CLAIMS, request.claims, "claims")
-    templates = _read(_TEMPLATES, request.templates, "templates")
+    pods = _decode_each(_PODS, request.pods, "pods")
+    claims = _decode_each(_CLAIMS, request.claims, "claims")
+    templates = _decode_each(_TEMPLATES, request.templates, "templates")
     return PodsToSimulate(
         pods=tuple(_new_pod(each, number) for number, each in enumerate(pods, 1)),
         claims=tuple(map(_new_claim, claims)),
@@ -98,7 +98,7 @@ def read_simulation(request: SimulationRequest) -> PodsToSimulate:
     )
 
 
-def _read(reader: Reader[T], raw: Sequence[msgspec.Raw], where: str) -> tuple[T, ...]:
+def _decode_each(reader: Reader[T], raw: Sequence[msgspec.Raw], where: str) -> tuple[T, ...]:
     objects = []
     for number, value in enumerate(raw):
         decoded = reader.read(value)

@@ -69,7 +69,7 @@ class _Kustomization(NamedTuple):
                 yield os.path.realpath(self.folder / text)
 
 
-def _read(folder: Path) -> _Kustomization:
+def _read_kustomization(folder: Path) -> _Kustomization:
     file = next(folder / name for name in KUSTOMIZATIONS if (folder / name).is_file())
     try:
         documents = list(read_documents(Source(str(file), file.read_bytes())))
@@ -81,7 +81,7 @@ def _read(folder: Path) -> _Kustomization:
 
 def build_folders(folders: Iterable[Path]) -> Iterator[Source | LocatedFinding]:
     """Build the kustomizations of one input that no other one of them includes."""
-    yield from map(_build, _find_roots([_read(each) for each in folders]))
+    yield from map(_build, _find_roots([_read_kustomization(each) for each in folders]))
 
 
 def _find_roots(kustomizations: Sequence[_Kustomization]) -> Iterator[_Kustomization]:
@@ -181,7 +181,7 @@ def refuse_patch(path: str, folders: Iterable[Path]) -> LocatedFinding | None:
     """Return the finding about a file that is a patch of one of these kustomizations."""
     real = os.path.realpath(path)
     for folder in folders:
-        if real in _read(folder).patches():
+        if real in _read_kustomization(folder).patches():
             shown = os.path.relpath(folder)
             message = f"the file is a patch of the kustomization {shown}"
             return _refuse(path, message, _pipe(_command(_BUILDERS[0], shown)))

@@ -107,7 +107,7 @@ async def find_stuck_around(
     names = [*dict.fromkeys(filter(None, map(_node_of, pods)))][:_MOST_NODES]
     complete = set[str]()
     values: list[Value] = [*pods, *claims.values(), *events]
-    nodes = [await _read(session, resources.NODES, each) for each in names]
+    nodes = [await _read_object(session, resources.NODES, each) for each in names]
     values += [each for each in nodes if each]
     if len(nodes) == len(set(map(_node_of, pods)) - {""}) and None not in nodes:
         complete.add("Node")
@@ -156,7 +156,7 @@ def _has_other_users(pods: Iterable[Value], claims: Mapping[str, Value]) -> bool
     return any(uid not in mine for uid in users)
 
 
-async def _read(session: "Session", kind: Resource, name: str) -> dict[str, Value] | None:
+async def _read_object(session: "Session", kind: Resource, name: str) -> dict[str, Value] | None:
     """Read an object that only explains more; empty if there is none, None if forbidden."""
     try:
         return await live_cluster.read_object(session, kind, name) or {}

@@ -74,7 +74,7 @@ def make_decoders(scope: Scope) -> Mapping[str, Decode]:
         conditions = as_list(status.get("conditions"))
         ready = [each for each in conditions if as_mapping(each).get("type") == READY]
         shown: Value = {"conditions": ready, "allocatable": status.get("allocatable")}
-        return ShownNode(_read(nodes, raw), {"metadata": kept, "status": shown})
+        return ShownNode(_decode(nodes, raw), {"metadata": kept, "status": shown})
 
     def decode_namespace(raw: object) -> ShownNamespace:
         metadata = as_mapping(_as_value(raw).get("metadata"))
@@ -87,8 +87,8 @@ def make_decoders(scope: Scope) -> Mapping[str, Decode]:
 
     return {
         "nodes": decode_node,
-        "resourceslices": lambda raw: _read(slices, raw),
-        "deviceclasses": lambda raw: _read(classes, raw),
+        "resourceslices": lambda raw: _decode(slices, raw),
+        "deviceclasses": lambda raw: _decode(classes, raw),
         "namespaces": decode_namespace,
         "resourceclaims": _decode_plain,
         "resourceclaimtemplates": _decode_plain,
@@ -96,7 +96,7 @@ def make_decoders(scope: Scope) -> Mapping[str, Decode]:
     }
 
 
-def _read(reader: Reader[T], raw: object) -> T:
+def _decode(reader: Reader[T], raw: object) -> T:
     read = reader.read(raw)
     if isinstance(read, tuple):
         raise ValueError("; ".join(each.message for each in read))  # noqa: TRY004  # of its content

@@ -110,7 +110,7 @@ def read_input(
     details = ObjectDetails()
     live = read_live_cluster(options, streams)
     live = live._replace(documents=(*live.documents, *waiting))
-    objects = sort_documents(_read(options, streams, details, live))
+    objects = sort_documents(_read_latest(options, streams, details, live))
     objects = replace(objects, places=details.places)
     findings = [*live.findings, *objects.findings]
     enabled = choose_gates(
@@ -157,7 +157,7 @@ def _select_nodes(
     return tuple(nodes.values())
 
 
-def _read(
+def _read_latest(
     options: argparse.Namespace,
     streams: Streams,
     details: ObjectDetails,

@@ -28,12 +28,14 @@ Wanted = Callable[[dict[str, Value]], bool]
 def read_live_workloads(options: argparse.Namespace, wanted: Wanted) -> Source:
     """Read the workloads that no other object controls; raises ClusterReadError."""
     values = live_cluster.run_with_session(
-        options, lambda session: _read(session, options.namespace or "", wanted)
+        options, lambda session: _list_workloads(session, options.namespace or "", wanted)
     )
     return Source(_CLUSTER, join_documents(print_each(values)))
 
 
-async def _read(session: "Session", namespace: str, wanted: Wanted) -> list[dict[str, Value]]:
+async def _list_workloads(
+    session: "Session", namespace: str, wanted: Wanted
+) -> list[dict[str, Value]]:
     # Those of Kubernetes exist in every cluster; the kinds of others have domains as groups.
     own = [each for each in _WORKLOADS if "." not in each.group]
     others = [each for each in _WORKLOADS if "." in each.group]

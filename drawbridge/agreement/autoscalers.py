@@ -114,10 +114,10 @@ def find_autoscalers(
             image = f"{container.get('image') or ''}".partition("@")[0]
             for product in _PRODUCTS:
                 if product.image.search(image.rpartition(":")[0] or image):
-                    yield _read(product, image, container, deployment, classes)
+                    yield _recognize(product, image, container, deployment, classes)
 
 
-def _read(
+def _recognize(
     product: _Product,
     image: str,
     container: Mapping[str, Value],

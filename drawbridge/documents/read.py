@@ -51,7 +51,7 @@ _UNSUPPORTED_MARKS = (
 
 def read_documents(source: Source) -> Iterator[Document]:
     """Read the documents of a file in order, including those without content."""
-    return _limit_unreadable(_read(document) for document in _iterate_chunks(source))
+    return _limit_unreadable(_read_document(document) for document in _iterate_chunks(source))
 
 
 def read_objects(source: Source, recognize: Recognize | None = None) -> Iterator[Document]:
@@ -74,7 +74,7 @@ def _iterate_objects(source: Source, recognize: Recognize | None) -> Iterator[Do
                 yield recognized or _checked_object(_typed(item, shell), unfinished=unfinished)
         else:
             unfinished = may_have_placeholders(raw)
-            for item in split_list(_read(document)):
+            for item in split_list(_read_document(document)):
                 yield _checked_object(item, unfinished=unfinished)
 
 
@@ -148,7 +148,7 @@ def _detect_encoding(data: bytes) -> str | None:
     return "UTF-16" if b"\0" in data[:2] else None
 
 
-def _read(document: Document) -> Document:
+def _read_document(document: Document) -> Document:
     """Read one document; problems become its findings."""
     raw = document.raw.removeprefix(BOM)
     try:
@@ -223,7 +223,7 @@ def _split_json_list(document: Document, shell: jsontext.ListShell) -> Iterator[
 
 def _typed(item: Document, shell: jsontext.ListShell) -> Document:
     """Read an item, and add its type."""
-    item = _read(item)
+    item = _read_document(item)
     typed = _add_type(item.value, shell.kind, shell.api_version)
     return item if item.findings else replace(item, value=typed)
 

@@ -119,7 +119,7 @@ def _from_root(document: Document, edits: Sequence[Edit]) -> list[Edit]:
 def _apply_checked(document: Document, edits: Sequence[Edit], former: FormerLines) -> str:
     text = document.raw.removeprefix(BOM).decode()
     as_json = document.format == "json"
-    root, old = _read(text, as_json=as_json)
+    root, old = _parse(text, as_json=as_json)
     if root is None:
         raise EditRefusedError("the document is empty")
     new = apply_edits(old, edits)
@@ -152,12 +152,12 @@ def _put_back(text: str, new: Value) -> str | None:
 
 def _has_value(text: str, value: Value, *, as_json: bool) -> bool:
     try:
-        return equal_json(_read(text, as_json=as_json)[1], value)
+        return equal_json(_parse(text, as_json=as_json)[1], value)
     except UnreadableError:
         return False
 
 
-def _read(text: str, *, as_json: bool) -> tuple[SyntaxNode | None, Value]:
+def _parse(text: str, *, as_json: bool) -> tuple[SyntaxNode | None, Value]:
     if as_json:
         value = jsontext.decode(text.encode())
         return jsontext.root_node(text), value

@@ -38,7 +38,7 @@ def add_strategy(requests: PodRequests, pod: Value, configuration: Configuration
         findings = [*_report_ignored(annotations, pod, requests, is_bridge=is_bridge)]
     if findings:
         return replace(requests, findings=(*requests.findings, *findings))
-    own = [*_read(annotations)]
+    own = [*_read_preferences(annotations)]
     others = () if STRATEGY_ANNOTATION in annotations else ("nodes", "devices", "strategy")
     asks = tuple(
         replace(ask, preferences=(*(p for p in ask.preferences if p.about in others), *own))
@@ -47,7 +47,7 @@ def add_strategy(requests: PodRequests, pod: Value, configuration: Configuration
     return replace(requests, asks=asks)
 
 
-def _read(annotations: Mapping[str, Value]) -> Iterator[StrategyPreference]:
+def _read_preferences(annotations: Mapping[str, Value]) -> Iterator[StrategyPreference]:
     if STRATEGY_ANNOTATION in annotations:
         name = str(annotations[STRATEGY_ANNOTATION])
         yield StrategyPreference("strategy", name, STRATEGY_ANNOTATION)

@@ -83,7 +83,7 @@ class ClaimSummaries:
             )
         summary = current.summaries.get(template.name)
         if summary is None:
-            summary = self._read(template, current)
+            summary = self._summarize(template, current)
             current.summaries.put(template.name, summary)
         return summary
 
@@ -101,7 +101,7 @@ class ClaimSummaries:
             )
         yield from self._older[1]
 
-    def _read(self, template: ClaimTemplate, current: _Summarizing) -> ClaimSummary:
+    def _summarize(self, template: ClaimTemplate, current: _Summarizing) -> ClaimSummary:
         read = read_template(template.object, self._reader)
         if not isinstance(read, Template):
             return ClaimSummary(template.name)

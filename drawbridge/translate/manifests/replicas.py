@@ -49,7 +49,7 @@ def count_pods(value: Value, place: Place) -> PodCount:
         number *= _members(fields, place.path)
     if place.path[-1] == _WORKERS:
         role = get_value(value, place.path[:-1])
-        number *= _read(role if isinstance(role, dict) else {}, _WORKER_REPLICAS, 1)
+        number *= _number_of(role if isinstance(role, dict) else {}, _WORKER_REPLICAS, 1)
     return PodCount(number, name=name)
 
 
@@ -66,11 +66,11 @@ def _surrounding(value: Value, path: Path) -> Iterator[Mapping[str, Value]]:
 
 
 def _factor(surrounding: Mapping[str, Value]) -> int:
-    least = _read(surrounding, "minReplicas", 1)
-    number = _read(surrounding, "replicas", least) * _read(surrounding, "numOfHosts", 1)
+    least = _number_of(surrounding, "minReplicas", 1)
+    number = _number_of(surrounding, "replicas", least) * _number_of(surrounding, "numOfHosts", 1)
     if "parallelism" in surrounding or "completions" in surrounding:
-        parallel = _read(surrounding, "parallelism", 1)
-        number *= min(parallel, _read(surrounding, "completions", parallel))
+        parallel = _number_of(surrounding, "parallelism", 1)
+        number *= min(parallel, _number_of(surrounding, "completions", parallel))
     return number
 
 
@@ -81,10 +81,10 @@ def _members(value: Mapping[str, Value], path: Path) -> int:
     if path[-1:] != (_WORKERS,):
         return 1
     leaders = 1 if isinstance(fields.get("leaderTemplate"), dict) else 0
-    return max(0, _read(fields, "size", 1) - leaders)
+    return max(0, _number_of(fields, "size", 1) - leaders)
 
 
-def _read(fields: Mapping[str, Value], name: str, default: int) -> int:
+def _number_of(fields: Mapping[str, Value], name: str, default: int) -> int:
     number = fields.get(name)
     is_number = isinstance(number, int) and not isinstance(number, bool)
     return max(0, number) if is_number and isinstance(number, int) else default

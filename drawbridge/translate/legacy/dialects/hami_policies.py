@@ -99,7 +99,7 @@ def _lost(key: str, value: str) -> Finding:
 def _weights_problem(text: str) -> str:
     """Return what HAMi refuses about weights."""
     try:
-        weights = _read(text)
+        weights = _parse_weights(text)
     except ValueError:
         return f"{format_value(text)} must have a whole number for each of slot, core and memory"
     return "" if any(weights.values()) else f"{format_value(text)} must have a number above 0"
@@ -107,7 +107,7 @@ def _weights_problem(text: str) -> str:
 
 def _weights(annotations: Mapping[str, str]) -> str:
     """Return weights of the capacities in lowest terms; empty if they are still too large."""
-    weights = _read(annotations[WEIGHTS])
+    weights = _parse_weights(annotations[WEIGHTS])
     divisor = math.gcd(*weights.values())
     lowest = {_CAPACITIES[name]: weight // divisor for name, weight in weights.items()}
     if max(lowest.values()) > MAX_WEIGHT:
@@ -115,7 +115,7 @@ def _weights(annotations: Mapping[str, str]) -> str:
     return ",".join(f"{name}={weight}" for name, weight in sorted(lowest.items()) if weight)
 
 
-def _read(text: str) -> dict[str, int]:
+def _parse_weights(text: str) -> dict[str, int]:
     parts = [each.split("=") for each in text.split(",")]
     weights = {name.strip(): number.strip() for name, number in parts}
     if len(parts) != len(weights) or weights.keys() != _CAPACITIES.keys():
