@@ -7,7 +7,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from statistics import median
+
+import yaml
 
 from allocator.state.record_states import TRANSITIONS
 from tests.world.events import EVENTS
@@ -101,12 +104,24 @@ def _summarize(played: list[Outcome], seconds: float) -> None:
         f"{len(played)} seeds in {seconds:.1f} s, {len(played) / seconds:.2f} a second, with"
         f" {events:g} events and {faults:g} faults in the median: {broken} broken"
     )
-    moves = (
-        f"pod that is {each} {event}" for event, start in TRANSITIONS.items() for each in start
-    )
+    moves = list_moves()
     for name in sorted({*counted, *moves, *EVENTS}):
         # What no seed has shows as well.
         print(f"{counted[name]:8} {name}")  # noqa: T201  # a command
+    for name in sorted(moves - counted.keys() - read_rare_moves().keys()):
+        print(f"no seed reaches: {name}")  # noqa: T201  # a command
+
+
+def list_moves() -> set[str]:
+    """Return the moves of a pod's record, as they are counted."""
+    starts = ((event, each) for event, moves in TRANSITIONS.items() for each in moves)
+    return {f"pod that is {each} {event}" for event, each in starts}
+
+
+def read_rare_moves() -> dict[str, str]:
+    """Return the moves that hundreds of seeds do not reach, and why."""
+    rows = yaml.safe_load((Path(__file__).parent / "rare_moves.yaml").read_text(encoding="utf-8"))
+    return {f"pod that is {row['move']}": row["why"] for row in rows}
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 # The API server ends a request after 60 s.
-_LATEST_SECONDS = 50
+_LATEST_SECONDS, _LONG_SECONDS = 50, 60.0
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
@@ -28,7 +28,7 @@ FAULT_NAMES = (
         "kill webhook",
     ),
     *("stop at write", "stand still", "cut off", "forbid"),
-    *("end watches", "expire", "skew", "stop server", "restore"),
+    *("end watches", "refuse watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
 )
 
@@ -78,6 +78,8 @@ def kill_webhook(world: "World", _drawn: int) -> str:
 def stand_still(world: "World", drawn: int) -> str:
     """Let a host stand still for a while; what it had decided is sent later."""
     pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
+    # What it sends after that is later than any request that was sent can arrive.
+    seconds += _LONG_SECONDS if drawn // 2 % 4 == 0 else 0.0
     world.stand_still(pair.host, seconds)
     return f"{pair.host} for {seconds:.1f} s"
 
@@ -91,23 +93,33 @@ def stop_at_write(world: "World", drawn: int) -> str:
     write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
     late = draw_seconds(drawn, _LATEST_SECONDS)
 
-    def restart_allocator(host: str) -> None:
+    def restart_allocator(host: str, _: str) -> None:
         world.pairs[host].restart.set()
 
-    def stand_still(host: str) -> None:
+    def kill(host: str, _: str) -> None:
+        world.kill_pair(host)
+
+    def stand_still(host: str, _: str) -> None:
         world.stand_still(host, seconds)
 
-    def cut_off(host: str) -> None:
+    def cut_off(host: str, _: str) -> None:
         world.cut_off(host, seconds, breaks=True)
+
+    def close_node(host: str, path: str) -> None:
+        # Nobody can say whether it arrives, and the pod needs another node.
+        world.cut_off(host, 3)
+        for node in world.nodes_of_path(path):
+            world.machines[node].cordon(late)
 
     name, act, late = (
         ("the allocator is killed", restart_allocator, 0.0),
-        ("the host is killed", world.kill_pair, 0.0),
+        ("the host is killed", kill, 0.0),
         (f"the host stands still for {seconds:.1f} s", stand_still, 0.0),
         (f"the host is cut off for {seconds:.1f} s", cut_off, 0.0),
-        (f"it arrives after {late:.1f} s", lambda _: None, late),
-        (f"the host is killed, and it arrives after {late:.1f} s", world.kill_pair, late),
-    )[drawn // 3 % 6]
+        (f"it arrives after {late:.1f} s", lambda *_: None, late),
+        (f"the host is killed, and it arrives after {late:.1f} s", kill, late),
+        (f"its node is closed, and it arrives after {late:.1f} s", close_node, late),
+    )[drawn // 3 % 7]
     world.network.trap = Trap(write, act, late)
     return f"{write}: {name}"
 
@@ -139,6 +151,16 @@ def end_watches(world: "World", _drawn: int) -> str:
     """End all watches normally."""
     world.server.end_watches()
     return "all"
+
+
+@event(0.8)
+def refuse_watches(world: "World", drawn: int) -> str:
+    """Break all watches of our processes, and open none for a while, as a busy server does."""
+    seconds, loop = draw_seconds(drawn, 18), asyncio.get_running_loop()
+    world.network.no_watch = loop.time() + seconds
+    world.network.break_off()
+    loop.call_later(seconds / 2, world.server.expire)
+    return f"all for {seconds:.1f} s"
 
 
 @event(1.5)
@@ -185,7 +207,7 @@ def back_up(world: "World", _drawn: int) -> str:
     return f"version {world.back_up()}"
 
 
-@event(0.35)
+@event(0.7)
 def restore(world: "World", _drawn: int) -> str:
     """Put the last snapshot back."""
     return f"version {world.restore()}"

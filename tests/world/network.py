@@ -82,7 +82,7 @@ class Trap(NamedTuple):
     """
 
     end: str
-    act: Callable[[str], None]
+    act: Callable[[str, str], None]  # with the host and the path
     late: float = 0.0
 
     def meets(self, who: str, seen: Seen) -> bool:
@@ -107,6 +107,8 @@ class Network:
     # Resources that the role of our processes does not allow for a moment, and until when.
     forbidden: dict[str, float] = field(default_factory=dict)
     trap: "Trap | None" = None
+    # Until when no server opens a watch for our processes, as a server with many watches does.
+    no_watch: float = 0.0
 
     def open(self) -> None:
         """Start two servers."""
@@ -133,7 +135,7 @@ class Network:
         self.faults = Faults()
         self.troubles.clear()
         self.forbidden.clear()
-        self.trap = None
+        self.trap, self.no_watch = None, 0.0
         for front in self.fronts:
             front.until, front.lag = 0.0, 0.02
 
@@ -174,7 +176,7 @@ class Network:
         pause = self.random.uniform(0, 4) if is_late else self.random.expovariate(200)
         if self.trap is not None and self.trap.late and self.trap.meets(who, seen):
             is_lost, pause = True, self.trap.late
-            self._spring(who)
+            self._spring(who, seen)
         # It arrives also if nobody waits for it any more.
         loop.call_later(pause, self._arrive, who, front, seen, answered)
         if is_lost:
@@ -199,7 +201,7 @@ class Network:
             answer = refused
 
         if self.trap is not None and not self.trap.late and self.trap.meets(who, seen):
-            self._spring(who)
+            self._spring(who, seen)
 
         def send_back() -> None:
             if answered.done():
@@ -211,17 +213,17 @@ class Network:
 
         asyncio.get_running_loop().call_later(self.random.expovariate(200), send_back)
 
-    def _spring(self, who: str) -> None:
+    def _spring(self, who: str, seen: Seen) -> None:
         assert self.trap is not None
         act, self.trap = self.trap.act, None
         self.count("write that an allocator stops at")
-        act(_host_of(who))
+        act(_host_of(who), seen.path)
 
-    def break_off(self, host: str) -> None:
-        """Break the connections of a host: what its watches were still to tell is lost."""
+    def break_off(self, host: str = "") -> None:
+        """Break the connections of a host, or of all: what their watches were to tell is lost."""
         for front in self.fronts:
             for lines in tuple(front.streams):
-                if _host_of(lines.who) == host:
+                if host in ("", _host_of(lines.who)):
                     lines.break_off()
 
     def _meet_fault(self) -> None:
@@ -284,6 +286,9 @@ class WorldSession(Session):
         front, seen = self._network.choose(), Seen("GET", path, dict(query))
         await asyncio.sleep(self._network.random.expovariate(200))
         self._network.check_reach(self._who, front, seen)
+        if self._network.no_watch > asyncio.get_running_loop().time():
+            body = encoded(RefusedError(429, "too many watches").body)
+            raise error_from_response(429, {"Retry-After": "1"}, body)
         lines = Lagging(self._network, front, self._who)
         try:
             watcher = front.server.watch(seen, lines.deliver)
@@ -374,14 +379,22 @@ class Follower:
     """What a model sees of a kind: the current objects, behind by a lag.
 
     A kubelet sees the pods of its node only. A watch of the store tells the objects themselves.
+    It lags by a time of its own, or as the server does that it watches.
     """
 
-    def __init__(
-        self, network: Network, who: str, plural: str, *, lag: float = 0.05, node: str = ""
+    def __init__(  # all but three by name
+        self,
+        network: Network,
+        who: str,
+        plural: str,
+        *,
+        lag: float = 0.05,
+        node: str = "",
+        front: Front | None = None,
     ) -> None:
         self._network, self._kind, self._node = network, named(plural), node
         self._pause = lag
-        self._lag = Lag(network, Front(network.fronts[0].server, lag=lag), who)
+        self._lag = Lag(network, front or Front(network.fronts[0].server, lag=lag), who)
         self._on_change: OnChange | None = None
         self._ended = asyncio.Event()
         self._runs = True

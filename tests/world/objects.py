@@ -34,6 +34,7 @@ quotas:
 class Shape(NamedTuple):
     """The devices of a node, each with the units that it takes of the counters of the node.
 
+    Each unit is a counter set of its own; the devices take them in order, and begin again.
     With `slices`, the pool has several, each with a part of the devices.
     """
 
@@ -90,21 +91,23 @@ def make_slices(
     taints: Mapping[str, JSON] = {},
 ) -> list[JSON]:
     """Return the slices of a node, without one device, and with taints of devices."""
-    devices = []
+    devices, unit = [], 0
+    one = {"units": {"value": "1"}}
     for device, units in shape.devices.items():
         value: JSON = {"name": device}
         if device in taints:
             value["taints"] = [taints[device]]
         if units:
-            drawn = {"units": {"value": f"{units}"}}
-            value["consumesCounters"] = [{"counterSet": "set", "counters": drawn}]
+            sets = [f"set-{(unit + number) % shape.units}" for number in range(units)]
+            value["consumesCounters"] = [{"counterSet": name, "counters": one} for name in sets]
+        unit += units
         devices += [value] if device != left_out else []
     parts: list[JSON] = [
         {"devices": devices[number :: shape.slices]} for number in range(shape.slices)
     ]
     if shape.units:
-        counters = {"units": {"value": f"{shape.units}"}}
-        parts.append({"sharedCounters": [{"name": "set", "counters": counters}]})
+        names = [f"set-{number}" for number in range(shape.units)]
+        parts.append({"sharedCounters": [{"name": name, "counters": one} for name in names]})
     pool = {"name": name, "generation": generation, "resourceSliceCount": len(parts)}
     return [
         {

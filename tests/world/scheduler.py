@@ -62,9 +62,10 @@ class Scheduler:
         self._parts = parts
         who = f"scheduler {host}"
         self._client = Client(network, who)
-        self._pods = Follower(network, who, "pods")
-        self._claims = Follower(network, who, "resourceclaims")
-        self._nodes = Follower(network, who, "nodes")
+        front = network.fronts[number % len(network.fronts)]
+        self._pods = Follower(network, who, "pods", front=front)
+        self._claims = Follower(network, who, "resourceclaims", front=front)
+        self._nodes = Follower(network, who, "nodes", front=front)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._calls: dict[asyncio.Task[Any], None] = {}  # in the allocator
         self._seen: tuple[str, float] = ("", 0.0)

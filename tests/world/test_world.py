@@ -10,6 +10,7 @@ import pytest
 
 from allocator.state.vanished_pods import VanishedPods
 from tests.thorough import drawn
+from tests.world.__main__ import list_moves, read_rare_moves
 from tests.world.world import LENGTH, Event, play, shrink, write_script
 
 SCENARIOS = Path(__file__).parents[2] / "e2e" / "scenarios"
@@ -28,6 +29,10 @@ def test_the_scenarios_that_the_models_are_compared_with_exist() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in SCENARIOS.glob("*.py"))
     assert len(named) > 20
     assert {each for each in named if f"def {each.replace('-', '_')}(" not in code} == set()
+
+
+def test_the_moves_that_are_rare_in_the_world_exist() -> None:
+    assert read_rare_moves().keys() <= list_moves()
 
 
 @pytest.mark.parametrize("seed", range(drawn(2, thorough=200)))

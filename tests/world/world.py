@@ -19,7 +19,7 @@ from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
 from tests.world.network import Network
-from tests.world.nodes import PLUGIN, Device, Kubelet, Use, devices_of
+from tests.world.nodes import PLUGIN, Device, Kubelet, Use, claim_names, devices_of
 from tests.world.objects import ALL_NODES, SCALED, make_system
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
@@ -131,6 +131,9 @@ class World:
         self.network = Network(
             self.random, Store(clock.now, random.Random(outcome.seed), _has_owners)
         )
+        # In most runs, the number of digits of the versions changes.
+        store = self.network.store
+        store.version = store.oldest = self.random.choice((95, 850, 9_800, 999_700))
         self.network.open()
         self.server = self.network.fronts[0].server
         self.uses: dict[tuple[str, str], Use] = {}
@@ -318,6 +321,14 @@ class World:
         task = asyncio.ensure_future(create())
         self._creating[task] = None
         task.add_done_callback(self._creating.pop)
+
+    def nodes_of_path(self, path: str) -> set[str]:
+        """Return the nodes of the devices that a claim has, or the pod that is being bound."""
+        name = path.split("/")[-2 if path.endswith(("/binding", "/status")) else -1]
+        pods = (pod for pod in self.all("pods") if pod["metadata"]["name"] == name)
+        names = {name, *(each for pod in pods for each in claim_names(pod))}
+        claims = (claim for (_, each), claim in self.holders.items() if each in names)
+        return {node for claim in claims for node, _ in devices_of(claim)}
 
     def is_free(self, node: str) -> bool:
         """Whether nobody uses a node or holds devices of it."""
