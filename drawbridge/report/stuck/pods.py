@@ -206,14 +206,18 @@ def _find_failure(pod: HangingPod, search: StuckSearch) -> tuple[str, str]:
 
 
 def _find_no_plugin(pod: HangingPod, search: StuckSearch) -> Stuck | None:
-    """Return which resource of a running pod the kubelet of its node does not offer any more."""
+    """Return which resource of a running pod the kubelet of its node does not offer any more.
+
+    A kubelet keeps the name of a plugin that is gone, with the amount zero. A node without the name
+    never had it: only a scheduler counts it, such as nvidia.com/gpumem of HAMi.
+    """
     node = search.nodes.get(pod.spec.node_name)
     if node is None or pod.status.phase != "Running" or pod.metadata.deletion_timestamp:
         return None
     if pod.status.extended_resource_claim_status is not None:
         return None
     offered = node.status.allocatable or {}
-    gone = sorted({n for n in _plugin_names(pod) if f"{offered.get(n, 0)}" == "0"})
+    gone = sorted({n for n in _plugin_names(pod) if f"{offered.get(n)}" == "0"})
     if not gone:
         return None
     name = node.metadata.name
