@@ -171,15 +171,16 @@ def _explain_node(
         owned=ownership.drivers,
     )
     output.print_findings(findings, streams.err)
+    code = BAD if has_errors(findings) else DONE
     if options.output != "text":
         output.print_value(msgspec.to_builtins(done), options.output, streams.out)
-        return DONE
+        return code
     now = datetime.now(UTC)
     table = format_holders(held, now) if held else ()
     stuck = format_stuck(select_stuck(objects.stuck, held))
     output.write_lines((*format_node(done), *table, *stuck), streams.out)
     _print_events(done.events, now, streams)
-    return DONE
+    return code
 
 
 def _pods_of(objects: PodObjects | WorkloadObjects) -> Iterable[Value]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
 from cli.input import codes, installed_namespace, live_cluster
-from cli.input.files import read_documents
+from cli.input.files import read_values
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.cluster_options import LIVE, add_shared_options
@@ -18,7 +18,7 @@ from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams, unfolded
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
 from drawbridge.cluster import resources
-from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.counted import count_noun
@@ -121,9 +121,7 @@ def _read_objects(
 ) -> list[Value]:
     """Read the ConfigMaps with books."""
     if options.cluster:
-        documents = [*read_documents(options.cluster, streams.stdin)]
-        findings += [each for each in documents if isinstance(each, LocatedFinding)]
-        values = [each.value for each in documents if isinstance(each, Document)]
+        values = read_values(options.cluster, streams.stdin, findings)
         return [each for each in values if _has_book(each)]
     return [*live_cluster.run_with_session(options, _read_live)]
 

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from cli.input import codes, live_cluster
-from cli.input.files import read_documents
+from cli.input.files import read_values
 from cli.input.live_cluster import ClusterReadError
 from cli.input.stuck_objects import find_stuck_holders, find_stuck_in_files
 from cli.terminal.streams import Streams
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
 from drawbridge.cluster.resources import Resource
-from drawbridge.documents.document import Document, LocatedFinding
+from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
 from drawbridge.report.device_holders import HeldObjects
@@ -41,9 +41,7 @@ def read_held(
 ) -> NodeObjects:
     """Read the objects of a node, or of all nodes; raises ClusterReadError."""
     if files := [*options.filename, *options.cluster]:
-        documents = [*read_documents(files, streams.stdin)]
-        findings += [each for each in documents if isinstance(each, LocatedFinding)]
-        values = [each.value for each in documents if isinstance(each, Document)]
+        values = [*read_values(files, streams.stdin, findings)]
         stuck = find_stuck_in_files(values, is_cluster=bool(options.cluster))
         return _from_values(values, node)._replace(stuck=stuck)
 

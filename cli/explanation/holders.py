@@ -12,9 +12,9 @@ from cli.input import codes
 from cli.input.live_cluster import ClusterReadError
 from cli.terminal import output
 from cli.terminal.durations import format_age
-from cli.terminal.exit_codes import DONE
+from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.documents.document import LocatedFinding
+from drawbridge.documents.document import LocatedFinding, has_errors
 from drawbridge.dra.counted import count_noun, list_some
 from drawbridge.report.device_holders import (
     DeviceUse,
@@ -60,9 +60,9 @@ def explain_devices(named: DevicesAsked, options: argparse.Namespace, streams: S
     if options.output != "text":
         data = {"devices": msgspec.to_builtins(held), "stuck": msgspec.to_builtins(stuck)}
         output.print_value(data, options.output, streams.out)
-        return DONE
-    output.write_lines((*_format(held, *named), *format_stuck(stuck)), streams.out)
-    return DONE
+    else:
+        output.write_lines((*_format(held, *named), *format_stuck(stuck)), streams.out)
+    return BAD if has_errors(findings) else DONE
 
 
 def _select(objects: NodeObjects, node: str, device: str) -> list[DeviceUse]:

@@ -259,3 +259,16 @@ def test_a_claim_whose_pod_came_back_meanwhile_is_not_reported(tmp_path: Path) -
     printed = on_api(tmp_path, [*CLUSTER, reserved], "explain", "device/n7/gpu-2", prepare=prepare)
     assert "late" in printed.out
     assert "ConsumerGone" not in printed.out
+
+
+@pytest.mark.parametrize("about", ["devices", "node/n7", "device/n7"])
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_file_that_cannot_be_read_is_told_and_exits_with_2(
+    tmp_path: Path, about: str, form: str
+) -> None:
+    (tmp_path / "good.yaml").write_text(write_yaml(CLUSTER))
+    (tmp_path / "other.yaml").write_text("hello world")
+    printed = command("explain", about, "--cluster", str(tmp_path), "-o", form)
+    assert "[NotAnObject]" in printed.err
+    assert "gpu-3" in printed.out
+    assert printed.code == 2
