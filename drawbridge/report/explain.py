@@ -33,6 +33,7 @@ from drawbridge.report.stuck.found import Stuck
 from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
+from drawbridge.translate.legacy.read import as_created, read_pod
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.
 EXTENDED_RESOURCES: Final = "of extended resources"
@@ -111,7 +112,7 @@ class Explanation(msgspec.Struct, frozen=True):
     mode: str | None
     facts: str | None
     asked: tuple[RequestedResource, ...]
-    hints: Mapping[str, str]  # annotations and labels that the translation removed
+    hints: Mapping[str, str]  # annotations and labels that request devices, or did before
     claims: tuple[ExplainedClaim, ...]
     findings: tuple[Finding, ...]
     events: tuple[SeenEvent, ...]
@@ -195,8 +196,13 @@ def _device_resources(pod: Value) -> Iterator[RequestedResource]:
 
 
 def _hints(pod: Value, before: Value | None) -> dict[str, str]:
+    """Return the annotations and labels that the translation removed, or that request devices."""
     hints: dict[str, str] = {}
-    for part in ("annotations", "labels") if before is not None else ():
+    if before is None:
+        requests = read_pod(as_created(pod))
+        fields = requests.source_fields if requests.asks else ()
+        return {f"{e.name}": _text(e.value) for e in fields if e.path[0] == "metadata"}
+    for part in ("annotations", "labels"):
         now = as_mapping(get_value(pod, ("metadata", part)))
         for key, value in as_mapping(get_value(before, ("metadata", part))).items():
             if now.get(key) != value and key not in POD_ANNOTATIONS:
@@ -319,8 +325,9 @@ def _devices(claim: Value) -> Iterator[AllocatedDevice]:
 
 def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterator[Finding]:
     about = name_object(objects.pod, 1)
-    if not pod.translated and pod.asked:
-        names = ", ".join(dict.fromkeys(request.resource for request in pod.asked))
+    if not pod.translated and (pod.asked or pod.hints):
+        resources = (request.resource for request in pod.asked)
+        names = ", ".join(dict.fromkeys([*resources, *pod.hints]))
         if pod.mode == ENFORCE:
             message = f"requests {names} and was not translated when it was created"
             yield codes.NOT_TRANSLATED.at("", message, object=about, remedy=codes.ASK_WHY)
@@ -415,7 +422,9 @@ def _pod_findings(objects: PodObjects, pod: Explanation, about: str) -> Iterator
         yield codes.POD_PENDING.at("", message, object=about, remedy=scheduling.REMEDY)
     elif pod.node is None:
         message = "; ".join(_conditions(objects.pod, "PodScheduled"))
-        yield codes.POD_PENDING.at("", message or "no message from the scheduler yet", object=about)
+        remedy = None if message else f"Check that the scheduler {pod.scheduler} runs."
+        message = message or f"no message from the scheduler {pod.scheduler} yet"
+        yield codes.POD_PENDING.at("", message, object=about, remedy=remedy)
     elif pod.placed and pod.claims:
         told = (each.text for each in reversed(pod.events))
         message = next((each for each in told if "Prepare" in each), "")

@@ -338,3 +338,19 @@ def test_malformed_objects_do_not_raise(part: str, value: Any, there: Any) -> No
     claims = {"train-drawbridge-x7": {"spec": there, "status": {"allocation": there}}}
     explanation = explain(PodObjects(damaged, claims, {NAME: there}, [there], there))
     assert msgspec.json.encode(explanation)
+
+
+@pytest.mark.parametrize(("key", "text"), [("gpu-fraction", "0.5"), ("gpu-memory", "2000")])
+def test_annotations_that_request_devices_are_requests(key: str, text: str) -> None:
+    spec = {"schedulerName": "kai-scheduler", "containers": [{"name": "main"}]}
+    explanation = explained({"metadata": {"name": "p", "annotations": {key: text}}, "spec": spec})
+    assert explanation.hints == {key: text}
+    assert explanation.findings[0].code == "NotTranslated"
+    assert explanation.findings[0].message.startswith(f"requests {key}")
+
+
+def test_a_pod_that_no_scheduler_has_tried_names_its_scheduler() -> None:
+    explanation = explained({"spec": {"schedulerName": "kai-scheduler"}})
+    (finding,) = explanation.findings
+    assert "kai-scheduler" in finding.message
+    assert finding.remedy == "Check that the scheduler kai-scheduler runs."
