@@ -3,6 +3,7 @@
 from typing import Any
 
 from drawbridge.config.model import Configuration
+from drawbridge.facts.model import ClassFacts, Cluster, Facts, ResourceFacts
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.manifests.quotas import report_quotas
 from drawbridge.translate.pods import make_context
@@ -63,6 +64,28 @@ def test_a_quota_on_a_device_is_reported(
 )
 def test_other_quotas_are_ignored(kind: tuple[str, str], spec: Any) -> None:  # noqa: ANN401  # YAML
     assert paths(*kind, spec) == []
+
+
+@every_row(
+    ("version", "name", "expected"),
+    [
+        ("1.36", "requests.nvidia.com/gpu", "counts claims of gpu.nvidia.com only"),
+        ("1.35", "requests.nvidia.com/gpu", "does not count translated pods"),
+        ("1.36", "requests.amd.com/gpu", "does not count translated pods"),
+        ("1.36", "nvidia.com/gpu", "does not count translated pods"),
+    ],
+)
+def test_a_quota_counts_claims_of_a_class_that_has_its_name(
+    version: str, name: str, expected: str
+) -> None:
+    cluster = Cluster(version, gates=("extended_resource",) if version == "1.36" else ())
+    facts = Facts(
+        cluster=cluster,
+        classes=(ClassFacts("gpu.nvidia.com", "nvidia.com/gpu"),),
+        names=(ResourceFacts("nvidia.com/gpu", classes=("gpu.nvidia.com",)),),
+    )
+    value = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {name: "8"}}}
+    assert [each.message for each in report_quotas(value, facts)] == [f"{name} {expected}"]
 
 
 def test_a_quota_is_not_changed() -> None:

@@ -74,7 +74,7 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     carried = list(gitops.report_carried(value))
     findings = [
         *(carried or _report_other_requests(value, tuple(translated_places))),
-        *quotas.report_quotas(value),
+        *quotas.report_quotas(value, context.facts),
         *report_named(value),
         *report_counters(value),
         *_report_own_claims(value),

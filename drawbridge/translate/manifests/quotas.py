@@ -8,6 +8,7 @@ from typing import Final
 
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.translate.legacy.pod_view import is_device_resource
 from drawbridge.translate.manifests.codes import QUOTA_COUNTS_NAMES
@@ -26,8 +27,11 @@ _NOS: Final = "nos.nebuly.com"
 _OTHERS: Final = ("count/", "storageclass.storage.k8s.io/", "deviceclass.resource.")
 
 
-def report_quotas(value: Value) -> Iterator[Finding]:
-    """Report each resource that an object counts but translated pods do not request."""
+def report_quotas(value: Value, facts: Facts | None = None) -> Iterator[Finding]:
+    """Report each resource that an object counts but translated pods do not request.
+
+    A ResourceQuota on `requests.<name>` counts the claims of the classes that have the name.
+    """
     if not isinstance(value, dict):
         return
     read = _KINDS.get(group_kind(value))
@@ -37,6 +41,10 @@ def report_quotas(value: Value) -> Iterator[Finding]:
             message = f"{name} does not count translated pods"
             if group_kind(value)[0] == _KUEUE:
                 message = f"{name} counts translated pods only if Kueue maps their classes to it"
+            elif facts and name == f"requests.{bare}" and group_kind(value)[0] == "":
+                classes = facts.find_resource(bare).classes
+                if classes:
+                    message = f"{name} counts claims of {', '.join(classes)} only"
             remedy = _MAP if group_kind(value)[0] == _KUEUE else None
             yield QUOTA_COUNTS_NAMES.at(format_path(path), message, remedy=remedy)
 
