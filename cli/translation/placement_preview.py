@@ -1,7 +1,7 @@
 """Places the first pod of each pod template of an object on the devices of a cluster, in memory.
 
-All devices count as free, and each object starts with a cluster without pods. A pod whose scheduler
-cannot use owned nodes is placed on the others.
+All devices count as free, and so do CPU, memory and what device plugins serve: each object starts
+with a cluster without pods. A pod whose scheduler cannot use owned nodes is placed on the others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +25,7 @@ from drawbridge.dra.gates import Gates
 from drawbridge.facts.model import Facts
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_fit import ClusterNodes
+from drawbridge.ledger.node_resources import NodeResources
 from drawbridge.ledger.placing import Placer, PodPlacement, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod, pod_reader
@@ -56,10 +57,12 @@ class PlacementPreview:
     ) -> Iterator[tuple[str, str]]:
         """Yield the node and the devices of each first pod, or the reasons why no node fits."""
         decoded = _decode_templates(templates)
+        resources = NodeResources(self.nodes.nodes)
         for pod in _first_pods(value, document):
             by = self.allocators.choose(pod)
             nodes = self.allocators.nodes(by, self.nodes)
-            placer = Placer(self.planners[by], nodes, hold_claims(ledger, (), decoded))
+            held = hold_claims(ledger, (), decoded)
+            placer = Placer(self.planners[by], nodes, held, resources=resources)
             yield from _describe_placement(placer.place_pod(pod))
 
 

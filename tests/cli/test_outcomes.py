@@ -59,6 +59,27 @@ def test_a_report_with_a_cluster_says_where_it_fits(text: str, became: str, fits
 
 
 @pytest.mark.parametrize(
+    ("count", "fits"),
+    [
+        (2, "on n: no DRA devices"),
+        (3, "not placed: 1 node: insufficient nvidia.com/gpu: 3 of nvidia.com/gpu requested"),
+    ],
+)
+def test_a_report_counts_what_device_plugins_serve(count: int, fits: str, tmp_path: Path) -> None:
+    allocatable = {"cpu": "8", "memory": "8Gi", "pods": "9", "nvidia.com/gpu": "2"}
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "n"},
+        "status": {"allocatable": allocatable},
+    }
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(json.dumps(node), "utf-8")
+    text = POD.replace("nvidia.com/gpu: 1", f"nvidia.com/gpu: {count}")
+    assert f"-> {fits}" in " ".join(run(text, "-o", "report", "--cluster", str(cluster))[0].split())
+
+
+@pytest.mark.parametrize(
     ("scheduler", "fits"),
     [("default-scheduler", "on edge-1: gpu-0"), ("volcano", "on hgx-1: gpu-0")],
 )
