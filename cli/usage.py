@@ -74,6 +74,9 @@ def _parse_first_day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
+        if "-" in text:
+            message = f"{text}: must be a date such as 2026-11-01, or a duration such as 7d"
+            raise argparse.ArgumentTypeError(message) from None
         return (datetime.now(UTC) - timedelta(seconds=parse_duration(text))).date()
 
 

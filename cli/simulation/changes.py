@@ -15,6 +15,7 @@ from cli.simulation.removals import to_place, unknown_node, with_findings, with_
 from cli.simulation.schedulers import find_schedulers
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.dra.device import Taint
+from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import EXCLUDING, DeviceTaintRule, TaintSelector
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
@@ -92,6 +93,10 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
         rule = _read_taint(options.taint or "", options.devices or "")
         if isinstance(rule, LocatedFinding):
             return with_findings(inputs, rule)
+        if not any(_has_devices(each, rule.selector) for each in inputs.objects.slices):
+            message = f"no ResourceSlice of the input has devices of {options.devices}"
+            unknown = LocatedFinding(codes.CHANGE_UNREADABLE.at("--devices", message))
+            return with_findings(inputs, unknown)
         rules.append(rule)
         every = (*inputs.objects.taint_rules, rule)
         inputs = replace(inputs, objects=replace(inputs.objects, taint_rules=every))
@@ -108,6 +113,14 @@ def _tainted(inputs: SimulationInput, options: argparse.Namespace) -> Simulation
     )
     again = [to_place(each) for each in leaving if each.owner_kind in RECREATING]
     return with_nodes(replace(inputs, pods=(*again, *inputs.pods)), inputs.cluster.nodes)
+
+
+def _has_devices(published: Slice, selector: TaintSelector | None) -> bool:
+    """Whether a slice has a device that the options of a taint name."""
+    if selector is None or published.driver != selector.driver:
+        return False
+    is_pool = selector.pool in (None, published.pool)
+    return is_pool and any(selector.device in (None, each.name) for each in published.devices)
 
 
 def _read_taint(text: str, devices: str) -> DeviceTaintRule | LocatedFinding:

@@ -76,7 +76,8 @@ def remove(inputs: SimulationInput, removals: Sequence[Removal]) -> SimulationIn
         if removal.kind not in ("pod", "node", "nodes"):
             change = _CHANGES.get(removal.kind)
             if change is None:
-                message = f"{removal.kind}/{removal.name} is no {', '.join(KINDS)}"
+                named = f"{removal.kind}/{removal.name}".removesuffix("/")
+                message = f"{named} is not KIND/NAME with one of the kinds {', '.join(KINDS)}"
                 inputs = with_findings(inputs, _unreadable(message))
             else:
                 inputs = change(inputs, removal.name)

@@ -187,7 +187,8 @@ def read_text(kind: type, value: object) -> object:
         raise TypeError(f"{kind.__name__} is not a string format")
     problem = kind.problem(value) if isinstance(value, str) else "must be a string"
     if problem is not None:
-        raise ValueError(f"{describe_value(value)} is not a {kind.NAME}: it {problem}")
+        article = "an" if kind.NAME[0] in "aeiou" else "a"
+        raise ValueError(f"{describe_value(value)} is not {article} {kind.NAME}: it {problem}")
     return kind(value)
 
 

@@ -180,6 +180,9 @@ def test_a_taint_that_names_nothing_is_an_error(run: Run) -> None:
         (("--taint", "a:Never", "--devices", "d.io"), "--taint: a:Never is not KEY=VALUE:"),
         (("--taint", "a:NoExecute"), "--devices: name a driver, a pool or a device"),
         (("--devices", "d.io"), "--taint: nothing is not KEY=VALUE:"),
+        (("--taint", "a:NoExecute", "--devices", "none"), "--devices: no ResourceSlice of the"),
+        (("--taint", "a:NoExecute", "--devices", "d.io/none"), "has devices of d.io/none"),
+        (("--taint", "a:NoExecute", "--devices", "d.io/n1/none"), "has devices of d.io/n1/none"),
     ):
         code, _, err = run(ASK, *words, cluster=TWO_NODES)
         assert (code, text in err) == (2, True), err
@@ -255,7 +258,8 @@ def test_a_lower_quota_evicts_nobody_and_new_pods_wait(run: Run) -> None:
         ("nodes/pool=none", "no node has the label pool=none"),
         ("quota/none/gpu/devices=1", "no total of a quota has this name"),
         ("quota/q/gpu/devices=some", "some is no other amount"),
-        ("cluster/all", "cluster/all is no pod, class, node, nodes, driver, quota"),
+        ("cluster/all", "cluster/all is not KIND/NAME with one of the kinds pod, class"),
+        ("cluster", "--without: cluster is not KIND/NAME"),
     ],
 )
 def test_a_removal_that_names_nothing_is_an_error(run: Run, name: str, text: str) -> None:

@@ -131,6 +131,19 @@ def test_wrong_words_are_refused(file: str, words: tuple[str, str]) -> None:
     assert words[1] in printed.err
 
 
+def test_a_date_that_does_not_exist_is_refused_with_the_form_of_dates(file: str) -> None:
+    printed = usage(file, "--from", "2026-13-01")
+    assert printed.code == 2
+    assert "2026-13-01: must be a date such as 2026-11-01" in printed.err
+
+
+def test_a_file_that_cannot_be_read_is_told(file: str, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text("hello world")
+    printed = command("usage", "--cluster", file, str(other))
+    assert "other.yaml:1: error: Document#1: " in printed.err
+
+
 def test_a_cluster_without_books_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     empty = tmp_path / "empty.yaml"
     empty.write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: drawbridge-facts}\n")
