@@ -434,6 +434,28 @@ def test_the_time_of_a_thread_that_a_computation_waits_for_counts(alarm: CutAlar
         time.sleep(0.001)
 
 
+def test_a_thread_that_is_just_starting_is_interrupted(alarm: CutAlarm) -> None:
+    computing: list[int] = []
+
+    def nest(levels: int, short: int) -> None:
+        for _ in range(short):
+            on_fresh_stack(sum, ())
+        if levels:
+            on_fresh_stack(nest, levels - 1, 0)
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            computing.append(1)
+
+    for number in range(200):
+        alarm.seconds = LEAST_SECONDS * (1 + number % 3)
+        with pytest.raises(CutShort):
+            alarm.run(lambda: on_fresh_stack(nest, number % 12, number % 37))  # noqa: B023
+        alarm.stop()
+        computing.clear()
+        time.sleep(LEAST_SECONDS)
+        assert not computing
+
+
 def test_the_compilation_of_an_expression_is_cut(alarm: CutAlarm) -> None:
     patterns = [f'"a".matches("a{{1,{number}}}")' for number in range(500, 800)]
     programs = Selectors.of_gates(Gates()).stored
