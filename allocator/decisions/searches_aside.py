@@ -57,18 +57,18 @@ class CutSearches(SearchesAside):
         # What was asked when a search for victims was cut, by pod.
         self._preemptions: BoundedCache[str, PreemptRequest] = BoundedCache(MAX_PREEMPTIONS)
 
-    def take(self) -> str | None:
-        """Return the pod about which a copy has decided last, if it is cut again; else the next."""
+    def take_answered(self) -> str | None:
+        """Return the pod about which a copy has decided last, and remove its search."""
         name, self._answered = self._answered, ""
         namespace = self._namespaces.get(name)
         if namespace is None:
-            return super().take()
+            return None
         uid = self._pods[namespace][name]
         self.discard(name)
         return uid
 
     def note_answered(self, name: str) -> None:
-        """Go on with a search about which a copy has decided."""
+        """Go on with a search about which a copy has decided; its next copy has to wait."""
         self._answered = name
 
     def add_preemption(self, namespace: str, uid: str, name: str, request: PreemptRequest) -> None:

@@ -256,6 +256,7 @@ class WaitingPods:
                 break
         self._continue_cut(work)
         self._continue_victims(work)
+        self._continue_answered(work)
         aside = self._continue_aside(work) if may_copy else ""
         unfinished = bool(self._records.places) and (self._continue_pass() or self._may_ask)
         unfinished |= (
@@ -281,6 +282,11 @@ class WaitingPods:
         self._decisions.try_again(uid)
         if self._aside.end_preemption(uid) and self._find(uid) is not None:
             self._ask_again(uid)
+
+    def _continue_answered(self, work: TurnWork) -> None:
+        """Continue the search about which a copy has decided; it is the last one if cut again."""
+        if (uid := self._aside.take_answered()) is not None:
+            self._continue(uid, work)
 
     def _continue_aside(self, work: TurnWork) -> str:
         """Continue one search that was cut on a node; return its pod if a copy has to decide."""
