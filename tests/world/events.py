@@ -66,13 +66,14 @@ def create_important(world: "World", _drawn: int) -> str:
 
 @event(2.5)
 def create_gang(world: "World", drawn: int) -> str:
-    """Create two or three pods that run together or not at all."""
+    """Create two or three pods that run together or not at all, sometimes of a team."""
     size = 2 + drawn % 2
+    space = TEAM if drawn // 2 % 4 == 0 else "default"
     labels = {GROUP_LABEL: world.next_name("gang"), MIN_LABEL: f"{size}"}
     made = []
     for _ in range(size):
         name = world.next_name("c")
-        pod = _create_pod(world, [name], labels=labels)
+        pod = _create_pod(world, [name], space=space, labels=labels)
         _create_claim(world, name, pod)
         made.append(pod["metadata"]["name"])
     return f"{labels[GROUP_LABEL]} of {', '.join(made)}"
@@ -243,6 +244,16 @@ def _choose_machine(world: "World", drawn: int) -> Machine:
     return world.machines[names[drawn % len(names)]]
 
 
+def _choose_device(world: "World", drawn: int) -> tuple[Machine, str]:
+    """Return one of all devices, or one that a claim has."""
+    held = sorted(device for claim in world.holders.values() for device in devices_of(claim))
+    if held and drawn % 2:
+        node, device = held[drawn // 14 % len(held)]
+        return world.machines[node], device
+    machine = _choose_machine(world, drawn // 2)
+    return machine, [*machine.shape.devices][drawn // 14 % len(machine.shape.devices)]
+
+
 @event(1.5)
 def publish_again(world: "World", drawn: int) -> str:
     """Publish a pool anew, its slices one after the other."""
@@ -254,8 +265,7 @@ def publish_again(world: "World", drawn: int) -> str:
 @event(1.5)
 def leave_out_device(world: "World", drawn: int) -> str:
     """Let a driver take a device out of its pool for a while."""
-    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
-    device = [*machine.shape.devices][drawn // 7 % len(machine.shape.devices)]
+    (machine, device), seconds = _choose_device(world, drawn), draw_seconds(drawn)
     machine.leave_out(device, seconds)
     return f"{machine.name}/{device} for {seconds:.1f} s"
 
@@ -263,8 +273,7 @@ def leave_out_device(world: "World", drawn: int) -> str:
 @event(1.2)
 def taint_device(world: "World", drawn: int) -> str:
     """Let a driver taint a device for a while."""
-    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
-    device = [*machine.shape.devices][drawn // 7 % len(machine.shape.devices)]
+    (machine, device), seconds = _choose_device(world, drawn), draw_seconds(drawn)
     effect = ("NoSchedule", "NoExecute")[drawn // 3 % 2]
     machine.taint(device, effect, seconds)
     return f"{machine.name}/{device} with {effect} for {seconds:.1f} s"

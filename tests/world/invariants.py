@@ -4,6 +4,7 @@
 everything had time to settle.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -125,17 +126,20 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     team = sum(len(devices_of(c)) for c in world.holders.values() if _space(c) == TEAM)
     gangs: dict[str, list[tuple[str, list[int], str]]] = {}
+    left: dict[str, int] = {}  # of the quota, for the pods of the team
     for pod in world.all("pods"):
         if not _is_waiting(pod) or not _has_claims(world, pod) or _is_native(pod):
             continue
         counts, node = _needs(world, pod)
-        if _space(pod) == TEAM and team + sum(counts) > TEAM_DEVICES:
-            continue
         labels = pod["metadata"].get("labels") or {}
         gang = labels.get(GROUP_LABEL, pod["metadata"]["uid"])
+        if _space(pod) == TEAM:
+            left[gang] = TEAM_DEVICES - team
         gangs.setdefault(gang, []).append((pod["metadata"]["name"], counts, node))
     for gang, members in gangs.items():
         lacks = _lacks(world, gang, len(members))
+        if sum(sum(counts) for _, counts, _ in members[:lacks]) > left.get(gang, math.inf):
+            continue
         if lacks and _fit_together(
             held, [(sum(counts), node) for _, counts, node in members[:lacks]]
         ):

@@ -92,14 +92,15 @@ def make_slices(
 ) -> list[JSON]:
     """Return the slices of a node, without one device, and with taints of devices."""
     devices, unit = [], 0
-    one = {"units": {"value": "1"}}
+    counters = {"units": {"value": "1"}}
     for device, units in shape.devices.items():
         value: JSON = {"name": device}
         if device in taints:
             value["taints"] = [taints[device]]
         if units:
             sets = [f"set-{(unit + number) % shape.units}" for number in range(units)]
-            value["consumesCounters"] = [{"counterSet": name, "counters": one} for name in sets]
+            uses = [{"counterSet": name, "counters": counters} for name in sets]
+            value["consumesCounters"] = uses
         unit += units
         devices += [value] if device != left_out else []
     parts: list[JSON] = [
@@ -107,7 +108,7 @@ def make_slices(
     ]
     if shape.units:
         names = [f"set-{number}" for number in range(shape.units)]
-        parts.append({"sharedCounters": [{"name": name, "counters": one} for name in names]})
+        parts.append({"sharedCounters": [{"name": name, "counters": counters} for name in names]})
     pool = {"name": name, "generation": generation, "resourceSliceCount": len(parts)}
     return [
         {
