@@ -78,8 +78,8 @@ def near_enough(node: NodeRoom, others: Iterable[AskedOthers]) -> Sequence[int]:
 
 def place_of(node: NodeRoom, asked: AskedOthers) -> int | None:
     """Return the place of the kind among the other kinds of a node."""
-    for place, each in enumerate(node.shape.others):
-        if each.kind == asked.kind:
+    for place, others in enumerate(node.shape.others):
+        if others.kind == asked.kind:
             return place
     return None
 
