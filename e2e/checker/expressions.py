@@ -3,7 +3,6 @@
 import json
 import subprocess
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from e2e.checker.quantities import Json
@@ -26,12 +25,7 @@ class Expressions:
         """Start nothing: the process runs since it was made."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None

@@ -1,10 +1,10 @@
-"""A server of the rig with an event loop in a thread of its own."""
+"""What the rig runs in threads of its own: servers with an event loop, and repeated actions."""
 
 import asyncio
 import contextlib
 import threading
-from collections.abc import Coroutine
-from types import TracebackType
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
 
@@ -28,12 +28,7 @@ class ThreadedServer:
         asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(10)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
@@ -91,3 +86,22 @@ async def until_one_ends(*pumps: Coroutine[Any, Any, None]) -> None:
     finally:
         for task in tasks:
             task.cancel()
+
+
+@contextlib.contextmanager
+def repeating(action: Callable[[], object], pause_seconds: float = 0) -> Iterator[None]:
+    """Repeat an action in another thread until the context exits; its failure is raised then."""
+    ended = threading.Event()
+
+    def repeat() -> None:
+        while not ended.is_set():
+            action()
+            ended.wait(pause_seconds)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(repeat)
+        try:
+            yield
+        finally:
+            ended.set()
+    running.result()

@@ -12,7 +12,6 @@ import ssl
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Self
 
 from e2e.damaged import reviews
@@ -45,12 +44,7 @@ class Bystander:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
 

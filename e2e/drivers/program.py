@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import yaml
@@ -54,12 +53,7 @@ class DriverProgram:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
         registry = self.node.path("kubelet", "plugins_registry")
         for socket in registry.glob(f"{self.plan.driver}*"):

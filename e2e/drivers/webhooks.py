@@ -10,7 +10,6 @@ import ssl
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from e2e.controlplane.certificates import self_signed
@@ -56,12 +55,7 @@ class DriverWebhook:
         self._process.wait_ready(self._is_ready)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._connection.close()
         self._process.stop()
 
@@ -124,12 +118,7 @@ class DriverCheck:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._process.communicate()
 
     def ask(self, _driver: str, parameters: Any) -> WebhookAnswer:  # noqa: ANN401  # any JSON

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from e2e.controlplane.client import ApiError, Client
@@ -68,12 +67,7 @@ class Fleet:
             self.kubelet.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if not self.asleep:
             self.kubelet.stop()
         for driver in self.drivers.values():

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 from e2e.controlplane.client import Client
@@ -34,17 +33,12 @@ class RealFleet(Fleet):
         self._labels: dict[str, list[str]] = {}
         self._clients: dict[str, Client] = {}
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         # Their threads would keep the process.
         for plugins in self.plugins.values():
             for plugin in plugins.values():
                 plugin.stop()
-        super().__exit__(kind, error, trace)
+        super().__exit__()
 
     def real_node(self, name: str) -> RealNode:
         """Return the processes of a node."""

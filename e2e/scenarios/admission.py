@@ -6,6 +6,7 @@ import re
 from e2e.controlplane.processes import suspended
 from e2e.installed import manifest
 from e2e.installed.installation import (
+    Installation,
     installed,
     set_mode,
     template_names,
@@ -50,6 +51,14 @@ def deployment(pod: JSON, replicas: int) -> JSON:
 def add_gpu_node(stage: Stage, suffix: str = "a") -> Machine:
     """Add a node with two GPUs that a driver serves, without a device plugin."""
     return stage.node(suffix, "lab-2g2n", {GPU: "full"})
+
+
+def prepare_pod(stage: Stage, name: str = "train") -> tuple[Installation, Kubectl, JSON]:
+    """Add a GPU node, and return kubectl and a pod as soon as admission translates it."""
+    cluster, body = installed(stage), legacy_pod(stage, name)
+    add_gpu_node(stage)
+    wait_for_facts(stage, cluster, body)
+    return cluster, cluster.kubectl.inside(stage.namespace), body
 
 
 def claim_of(stage: Stage, name: str) -> tuple[str, str]:
@@ -100,11 +109,7 @@ def a_legacy_pod_runs_on_the_devices_of_its_claim(stage: Stage) -> None:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_dry_run_shows_the_translation_and_creates_no_object(stage: Stage) -> None:
     """`--dry-run=server` prints the same warnings and the translated pod."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    _, kubectl, body = prepare_pod(stage)
     tried = kubectl.apply(body, words=("--dry-run=server",)).check()
     shown = kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=body).check()
     assert f'"{ORIGINAL}"' in shown.out, shown
@@ -120,11 +125,7 @@ def a_dry_run_shows_the_translation_and_creates_no_object(stage: Stage) -> None:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def applying_a_legacy_manifest_again_changes_nothing(stage: Stage) -> None:
     """`apply`, `diff` and `replace` of a running pod succeed and leave it unchanged."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    _, kubectl, body = prepare_pod(stage)
     kubectl.apply(body).check()
     before = stage.wait_running("train")
     different = kubectl("diff", "-f", "-", stdin=body)
@@ -145,11 +146,7 @@ def applying_a_legacy_manifest_again_changes_nothing(stage: Stage) -> None:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def server_side_apply_of_a_legacy_manifest_can_be_repeated(stage: Stage) -> None:
     """Server-side apply reports no field conflict with the webhook."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    _, kubectl, body = prepare_pod(stage)
     kubectl.apply(body, words=("--server-side",)).check()
     before = stage.wait_running("train")
     kubectl.apply(body, words=("--server-side",)).check()
@@ -252,11 +249,7 @@ def a_pod_opts_out_by_its_label(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def removing_the_namespace_label_stops_translation(stage: Stage) -> None:
     """New pods stay legacy. Translated pods keep running and can be applied again."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "old")
-    wait_for_facts(stage, cluster, body)
+    _, kubectl, body = prepare_pod(stage, "old")
     kubectl.apply(body).check()
     before = stage.wait_running("old")
     set_mode(stage, None)

@@ -14,7 +14,15 @@ from e2e.installed.installation import (
     template_names,
     wait_for_facts,
 )
-from e2e.scenarios.admission import GPU, LEGACY, NEEDS, ORIGINAL, add_gpu_node, legacy_pod
+from e2e.scenarios.admission import (
+    GPU,
+    LEGACY,
+    NEEDS,
+    ORIGINAL,
+    add_gpu_node,
+    legacy_pod,
+    prepare_pod,
+)
 from e2e.scenarios.objects import JSON, claim_spec, request
 from e2e.scenarios.other_webhook import CONFIGURATIONS, configuration, other_webhook
 from e2e.scenarios.registry import scenario
@@ -165,11 +173,7 @@ def a_sidecar_added_by_another_webhook_is_kept(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def undo_works_after_a_sidecar_is_inserted_first(stage: Stage) -> None:
     """All list indexes shift. The manifest applies again and the undo patch still fits."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, kubectl, body = prepare_pod(stage)
     with other_webhook(stage, AFTER, lambda _: in_front({"name": "proxy", "image": "none"})):
         stage.wait(
             "the webhook is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2
@@ -259,10 +263,7 @@ def limited(stage: Stage, **limit: JSON) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_limit_range_on_the_legacy_name_is_enforced(stage: Stage) -> None:
     """The webhook rejects what the LimitRange forbids and translates its defaults."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    _, kubectl, _ = prepare_pod(stage)
     limited(stage, max={LEGACY: "1"}, default={LEGACY: "1"})
     large = legacy_pod(stage, "large", 2)
 
@@ -292,11 +293,7 @@ def a_limit_range_on_the_legacy_name_is_enforced(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def other_webhooks_for_the_same_pods_are_named_in_a_warning(stage: Stage) -> None:
     """A warning names HAMi's webhook, which has no endpoint, and the order of the two."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, kubectl, body = prepare_pod(stage)
     for name in ("hami-webhook", "cluster-hami-webhook"):
         theirs = configuration(stage, name, policy="Ignore", hook="vgpu.hami.io")
         stage.cluster_object(CONFIGURATIONS, theirs)

@@ -3,8 +3,8 @@
 import yaml
 
 from e2e.controlplane.client import ApiError
-from e2e.installed.installation import dry_run, installed, wait_for_facts
-from e2e.scenarios.admission import GPU, NEEDS, add_gpu_node, deployment, legacy_pod
+from e2e.installed.installation import dry_run
+from e2e.scenarios.admission import GPU, NEEDS, deployment, legacy_pod, prepare_pod
 from e2e.scenarios.admission_scope import configure, restored_configuration
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
@@ -16,10 +16,7 @@ LABEL = "rig.drawbridge.dev/team"
 @scenario("full", rig="installed", needs=NEEDS)
 def a_pod_that_a_device_quota_never_allows_is_refused_at_once(stage: Stage) -> None:
     """The quota selects the namespace by a label; a smaller pod runs, as with another label."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    cluster, kubectl, _ = prepare_pod(stage, "probe")
     quota = {
         "name": "small",
         "namespaceSelector": {"matchLabels": {LABEL: "students"}},

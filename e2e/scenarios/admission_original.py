@@ -25,6 +25,7 @@ from e2e.scenarios.admission import (
     claim_of,
     devices,
     legacy_pod,
+    prepare_pod,
 )
 from e2e.scenarios.objects import JSON, RESOURCE
 from e2e.scenarios.registry import scenario
@@ -75,10 +76,7 @@ def wait_for_event(stage: Stage, pod: str, code: str) -> str:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_forged_undo_patch_adds_no_privileges(stage: Stage) -> None:
     """A pod whose annotation describes a privileged original gets its GPU and nothing else."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    _, kubectl, _ = prepare_pod(stage)
     body = forged_pod(stage, "train", PRIVILEGES)
     kubectl.apply(body).check()
     pod = stage.wait_running("train")
@@ -100,10 +98,7 @@ def a_forged_undo_patch_adds_no_privileges(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_forged_amount_adds_no_device(stage: Stage) -> None:
     """A pod whose annotation says two GPUs gets the one of its manifest and cannot add one."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    _, kubectl, _ = prepare_pod(stage)
     body = forged_pod(stage, "train", ANOTHER_GPU)
     kubectl.apply(body).check()
     pod = stage.wait_running("train")
@@ -240,11 +235,7 @@ def a_copy_with_another_amount_of_a_claimed_resource_is_denied(stage: Stage) -> 
 @scenario("full", rig="installed", needs=NEEDS)
 def an_update_cannot_remove_the_undo_patch(stage: Stage) -> None:
     """An update keeps the annotation. After a status patch removes it, an event says so."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    _, kubectl, body = prepare_pod(stage)
     with suspended(stage.processes.processes["kube-controller-manager"]):
         kubectl.apply(body).check()
         stands = stage.get_pod("train")["metadata"]["annotations"]

@@ -19,10 +19,10 @@ from e2e.scenarios.admission import (
     GPU,
     NEEDS,
     SOON,
-    add_gpu_node,
     claim_of,
     devices,
     legacy_pod,
+    prepare_pod,
 )
 from e2e.scenarios.admission_original import template_path, wait_for_event
 from e2e.scenarios.backdating import backdate
@@ -72,11 +72,7 @@ def apply_when_admitted(stage: Stage, kubectl: Kubectl, body: JSON) -> None:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_template_of_the_same_name_and_other_content_denies_the_pod(stage: Stage) -> None:
     """A dry run reports it too. Following the remedy admits the pod."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, kubectl, body = prepare_pod(stage)
     name = template_of(stage, body)
     stage.template(name, claim_spec(request("gpu", GPU, count=2)))
     tried = kubectl.apply(body, words=("--dry-run=server",))
@@ -100,11 +96,7 @@ def a_template_of_the_same_name_and_other_content_denies_the_pod(stage: Stage) -
 @scenario("full", rig="installed", needs=NEEDS)
 def a_template_over_quota_is_reported_and_created_later(stage: Stage) -> None:
     """The pod is admitted and waits. A warning and an event give the reason."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    _, kubectl, body = prepare_pod(stage)
     none = {"hard": {"count/resourceclaimtemplates.resource.k8s.io": "0"}}
     quota = stage.path("resourcequotas")
     stage.client.create(quota, {"metadata": {"name": "objects"}, "spec": none})
@@ -134,11 +126,7 @@ def verb_removed(stage: Stage, role: str, verb: str) -> Iterator[None]:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_missing_rbac_verb_is_reported_and_the_controller_creates_the_template(stage: Stage) -> None:
     """The webhook's role lacks a verb. The warning names it, and the pod runs."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, kubectl, body = prepare_pod(stage)
     with verb_removed(stage, "drawbridge-webhook-templates", "create"):
         (line,) = stage.wait(
             "the dry run prints a warning", lambda: template_warnings(kubectl, body)
@@ -184,11 +172,7 @@ def controllers_suspended(cluster: Installation) -> Iterator[None]:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_template_replaced_after_admission_is_reported_by_an_event(stage: Stage) -> None:
     """When the wrong template is deleted, the controller creates the right one."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    kubectl = cluster.kubectl.inside(stage.namespace)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, kubectl, body = prepare_pod(stage)
     with controller_manager_stopped(stage):
         kubectl.apply(body).check()
         (name,) = template_names(stage)

@@ -8,12 +8,12 @@ large and not expensive, because the API server and the scheduler need time for 
 import contextlib
 import itertools
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.controlplane.threaded import repeating
 from e2e.controlplane.watch import ListWatch
 from e2e.nodes import slices
 from e2e.runner import print_line
@@ -181,25 +181,18 @@ def created_steadily(
     stage: BridgeStage, suffix: str, choose: Callable[[int], str]
 ) -> Iterator[None]:
     """Let a tenant create pods that never get a device, until the context exits."""
-    namespace, ended = another_namespace(stage, suffix, {}), threading.Event()
+    namespace, more = another_namespace(stage, suffix, {}), itertools.count(WAITING_ATTACKERS)
 
     def create(number: int) -> None:
         create_pod(stage, namespace, f"waits-{number}", choose(number))
 
     def create_more() -> None:
-        for number in itertools.count(WAITING_ATTACKERS):
-            if ended.wait(PAUSE_SECONDS):
-                return
-            create(number)
+        create(next(more))
 
     with ThreadPoolExecutor(CREATORS) as pool:
         list(pool.map(create, range(WAITING_ATTACKERS)))
-        running = pool.submit(create_more)
-        try:
-            yield
-        finally:
-            ended.set()
-        running.result()
+    with repeating(create_more, PAUSE_SECONDS):
+        yield
 
 
 @bridge_scenario("full")

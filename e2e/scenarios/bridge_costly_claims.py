@@ -6,10 +6,10 @@ others.
 """
 
 import contextlib
+import itertools
 import json
 import re
 import resource
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +18,7 @@ from typing import Final
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
 from e2e.controlplane.memory_groups import MemoryGroup, limited
+from e2e.controlplane.threaded import repeating
 from e2e.nodes import slices
 from e2e.runner import print_line
 from e2e.scenarios.bridge_attacks import (
@@ -168,21 +169,15 @@ def check_waits(
 def asked(stage: BridgeStage, phase: str) -> Iterator[list[float]]:
     """Ask the leading allocator for its status until the context exits; yields the times."""
     seconds: list[float] = []
-    ended, leader = threading.Event(), stage.leader()
+    leader = stage.leader()
 
     def ask() -> None:
-        while not ended.wait(STATUS_PAUSE):
-            began = time.monotonic()
-            leader.allocator_status()
-            seconds.append(time.monotonic() - began)
+        began = time.monotonic()
+        leader.allocator_status()
+        seconds.append(time.monotonic() - began)
 
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ask)
-        try:
-            yield seconds
-        finally:
-            ended.set()
-        running.result()
+    with repeating(ask, STATUS_PAUSE):
+        yield seconds
     calls = sorted(seconds)
     times = ", ".join(f"p{each} {percentile(calls, each):.3f} s" for each in (50, 99))
     print_line(f"      {phase}: {len(calls)} calls for the status, {times}")
@@ -275,25 +270,16 @@ def selectors(number: int, *, costly: bool) -> str:
 @contextlib.contextmanager
 def published_again(stage: BridgeStage, node: str, *, costly: bool) -> Iterator[None]:
     """Let the driver of a node publish other devices again and again, with declarations."""
-    ended, path = threading.Event(), f"{slices.PATH}/{node}-wide"
+    versions = itertools.count(1)
 
     def publish() -> None:
-        version = 0
-        while True:
-            version += 1
-            body = wide_slice(node, version)
-            body["metadata"]["annotations"] = {COMPATIBILITY: selectors(version, costly=costly)}
-            stage.client.patch(path, body)
-            if ended.wait(PUBLISHED_SECONDS):
-                return
+        version = next(versions)
+        body = wide_slice(node, version)
+        body["metadata"]["annotations"] = {COMPATIBILITY: selectors(version, costly=costly)}
+        stage.client.patch(f"{slices.PATH}/{node}-wide", body)
 
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(publish)
-        try:
-            yield
-        finally:
-            ended.set()
-        running.result()
+    with repeating(publish, PUBLISHED_SECONDS):
+        yield
 
 
 @bridge_scenario("full")

@@ -6,7 +6,7 @@ A tenant can write pods and ResourceClaimTemplates, and no object of another nam
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import NamedTuple
@@ -140,24 +140,6 @@ class Waits(NamedTuple):
 def innocent_namespaces(stage: Stage) -> list[str]:
     """Create the namespaces of ten tenants, which are opted in."""
     return [another_namespace(stage, f"{each}", {MODE: "enforce"}) for each in range(NAMESPACES)]
-
-
-@contextlib.contextmanager
-def repeating(action: Callable[[], object]) -> Iterator[None]:
-    """Repeat an action in another thread until the context exits."""
-    ended = threading.Event()
-
-    def repeat() -> None:
-        while not ended.is_set():
-            action()
-
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(repeat)
-        try:
-            yield
-        finally:
-            ended.set()
-    running.result()
 
 
 def measure_innocents(calls: Sequence[Callable[[], object]], seconds: float) -> Waits:

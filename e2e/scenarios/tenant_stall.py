@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from e2e.controlplane.client import ApiError, Client
+from e2e.controlplane.threaded import repeating
 from e2e.installed.installation import (
     NAMESPACE,
     Installation,
@@ -24,7 +25,6 @@ from e2e.scenarios.tenant import (
     check_innocents_not_delayed,
     check_not_delayed,
     innocent_namespaces,
-    repeating,
     tenant_client,
 )
 

@@ -17,10 +17,8 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +29,7 @@ from e2e.bridge.placement import HEADER, OWNED, Placement
 from e2e.controlplane.build import DEFAULT
 from e2e.controlplane.client import Client
 from e2e.controlplane.plane import CONTROLLERS, ControlPlane, Options
+from e2e.controlplane.threaded import repeating
 from e2e.installed.configuring import configure_and_wait
 from e2e.installed.installation import Installation, Setup
 from e2e.installed.judge import judged
@@ -148,24 +147,18 @@ def owned_drivers(cluster: Installation) -> Iterator[None]:
 
     Each test has a driver with a name of its own.
     """
-    ended = threading.Event()
+    seen: set[str] = set()
 
     def follow() -> None:
-        seen: set[str] = set()
-        while not ended.wait(LOOK_SECONDS):
-            drivers = published(cluster.plane.admin)
-            # Bridge placement has at least one entry.
-            if drivers and drivers != seen:
-                seen = drivers
-                cluster.configure(owning(sorted(drivers)))
+        nonlocal seen
+        drivers = published(cluster.plane.admin)
+        # Bridge placement has at least one entry.
+        if drivers and drivers != seen:
+            seen = drivers
+            cluster.configure(owning(sorted(drivers)))
 
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(follow)
-        try:
-            yield
-        finally:
-            ended.set()
-        following.result()
+    with repeating(follow, LOOK_SECONDS):
+        yield
 
 
 def published(client: Client) -> set[str]:
