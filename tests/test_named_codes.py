@@ -29,12 +29,12 @@ def test_codes_are_found_in_tables(table: YamlValue, codes: list[str]) -> None:
     assert list(codes_of(table)) == codes
 
 
-def test_a_rule_that_nothing_reports_or_no_test_names_is_a_mistake(tmp_path: Path) -> None:
+def test_a_rule_that_is_not_reported_asked_or_tested_is_a_mistake(tmp_path: Path) -> None:
     files = {
         "drawbridge/judge/claims/codes.py": (
             'NEVER_SAID = CODES.define("NeverSaid")\nUNTRIED = CODES.define("Untried")\n'
         ),
-        "drawbridge/judge/claims/rule.py": "yield UNTRIED.at(path)\n",
+        "drawbridge/judge/claims/rule.py": "def check_names():\n    yield UNTRIED.at(path)\n",
         "tests/judge/cases/claims.yaml": "codes: [NeverSaid]\n",
     }
     for name, text in files.items():
@@ -43,4 +43,5 @@ def test_a_rule_that_nothing_reports_or_no_test_names_is_a_mistake(tmp_path: Pat
     assert [line.partition(": ")[2] for line in without_use(tmp_path)] == [
         "nothing reports the finding NeverSaid",
         "no test names Untried; add a case of it to tests/judge/cases",
+        "nothing asks check_names; add it to the questions of the judge",
     ]

@@ -1,13 +1,13 @@
 """Compares the codes of findings that pages, tables of cases and remedies name with those defined.
 
-Each defined code has code that uses it, and each rule of `check` a test that names it. A CamelCase
-word of a page in backticks or brackets is a code, except those of others in `FOREIGN`.
+Each defined code has code that uses it, and each rule of `check` is asked, and named by a test. A
+CamelCase word of a page in backticks or brackets is a code, except those of others in `FOREIGN`.
 """
 
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,6 +41,8 @@ _WORDS: Final = r"[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+"
 _IN_TEXT: Final = re.compile(rf"`({_WORDS})`|\[({_WORDS})\](?!\()")
 _WORD: Final = re.compile(_WORDS)
 _DEFINED: Final = re.compile(r'^(\w+) = CODES\.define\(\s*"(\w+)"', re.MULTILINE)
+_QUESTION: Final = re.compile(r"^def (check_\w+)\(", re.MULTILINE)
+_NAME: Final = re.compile(r"\w+")
 _PROGRAMS: Final = ("drawbridge", "allocator", "webhook", "controller", "cli", "certs")
 _KEYS: Final = ("findings", "finding", "codes")
 
@@ -111,18 +113,29 @@ def unknown_in_remedies() -> Iterator[str]:
 
 
 def without_use(root: Path) -> Iterator[str]:
-    """Yield the codes that no code uses, and those of the judge that no test names."""
-    sources = [path for part in _PROGRAMS for path in (root / part).rglob("*.py")]
-    used = Counter(re.findall(r"\w+", "\n".join(path.read_text("utf-8") for path in sources)))
-    tests = [path for path in (root / "tests").rglob("*") if path.suffix in {".py", ".yaml"}]
-    tested = {word for path in tests for word in re.findall(r"\w+", path.read_text("utf-8"))}
-    for path in sorted(path for path in sources if path.name.endswith("codes.py")):
-        file = path.relative_to(root)
-        for constant, code in _DEFINED.findall(path.read_text("utf-8")):
+    """Yield codes and questions that no code uses, and codes of the judge that no test names."""
+    programs = _texts(root, _PROGRAMS)
+    used = Counter(_NAME.findall("\n".join(programs.values())))
+    tested = set(_NAME.findall("\n".join(_texts(root, ("tests",)).values())))
+    for file, text in programs.items():
+        for question in _QUESTION.findall(text) if "judge" in file.parts else ():
+            if used[question] < 2:
+                yield f"{file}: nothing asks {question}; add it to the questions of the judge"
+        for constant, code in _DEFINED.findall(text):
             if used[constant] < 2:
                 yield f"{file}: nothing reports the finding {code}"
             if "judge" in file.parts and tested.isdisjoint((constant, code)):
                 yield f"{file}: no test names {code}; add a case of it to tests/judge/cases"
+
+
+def _texts(root: Path, folders: Iterable[str]) -> dict[Path, str]:
+    """Read the programs and tables of folders."""
+    files = sorted(path for each in folders for path in (root / each).rglob("*"))
+    return {
+        path.relative_to(root): path.read_text("utf-8")
+        for path in files
+        if path.suffix in {".py", ".yaml"}
+    }
 
 
 if __name__ == "__main__":
