@@ -181,7 +181,7 @@ class GroupPreemption:
         self._keep_devices(assigned, search, victims, now)
         if not chosen.pods:
             return PreemptReply(waiting=True, message=_FREE)
-        self._holds.note_evicted(key)
+        self._groups.change(key, evicted=True)
         evictions = tuple(
             Eviction(node=node, victims=tuple(pod.uid for pod in pods))
             for node, pods in chosen.pods.items()

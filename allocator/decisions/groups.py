@@ -55,8 +55,8 @@ class GroupDecisions:
     def __init__(self, basis: Basis, preemption: DevicePreemption) -> None:
         self._basis, self._state, self._reserved = basis, basis.state, basis.reserved
         self._groups, self._preemptors = basis.groups, basis.preemptors
-        self.holds = GroupHolds(basis.reserved)
-        self._interrupted = InterruptedGroups(basis.groups)
+        self.holds = GroupHolds(basis.state, basis.reserved)
+        self.interrupted = InterruptedGroups(basis.groups)
         self._victims = GroupPreemption(basis, preemption, self.holds)
 
     # --- groups that a change of the leader has interrupted ---
@@ -65,19 +65,15 @@ class GroupDecisions:
         """Forget all holds. Groups of which a part is bound are decided about before all others."""
         self.holds.clear()
         groups = self._state.pods.interrupted_groups()
-        self._interrupted.begin_term([key_of_group(each) for each in groups])
+        self.interrupted.begin_term([key_of_group(each) for each in groups])
 
     def is_interrupted(self, pod_uid: str) -> bool:
         """Whether a pod is a member of a group of which a part was bound in an earlier term."""
-        return self.key_of(pod_uid) in self._interrupted
-
-    def is_gathering(self, key: str) -> bool:
-        """Whether a group keeps devices that are too few for it by now."""
-        return self._interrupted.is_gathering(key)
+        return self.key_of(pod_uid) in self.interrupted
 
     def wait_for_others(self, key: str, now: float) -> GroupAnswer | None:
         """Return that interrupted groups come first, for as long as they have no answer."""
-        first = self._interrupted.come_first(key, now)
+        first = self.interrupted.come_first(key, now)
         if first is None:
             return None
         groups, until = first
@@ -119,7 +115,7 @@ class GroupDecisions:
     def expire(self, now: float) -> None:
         """End what was held for a limited time."""
         self.holds.expire(now)
-        self._interrupted.expire(now)
+        self.interrupted.expire(now)
 
     # --- answers ---
 
@@ -147,16 +143,16 @@ class GroupDecisions:
         key = question.group.key
         self._groups.change(key, question=question)
         if self._state.pods.has_bound_members(question.members[0]):
-            self._interrupted.note_partly_bound(key, now)
+            self.interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
-        if not self.is_gathering(key):
+        if not self.interrupted.is_gathering(key):
             self._reserved.release_promised(question.members)
         answer = self._try(question, now, since)
         group = self._with_minimum(question.group)
         if answer.complete:
-            self._interrupted.note_answer(key)
+            self.interrupted.note_answer(key)
         if answer.placed or (group.min_count and group.scheduled >= group.min_count):
-            self._interrupted.complete(key)
+            self.interrupted.complete(key)
         if answer.reason is not None and answer.complete:
             members = frozenset(question.members)
             until = now + REFUSAL_SECONDS
@@ -245,7 +241,7 @@ class GroupDecisions:
             self.holds.note_refused(group.key, now)
         if answer.placed:
             woken = not question.asking
-            first = group.key in self._interrupted
+            first = group.key in self.interrupted
             self.holds.begin(group.key, answer.placed, now, since, woken=woken, first=first)
         return answer
 
@@ -279,7 +275,7 @@ class GroupDecisions:
         preemptors = map(self._preemptors.find, question.members)
         if placement.placed <= kept or any(preemptors):
             return
-        until = self._interrupted.gather(question.group.key, now)
+        until = self.interrupted.gather(question.group.key, now)
         if until is None:
             return
         self._reserved.release_promised(question.members)

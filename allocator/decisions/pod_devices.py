@@ -76,8 +76,8 @@ class PodDecisions:
         self._basis = basis = Basis(state, around)
         self.state, self.strategy, self.requests = state, basis.strategy, basis.requests
         self.reservations = basis.reserved
-        self._preemptors, self._preemption = basis.preemptors, DevicePreemption(basis)
-        self._holds = PlannedHolds(basis)
+        self.preemptors, self._preemption = basis.preemptors, DevicePreemption(basis)
+        self.planned_holds = PlannedHolds(basis)
         self.groups = GroupDecisions(basis, self._preemption)
         self._briefs = NamespaceTimes()
 
@@ -302,12 +302,8 @@ class PodDecisions:
 
         That is "" if there is no search, and None if it has not ended.
         """
-        with self._deciding(self.requests.namespace_of(pod_uid), now, out_of_time):
+        with self._deciding(self.state.records.get(pod_uid).namespace, now, out_of_time):
             return self.groups.continue_preemption(pod_uid)
-
-    def is_victim(self, pod_uid: str) -> bool:
-        """Whether a pod must go for another one."""
-        return self._preemptors.is_victim(pod_uid)
 
     # --- waking ---
 
@@ -325,8 +321,8 @@ class PodDecisions:
         request = self.requests.find(pod_uid)
         if request is None or self.requests.find_problem(request):
             return Promise(impossible=True)
-        key = self.groups.key_of(pod_uid)
-        if self.reservations.find(pod_uid) is not None and not self.groups.is_gathering(key):
+        key, is_reserved = self.groups.key_of(pod_uid), self.reservations.find(pod_uid) is not None
+        if is_reserved and not self.groups.interrupted.is_gathering(key):
             return Promise()
         if (others := self.groups.wait_for_others(key, now)) is not None:
             return Promise(pauses_until=others.pauses_until)
@@ -341,7 +337,7 @@ class PodDecisions:
         self._settle(now)
         if find_excess(self._basis, search) is not None:
             return Promise()
-        kept = self._preemptors.find(pod_uid)
+        kept = self.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
             own = self._preemption.find_kept(pod_uid, replace(search, without=()))
             if own is not None:
@@ -371,10 +367,6 @@ class PodDecisions:
             pauses_until=answer.pauses_until,
         )
 
-    def try_again(self, pod_uid: str) -> None:
-        """Let nothing about a pod be refused that a copy of the process has answered."""
-        self._holds.try_again(pod_uid)
-
     def end(self, pod_uid: str) -> None:
         """Remember nothing more of a pod that is bound, ended or deleted."""
         if self.state.pods.get(pod_uid).node:
@@ -386,23 +378,19 @@ class PodDecisions:
     def begin_term(self) -> None:
         """Forget all reservations."""
         self.state.records.begin_term()
-        self._holds.clear()
+        self.planned_holds.clear()
         self.groups.begin_term()
 
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
-        self._holds.settle(now)
+        self.planned_holds.settle(now)
         self._preemption.expire(now)
         self.groups.expire(now)
         return self.reservations.expire(now)
 
-    def take_pods_to_retry(self) -> tuple[str, ...]:
-        """Return the pods that lost kept devices since the last call, and can preempt again."""
-        return self._preemptors.take_to_retry()
-
     def find_hold(self, pod_uid: str) -> Preemptor | None:
         """Return the hold of a plan for a pod."""
-        kept = self._preemptors.find(pod_uid)
+        kept = self.preemptors.find(pod_uid)
         return kept if kept is not None and kept.planned is not None else None
 
     # --- one decision ---
@@ -421,8 +409,8 @@ class PodDecisions:
 
     def _settle(self, now: float) -> None:
         """Keep what is kept for pods in step with the cluster, before anything is decided."""
-        self._holds.settle(now)
-        self._preemptors.settle(now)
+        self.planned_holds.settle(now)
+        self.preemptors.settle(now)
 
     def request_key(self, pod_uid: str) -> bytes | None:
         """Return a key that is equal for pods that ask the same."""
@@ -433,7 +421,7 @@ class PodDecisions:
             return _GROUP + group.encode()
         key = answer_key(self.requests.search(request), self.state)
         # What is kept for a pod fits no other one.
-        kept = self._preemptors.find(pod_uid)
+        kept = self.preemptors.find(pod_uid)
         return key if kept is None else key + kept.key.encode()
 
     def is_refused(self, key: bytes) -> bool:

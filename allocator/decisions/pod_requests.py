@@ -268,11 +268,6 @@ class ReceivedRequests:
         claims = self._state.claims
         return tuple(claims[uid] for uid in request.claims if uid in claims)
 
-    def namespace_of(self, pod_uid: str) -> str:
-        """Return the namespace of a pod; empty if it is not known."""
-        request = self.find(pod_uid)
-        return request.pod.namespace if request else ""
-
     def _current_claim(self, uid: str) -> Claim:
         """Return a claim with its allocation, written or reserved by a pod that shares it."""
         claim = self._state.claims[uid]

@@ -163,7 +163,7 @@ class WaitingPods:
             waiting = Waiting(pod.place, key)
             self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:
-                namespace = self._decisions.requests.namespace_of(uid)
+                namespace = self._records.get(uid).namespace
                 self._aside.add_preemption(namespace, uid, self._name_of(uid), cut)
             elif again and self._decisions.groups.key_of(uid):
                 self._set_aside(uid, self._victims)
@@ -237,7 +237,7 @@ class WaitingPods:
         self._records.times.take("late", now)
         work.woken += self._records.times.take("retry", now)
         work.woken += self._end_searches()
-        work.woken += filter(self._find, self._decisions.take_pods_to_retry())
+        work.woken += filter(self._find, self._decisions.preemptors.take_to_retry())
         work.woken += self._take_asking(now)
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
@@ -268,7 +268,7 @@ class WaitingPods:
     def decide_ahead(self, uid: str, now: float, tell: Tell, clock: Callable[[], float]) -> None:
         """Decide about a pod in a copy of the process, and tell what is computed."""
         self._state.planner.become_copy(tell, clock)
-        self._decisions.try_again(uid)
+        self._decisions.planned_holds.try_again(uid)
         pod, request = self._find(uid), self._aside.preemption(uid)
         self._decisions.promise(uid, now, pod.seen if pod else ())
         if request is not None:
@@ -279,7 +279,7 @@ class WaitingPods:
     def note_ahead(self, uid: str) -> None:
         """Go on with a pod about which a copy of the process has decided."""
         self._aside.note_answered(self._name_of(uid))
-        self._decisions.try_again(uid)
+        self._decisions.planned_holds.try_again(uid)
         if self._aside.end_preemption(uid) and self._find(uid) is not None:
             self._ask_again(uid)
 
@@ -421,7 +421,7 @@ class WaitingPods:
 
     def _set_aside(self, uid: str, aside: SearchesAside) -> None:
         """Set a search aside that has not ended."""
-        aside.add(self._decisions.requests.namespace_of(uid), uid, self._name_of(uid))
+        aside.add(self._records.get(uid).namespace, uid, self._name_of(uid))
 
     def _name_of(self, uid: str) -> str:
         """Return the name of a search: that of all members of a group is the same."""

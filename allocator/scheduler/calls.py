@@ -136,7 +136,7 @@ class SchedulerCalls:
     def unreserve(self, request: UnreserveRequest) -> UnreserveReply:
         """Give a reservation back, and what is written for a pod that another one preempts."""
         decisions = self._decide()
-        is_victim = decisions.is_victim(request.pod_uid)
+        is_victim = decisions.preemptors.is_victim(request.pod_uid)
         held = request.hold and not is_victim
         if held and decisions.reservations.hold(request.pod_uid, self._now()):
             return UnreserveReply()

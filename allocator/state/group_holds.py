@@ -17,9 +17,10 @@ from typing import Final
 
 import msgspec
 
+from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_pauses import GroupPauses
 from allocator.state.group_records import GroupHold, namespace_of_group
-from allocator.state.reports import HoldEnd
+from allocator.state.reports import EndedHold, HoldEnd
 from allocator.state.reserved_pods import ReservedPods
 
 # How long the scheduler may take from one member to the next, and for all of them. The first is
@@ -39,9 +40,9 @@ MAX_EVICTION_PAUSE_SECONDS: Final = 3600.0
 class GroupHolds:
     """The holds of all groups."""
 
-    def __init__(self, reserved: ReservedPods) -> None:
+    def __init__(self, state: AllocatorState, reserved: ReservedPods) -> None:
+        self._state, self._reserved = state, reserved
         self._groups = groups = reserved.groups
-        self._reserved = reserved
         self.pauses = GroupPauses(groups, "pause", FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
         self.eviction_pauses = GroupPauses(
             groups, "eviction_pause", FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS
@@ -140,16 +141,14 @@ class GroupHolds:
     def _was_taken(self, hold: GroupHold) -> bool:
         """Whether all parts that a hold has lost went to pods of other namespaces."""
         lost = [uid for uid in hold.left if self._reserved.find(uid) is None]
-        takers = [self._reserved.taker_of(uid) for uid in lost]
+        takers = [self._state.records.get(uid).taken_by for uid in lost]
         return bool(takers) and not {"", namespace_of_group(hold.key)}.intersection(takers)
 
     def _report(self, hold: GroupHold, end: HoldEnd) -> None:
         """Have the end of a hold reported, on one of its members."""
-        self._reserved.report_end(min(hold.left), end, len(hold.left), len(hold.members))
-
-    def note_evicted(self, key: str) -> None:
-        """Remember that pods are evicted for a group."""
-        self._groups.change(key, evicted=True)
+        if (request := self._state.records.get(min(hold.left)).request) is not None:
+            ended = EndedHold(request.pod, end, len(hold.left), len(hold.members))
+            self._state.reports.append(ended)
 
     def note_refused(self, key: str, now: float) -> None:
         """Let a group pause that was refused the devices of pods that were evicted for it."""

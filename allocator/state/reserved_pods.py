@@ -25,7 +25,6 @@ from allocator.state.records import (
     ReservedDevices,
     consumer_of,
 )
-from allocator.state.reports import EndedHold, HoldEnd
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
@@ -277,10 +276,6 @@ class ReservedPods:
         """Remove a promise, because a pod of the namespace `taker` has a higher priority."""
         self._release(pod_uid, RecordEvent.TAKEN_OVER, taken_by=taker)
 
-    def taker_of(self, pod_uid: str) -> str:
-        """Return the namespace of the pod that took over what was promised to this one."""
-        return self._records.get(pod_uid).taken_by
-
     def release_promised(self, pod_uids: Iterable[str]) -> None:
         """Remove what is promised to pods, and not what the scheduler has reserved for them."""
         for uid in pod_uids:
@@ -298,11 +293,6 @@ class ReservedPods:
             self._records.change(uid, RecordEvent.EXPIRED, **changes)
         return tuple(expired)
 
-    def report_end(self, pod_uid: str, end: HoldEnd, left: int, members: int) -> None:
-        """Have the end of what was held for a group reported, on one of its members."""
-        if (request := self._records.get(pod_uid).request) is not None:
-            self._state.reports.append(EndedHold(request.pod, end, left, members))
-
     # --- writing ---
 
     def begin_write(self, pod_uid: str) -> str:
@@ -319,10 +309,6 @@ class ReservedPods:
         elif not devices.writing:
             self._records.change(pod_uid, RecordEvent.LOST, devices=None)
         return problem
-
-    def note_bound(self, pod_uid: str) -> None:
-        """Remember that a pod was bound, whatever the watch shows of it."""
-        self._state.pods.note_bound(pod_uid)
 
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """End a write; without `written`, remove what is reserved and not allocated.

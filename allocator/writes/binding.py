@@ -259,7 +259,7 @@ class PodBinder:
                 if not (error.unknown or is_outdated) or attempt == BINDING_ATTEMPTS:
                     raise
                 version = place.version
-        self._state.reservations.note_bound(pod.uid)
+        self._state.cluster.pods.note_bound(pod.uid)
         self._state.times.set("late", pod.uid, None)
 
     def _last_version(self, pod: PodName) -> str:

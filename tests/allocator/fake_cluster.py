@@ -172,6 +172,7 @@ class FakeReservations:
         self.users: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.refusal = ""
         self.begun: list[str] = []
+        self.bound: list[str] = []
         self.ended: list[tuple[str, bool]] = []
         self.observed: list[Claim] = []
         self.held: list[str] = []
@@ -254,7 +255,9 @@ class FakeReservations:
             list_contests=self.list_contests,
             describe=lambda contest: Conflicts.describe(self._names, contest),
         )
-        return SimpleNamespace(claims=claims, conflicts=conflicts)
+        # The watch of this cluster shows all pods that are bound.
+        pods = SimpleNamespace(note_bound=self.bound.append)
+        return SimpleNamespace(claims=claims, conflicts=conflicts, pods=pods)
 
     @property
     def _names(self) -> Any:  # noqa: ANN401  # as much of the conflicts as a description needs
@@ -290,9 +293,6 @@ class FakeReservations:
         """Begin, unless a test refuses."""
         self.begun.append(pod_uid)
         return self.refusal
-
-    def note_bound(self, pod_uid: str) -> None:
-        """Remember nothing: the watch of this cluster shows all."""
 
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """Record the end."""

@@ -324,7 +324,7 @@ class History(ChangingCluster):
     def _evict(self, member: Member) -> None:
         if member.uid in self.held and not member.node:
             del self.held[member.uid]
-            self.say("gives back", member.uid, self.decisions.is_victim(member.uid))
+            self.say("gives back", member.uid, self.decisions.preemptors.is_victim(member.uid))
             self.decisions.unreserve(member.uid, self.now)
         choice = self.random.random()
         if choice < 0.5:

@@ -322,8 +322,8 @@ def test_a_search_that_was_cut_evicts_nobody_who_is_gone() -> None:
         if calls == 5:
             contest.end(first)
     pods = [each for of_node in contest.running.values() for each in of_node]
-    assert not decisions.is_victim(first)
-    assert sum(map(decisions.is_victim, pods)) in {11, 12}
+    assert not decisions.preemptors.is_victim(first)
+    assert sum(map(decisions.preemptors.is_victim, pods)) in {11, 12}
 
 
 def test_only_pods_that_the_scheduler_lists_are_evicted() -> None:

@@ -312,7 +312,7 @@ def test_a_reservation_of_the_scheduler_is_not_taken_over(full: Contest) -> None
     assert full.ask("high") == []
     full.enlist("low", "n1")
     assert full.victims("high") == ["low"]
-    assert full.cluster.decisions.is_victim("low")
+    assert full.cluster.decisions.preemptors.is_victim("low")
     full.cluster.decisions.unreserve("low")  # the scheduler cancels its binding
     assert full.ask("contender", priority=LOW) == []
     assert full.woken() == ["high"]
