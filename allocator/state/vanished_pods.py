@@ -70,7 +70,6 @@ class VanishedPods:
         self._find_node = find_node
         self._seconds = seconds
         self._claims: dict[str, KeptClaim] = {}
-        self._began: list[str] = []
         self._reports = reports
 
     def follow_claim(self, before: Claim, after: Claim | None, holds: Sequence[Hold]) -> None:
@@ -111,16 +110,15 @@ class VanishedPods:
 
     def observe_time(self, now: float) -> None:
         """Start the time of the claims that are new, and release those whose time is over."""
-        began, self._began = self._began, []
-        for uid in began:
-            kept = self._claims.get(uid)
-            if kept is not None and kept.until is None and self._seconds is not None:
-                until = now + kept.grace_seconds + self._seconds
-                self._claims[uid] = kept._replace(until=until)
         for uid, kept in tuple(self._claims.items()):
-            is_over = kept.until is not None and kept.until <= now
+            until = kept.until
+            if until is None:
+                until = now + kept.grace_seconds + (self._seconds or 0.0)
+                self._claims[uid] = kept._replace(until=until)
             # With its node, what it ran is gone.
-            if is_over or not all(self._serves(hold.device_id, kept.node) for hold in kept.holds):
+            if until <= now or not all(
+                self._serves(hold.device_id, kept.node) for hold in kept.holds
+            ):
                 self._release(uid)
 
     def find_reason(self) -> Reason | None:
@@ -159,8 +157,6 @@ class VanishedPods:
             self._release(next(iter(self._claims)))
         self._claims[uid] = kept
         self._ledger.keep(_key_of(uid), kept.holds)
-        if kept.until is None:
-            self._began.append(uid)
 
     def _release(self, uid: str) -> None:
         del self._claims[uid]
