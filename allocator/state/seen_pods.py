@@ -81,7 +81,7 @@ class SeenPods:
         self._pods: dict[str, SeenPod] = {}
         # Deleted pods, with the seconds that their containers may still run.
         self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
-        # The pods that this process has bound, which the watch may not show yet.
+        # The pods that this process has bound, or may have, which the watch may not show yet.
         self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
         self._users: Index[str, str] = Index()  # the pods that name a claim
         self._consumers: dict[str, tuple[str, ...]] = {}
@@ -144,7 +144,7 @@ class SeenPods:
         self._update_claims_of(uid)
 
     def note_bound(self, uid: str) -> None:
-        """Remember that a pod has a node: it can vanish before a watch or a list shows that."""
+        """Remember that a pod may have a node: it can vanish before a watch or a list shows it."""
         self._bound.put(uid, None)
 
     def observe_claim(self, uid: str, claim: Claim) -> None:

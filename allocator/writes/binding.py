@@ -252,6 +252,7 @@ class PodBinder:
             except ApiError as error:
                 if error.unknown:
                     self._state.times.set("late", pod.uid, _loop_time() + self._times.late)
+                    self._state.cluster.pods.note_bound(pod.uid)  # it may be, and vanish then
                 place = await self._read_unbound(pod, reservation.node)
                 if place is None:
                     break  # an earlier request has bound it
