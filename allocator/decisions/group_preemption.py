@@ -208,8 +208,7 @@ class GroupPreemption:
                 claims=tuple(sorted(claims)),
                 holds=tuple(hold for each in allocations for hold in read_holds(each)),
             )
-            uid = member.request.pod.uid
-            self._preemptors.begin(uid, member.search, devices, now)
+            self._preemptors.begin(member.search, devices, now)
 
     def _claims_on(self, node: str) -> frozenset[str]:
         pools = self._state.planner.pools_for(node)

@@ -82,7 +82,7 @@ class PlannedHolds:
         holds = tuple(each for one in solution.allocations for each in read_holds(one))
         devices = DeviceVictims(node=node, claims=tuple(sorted(claims)), holds=holds)
         until = now + hold.until.timestamp() - self._basis.around.server_time()
-        self._preemptors.hold(hold, search, devices, until)
+        self._preemptors.begin(search, devices, now, (hold, until))
 
     def _has_changed(self, node: str, hold: NodeHold) -> bool:
         """Whether a hold was not tried since the last change of its node."""

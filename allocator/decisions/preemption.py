@@ -128,7 +128,7 @@ class DevicePreemption:
             devices = DeviceVictims(
                 node=pairing.node, claims=tuple(sorted(pairing.claims)), holds=pairing.holds
             )
-            self._preemptors.begin(pod_uid, search, devices, now)
+            self._preemptors.begin(search, devices, now)
         return pairing.reason
 
     # --- a pod that asks for victims ---
@@ -159,7 +159,7 @@ class DevicePreemption:
         for promise in promises:
             if not set(victims.claims).isdisjoint(_claims_of((promise,))):
                 self._reserved.give_up(promise.uid, search.pod.namespace)
-        self._preemptors.begin(uid, search, victims, now)
+        self._preemptors.begin(search, victims, now)
         if not victims.pods and not victims.required:
             return PreemptReply(waiting=True, message=_FREE)
         return PreemptReply(node=victims.node, victims=victims.pods, violations=victims.violations)

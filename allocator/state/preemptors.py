@@ -50,26 +50,17 @@ class Preemptors:
 
     # --- beginning and end ---
 
-    def begin(self, pod_uid: str, search: NodeSearch, devices: DeviceVictims, now: float) -> None:
-        """Keep the devices of a decision for a pod."""
-        until = now + (EVICTION_SECONDS if devices.claims else KEEP_SECONDS)
-        self._begin(pod_uid, search, devices, until)
-
-    def hold(
-        self, planned: NodeHold, search: NodeSearch, devices: DeviceVictims, until: float
-    ) -> None:
-        """Keep the devices of a plan for a pod until a time."""
-        self._begin(planned.uid, search, devices, until, planned)
-
-    def _begin(
+    def begin(
         self,
-        pod_uid: str,
         search: NodeSearch,
         devices: DeviceVictims,
-        until: float,
-        planned: NodeHold | None = None,
+        now: float,
+        planned: tuple[NodeHold, float] | None = None,
     ) -> None:
-        self._records.change(pod_uid, RecordEvent.NOT_KEPT, kept=None)
+        """Keep the devices of a decision for a pod, or those of a plan until a time."""
+        usual = now + (EVICTION_SECONDS if devices.claims else KEEP_SECONDS)
+        hold, until = planned or (None, usual)
+        self._records.change(search.pod.uid, RecordEvent.NOT_KEPT, kept=None)
         for other in self._lower_that_lose_devices(devices, search.pod.priority):
             self._end_and_retry(other)
         self._put(
@@ -81,7 +72,7 @@ class Preemptors:
                 pending=frozenset(devices.claims),
                 holds=devices.holds,
                 until=until,
-                planned=planned,
+                planned=hold,
             )
         )
         self._settled = None
