@@ -82,14 +82,11 @@ class PodBinder:
         self.undoing = Undoing()
         # Until when bindings of an earlier term can arrive.
         self._earlier_bindings = float("-inf")
-        # Claims that had no allocation in this term before this process wrote one.
-        self._allocated_now: set[str] = set()
 
     def start_term(self) -> None:
         """End all calls in progress before their next write: their reservations are gone."""
         self._term += 1
         self.undoing.clear()
-        self._allocated_now.clear()
         self._earlier_bindings = _loop_time() + self._times.late
 
     def is_writing(self, pod_uid: str) -> bool:
@@ -176,13 +173,8 @@ class PodBinder:
             self._cache,
             self._state,
             check=lambda: self._check_term(term),
-            on_allocated=self._note_allocated,
+            earlier_bindings=self._earlier_bindings,
         )
-
-    def _note_allocated(self, claim_uid: str) -> None:
-        """Remember claims while bindings of an earlier term may arrive: none is for their pods."""
-        if _loop_time() < self._earlier_bindings:
-            self._allocated_now.add(claim_uid)
 
     async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
         marked, allocated = [], []
@@ -383,9 +375,10 @@ class PodBinder:
 
     def _kept_until(self, pod_uid: str, claim_uid: str) -> float:
         """Return until when a binding that was sent before can arrive, which needs the claim."""
-        never = float("-inf")
-        earlier = never if claim_uid in self._allocated_now else self._earlier_bindings
-        return max(earlier, self._state.times.get("late", pod_uid) or never)
+        never, earlier, times = float("-inf"), self._earlier_bindings, self._state.times
+        if times.get("late", claim_uid) == earlier:
+            earlier = never
+        return max(earlier, times.get("late", pod_uid) or never)
 
 
 def _loop_time() -> float:

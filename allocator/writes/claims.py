@@ -4,6 +4,7 @@ Each write applies to one version of the claim. If the claim has another version
 and the reservation is either continued or refused.
 """
 
+import asyncio
 import datetime as dt
 from collections.abc import Callable
 from typing import Final
@@ -29,8 +30,8 @@ class BindRefusedError(Exception):
 class ClaimWriter:
     """Carries out the reservations of claims.
 
-    `check` runs before every write of a mark or an allocation and may raise. `on_allocated` is
-    called with the UID of a claim after its allocation was certainly written.
+    `check` runs before every write of a mark or an allocation and may raise. Bindings of an earlier
+    term can arrive until `earlier_bindings`, and none is for the pods of what is allocated now.
     """
 
     def __init__(
@@ -40,13 +41,13 @@ class ClaimWriter:
         state: LiveState,
         *,
         check: Callable[[], None],
-        on_allocated: Callable[[str], None],
+        earlier_bindings: float,
     ) -> None:
         self._writes = writes
         self._cache = cache
         self._state = state
         self._check = check
-        self._on_allocated = on_allocated
+        self._earlier_bindings = earlier_bindings
 
     async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
         """Write the mark and the finalizer, unless the claim has an allocation or this mark.
@@ -117,7 +118,8 @@ class ClaimWriter:
                 allocation_timestamp=f"{now:%Y-%m-%dT%H:%M:%SZ}",
             )
             written = await self._writes.allocate(live, allocation, (consumer,))
-            self._on_allocated(reserved.uid)
+            if asyncio.get_running_loop().time() < self._earlier_bindings:
+                self._state.times.set("late", reserved.uid, self._earlier_bindings)
             return self._observed(written)
         if any(each.uid == consumer.uid for each in consumers):
             return await self._renew(live)

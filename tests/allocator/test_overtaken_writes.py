@@ -223,6 +223,17 @@ async def test_an_allocation_of_this_term_is_released_at_once(rig: Rig) -> None:
     assert rig.cluster.is_clean("a")
 
 
+async def test_an_allocation_of_the_last_term_is_kept_in_this_one(rig: Rig) -> None:
+    await rig.recovery.begin_term()
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults[3] = "refuse"
+    assert await rig.bind() == "403 Forbidden: forbidden"
+    await rig.recovery.begin_term()
+    rig.reservations.reserve("pod", "a")
+    reply = await rig.binder.release("uid-pod")
+    assert "an earlier request may still bind the pod" in reply.message
+
+
 async def test_an_allocation_is_kept_if_its_write_may_be_of_an_earlier_term(rig: Rig) -> None:
     await rig.recovery.begin_term()
     rig.reservations.reserve("pod", "a")
