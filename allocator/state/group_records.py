@@ -147,11 +147,9 @@ class GroupTable:
     def of_namespace(self, key: str) -> NamespaceRecord:
         """Return what counts for all groups of the namespace of a group."""
         record = self._namespaces.get(namespace_of_group(key)) or _NO_GROUPS
-        return (
-            record
-            if record.term == self._term
-            else NamespaceRecord(self._term, record.gathers_from)
-        )
+        if record.term != self._term:
+            record = NamespaceRecord(self._term, gathers_from=record.gathers_from)
+        return record
 
     def change_namespace(self, key: str, **changes: Any) -> None:  # noqa: ANN401  # as well
         """Change what counts for all groups of the namespace of a group."""
