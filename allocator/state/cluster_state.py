@@ -108,7 +108,8 @@ class AllocatorState:
         self.planner = planner
         self.ledger = ledger
         self.records = PodTable(ledger)
-        self.pods = SeenPods(self.records.times)
+        self._claims: dict[str, Claim] = {}
+        self.pods = SeenPods(self.records.times, self._claims)
         # What is to be told to persons, until the process does so.
         self.reports: deque[Report] = deque(maxlen=MAX_REPORTS)
         self.vanished = VanishedPods(
@@ -129,7 +130,6 @@ class AllocatorState:
         self._used_slices: dict[PoolID, frozenset[str]] = {}  # by name, which the planner has
         self._owned_on: dict[str | None, int] = {}
         self._names: list[str] = []
-        self._claims: dict[str, Claim] = {}
         self._uids: dict[str, str] = {}
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
         # Claims that were allocated since somebody asked.
@@ -169,7 +169,7 @@ class AllocatorState:
             self.vanished.follow_claim(before, claim, record.holds)
         self._claims[uid] = claim
         self._uids[name_of(claim)] = uid
-        self.pods.observe_claim(uid, claim)
+        self.pods.follow_claim(uid, before)
         return True
 
     def _apply_claim(self, before: Claim | None, after: Claim | None) -> None:
@@ -177,9 +177,9 @@ class AllocatorState:
             uid = uid_of(before)
             record = self.ledger.claims.get(uid)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
-            self.pods.forget_claim(uid)
-            self.conflicts.note_change(uid)
             claim = self._claims.pop(uid, None)
+            self.pods.follow_claim(uid, claim)
+            self.conflicts.note_change(uid)
             self._follow_allocation(claim, None)
             if claim is not None and record is not None and record.holds:
                 self.vanished.follow_claim(claim, None, record.holds)

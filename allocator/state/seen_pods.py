@@ -5,7 +5,7 @@ A pod that was deleted releases its claims after its grace period. If that is to
 else keeps the pod, a finalizer for example, the pod lingers: nobody waits for it.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from allocator.state.index import Index
@@ -74,17 +74,16 @@ UNSEEN: Final = SeenPod()
 
 
 class SeenPods:
-    """Pods by UID, and the claims reserved for them."""
+    """Pods by UID, and which of the `claims`, as they are now, are reserved for them."""
 
-    def __init__(self, times: Wheel[Due]) -> None:
-        self._times = times
+    def __init__(self, times: Wheel[Due], claims: Mapping[str, Claim]) -> None:
+        self._times, self._claims = times, claims
         self._pods: dict[str, SeenPod] = {}
         # Deleted pods, with the seconds that their containers may still run.
         self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
         # The pods that this process has bound, or may have, which the watch may not show yet.
         self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
         self._users: Index[str, str] = Index()  # the pods that name a claim
-        self._consumers: dict[str, tuple[str, ...]] = {}
         self._claims_of: Index[str, str] = Index()
         self._bound_members: Index[PodGroup, str] = Index()
         self.version = 0  # grows with each change of a pod or its claims
@@ -147,32 +146,21 @@ class SeenPods:
         """Remember that a pod may have a node: it can vanish before a watch or a list shows it."""
         self._bound.put(uid, None)
 
-    def observe_claim(self, uid: str, claim: Claim) -> None:
-        """Apply the consumers of a claim."""
-        self.forget_claim(uid)
-        if claim.status.allocation is not None:
-            consumers = claim.status.reserved_for
-            self._consumers[uid] = tuple(
-                # Only pods are known; another consumer keeps the claim.
-                consumer.uid if consumer.is_pod else ""
-                for consumer in consumers
-            )
-            self._claims_of.move(uid, (), self._consumers[uid])
-        self._update_claim(uid)
-
-    def forget_claim(self, uid: str) -> None:
-        """Apply the deletion of a claim."""
+    def follow_claim(self, uid: str, before: Claim | None) -> None:
+        """Follow the consumers of a claim that has changed or was deleted."""
         self.version += 1
-        self._claims_of.move(uid, self._consumers.pop(uid, ()), ())
-        self._releasing.discard(uid)
+        self._claims_of.move(uid, _read_consumers(before), ())
+        self._claims_of.move(uid, (), self.consumers(uid))
+        self._update_claim(uid)
 
     def _update_claims_of(self, pod_uid: str) -> None:
         for uid in tuple(self._claims_of.get(pod_uid)):
             self._update_claim(uid)
 
     def _update_claim(self, uid: str) -> None:
-        consumers = self._consumers.get(uid)
-        if consumers is not None and all(map(self.is_leaving, consumers)):
+        claim = self._claims.get(uid)
+        is_allocated = claim is not None and claim.status.allocation is not None
+        if is_allocated and all(map(self.is_leaving, _read_consumers(claim))):
             self._releasing.add(uid)
         else:
             self._releasing.discard(uid)
@@ -264,11 +252,18 @@ class SeenPods:
 
     def consumers(self, claim_uid: str) -> tuple[str, ...]:
         """Return the pods for which an allocated claim is reserved; "" is not a pod."""
-        return self._consumers.get(claim_uid, ())
+        return _read_consumers(self._claims.get(claim_uid))
 
     def claims_reserved_for(self, uid: str) -> Collection[str]:
         """Return the UIDs of the allocated claims that are reserved for a pod."""
         return tuple(self._claims_of.get(uid))
+
+
+def _read_consumers(claim: Claim | None) -> tuple[str, ...]:
+    if claim is None or claim.status.allocation is None:
+        return ()
+    # Only pods are known; another consumer keeps the claim.
+    return tuple(each.uid if each.is_pod else "" for each in claim.status.reserved_for)
 
 
 def _read_pod(pod: Pod) -> SeenPod:
