@@ -38,6 +38,8 @@ class SeenPod(NamedTuple):
     ended: bool = False
     terminating: bool = False
     grace_seconds: int = 0
+    # Whether it was deleted and needs longer than others wait for it.
+    lingers: bool = False
     # The node on which others were evicted for the pod.
     nominated_node: str = ""
     claim_names: tuple[str, ...] = ()
@@ -89,10 +91,8 @@ class SeenPods:
         self.version = 0  # grows with each change of a pod or its claims
         self._releasing: set[str] = set()
         self._settled: list[str] = []
-        # The pods that began to terminate since the last look at the clock, and those that have not
-        # ended when they should have.
+        # The pods that began to terminate since the last look at the clock.
         self._terminating: list[str] = []
-        self._lingering: set[str] = set()
 
     def apply(self, before: Pod | None, after: Pod | None) -> None:
         """Apply the change of a pod; a pod with another UID is another pod."""
@@ -100,27 +100,22 @@ class SeenPods:
         if before is not None and is_other and before.spec.resource_claims:
             self._remove(before.metadata.uid)
         if after is not None and after.spec.resource_claims:
-            uid, seen = after.metadata.uid, _read_pod(after)
+            uid = after.metadata.uid
+            seen = self._follow_termination(uid, self.get(uid), _read_pod(after))
             if self._pods.get(uid) != seen:
-                self._follow_termination(uid, self._pods.get(uid), seen)
                 self._put(uid, seen)
                 self._update_claims_of(uid)
                 if seen.node or seen.ended:
                     self._settled.append(uid)
 
-    def _follow_termination(self, uid: str, before: SeenPod | None, after: SeenPod) -> None:
+    def _follow_termination(self, uid: str, before: SeenPod, after: SeenPod) -> SeenPod:
         """Expect the end of a pod that was deleted, also with another grace period than before."""
-        if (
-            before is not None
-            and before.grace_seconds == after.grace_seconds
-            and before.terminating
-        ):
-            return
-        self._lingering.discard(uid)
-        if after.terminating and after.grace_seconds > MAX_GRACE_SECONDS:
-            self._lingering.add(uid)
-        elif after.terminating:
+        if before.terminating and before.grace_seconds == after.grace_seconds:
+            return after._replace(lingers=before.lingers)
+        lingers = after.terminating and after.grace_seconds > MAX_GRACE_SECONDS
+        if after.terminating and not lingers:
             self._terminating.append(uid)
+        return after._replace(lingers=lingers) if lingers else after
 
     def _put(self, uid: str, after: SeenPod) -> None:
         self.version += 1
@@ -136,7 +131,6 @@ class SeenPods:
     def _remove(self, uid: str) -> None:
         unconfirmed = self.find_unconfirmed(uid)
         self._put(uid, UNSEEN)
-        self._lingering.discard(uid)
         self._gone.put(uid, unconfirmed)
         self._bound.pop(uid)
         self._settled.append(uid)
@@ -180,7 +174,7 @@ class SeenPods:
         for uid in self._times.take("end", now):
             seen = self.get(uid)
             if seen.terminating and not seen.ended:
-                self._lingering.add(uid)
+                self._pods[uid] = seen._replace(lingers=True)
                 self._update_claims_of(uid)
                 kept.update(self._claims_of.get(uid))
         return frozenset(kept)
@@ -217,11 +211,12 @@ class SeenPods:
         seen = self._pods.get(uid)
         if seen is None:
             return uid in self._gone
-        return seen.ended or (seen.terminating and uid not in self._lingering)
+        return seen.ended or (seen.terminating and not seen.lingers)
 
     def is_lingering(self, uid: str) -> bool:
-        """Whether a pod was deleted and needs longer than others wait for it."""
-        return uid in self._lingering and not self.get(uid).ended
+        """Whether a pod that has not ended lingers."""
+        seen = self.get(uid)
+        return seen.lingers and not seen.ended
 
     def bound_members_with(self, uid: str) -> Collection[str]:
         """Return the members with a node of the gang of a pod that has one."""
