@@ -16,7 +16,7 @@ from e2e.scenarios.admission import LEGACY, NEEDS
 from e2e.scenarios.migration_plan import PATIENCE, Migration
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.sample_cluster import SYSTEM, Sample
-from e2e.scenarios.stage import Stage
+from e2e.scenarios.stage import Stage, TimeLimitError
 
 JSON = dict[str, Any]
 CLUSTERS = 20
@@ -65,13 +65,17 @@ class DrawnMigration(Migration):
         """The plan itself waits for that."""
 
     def settle(self, step: JSON | None = None) -> None:
-        """Wait until there is what a step leaves, or until the pods stay as they are."""
+        """Wait until there is what a step leaves, or until the pods stay as they are.
+
+        Without a result, the error says what of the step is missing.
+        """
         seen: list[str] = []
+        missing: list[str] = []
         looks = QUIET if step is None else PATIENT
 
         def is_quiet() -> bool:
             counts = self.count()
-            missing = [*filter(None, _compare(step or {"leaves": ()}, counts))]
+            missing[:] = filter(None, _compare(step or {"leaves": ()}, counts))
             if step is not None and not missing:
                 return True
             if any("/Job/" in each for each in missing):
@@ -79,7 +83,10 @@ class DrawnMigration(Migration):
             seen.append(json.dumps({k: dict(n) for k, n in counts.items()}, sort_keys=True))
             return len(seen) > looks and len({*seen[-looks:]}) == 1
 
-        self.stage.wait("the pods stay as they are", is_quiet, PATIENCE)
+        try:
+            self.stage.wait("the pods stay as they are", is_quiet, PATIENCE)
+        except TimeLimitError as problem:
+            raise TimeLimitError(f"{problem}; missing: {missing}") from problem
 
     def lost(self) -> set[str]:
         """Return the Jobs that have failed, and the bare pods that are gone."""
