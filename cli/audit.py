@@ -6,7 +6,7 @@ not change it.
 """
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Final, NamedTuple
@@ -180,7 +180,9 @@ def _ask(given: AuditInput, future: Future) -> AskFit:
         sharing=gates.consumable_capacity,
     )
     return AskFit(
-        lambda running: _place(running, given, future), devices.find, _rehearsing(given.report)
+        lambda running, kept: _place(running, kept, given, future),
+        devices.find,
+        _rehearsing(given.report),
     )
 
 
@@ -196,11 +198,13 @@ def _rehearsing(report: Callable[[str], None]) -> Callable[[int, int], None]:
     return tell
 
 
-def _place(running: RunningPods, given: AuditInput, future: Future) -> StillFits:
-    """Simulate whether the running pods fit after the migration."""
+def _place(
+    running: RunningPods, kept: Collection[str], given: AuditInput, future: Future
+) -> StillFits:
+    """Simulate whether the running pods fit after the migration. `kept` nodes keep their plugin."""
     objects, after, gates = given.read.objects, future.prediction, given.gates
     replaced = frozenset(name for names in after.replaced.values() for name in names)
-    nodes = nodes_after(objects.nodes, running.staying, replaced, DUAL_LABEL)
+    nodes = nodes_after(objects.nodes, kept, replaced, DUAL_LABEL)
     namespaces = given.read.namespaces
     cluster = ClusterObjects(after.slices, after.classes, nodes=nodes, others=namespaces)
     return still_fits(

@@ -7,9 +7,10 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from drawbridge.agreement.scope import Mode
+from drawbridge.audit.afterwards import find_capacities_after
 from drawbridge.audit.demand import find_sizes, times
 from drawbridge.audit.fit import FindDevices, RunningPods, summarize_fit, translate_running
-from drawbridge.audit.migration import make_plan
+from drawbridge.audit.migration import Rehearsed, make_plan
 from drawbridge.audit.model import (
     Audit,
     Fate,
@@ -88,10 +89,11 @@ def foresee(objects: AuditedObjects, configuration: Configuration, gates: Gates)
 class AskFit(NamedTuple):
     """What the solver is asked: whether running pods still fit, and which nodes have devices.
 
-    `rehearsing` is told how many of how many nodes have been moved in the rehearsal.
+    With the running pods come the nodes that keep their plugin. `rehearsing` is told how many of
+    how many nodes have been moved in the rehearsal.
     """
 
-    still_fits: Callable[[RunningPods], StillFits]
+    still_fits: Callable[[RunningPods, Collection[str]], StillFits]
     find_devices: FindDevices
     rehearsing: Callable[[int, int], None] = lambda _, __: None
 
@@ -146,7 +148,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
     return replace(
         part,
         node_groups=tuple(
-            _describe(each, every, objects, unowned.get(each.name, {})) for each in groups
+            _describe(each, every, objects, unowned.get(each.name, {}), plan) for each in groups
         ),
         steps=plan.steps,
         notes=(
@@ -156,7 +158,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
             *plan.notes,
             *_note_queues(objects, decider.mappings),
         ),
-        fit=summarize_fit(ask_fit.still_fits(running), running),
+        fit=summarize_fit(ask_fit.still_fits(running, plan.kept), running, plan.kept),
     )
 
 
@@ -259,6 +261,7 @@ def _describe(
     entries: Iterable[WorkloadAudit],
     objects: AuditedObjects,
     unowned: Mapping[str, float],
+    plan: Rehearsed,
 ) -> NodeGroup:
     here = [(each, each.nodes[group.name]) for each in entries if group.name in each.nodes]
     number = len(group.nodes)
@@ -266,13 +269,12 @@ def _describe(
     now_devices = dict(_sum((e.demand, n) for e, n in here if has_claims(e)).devices)
     for name, devices in unowned.items():
         now_devices[name] = now_devices.get(name, 0) + devices
-    later = _sum((e.demand, n) for e, n in here if e.fate.goes).devices
     before = [
         GroupCapacity(name, count * number, now_units.get(name, 0))
         for name, count in group.units.items()
     ]
     before += _capacities(group.now.classes, now_devices, number)
-    after = _capacities(group.after.classes, later, number)
+    after = find_capacities_after(group, plan.start, plan.kept) if group.driver else before
     return NodeGroup(
         group.name,
         tuple(sorted(each.name for each in group.nodes)),
@@ -337,7 +339,7 @@ def _note_group(
         names = ", ".join(sorted(group.now.dual))
         yield f"A plugin ({names}) and a driver offer the same devices; translated pods avoid them."
     for use in after:
-        if use.held > use.offered + _SLACK:
+        if use.name not in group.units and use.held > use.offered + _SLACK:
             yield (
                 f"The pods that run there need {use.held:g} devices of class {use.name}, and"
                 f" {use.offered:g} are expected: some need another node."

@@ -1,6 +1,6 @@
 """The running pods as they are after the migration, and whether they fit then."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.audit.model import FitSummary, PodWithoutRoom
@@ -20,18 +20,15 @@ _MAX_SHOWN: Final = 50
 # In files, tenants may write what the API server would refuse.
 _MAX_NAME: Final = 400
 _MAX_WHY: Final = 500
+_OF_KEPT: Final = "the node keeps its plugin, and no driver has devices for claims there"
 
 
 class RunningPods(NamedTuple):
-    """The running pods with their claims, the templates for them, and how many are unreadable.
-
-    `staying` are those of them that need their plugin.
-    """
+    """The running pods with their claims, the templates for them, and how many are unreadable."""
 
     pods: tuple[Pod, ...]
     templates: tuple[Template, ...]
     unread: int = 0
-    staying: tuple[Pod, ...] = ()
 
 
 def translate_running(
@@ -40,7 +37,6 @@ def translate_running(
     """Return the running pods as the migration leaves them, each on its node."""
     reader, unread = pod_reader(), 0
     translated: list[Pod] = []
-    staying: list[Pod] = []
     templates: dict[tuple[str, str], Template] = {}
     for pod in pods:
         if not text_at(pod, "spec", "nodeName") or text_at(pod, "status", "phase") in FINISHED:
@@ -55,11 +51,9 @@ def translate_running(
         read = reader.read(value)
         if isinstance(read, Pod):
             translated.append(read)
-            if outcome is None or not outcome.fate.goes:
-                staying.append(read)
         else:
             unread += 1
-    return RunningPods(tuple(translated), tuple(templates.values()), unread, tuple(staying))
+    return RunningPods(tuple(translated), tuple(templates.values()), unread)
 
 
 def read_template(value: Value, namespace: str) -> Iterator[Template]:
@@ -71,19 +65,23 @@ def read_template(value: Value, namespace: str) -> Iterator[Template]:
         yield read
 
 
-def summarize_fit(answer: StillFits, running: RunningPods) -> FitSummary:
-    """Return the numbers of pods that fit, and the first pods that do not."""
+def summarize_fit(answer: StillFits, running: RunningPods, kept: Collection[str]) -> FitSummary:
+    """Return the numbers of pods that fit, and the first pods that do not.
+
+    Nodes that are `kept` keep their plugin, so that claims find no device there.
+    """
     return FitSummary(
         answer.packed.pods,
         len(answer.in_place.nodes),
         len(answer.packed.nodes),
-        tuple(_without_room(answer.in_place)),
-        tuple(_without_room(answer.packed)),
+        tuple(_without_room(answer.in_place, kept)),
+        tuple(_without_room(answer.packed, ())),
         running.unread,
     )
 
 
-def _without_room(fit: Fit) -> Iterator[PodWithoutRoom]:
+def _without_room(fit: Fit, kept: Collection[str]) -> Iterator[PodWithoutRoom]:
     for refusal in fit.refused[:_MAX_SHOWN]:
         why = "; ".join(dict.fromkeys(reason.message for reason in refusal.reasons))
+        why = _OF_KEPT if refusal.node in kept else why
         yield PodWithoutRoom(refusal.pod[:_MAX_NAME], refusal.node[:_MAX_NAME], why[:_MAX_WHY])

@@ -25,10 +25,12 @@ from drawbridge.report.plugin_units import count_units
 
 
 class Rehearsed(NamedTuple):
-    """The steps, and what to know of them."""
+    """The steps, what to know of them, and the cluster before the first."""
 
     steps: tuple[MigrationStep, ...]
     notes: tuple[str, ...]
+    start: ModelCluster
+    kept: frozenset[str]  # the nodes that keep their plugin
 
 
 def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
@@ -46,13 +48,14 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     """
     start = read_cluster(objects, groups, decider, find_devices)
     unending = find_unending(objects.pods)
-    kept = find_kept(ModelCluster(start), groups)
+    as_read = ModelCluster(start)
+    tied = find_kept(as_read, groups)
     planner = StepPlanner(
         start,
         groups,
         _read_namespaces(objects, namespaces),
         decider.templates,
-        kept.union(unending),
+        tied.union(unending),
         find_interrupted(objects),
         rehearsing=rehearsing,
     )
@@ -81,8 +84,9 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
         step = preparation.remove_plugins(groups, needed_names, daemons)
         if step is not None:
             last.append(step.with_expected(planner.expected()))
-    notes = *note_unable(unable, unmoved), *_note_tied(before, kept), *_note_uncounted(objects)
-    return Rehearsed((*first, *planner.steps, *last), notes)
+    notes = *note_unable(unable, unmoved), *_note_tied(before, tied), *_note_uncounted(objects)
+    kept = planner.kept.union(unmoved)
+    return Rehearsed((*first, *planner.steps, *last), notes, as_read, kept)
 
 
 def _find_unreported(

@@ -1,9 +1,9 @@
 """Predicts what nodes publish after the migration: the slices and classes of their drivers.
 
 A node that has a device plugin is expected to get the driver of the same family, if one can run
-there. Its devices are
-read from the labels of feature discovery and from the list that HAMi's plugin writes; what neither
-says is not predicted. Where a driver publishes already, nothing is predicted.
+there. Its devices are read from the labels of feature discovery, from the list that HAMi's plugin
+writes, and from the units of the names that the driver replaces. Where a driver publishes already,
+nothing is predicted.
 """
 
 import re
@@ -80,7 +80,8 @@ def predict(
         if family and (gone or family is begun):
             drivers[node.name], replaced[node.name] = family.driver, gone
             if family.driver not in publishing.get(node.name, ()):
-                slices += _slices(node, family, names, annotations)
+                units = {name: names[name] for name in gone}
+                slices += _slices(node, family, units, annotations)
         nodes.append(_without(node, gone))
     classes = {each.metadata.name for each in objects.classes}
     needed = dict.fromkeys(families[driver].classes[0] for driver in drivers.values())

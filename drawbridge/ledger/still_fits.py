@@ -122,27 +122,20 @@ def still_fits(  # noqa: PLR0913  # the parts of a cluster
 
 
 def nodes_after(
-    nodes: Sequence[Node], pods: Iterable[Pod], replaced: Collection[str], dual_label: str
+    nodes: Sequence[Node], kept: Collection[str], replaced: Collection[str], dual_label: str
 ) -> tuple[Node, ...]:
-    """Return the nodes without plugins for the names `replaced`, where no pod needs them then.
+    """Return the nodes without plugins for the names `replaced`, except those that keep theirs.
 
-    A plugin stays on a node where one of `pods`, which need it, requests such a name. Then the
-    devices are offered twice there, and the node keeps or gets the label that keeps translated pods
-    off it.
+    A node that is `kept` keeps or gets the label that keeps translated pods off it.
     """
-    needed: dict[str, set[str]] = {}
-    for pod in pods:
-        for name in requested_names(pod):
-            if name in replaced:
-                needed.setdefault(pod.spec.node_name, set()).add(name)
-    return tuple(_node_after(each, replaced, dual_label, needed.get(each.name)) for each in nodes)
+    return tuple(
+        _node_after(each, replaced, dual_label, is_kept=each.name in kept) for each in nodes
+    )
 
 
-def _node_after(
-    node: Node, replaced: Collection[str], dual_label: str, needed: Collection[str] | None
-) -> Node:
+def _node_after(node: Node, replaced: Collection[str], dual_label: str, *, is_kept: bool) -> Node:
     served = [name for name in node.allocatable if name in replaced]
-    if needed is not None:
+    if is_kept:
         return replace(node, labels={**node.labels, dual_label: "true"})
     if not served and dual_label not in node.labels:
         return node

@@ -22,7 +22,7 @@ IMAGES = {
 FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
     "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
-    "commands", "why of steps", "first line", "undo",
+    "commands", "why of steps", "first line", "undo", "must leave",
 )  # fmt: skip
 
 
@@ -169,6 +169,7 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
         "leaves": {e["title"]: leaves_text(e["expected"]) for e in audit["steps"] if e["expected"]},
         "says": [*notes, *audit["notes"]],
         "fit": {key: fit[key] for key in ("pods", "inPlace", "packed")},
+        "must leave": {each["pod"]: each["why"] for each in fit["notInPlace"]},
         "reasons": {
             f"{namespace['namespace']}/{each['owner']}": each["reasons"]
             for namespace in namespaces
