@@ -52,11 +52,12 @@ class Followed:
         self.drawn: DrawnCluster = draw(seed, size, surprises, rig=rig)
         self.folder = folder
         self.told = audit(self.drawn.seen(), folder)
-        answers = answers_of(self.told)
+        self.answers = answers = answers_of(self.told)
         self.cluster = PlayedCluster(self.drawn.objects, self.drawn.hardware, answers, chooses)
         self.typist = Typist(self.cluster)
         self.misses: list[str] = []
-        self.predictions = self.open = self.sure = 0
+        self.predictions = self.sure = 0
+        self.either = Counter[str]()  # pods, by what becomes of them
         self.before = names_of(self.cluster.pods.values())
 
     def __repr__(self) -> str:
@@ -94,7 +95,7 @@ class Followed:
             seen = counts.get(told["owner"], Counter())
             now = seen["plugin"], seen["driver"], seen["waiting"]
             self._expect(title, f"{told['owner']}", _narrow(told, now), now)
-            self.open += told["either"]
+            self.either[self.answers[told["owner"]].fate] += told["either"]
             self.sure += told["onPlugins"] + told["onDrivers"] + told["waiting"]
 
     def _expect(self, title: str, what: str, expected: object, seen: object) -> None:

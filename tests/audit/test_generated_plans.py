@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from e2e.clusters import SURPRISES
+from tests.audit.count_plans import count_plans
 from tests.audit.follow import Followed
 from tests.thorough import THOROUGH, drawn
 
@@ -26,10 +27,5 @@ def test_a_plan_leaves_what_it_says_after_each_surprise(number: int, tmp_path: P
 
 @pytest.mark.parametrize("first", range(0, drawn(EACH, 1_000), BATCH))
 def test_a_plan_leaves_what_it_says_after_any_mix_of_surprises(first: int, tmp_path: Path) -> None:
-    predictions, misses = 0, []
-    for seed in range(first, first + drawn(EACH, BATCH)):
-        followed = Followed(seed, 5 + seed * 7 % 40, tmp_path)
-        followed.follow()
-        predictions += followed.predictions
-        misses += [f"{seed}: {each}" for each in followed.misses]
-    assert len(misses) <= predictions * MOST_MISSED, misses
+    counts = count_plans(range(first, first + drawn(EACH, BATCH)), tmp_path)
+    assert len(counts.misses) <= counts.predictions * MOST_MISSED, counts.misses
