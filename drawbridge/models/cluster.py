@@ -16,7 +16,7 @@ from drawbridge.models.quotas import ModelQuota, sum_units
 from drawbridge.models.rollouts import PodRollout, restart
 from drawbridge.models.scheduler import ChosenNode, SchedulerChoice, choose_node
 from drawbridge.models.spreading import PodNear, find_kept_apart
-from drawbridge.models.undecided import doubt_drained
+from drawbridge.models.undecided import doubt_drained, find_never_evicted
 from drawbridge.models.workloads import Again, find_successor
 
 
@@ -32,6 +32,7 @@ class Change(NamedTuple):
 
 
 STARTED, LOST, BLOCKED, ENDED, HELD = "started", "lost", "blocked", "ended", "held"
+_NEVER = "a scheduler can put it there, and its budget never allows an eviction"
 OVERRULED = "overruled"  # a budget that a deletion does not ask
 
 
@@ -332,6 +333,8 @@ class ModelCluster:
     def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
         """Evict the pods of nodes until none is left, or the budgets refuse all that are left."""
         names = [*nodes]
+        for key in find_never_evicted(self, names) if obeys_budgets else ():
+            self._note(BLOCKED, self.pods[key], why=_NEVER)
         doubtful = doubt_drained(self, names)
         if self.choice.drained:
             self._place_otherwise(names)

@@ -62,6 +62,31 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
     return doubtful
 
 
+def find_never_evicted(cluster: "ModelCluster", drained: Collection[str]) -> Iterator[int]:
+    """Yield a pod of each kind that no budget ever lets go and that may be on these nodes.
+
+    Those that are there in the play are left out. A drain that meets one never ends.
+    """
+    chosen = {
+        (pod.kind, pod.is_translated): key
+        for key, pod in cluster.pods.items()
+        if (pod.placed or not pod.node)
+        and pod.node not in drained
+        and not pod.name
+        and cluster.is_bound_by_budget(pod.kind)
+    }
+    if not chosen:
+        return
+    here = _loosen(cluster, (e for e in drained if not cluster.nodes[e].is_cordoned))
+    for (number, translated), key in chosen.items():
+        kind, served = cluster.kinds[number], cluster.pods[key].served
+        by = [served] if cluster.pods[key].node else [*Served]
+        if not kind.is_gated and any(
+            _can_serve(kind, here, each, translated=translated) for each in by
+        ):
+            yield key
+
+
 def _changes(cluster: "ModelCluster", kind: PodKind) -> bool:
     """Whether pods of a kind can have another source when they are created again."""
     return kind.by_class or (kind.translated is not None and kind.namespace in cluster.enforced)
