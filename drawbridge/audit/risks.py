@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from drawbridge.audit.templates import Templates
 from drawbridge.models.cluster import ModelCluster
-from drawbridge.models.nodes import find_request
 from drawbridge.models.pods import PodKind
+from drawbridge.models.undecided import find_possible
 
 
 def find_failing_jobs(
@@ -29,13 +29,11 @@ def find_failing_jobs(
         if kind.job is None:
             continue
         alive[kind.full_owner] += 1
-        request = find_request(kind, translated=pod.is_translated)
-        can_be = bool(pod.placed or not pod.node) and any(
-            each in (request.moved_nodes if cluster.nodes[each].is_moved else request.nodes)
-            for each in nodes
-        )
-        if pod.node in nodes or can_be:
+        if pod.node in nodes:
             near[kind.full_owner] = kind
+    for key in find_possible(cluster, nodes, lambda pod: cluster.kinds[pod.kind].job is not None):
+        kind = cluster.kinds[cluster.pods[key].kind]
+        near[kind.full_owner] = kind
     return sorted(
         (kind.namespace, kind.owner)
         for owner, kind in near.items()

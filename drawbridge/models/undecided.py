@@ -4,7 +4,7 @@ A pod that a scheduler has placed can be on any node that had room for it, if ot
 placed are elsewhere: a node without these is a loose one.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from drawbridge.models.nodes import ModelNode
@@ -62,29 +62,32 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
     return doubtful
 
 
+def find_possible(
+    cluster: "ModelCluster", names: Collection[str], is_meant: Callable[[ModelPod], bool]
+) -> Iterator[int]:
+    """Yield a pod of each kind that the play has elsewhere, and that may be on these nodes.
+
+    A scheduler has placed it, or will; only kinds of pods that are meant.
+    """
+    alike = {
+        (pod.kind, pod.is_translated): key
+        for key, pod in cluster.pods.items()
+        if (pod.placed or not pod.node) and pod.node not in names and not pod.name and is_meant(pod)
+    }
+    here = _loosen(cluster, names).values() if alike else ()
+    for (number, translated), key in alike.items():
+        kind = cluster.kinds[number]
+        if not kind.is_gated and any(e.serve(kind, translated=translated) for e in here):
+            yield key
+
+
 def find_never_evicted(cluster: "ModelCluster", drained: Collection[str]) -> Iterator[int]:
     """Yield a pod of each kind that no budget ever lets go and that may be on these nodes.
 
-    Those that are there in the play are left out. A drain that meets one never ends.
+    A drain that meets one never ends.
     """
-    chosen = {
-        (pod.kind, pod.is_translated): key
-        for key, pod in cluster.pods.items()
-        if (pod.placed or not pod.node)
-        and pod.node not in drained
-        and not pod.name
-        and cluster.is_bound_by_budget(pod.kind)
-    }
-    if not chosen:
-        return
-    here = _loosen(cluster, (e for e in drained if not cluster.nodes[e].is_cordoned))
-    for (number, translated), key in chosen.items():
-        kind, served = cluster.kinds[number], cluster.pods[key].served
-        by = [served] if cluster.pods[key].node else [*Served]
-        if not kind.is_gated and any(
-            _can_serve(kind, here, each, translated=translated) for each in by
-        ):
-            yield key
+    names = [each for each in drained if not cluster.nodes[each].is_cordoned]
+    yield from find_possible(cluster, names, lambda pod: cluster.is_bound_by_budget(pod.kind))
 
 
 def _changes(cluster: "ModelCluster", kind: PodKind) -> bool:

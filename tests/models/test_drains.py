@@ -1,13 +1,37 @@
-"""Which drains may never end, whatever node a scheduler chooses for pods that are created again."""
+"""Whom a drain meets, whatever node a scheduler chooses for pods that are created again."""
 
 import pytest
 
+from drawbridge.audit.risks import find_failing_jobs
+from drawbridge.audit.templates import Templates
 from drawbridge.models.budgets import Budget
 from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
+from drawbridge.models.jobs import JobRules
 from drawbridge.models.nodes import ModelNode
 from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
 
 GPU = {"nvidia.com/gpu": 1}
+
+
+@pytest.mark.parametrize(
+    ("offered", "expected"),
+    [
+        pytest.param({"rdma/nic": 4}, [("a", "Job/train")], id="the node has all it asks for"),
+        pytest.param({}, [], id="the node has no network device for it"),
+    ],
+)
+def test_a_job_can_fail_where_a_scheduler_can_put_its_pods(
+    offered: dict[str, int], expected: list[tuple[str, str]]
+) -> None:
+    units = {**GPU, "rdma/nic": 1}
+    asked = AskedOfNode(units, {}, frozenset({"drained", "other"}))
+    kind = PodKind("a", "Job/train", {}, asked, units=units, job=JobRules(0))
+    drained, other = node_of("drained", 1), node_of("other", 1)
+    drained.free |= offered
+    pod = ModelPod(0, "other", Served.PLUGIN, placed=1)
+    cluster = ModelCluster(ClusterStart([kind], [pod], [drained, other]))
+    failing = find_failing_jobs([cluster], Templates(()), ["drained"], obeys_budgets=True)
+    assert failing == expected
 
 
 def node_of(name: str, gpus: int, *, cordoned: bool = False) -> ModelNode:
