@@ -6,12 +6,12 @@ as many at once as lose nothing by it, else one after the other. A namespace is 
 as the drivers have its devices, or when its pods would otherwise wait.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from drawbridge.agreement.scope import Mode
-from drawbridge.audit import commands, story, typed, undo
+from drawbridge.audit import commands, created_again, story, typed, undo
 from drawbridge.audit.interrupted import Interrupted
 from drawbridge.audit.left import count_left, count_owners, describe_new_waits, find_changed
 from drawbridge.audit.managed import note_jobs, note_namespaces
@@ -27,7 +27,7 @@ from drawbridge.audit.node_groups import Group
 from drawbridge.audit.risks import find_failing_jobs
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.trials import Namespaces, Trial, Typing
-from drawbridge.audit.typed import Moving, Typed
+from drawbridge.audit.typed import Moving
 from drawbridge.dra.counted import count_noun
 from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
 from drawbridge.models.pods import Served
@@ -282,8 +282,13 @@ class StepPlanner:
         cluster = self.cluster.copy()
         plain = Typing(cluster)
         jobs = find_failing_jobs(self._plays, self.templates, nodes, obeys_budgets=obeys_budgets)
-        plain.type((*self._enforce(first), *typed.begin(moving := self._moving(group, nodes))))
-        bare = [*self._delete_bare(nodes)]
+        plain.type(
+            (
+                *created_again.enforce(cluster, first),
+                *typed.begin(moving := self._moving(group, nodes)),
+            )
+        )
+        bare = [*created_again.delete_bare(cluster, nodes)]
         # A pod that waits, and that drain refuses to delete, must not come to what these free.
         plain.type([typed.cordon(nodes)] if jobs or bare else ())
         plain.type((*typed.suspend(jobs), *bare))
@@ -292,48 +297,9 @@ class StepPlanner:
         paused += sum(cluster.suspended.values())
         plain.type(typed.swap(moving))
         plain.type(typed.end(moving))
-        plain.type(typed.resume(jobs))
-        plain.type(self._start_waiting(cluster))
+        plain.type(created_again.resume(cluster, jobs))
+        plain.type(created_again.start_waiting(cluster, self.templates.find_selector))
         return plain.finish(paused)._replace(jobs=tuple(jobs))
-
-    def _enforce(self, namespaces: Iterable[str]) -> Iterator[Typed]:
-        names = [*namespaces]
-        yield from typed.set_modes(dict.fromkeys(names, Mode.ENFORCE))
-        for node_name in names:
-            if units := self._units_of(node_name):
-                yield typed.wait_for_admission(node_name, units)
-
-    def _units_of(self, namespace: str) -> Mapping[str, int]:
-        """Return what a pod of a namespace asks for that is to be translated."""
-        return next(
-            (e.units for e in self.cluster.kinds if e.namespace == namespace and e.translated), {}
-        )
-
-    def _delete_bare(self, nodes: Sequence[str]) -> Iterator[Typed]:
-        """Yield the commands that delete what nobody creates again: drain refuses to."""
-        for name in nodes:
-            for pod in self.cluster.on_node(name):
-                kind = self.cluster.kinds[pod.kind]
-                if kind.owner_kind == "Pod" and not pod.is_static:
-                    yield typed.delete_pod(kind.namespace, kind.owner.partition("/")[2])
-
-    def _start_waiting(self, cluster: ModelCluster) -> Iterator[Typed]:
-        """Yield the commands that create waiting pods again, with claims that a driver has."""
-        offered = cluster.offered()
-        waiting = [
-            kind
-            for kind, _, is_translated in cluster.describe_waiting()
-            if not is_translated
-            and kind.translated is not None
-            and kind.translated.devices.keys() <= offered
-        ]
-        trial = cluster.copy()
-        yields = [*self._enforce(sorted({e.namespace for e in waiting} - cluster.enforced))]
-        yields += typed.delete_all_waiting(waiting, self.templates.find_selector)
-        for each in yields:
-            each.play(trial)
-        if trial.count_waiting() < cluster.count_waiting():
-            yield from yields
 
     def _accept(
         self, group: Group, rounds: Sequence[Sequence[str]], trial: Trial, title: str = ""
@@ -447,9 +413,10 @@ class StepPlanner:
     def _try_restarts(self, namespace: str, owners: Iterable[str]) -> Trial:
         cluster = self.cluster.copy()
         play = Typing(cluster)
-        play.type(self._enforce(() if namespace in cluster.enforced else (namespace,)))
+        unset = () if namespace in cluster.enforced else (namespace,)
+        play.type(created_again.enforce(cluster, unset))
         play.type(typed.restart(namespace, owners))
-        play.type(self._start_waiting(cluster))
+        play.type(created_again.start_waiting(cluster, self.templates.find_selector))
         return play.finish()
 
     def _accept_namespace(self, namespace: str, trial: Trial) -> None:

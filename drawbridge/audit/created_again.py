@@ -1,0 +1,69 @@
+"""The commands that let pods be created again, with claims where that lets fewer pods wait."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from drawbridge.agreement.scope import Mode
+from drawbridge.audit import typed
+from drawbridge.audit.typed import Typed
+from drawbridge.models.cluster import ModelCluster
+from drawbridge.models.pods import PodKind
+
+
+def enforce(cluster: ModelCluster, namespaces: Iterable[str]) -> Iterator[Typed]:
+    """Yield the commands that let new pods of namespaces have claims, and wait for it."""
+    names = [*namespaces]
+    yield from typed.set_modes(dict.fromkeys(names, Mode.ENFORCE))
+    for each in names:
+        if units := _units_of(cluster, each):
+            yield typed.wait_for_admission(each, units)
+
+
+def _units_of(cluster: ModelCluster, namespace: str) -> Mapping[str, int]:
+    """Return what a pod of a namespace asks for that is to be translated."""
+    return next((e.units for e in cluster.kinds if e.namespace == namespace and e.translated), {})
+
+
+def delete_bare(cluster: ModelCluster, nodes: Sequence[str]) -> Iterator[Typed]:
+    """Yield the commands that delete what nobody creates again: drain refuses to."""
+    for name in nodes:
+        for pod in cluster.on_node(name):
+            kind = cluster.kinds[pod.kind]
+            if kind.owner_kind == "Pod" and not pod.is_static:
+                yield typed.delete_pod(kind.namespace, kind.owner.partition("/")[2])
+
+
+def start_waiting(
+    cluster: ModelCluster, find_selector: Callable[[PodKind], str]
+) -> Sequence[Typed]:
+    """Return the commands that create waiting pods again, with claims that a driver has."""
+    waiting = [
+        kind
+        for kind, _, is_translated in cluster.describe_waiting()
+        if not is_translated and _is_offered(cluster, kind)
+    ]
+    commands = [*enforce(cluster, sorted({e.namespace for e in waiting} - cluster.enforced))]
+    commands += typed.delete_all_waiting(waiting, find_selector)
+    return commands if _count_after(cluster, commands) < cluster.count_waiting() else ()
+
+
+def resume(cluster: ModelCluster, jobs: Sequence[tuple[str, str]]) -> Sequence[Typed]:
+    """Return the commands that let suspended Jobs go on, and whose pods then run."""
+    owners = {f"{namespace}/{owner}" for namespace, owner in jobs}
+    kinds = [cluster.kinds[each] for each in cluster.suspended]
+    spaces = {e.namespace for e in kinds if e.full_owner in owners and _is_offered(cluster, e)}
+    as_is = [*typed.resume(jobs)]
+    with_claims = [*enforce(cluster, sorted(spaces - cluster.enforced)), *as_is]
+    return min(as_is, with_claims, key=lambda each: _count_after(cluster, each))
+
+
+def _is_offered(cluster: ModelCluster, kind: PodKind) -> bool:
+    """Whether drivers have devices of all classes that translated pods of a kind ask for."""
+    return kind.translated is not None and kind.translated.devices.keys() <= cluster.offered()
+
+
+def _count_after(cluster: ModelCluster, commands: Iterable[Typed]) -> int:
+    """Return how many pods wait after commands."""
+    trial = cluster.copy()
+    for each in commands:
+        each.play(trial)
+    return trial.count_waiting()
