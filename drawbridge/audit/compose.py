@@ -154,7 +154,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         notes=(
             *note_outlived(objects, configuration),
             *note_published_twice(objects),
-            *_notes(objects, future.prediction, every),
+            *_notes(objects, future.prediction, every, plan.kept),
             *plan.notes,
             *_note_queues(objects, decider.mappings),
         ),
@@ -281,7 +281,7 @@ def _describe(
         group.selector,
         _find_state(group),
         tuple(each.text for each in group.plugins),
-        group.driver or ", ".join(sorted(group.now.drivers)),
+        _find_driver(group, plan.kept),
         tuple(before),
         tuple(after),
         sum(each.unschedulable for each in group.nodes),
@@ -309,6 +309,12 @@ def _capacities(
         for name in names
         if offered.get(name) or held.get(name)
     ]
+
+
+def _find_driver(group: Group, kept: Collection[str]) -> str:
+    """Return the driver that nodes of a group have then; empty if all keep their plugin alone."""
+    moves = any(each.name not in kept for each in group.nodes)
+    return (group.driver if moves else "") or ", ".join(sorted(group.now.drivers))
 
 
 def _find_state(group: Group) -> NodeState:
@@ -362,10 +368,12 @@ def _note_group(
 
 
 def _notes(
-    objects: AuditedObjects, prediction: Prediction, entries: Iterable[WorkloadAudit]
+    objects: AuditedObjects,
+    prediction: Prediction,
+    entries: Iterable[WorkloadAudit],
+    kept: Collection[str],
 ) -> Iterator[str]:
-    if prediction.drivers:
-        counts = Counter(prediction.drivers.values())
+    if counts := Counter(n for node, n in prediction.drivers.items() if node not in kept):
         listed = ", ".join(f"{name} on {count_noun(n, 'node')}" for name, n in counts.items())
         yield (
             f"Expected drivers: {listed}. Their devices are read from the labels and annotations of"

@@ -245,7 +245,8 @@ def find_most(
 
 def _count(node: Node, names: Mapping[str, int]) -> int:
     label = node.labels.get("nvidia.com/gpu.count", "")
-    if _NUMBER.fullmatch(label):
+    # Beside partitions, the units are those of GPUs that are not partitioned.
+    if _NUMBER.fullmatch(label) and not any(map(_MIG.fullmatch, names)):
         return min(int(label), _MOST)
     if "aliyun.com/gpu-count" in names:
         return min(names["aliyun.com/gpu-count"], _MOST)

@@ -89,13 +89,22 @@ def name_serving(
 def name_servers(
     names: Iterable[str], plugins: Iterable[Plugin], registrations: Iterable[str]
 ) -> str:
-    """Return who serves these names on a node, in words."""
-    names = [*names]
+    """Return who serves these names on a node, in words.
+
+    Several plugins can serve one name, and then it is not known which of them does.
+    """
+    names, plugins = [*names], [*plugins]
     # Annotations ask without a name, and amounts may be unreadable.
-    serving = [each.text for each in plugins if not names or each.serves(names)]
-    if not serving:
-        serving = [title for key, title in _REGISTRATIONS.items() if key in registrations]
-    return " or ".join(serving) or _UNKNOWN
+    each_name = [[e.text for e in plugins if e.serves([name])] for name in names]
+    of_names = list[dict[str, None]]()
+    for serving in each_name if names else [[each.text for each in plugins]]:
+        alike = [each for each in of_names if each.keys() & serving]
+        of_names = [each for each in of_names if each not in alike]
+        of_names.append(dict.fromkeys(text for each in (*alike, serving) for text in each))
+    told = [" or ".join(each) for each in of_names if each]
+    if not told:
+        told = [title for key, title in _REGISTRATIONS.items() if key in registrations]
+    return " and ".join(told) or _UNKNOWN
 
 
 def _host_paths(pod: Value) -> Iterator[str]:

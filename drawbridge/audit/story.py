@@ -134,15 +134,23 @@ def note_forced(lines: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
 
 def note_untouched(cluster: ModelCluster, namespace: str) -> Iterator[str]:
     """Yield what no command of a plan creates again, in a namespace that is translated."""
-    bare, others = dict[str, None](), dict[str, None]()
+    bare, later, others = (dict[str, None]() for _ in range(3))
     for pod in cluster.pods.values():
         kind = cluster.kinds[pod.kind]
         is_left = kind.translated is not None and not pod.is_translated
         if kind.namespace == namespace and is_left and kind.owner_kind != "DaemonSet":
-            (bare if kind.owner_kind == "Pod" else others)[kind.owner] = None
+            rolls = kind.rollout is not None and kind.rollout.can_restart
+            named_in = bare if kind.owner_kind == "Pod" else later if rolls else others
+            named_in[kind.owner] = None
     if bare:
         named = commands.enumerate_names([*bare])
         yield f"Nobody creates these pods again, so their owners must: {named}."
+    if later:
+        named = commands.enumerate_names([*later])
+        yield (
+            f"Not restarted, because new pods could wait for devices: {named}. These pods get"
+            " claims when they are created again."
+        )
     if others:
         named = commands.enumerate_names([*others])
         yield f"Let these finish, or delete their pods one after the other: {named}."

@@ -22,7 +22,7 @@ IMAGES = {
 FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
     "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
-    "commands", "why of steps", "first line", "undo", "must leave",
+    "commands", "why of steps", "first line", "undo", "must leave", "drivers",
 )  # fmt: skip
 
 
@@ -165,6 +165,7 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
             for each in namespace["workloads"]
         },
         "groups": {each["name"]: group_text(each) for each in groups},
+        "drivers": {each["name"]: each["driver"] for each in groups},
         "steps": [each["title"] for each in audit["steps"]],
         "leaves": {e["title"]: leaves_text(e["expected"]) for e in audit["steps"] if e["expected"]},
         "says": [*notes, *audit["notes"]],
