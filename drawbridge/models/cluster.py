@@ -57,6 +57,7 @@ class ModelCluster:
         self.budgets = start.budgets
         self.quotas = start.quotas
         self.nodes = {each.name: each.copy() for each in start.nodes}
+        self.closed_at_start = frozenset(each.name for each in start.nodes if each.is_cordoned)
         self.enforced = set(start.enforced)
         self.pods: dict[int, ModelPod] = {}
         self.waiting: dict[int, None] = {}

@@ -58,6 +58,8 @@ def test_a_drain_may_stop_at_a_pod_that_a_scheduler_can_put_there(
     nodes = [node_of("drained", gpus, cordoned=cordoned), node_of("other", 1)]
     budget = Budget("w", "a", {"app": "w"}, least=least)
     cluster = ModelCluster(ClusterStart([kind], [pod], nodes, [budget]))
+    # A step can cordon the node for other reasons before it drains it.
+    cluster.cordon(["drained"], cordoned=True)
     cluster.drain(["drained"])
     blocked = (e for e in cluster.take_changes() if e.what == BLOCKED)
     assert {cluster.kinds[each.kind].full_owner for each in blocked} == expected
