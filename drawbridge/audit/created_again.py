@@ -13,9 +13,9 @@ def enforce(cluster: ModelCluster, namespaces: Iterable[str]) -> Iterator[Typed]
     """Yield the commands that let new pods of namespaces have claims, and wait for it."""
     names = [*namespaces]
     yield from typed.set_modes(dict.fromkeys(names, Mode.ENFORCE))
-    for each in names:
-        if units := _units_of(cluster, each):
-            yield typed.wait_for_admission(each, units)
+    for namespace in names:
+        if units := _units_of(cluster, namespace):
+            yield typed.wait_for_admission(namespace, units)
 
 
 def _units_of(cluster: ModelCluster, namespace: str) -> Mapping[str, int]:

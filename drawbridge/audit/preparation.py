@@ -100,8 +100,7 @@ def keep_apart(
 
     `drivers` are the DaemonSets of drivers that are installed, `publishing` the drivers that run.
     """
-    found = replaceable_plugins(to_move)
-    plugins = without_operands(found, to_move)
+    plugins = without_operands(replaceable_plugins(to_move), to_move)
     needed = dict.fromkeys(group.driver for group in to_move)
     # A node selector would remove a driver from the nodes where it runs already.
     served = [e for e in groups if not e.has_plugin and e.now.drivers & needed.keys()]
@@ -120,7 +119,7 @@ def keep_apart(
                 " node affinity there, too."
             )
     notes += _note_unread(plugins, daemons, "The patch replaces a node affinity that it has")
-    if not found:
+    if not replaceable_plugins(to_move):
         notes.append(f"Keep the device plugins off nodes with the label {DEVICES_LABEL}.")
     for driver in needed:
         lines.append(_run(driver, drivers.get(driver)))

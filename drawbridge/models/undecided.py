@@ -5,13 +5,16 @@ placed are elsewhere: a node without these is a loose one.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from drawbridge.models.nodes import ModelNode
 from drawbridge.models.pods import ModelPod, PodKind, Served
 
 if TYPE_CHECKING:
     from drawbridge.models.cluster import ModelCluster
+
+
+_SOURCES: Final = (Served.PLUGIN, Served.DRIVER)
 
 
 def _loosen(cluster: "ModelCluster", names: Iterable[str]) -> dict[str, ModelNode]:
@@ -84,9 +87,9 @@ def find_possible(
 def find_never_evicted(cluster: "ModelCluster", drained: Collection[str]) -> Iterator[int]:
     """Yield a pod of each kind that no budget ever lets go and that may be on these nodes.
 
-    A drain that meets one never ends.
+    A drain that meets one never ends. No pod has come to a node that was cordoned from the start.
     """
-    names = [each for each in drained if not cluster.nodes[each].is_cordoned]
+    names = [e for e in drained if e not in cluster.closed_at_start]
     yield from find_possible(cluster, names, lambda pod: cluster.is_bound_by_budget(pod.kind))
 
 
@@ -98,25 +101,40 @@ def _changes(cluster: "ModelCluster", kind: PodKind) -> bool:
 def find_undecided(cluster: "ModelCluster") -> set[int]:
     """Return the pods of which another scheduler can decide otherwise who gives them devices.
 
-    They can have another source, or were placed before one that waited and could be there.
+    They can have another source, or were placed before one that waited and could be there. Of alike
+    pods, only as many as the nodes have room for with the other source.
     """
     placed = {key: pod for key, pod in cluster.pods.items() if pod.placed}
     if not placed:
         return set()
     loose = _loosen(cluster, (name for name, each in cluster.nodes.items() if each.offers_any))
-    both: dict[int, bool] = {}
-    undecided = set[int]()
+    open_kinds: dict[int, list[int]] = {}
     for key, pod in placed.items():
-        kind = cluster.kinds[pod.kind]
-        if not (kind.by_class or pod.has_other_source) or pod.name:
-            continue
-        if pod.kind not in both:
-            both[pod.kind] = _can_serve(kind, loose, Served.PLUGIN) and (
-                not kind.by_class or _can_serve(kind, loose, Served.DRIVER)
-            )
-        if both[pod.kind]:
-            undecided.add(key)
+        if (cluster.kinds[pod.kind].by_class or pod.has_other_source) and not pod.name:
+            open_kinds.setdefault(pod.kind, []).append(key)
+    undecided = set[int]()
+    for number, keys in open_kinds.items():
+        kind = cluster.kinds[number]
+        room = {each: _count_room(kind, loose, each, len(keys)) for each in _SOURCES}
+        if not kind.by_class:
+            room[Served.DRIVER] = len(keys)
+        for by, other in (_SOURCES, _SOURCES[::-1]):
+            served = [key for key in keys if placed[key].served is by]
+            # So many are served in this way, however a scheduler chooses.
+            undecided.update(served[max(0, len(keys) - room[other]) :] if room[by] else ())
     return undecided.union(_find_contested(cluster, placed))
+
+
+def _count_room(kind: PodKind, nodes: Mapping[str, ModelNode], served: Served, most: int) -> int:
+    """Return how many pods nodes would serve in this way, if they have nothing else."""
+    number = 0
+    pod = ModelPod(0, served=served)
+    for open_node in nodes.values():
+        node = open_node.copy()
+        while number < most and node.serve(kind, translated=False) is served:
+            node.hold(kind, pod)
+            number += 1
+    return number
 
 
 def _find_contested(cluster: "ModelCluster", placed: Mapping[int, ModelPod]) -> Iterator[int]:
