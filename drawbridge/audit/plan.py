@@ -241,9 +241,10 @@ class StepPlanner:
         daemons = {
             kind.full_owner: (kind.namespace, self.templates.find_selector(kind))
             for name in nodes
-            for pod in self.cluster.on_node(name)
+            for pod in (*self.cluster.on_node(name), *self.cluster.tied_to(name))
             if (kind := self.cluster.kinds[pod.kind]).owner_kind == "DaemonSet"
-            and pod.served is Served.PLUGIN
+            # One that waits can start during the drain.
+            and (pod.served is Served.PLUGIN or not (pod.node or pod.is_translated))
             and group.leaving & kind.units.keys()
         }
         return Moving(

@@ -126,7 +126,8 @@ class _Reader:
         kind = self.kinds[number]
         node = text_at(pod, "spec", "nodeName")
         static = bool(text_at(pod, "metadata", "annotations", _MIRROR))
-        return ModelPod(number, node, _find_served(pod, kind, own=own), own, static)
+        served = _find_served(pod, kind, own=own)
+        return ModelPod(number, node, served, own, static, name="" if node else _find_tied(pod))
 
     def _with_devices(self, pod: Value, outcome: PodOutcome, namespace: str) -> frozenset[str]:
         """Return the nodes that have the devices for the claims of a translated pod."""
@@ -294,6 +295,18 @@ def _find_served(pod: Value, kind: PodKind, *, own: bool) -> Served:
 def _is_gated(pod: Value, namespace: AuditedNamespace) -> bool:
     """Whether a pod that waits gets no node. In a namespace that ends, it is deleted before."""
     return namespace.is_ending or bool(as_list(get_value(pod, ("spec", "schedulingGates"))))
+
+
+def _find_tied(pod: Value) -> str:
+    """Return the node that a waiting pod of a DaemonSet is for, also while it is cordoned."""
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    path = ("spec", "affinity", "nodeAffinity", required, "nodeSelectorTerms")
+    for term in as_list(get_value(pod, path)):
+        for field_term in map(as_mapping, as_list(as_mapping(term).get("matchFields"))):
+            values = as_list(field_term.get("values"))
+            if field_term.get("key") == "metadata.name" and len(values) == 1:
+                return f"{values[0]}"
+    return ""
 
 
 def _unbind(pod: Value) -> Value:

@@ -113,6 +113,10 @@ class ModelCluster:
         """Return the pods of a node."""
         return [self.pods[each] for each in self._on.get(name, ())]
 
+    def tied_to(self, name: str) -> list[ModelPod]:
+        """Return the pods that wait for this node alone."""
+        return [pod for key in self.waiting if (pod := self.pods[key]).name == name]
+
     def count(self, served: Served) -> int:
         """Return the pods with devices of plugins or of drivers."""
         return sum(each.served is served for each in self.pods.values() if each.node)
@@ -231,7 +235,9 @@ class ModelCluster:
         return True
 
     def _place(self, key: int, choice: ChosenNode) -> None:
-        pod = self.pods[key]._replace(node=choice.node, served=choice.served, placed=self._next)
+        # Nobody else could have come to a node that is cordoned.
+        placed = 0 if self.nodes[choice.node].is_cordoned else self._next
+        pod = self.pods[key]._replace(node=choice.node, served=choice.served, placed=placed)
         self.pods[key] = pod
         del self.waiting[key]
         self._start(key, pod)
@@ -300,7 +306,7 @@ class ModelCluster:
                 self._fail_job(pod)
                 return
         same = successor is Again.SAME_NODE
-        node = (kind.named_node or pod.node) if same else ""
+        node = (kind.named_node or pod.node or pod.name) if same else ""
         self._create(pod.kind, node, has_other_source=has_other_source)
 
     def _fail_job(self, pod: ModelPod) -> None:

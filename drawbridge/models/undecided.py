@@ -44,7 +44,7 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
     placed = [
         (key, pod, kind)
         for key, pod in cluster.pods.items()
-        if pod.placed and pod.served is Served.PLUGIN
+        if pod.placed and not pod.name and pod.served is Served.PLUGIN
         and _changes(cluster, kind := cluster.kinds[pod.kind])
     ]  # fmt: skip
     if not placed:
