@@ -246,8 +246,13 @@ def _checked_object(document: Document, *, unfinished: bool) -> Document:
     if document.findings or (document.empty and not document.item):
         return document
     problem = check_object(document.value, unfinished=unfinished)
+    value = document.value
+    if problem is None and document.item and isinstance(value, dict) and value["kind"] == "List":
+        message = "the item is a List; only the items of the outer List are read"
+        problem = DocumentProblem(codes.LIST_IN_LIST, message)
     if problem is None:
         return document
     finding = problem.code.at(format_path(problem.path), problem.message, object=document.name)
     located = document.locate_finding(finding)
-    return replace(document, value=None, findings=(located,), refused=document.value)
+    refused = None if problem.code is codes.LIST_IN_LIST else value
+    return replace(document, value=None, findings=(located,), refused=refused)

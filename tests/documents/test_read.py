@@ -9,7 +9,7 @@ import pytest
 from drawbridge.documents import codes
 from drawbridge.documents.document import Document, Source
 from drawbridge.documents.read import MAX_BYTES, MAX_UNREADABLE, read_documents, read_objects
-from tests.tables import every_row, load_cases
+from tests.tables import every_row, load_cases, write_yaml
 
 CASES = Path(__file__).parent / "cases"
 FIRST = "apiVersion: v1\nkind: First\n---\n"
@@ -227,6 +227,17 @@ def test_a_bad_item_of_a_list_in_json_hides_no_other() -> None:
     assert [told(document) for document in documents] == [
         *([], ["DuplicateKey"], ["NotAnObject"], ["NotAnObject"], ["NotAnObject"], []),
     ]
+
+
+@pytest.mark.parametrize("form", ["yaml", "json"])
+def test_a_list_in_a_list_is_an_error_that_hides_no_other(form: str) -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}
+    inner = {"apiVersion": "v1", "kind": "List", "items": [pod]}
+    # Another kind can have a name that ends like that of a list.
+    other = {"apiVersion": "example.com/v1", "kind": "AllowList", "items": [1]}
+    value = {"apiVersion": "v1", "kind": "List", "items": [inner, pod, other]}
+    text = json.dumps(value) if form == "json" else write_yaml([value])
+    assert [told(document) for document in read(text)] == [["ListInList"], [], []]
 
 
 def test_a_duplicate_items_key_is_a_finding() -> None:
