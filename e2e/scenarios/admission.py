@@ -201,10 +201,7 @@ def pods_in_a_namespace_without_the_label_stay_unchanged(stage: Stage) -> None:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def the_controller_recreates_the_template_of_a_pending_pod(stage: Stage) -> None:
     """A user deletes the template before its claim exists. The pod still runs."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, _, body = prepare_pod(stage)
     with suspended(stage.processes.processes["kube-controller-manager"]):
         cluster.kubectl.inside(stage.namespace).apply(body).check()
         (name,) = template_names(stage)
@@ -233,9 +230,7 @@ def _told(kubectl: Kubectl, body: JSON) -> list[str]:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_pod_opts_out_by_its_label(stage: Stage) -> None:
     """The pod stays unchanged and gets no warning."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    cluster, _, _ = prepare_pod(stage, "probe")
     labels = {"drawbridge.dev/translate": "off"}
     ran = (
         cluster.kubectl.inside(stage.namespace)

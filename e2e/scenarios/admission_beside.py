@@ -83,10 +83,7 @@ def differently(stage: Stage, body: JSON) -> JSON:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_container_added_by_another_webhook_is_translated(stage: Stage) -> None:
     """The API server reinvokes the webhook. The undo patch covers both containers."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, _, body = prepare_pod(stage)
     added = {"name": "added", "image": "none", "resources": {"limits": {LEGACY: "1"}}}
     with other_webhook(stage, AFTER, lambda _: adding(added)):
         stage.wait(
@@ -120,10 +117,7 @@ def asked_like(pod: JSON) -> JSON:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_request_that_another_webhook_puts_back_is_removed_again(stage: Stage) -> None:
     """HAMi's webhook adds a count to a container. The pod has one claim with one device."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, _, body = prepare_pod(stage)
     put_back: list[str] = []
 
     def put_request_back(pod: JSON) -> list[JSON]:
@@ -153,10 +147,7 @@ def a_request_that_another_webhook_puts_back_is_removed_again(stage: Stage) -> N
 @scenario("full", rig="installed", needs=NEEDS)
 def a_sidecar_added_by_another_webhook_is_kept(stage: Stage) -> None:
     """It requests no device, so the reinvoked webhook changes nothing."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, _, body = prepare_pod(stage)
     with other_webhook(stage, AFTER, lambda _: adding({"name": "proxy", "image": "none"})):
         stage.wait(
             "the webhook is called", lambda: len(dry_run(stage, body)["spec"]["containers"]) == 2
@@ -203,10 +194,7 @@ def undo_works_after_a_sidecar_is_inserted_first(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_sidecar_added_by_an_earlier_webhook_is_translated(stage: Stage) -> None:
     """The sidecar requests a device. One call translates the whole pod."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, _, body = prepare_pod(stage)
     added = {"name": "added", "image": "none", "resources": {"limits": {LEGACY: "1"}}}
     with other_webhook(stage, "aa-sidecars", lambda _: adding(added)):
         stage.wait(

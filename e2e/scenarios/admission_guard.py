@@ -96,6 +96,14 @@ def has_other_facts(cluster: Installation, before: str) -> bool:
     return cluster.facts_hash() != before
 
 
+def prepare_guard(stage: Stage) -> Installation:
+    """Add GPUs, and return the installation when its guard denies pods."""
+    cluster = installed(stage)
+    add_gpu_nodes(stage, cluster)
+    wait_for_guard(stage, cluster)
+    return cluster
+
+
 def wait_for_guard(stage: Stage, cluster: Installation) -> None:
     """Wait until the conditions are active and the guard denies pods."""
     stage.wait("the controller applies the conditions", lambda: conditions(stage))
@@ -118,9 +126,7 @@ def error_of(create: Callable[[], object]) -> str:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_device_request_added_after_admission_is_refused(stage: Stage) -> None:
     """The message names the field and two remedies. Report mode prints a warning instead."""
-    cluster = installed(stage)
-    add_gpu_nodes(stage, cluster)
-    wait_for_guard(stage, cluster)
+    cluster = prepare_guard(stage)
     kubectl = cluster.kubectl.inside(stage.namespace)
     with other_webhook(stage, AFTER, add_gpu):
         body = injected_pod(stage, "train")
@@ -149,9 +155,7 @@ def admitted(ran: object) -> list[str]:
 @scenario("full", rig="installed", needs=NEEDS)
 def with_every_pod_a_device_request_added_later_is_translated(stage: Stage) -> None:
     """Without match conditions the API server reinvokes the webhook for every pod."""
-    cluster = installed(stage)
-    add_gpu_nodes(stage, cluster)
-    wait_for_guard(stage, cluster)
+    cluster = prepare_guard(stage)
     with restored_configuration(stage, cluster) as whole, other_webhook(stage, AFTER, add_gpu):
         configure(stage, cluster, yaml.safe_dump({**whole, "admission": {"everyPod": True}}))
         stage.wait(
@@ -174,9 +178,7 @@ def with_every_pod_a_device_request_added_later_is_translated(stage: Stage) -> N
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_policy_refuses_an_opt_out_that_another_webhook_adds(stage: Stage) -> None:
     """Without the policy the pod keeps its late request; with it, nobody opts a pod out."""
-    cluster = installed(stage)
-    add_gpu_nodes(stage, cluster)
-    wait_for_guard(stage, cluster)
+    prepare_guard(stage)
     body = injected_pod(stage, "probe")
     with other_webhook(stage, AFTER, add_gpu_and_opt_out):
         labels = stage.wait("the webhook is called", lambda: opted_out_labels(stage, body))
@@ -281,9 +283,7 @@ def pods_created_meanwhile(stage: Stage, most: int = PODS) -> Iterator[PodStream
 @scenario("full", rig="installed", needs=NEEDS)
 def changes_of_the_configuration_refuse_no_legacy_pod(stage: Stage) -> None:
     """Of 2,000 pods during new conditions and facts, all legacy pods are translated."""
-    cluster = installed(stage)
-    add_gpu_nodes(stage, cluster)
-    wait_for_guard(stage, cluster)
+    cluster = prepare_guard(stage)
     with restored_configuration(stage, cluster) as whole, other_webhook(stage, AFTER, add_gpu):
         body = injected_pod(stage, "probe")
         stage.wait("the webhook is called", lambda: error_of(lambda: dry_run(stage, body)))
@@ -312,9 +312,7 @@ def changes_of_the_configuration_refuse_no_legacy_pod(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_rising_rollout_percentage_refuses_no_pod(stage: Stage) -> None:
     """Replicas that use different percentages for a moment agree on what the guard refuses."""
-    cluster = installed(stage)
-    add_gpu_nodes(stage, cluster)
-    wait_for_guard(stage, cluster)
+    cluster = prepare_guard(stage)
     with restored_configuration(stage, cluster) as whole:
         set_scope(stage, cluster, whole, rollout={"percent": 0})
         with pods_created_meanwhile(stage) as stream:
@@ -329,9 +327,7 @@ def a_rising_rollout_percentage_refuses_no_pod(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def an_upgrade_to_manifests_with_the_guard_refuses_no_pod(stage: Stage) -> None:
     """The controller certifies the new entry, and sets Fail when all replicas serve it."""
-    cluster = installed(stage)
-    add_gpu_nodes(stage, cluster)
-    wait_for_guard(stage, cluster)
+    cluster = prepare_guard(stage)
     hooks = stage.client.get(GUARDS)["webhooks"]
     before = [each for each in hooks if each["name"] != GUARD]
     rendered = yaml.safe_dump_all(cluster.objects)

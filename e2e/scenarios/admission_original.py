@@ -115,10 +115,7 @@ def a_forged_amount_adds_no_device(stage: Stage) -> None:
 @scenario("smoke", rig="installed", needs=NEEDS)
 def a_forged_undo_patch_creates_no_other_template(stage: Stage) -> None:
     """Its template is deleted. The forged original has another hash, so nothing is written."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "lies"))
-    kubectl = cluster.kubectl.inside(stage.namespace)
+    _, kubectl, _ = prepare_pod(stage, "lies")
     with suspended(stage.processes.processes["kube-controller-manager"]):
         kubectl.apply(forged_pod(stage, "lies", ANOTHER_GPU)).check()
         (name,) = template_names(stage)
@@ -138,9 +135,7 @@ def a_forged_undo_patch_creates_no_other_template(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_forged_original_with_the_same_request_restores_only_the_template(stage: Stage) -> None:
     """The forged original adds a privileged container. Only the correct template is created."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    cluster, _, _ = prepare_pod(stage)
     with suspended(stage.processes.processes["kube-controller-manager"]):
         cluster.kubectl.inside(stage.namespace).apply(
             forged_pod(stage, "train", PRIVILEGES)
@@ -192,9 +187,7 @@ def a_copy_of_a_translated_pod_gets_its_own_claim(stage: Stage) -> None:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_copy_in_another_namespace_in_scope_gets_its_template(stage: Stage) -> None:
     """Admission keeps the copy. The controller creates the template from its undo patch."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "first"))
+    cluster, _, _ = prepare_pod(stage, "first")
     cluster.kubectl.inside(stage.namespace).apply(legacy_pod(stage, "first")).check()
     copy = copy_of(stage.wait_running("first"), "second")
     there = f"{stage.namespace}-too"

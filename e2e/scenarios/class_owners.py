@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from e2e.installed.installation import Installation, installed, wait_for_facts
+from e2e.installed.installation import Installation
 from e2e.installed.kubectl import CommandResult, run
 from e2e.renderers.build import binaries
-from e2e.scenarios.admission import GPU, NEEDS, add_gpu_node, claim_of, legacy_pod
+from e2e.scenarios.admission import GPU, NEEDS, claim_of, legacy_pod, prepare_pod
 from e2e.scenarios.lifecycle import read_commands, run_documented
 from e2e.scenarios.objects import RESOURCE
 from e2e.scenarios.registry import scenario
@@ -31,9 +31,7 @@ LOOK = 0.02
 @scenario("full", rig="installed", needs=NEEDS)
 def classes_change_their_release_while_pods_come_and_go(stage: Stage) -> None:
     """The steps of docs/beside.md: no pod is refused, and the class is there at each look."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    cluster, _, _ = prepare_pod(stage, "probe")
     chart = _write_chart(stage)
     stage.later(lambda: _forget_releases(stage, cluster))
     _helm(cluster, "install", OLD, chart, "--create-namespace", "--take-ownership").check()

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from e2e.installed.installation import NAMESPACE, Installation, installed, wait_for_facts
-from e2e.scenarios.admission import NEEDS, add_gpu_node, legacy_pod
+from e2e.installed.installation import NAMESPACE, Installation, installed
+from e2e.scenarios.admission import NEEDS, add_gpu_node, prepare_pod
 from e2e.scenarios.configuration import condition, refused
 from e2e.scenarios.people import Person
 from e2e.scenarios.registry import scenario
@@ -36,9 +36,7 @@ def unread_checks(lines: dict[str, list[Line]]) -> set[str]:
 @scenario("full", rig="installed", needs=NEEDS)
 def doctor_names_the_part_of_an_installation_that_is_broken(stage: Stage) -> None:
     """All checks of a healthy installation pass; then the webhook does not answer."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    cluster, _, _ = prepare_pod(stage)
     inside = ("-n", stage.namespace)
     code, lines = examine(cluster, *inside)
     wrong = [each for part in lines.values() for each in part if each["status"] == "error"]
@@ -63,9 +61,7 @@ def doctor_names_the_part_of_an_installation_that_is_broken(stage: Stage) -> Non
 @scenario("full", rig="installed", needs=NEEDS)
 def doctor_goes_on_after_a_refused_configuration(stage: Stage) -> None:
     """One line says that the last valid one is in use, and the other checks are made with it."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    cluster, _, _ = prepare_pod(stage)
     header = "apiVersion: drawbridge.dev/v1alpha1\nkind: Configuration\n"
     with refused(stage, f"{header}placement: natve\n"):
         stage.wait("it is refused", lambda: condition(stage).get("status") == "False")

@@ -8,8 +8,8 @@ from functools import partial
 
 import yaml
 
-from e2e.installed.installation import NAMESPACE, Installation, installed, wait_for_facts
-from e2e.scenarios.admission import GPU, NEEDS, add_gpu_node, legacy_pod
+from e2e.installed.installation import NAMESPACE, Installation
+from e2e.scenarios.admission import GPU, NEEDS, legacy_pod, prepare_pod
 from e2e.scenarios.admission_dialects import configured, decided
 from e2e.scenarios.doctor import Line, by_check, examine
 from e2e.scenarios.objects import JSON
@@ -32,9 +32,7 @@ SHAPES = re.compile(r"fleet of the configuration: (expectedShapes: \[.*\]), with
 @scenario("full", rig="installed", needs=NEEDS)
 def a_group_without_nodes_is_expected_by_what_doctor_prints(stage: Stage) -> None:
     """A pod that only its nodes would fit is denied until the entry is in the configuration."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    cluster, _, _ = prepare_pod(stage)
     for kind in KINDS:
         _define(stage, kind)
     requirement = {"key": "karpenter.k8s.aws/instance-gpu-count", "operator": "In", "values": ["8"]}

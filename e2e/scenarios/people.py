@@ -1,9 +1,9 @@
 """Scenarios: people with the roles of the installation, and nothing else, use the commands."""
 
-from e2e.installed.installation import NAMESPACE, Installation, installed, wait_for_facts
+from e2e.installed.installation import NAMESPACE, Installation, installed
 from e2e.installed.kubectl import CommandResult, run
 from e2e.installed.launch import COMMANDS
-from e2e.scenarios.admission import NEEDS, add_gpu_node, claim_of, legacy_pod
+from e2e.scenarios.admission import NEEDS, add_gpu_node, claim_of, legacy_pod, prepare_pod
 from e2e.scenarios.registry import scenario
 from e2e.scenarios.stage import Stage
 from e2e.scenarios.tenant import RBAC
@@ -56,10 +56,7 @@ class Person:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_viewer_of_a_namespace_can_explain_its_pods(stage: Stage) -> None:
     """The aggregated role suffices. It shows nothing of other namespaces and configures nothing."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    body = legacy_pod(stage, "train")
-    wait_for_facts(stage, cluster, body)
+    cluster, _, body = prepare_pod(stage)
     cluster.kubectl.inside(stage.namespace).apply(body).check()
     stage.wait_running("train")
     viewer = Person(stage, cluster, "viewer")

@@ -21,6 +21,7 @@ from e2e.scenarios.admission import (
     add_gpu_node,
     claim_of,
     legacy_pod,
+    prepare_pod,
 )
 from e2e.scenarios.admission_original import PRIVILEGES, template_path, wait_for_event
 from e2e.scenarios.admission_scope import restored_configuration, set_scope
@@ -105,9 +106,7 @@ def events_in_kube_system(stage: Stage, name: str) -> list[JSON]:
 @scenario("full", rig="installed", needs=NEEDS)
 def a_pod_whose_namespace_left_the_scope_gets_an_event(stage: Stage) -> None:
     """Its template is deleted and not created again. With the label back, the pod runs."""
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "train"))
+    prepare_pod(stage)
     client = tenant_client(stage)
     with suspended(stage.processes.processes["kube-controller-manager"]):
         client.create(stage.pod_path(), legacy_pod(stage, "train"))
@@ -134,9 +133,7 @@ def a_namespace_label_that_flaps_leaves_no_half_translated_pod(stage: Stage) -> 
 
     The guard can deny a pod whose creation began before the label was set.
     """
-    cluster = installed(stage)
-    add_gpu_node(stage)
-    wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
+    prepare_pod(stage, "probe")
     outcomes: Counter[str] = Counter()
 
     def create(number: int) -> None:
