@@ -9,6 +9,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -68,11 +69,7 @@ class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run(options: AllocatorOptions) -> int:
     """Run until a stop signal; 0 for a graceful stop, 2 if the process cannot start."""
-
-    async def serve(process: StartedProcess) -> None:
-        await _serve(options, process)
-
-    return await run_configured(options.process, _LOG, serve)
+    return await run_configured(options.process, _LOG, partial(_serve, options))
 
 
 class _Parts:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -61,12 +62,12 @@ class ControllerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 async def run(options: ControllerOptions) -> int:
     """Run the controller until a signal stops it; 0 for a graceful stop, 2 if it cannot start."""
-
-    async def serve(process: StartedProcess) -> None:
-        await _serve(options, process)
-
     return await run_configured(
-        options.process, _LOG, serve, _watch_configurations, Settings.wait_unless_first
+        options.process,
+        _LOG,
+        partial(_serve, options),
+        _watch_configurations,
+        Settings.wait_unless_first,
     )
 
 

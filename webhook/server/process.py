@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, Protocol
 
 from certs.serving import make_certificate
@@ -68,11 +69,7 @@ def _count(state: TemplateState) -> None:
 
 async def run(options: ReviewOptions) -> int:
     """Serve until a stop signal. Return 0 after a graceful stop, 2 if serving is impossible."""
-
-    async def serve(process: StartedProcess) -> None:
-        await _serve(options, process)
-
-    return await run_configured(options.process, _LOG, serve)
+    return await run_configured(options.process, _LOG, partial(_serve, options))
 
 
 class _Webhook:
