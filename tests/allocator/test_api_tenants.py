@@ -190,6 +190,27 @@ async def test_the_requests_of_all_accounts_of_a_namespace_count_together() -> N
 
 
 @pytest.mark.asyncio
+async def test_a_large_body_counts_as_many_requests() -> None:
+    body = b'{"pods": [' + b"{}," * 340_000 + b"{}]}"
+    async with serving_api(Cluster(n1=1), tenants(red=1, blue=1)) as served:
+        statuses = [
+            (await served.send("POST /v1/simulate", account("red"), body))[0] for _ in range(6)
+        ]
+        assert statuses == [400] * 4 + [429] * 2
+        # What is left is less than such a body, and the rest goes on.
+        assert (await served.send(LIST, account("red")))[0] == 200
+        assert (await served.send(LIST, account("blue")))[0] == 200
+
+
+@pytest.mark.asyncio
+async def test_a_page_of_pools_counts_as_several_requests() -> None:
+    reviews = ReviewServer({"amy": "amy"}, {"amy": ["list resourceslices in *"]})
+    async with serving_api(Cluster(n1=1), reviews) as served:
+        statuses = [(await served.send("GET /v1/pools", "amy"))[0] for _ in range(22)]
+        assert statuses == [200] * 20 + [429] * 2
+
+
+@pytest.mark.asyncio
 async def test_a_token_that_was_accepted_is_reviewed_again_while_strangers_guess() -> None:
     async with serving_api(Cluster(n1=1), tenants(blue=1)) as served:
         assert (await served.send(LIST, account("blue")))[0] == 200
