@@ -2,6 +2,8 @@
 
     python -m e2e.mutations world
 
+`FIRST` and `SEEDS` of the environment say which seeds. What was found is in README.md.
+
 No part of the usual tests: pytest collects it only by its name.
 """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from allocator.state.vanished_pods import VanishedPods
+from e2e.mutations import read_lists
 from tests.thorough import drawn
 from tests.world.__main__ import list_moves, read_rare_moves
 from tests.world.world import LENGTH, Event, play, shrink, write_script
@@ -29,6 +30,13 @@ def test_the_scenarios_that_the_models_are_compared_with_exist() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in SCENARIOS.glob("*.py"))
     assert len(named) > 20
     assert {each for each in named if f"def {each.replace('-', '_')}(" not in code} == set()
+
+
+def test_the_table_has_every_planted_mistake() -> None:
+    table = (Path(__file__).parent / "README.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in table.splitlines()]
+    [planted] = (each for each in read_lists() if each.package == "world")
+    assert {each.name for each in planted.mutations} <= set(rows)
 
 
 def test_the_moves_that_are_rare_in_the_world_exist() -> None:
