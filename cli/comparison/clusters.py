@@ -169,7 +169,7 @@ def _ignore(text: str) -> None:
 
 def _find_reason(read: ClusterRead) -> str:
     told = (each.finding.message for each in read.findings)
-    return next(told, "no Node in the files")
+    return next(told, "no Node was read")
 
 
 def _with_modes(read: ClusterRead, configuration: Configuration) -> ClusterRead:

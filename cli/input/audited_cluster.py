@@ -74,6 +74,7 @@ def read_audited(
     findings: list[LocatedFinding] = []
     if options.cluster:
         values = [*read_values(options.cluster, streams.stdin, findings)]
+        findings += _missing_kinds(values)
         read_files = _sort(values, "", findings, options.only or "", scope)
         slices = read_files.objects.slices
         stuck = find_stuck_in_files(values, is_cluster=True, slices=slices)
@@ -92,6 +93,14 @@ def read_audited(
         return _with_stuck(read, await find_stuck_live(session, hanging), options.only)
 
     return live_cluster.run_with_session(options, read)
+
+
+def _missing_kinds(values: Iterable[Value]) -> Iterator[LocatedFinding]:
+    """Report the kinds without which files are not a cluster."""
+    kinds = {text_at(each, "kind") for each in values}
+    for kind in ("Node", "Pod"):
+        if kind not in kinds:
+            yield LocatedFinding(codes.KIND_MISSING.at("", f"no {kind} in the files"))
 
 
 def _with_stuck(read: ClusterRead, stuck: Iterable[Stuck], only: str | None) -> ClusterRead:

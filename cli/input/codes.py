@@ -6,6 +6,7 @@ CODES = Codes()
 
 CLUSTER_UNREADABLE = CODES.define("ClusterUnreadable")
 PART_UNREADABLE = CODES.define("PartUnreadable")
+KIND_MISSING = CODES.define("KindMissing")
 CONFIGURATION_NOT_READ = CODES.define("ConfigurationNotRead")
 SWITCH_INCOMPLETE = CODES.define("SwitchIncomplete")
 POD_UNKNOWN = CODES.define("PodUnknown")

@@ -27,7 +27,7 @@ from drawbridge.dra.device_quotas import DEVICES
 from drawbridge.dra.gates import NEWEST
 from drawbridge.dra.rules import weights_problem
 from drawbridge.dra.similar_names import suggest
-from drawbridge.finding import Finding
+from drawbridge.finding import Code, Finding
 
 # What people write for the amount that counts devices.
 _LIKE_DEVICES = ("device", "devices")
@@ -129,28 +129,28 @@ def _check_quotas(quotas: Sequence[Quota]) -> Iterator[Finding]:
             yield codes.ENTRY_WITHOUT_EFFECT.at(f"{path}.namespaceSelector", message, object=OBJECT)
         for field, limits in (("single", quota.single), ("total", quota.total)):
             for name, amounts in limits.items():
-                for amount, problem in _find_limits_without_effect(quota, field, name, amounts):
-                    at = f"{path}.{field}[{name}][{amount}]"
-                    yield codes.ENTRY_WITHOUT_EFFECT.at(at, problem, object=OBJECT)
+                for amount, code, problem in _find_wrong_limits(quota, field, name, amounts):
+                    yield code.at(f"{path}.{field}[{name}][{amount}]", problem, object=OBJECT)
 
 
-def _find_limits_without_effect(
+def _find_wrong_limits(
     quota: Quota, field: str, name: string_formats.ObjectName, amounts: QuotaAmounts
-) -> Iterator[tuple[str, str]]:
-    """Yield the limits on a class that have no effect, each with the reason."""
+) -> Iterator[tuple[str, Code, str]]:
+    """Yield the limits on a class that are wrong or have no effect, each with the reason."""
+    no_effect = codes.ENTRY_WITHOUT_EFFECT
     total = quota.total.get(name, {})
     for amount, most in amounts.items():
         own = amount.rpartition("/")[2]
         if most.sign() < 0:
-            yield amount, f"{amount} must not be negative, and is {most}"
+            yield amount, WRONG_VALUE, f"{amount} must not be negative, and is {most}"
         elif amount == DEVICES and most.exact_int() is None:
-            yield amount, f"{amount} must be a whole number, and is {most}"
+            yield amount, WRONG_VALUE, f"{amount} must be a whole number, and is {most}"
         elif amount != DEVICES and own.lower() in _LIKE_DEVICES:
-            yield amount, f"no device has a capacity {amount}; {DEVICES} counts devices"
+            yield amount, no_effect, f"no device has a capacity {amount}; {DEVICES} counts devices"
         elif own != amount and own in amounts:
-            yield amount, f"{own} is the same capacity; keep one of them"
+            yield amount, no_effect, f"{own} is the same capacity; keep one of them"
         elif field == "single" and amount in total and total[amount] < most:
-            yield amount, f"the total is {total[amount]}, which no pod exceeds either"
+            yield amount, no_effect, f"the total is {total[amount]}, which no pod exceeds either"
 
 
 def _check_selector(selector: LabelSelector | None, path: str) -> Iterator[Finding]:

@@ -297,3 +297,20 @@ def test_a_note_has_the_mappings_that_kueue_needs(tmp_path: Path) -> None:
     (note,) = notes(managed)
     mapping = "{name: nvidia.com/gpu, deviceClassNames: [gpu.nvidia.com]}"
     assert f"deviceClassMappings: [{mapping}]" in note
+
+
+@pytest.mark.parametrize(
+    ("kinds", "missing"),
+    [((), ["Node", "Pod"]), (("Node",), ["Pod"]), (("Pod",), ["Node"]), (("Node", "Pod"), [])],
+)
+def test_files_without_a_kind_are_no_cluster(
+    tmp_path: Path, kinds: tuple[str, ...], missing: list[str]
+) -> None:
+    dump = tmp_path / "cluster.yaml"
+    objects = [*NODES, *CLASSES, namespace("team", "enforce"), pod("team", "a")]
+    left = [each for each in objects if each["kind"] not in {"Node", "Pod"} - {*kinds}]
+    dump.write_text(write_yaml(left))
+    code, _, told = command("audit", "--cluster", str(dump))
+    expected = [f"no {kind} in the files" for kind in missing]
+    assert (code, [each for each in expected if each in told]) == (0, expected)
+    assert told.count("KindMissing") == len(missing), told
