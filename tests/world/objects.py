@@ -48,9 +48,9 @@ class Shape(NamedTuple):
         return name not in held and taken + self.devices[name] <= self.units
 
 
-# One pool in two slices, one with plain devices, one with a device and its two halves.
+# Two pools have a device and its two halves, one of them in two slices; one has plain devices.
 NODES = {
-    "n1": Shape({"gpu-0": 0, "gpu-1": 0}, slices=2),
+    "n1": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, slices=2),
     "n2": Shape({"gpu-0": 0, "gpu-1": 0}),
     "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2),
 }
