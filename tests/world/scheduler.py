@@ -170,7 +170,11 @@ class Scheduler:
             for kept in (self._busy, self._unanswered, self._every_node):
                 kept.discard(uid)
             self._attempts.pop(uid, None)
-        elif before is None or claim_names(before) != claim_names(after):
+        elif (
+            before is None
+            or "nodeName" in before["spec"]  # etcd has gone back
+            or claim_names(before) != claim_names(after)
+        ):
             self._activate([uid])
 
     def _claim_changed(self, before: JSON | None, after: JSON | None) -> None:
