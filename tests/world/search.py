@@ -9,6 +9,9 @@ No part of the usual tests: pytest collects it only by its name.
 
 import logging
 import os
+from collections.abc import Iterator
+
+import pytest
 
 from tests.world.world import LENGTH, play, write_script
 
@@ -16,9 +19,16 @@ FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "300"))
 
 
-def test_no_seed_breaks_an_invariant() -> None:
-    # What a run logs takes a tenth of it.
+@pytest.fixture
+def without_log() -> Iterator[None]:
+    """What a run logs takes a tenth of it."""
     logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.usefixtures("without_log")
+def test_no_seed_breaks_an_invariant() -> None:
     for seed in range(FIRST, FIRST + SEEDS):
         outcome = play(seed, write_script(seed, LENGTH))
         assert not outcome.violation, f"seed {seed}: {outcome.violation}"
