@@ -104,7 +104,7 @@ class ClaimController:
             },
             "spec": template["spec"]["spec"],
         }
-        if not self._quotas.charge(value):
+        if self._quotas.charge(value):
             return None
         root, _, plural = CLAIMS.rpartition("/")
         path = f"{root}/namespaces/{metadata['namespace']}/{plural}"

@@ -16,7 +16,7 @@ from tests.world.objects import MIGRATED, RESOURCE
 
 PODS, DEVICES = "pods", f"requests.{RESOURCE}"
 HARD: Final[Mapping[str, int]] = {PODS: 6, DEVICES: 3}
-EXCEEDED = "exceeded quota"
+EXCEEDED = "exceeded quota: "  # and the limit
 
 
 class Quotas:
@@ -32,16 +32,17 @@ class Quotas:
             self._used = Counter(dict(self._count()))
             await asyncio.sleep(self._network.random.uniform(0.5, 3))
 
-    def charge(self, value: JSON) -> bool:
-        """Charge an object that is to be created; False if the quota has no room for it."""
+    def charge(self, value: JSON) -> str:
+        """Charge an object that is to be created, or return the limit that has no room for it."""
         needed = Counter(dict(_charges_of(value)))
         if value["metadata"]["namespace"] != MIGRATED:
-            return True
-        if any(self._used[name] + count > HARD[name] for name, count in needed.items()):
-            self._network.count("object beyond a quota")
-            return False
+            return ""
+        for name, count in needed.items():
+            if self._used[name] + count > HARD[name]:
+                self._network.count("object beyond a quota")
+                return name
         self._used += needed
-        return True
+        return ""
 
     def has_room(self, name: str) -> bool:
         """Whether one more is allowed."""

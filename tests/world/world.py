@@ -292,8 +292,8 @@ class World:
     async def _admit(self, pod: JSON) -> JSON:
         """Return a pod as it is stored; raises RefusedPodError. Quotas come after all webhooks."""
         admitted = await self.webhook.admit(pod)
-        if not self.quotas.charge(admitted):
-            raise RefusedPodError(EXCEEDED)
+        if limit := self.quotas.charge(admitted):
+            raise RefusedPodError(f"{EXCEEDED}{limit}")
         return admitted
 
     def create_admitted(self, pod: JSON, stock: str) -> None:
