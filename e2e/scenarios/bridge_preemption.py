@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from e2e.bridge.placement import OWNED, BridgeStage, bridge_scenario
+from e2e.controlplane.client import ApiError
 from e2e.nodes.fleet import NodePlan
 from e2e.runner import print_line
 from e2e.scenarios.bridge import told
@@ -19,6 +20,7 @@ from e2e.scenarios.stage import LABEL, Stage
 
 GPU = "gpu.nvidia.com"
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+FORBIDDEN = 403
 # The node unprepares devices that long.
 TERMINATES_SECONDS = 10.0
 VIOLATIONS = "drawbridge_allocator_budget_violations_total"
@@ -30,10 +32,23 @@ PATIENCE_SECONDS = 240.0
 def create_priority(
     stage: Stage, name: str, value: int, policy: str = "PreemptLowerPriority"
 ) -> str:
-    """Create a PriorityClass of the stage, and return its name."""
+    """Create a PriorityClass of the stage, wait until pods can have it, and return its name."""
     full = f"{stage.name}-{name}"
     body = {"metadata": {"name": full}, "value": value, "preemptionPolicy": policy}
     stage.cluster_object(CLASSES, body)
+    pod = stage.pod_object("asks", priorityClassName=full)
+
+    def is_admitted() -> bool:
+        try:
+            stage.client.create(stage.pod_path(), pod, dryRun="All")
+        except ApiError as problem:
+            if problem.code != FORBIDDEN:
+                raise
+            return False
+        return True
+
+    # Admission reads classes from a cache of its own.
+    stage.wait(f"pods can have the PriorityClass {full}", is_admitted)
     return full
 
 
