@@ -1,9 +1,9 @@
-"""The check of names finds those that say nothing, and leaves loops of one line alone."""
+"""The check of names finds those that say nothing, and those that nothing uses."""
 
 from pathlib import Path
 
 from tests.tables import every_row
-from tools.house import fillers, parse_module
+from tools.house import count_words, definitions, fillers, parse_module, unused
 
 
 @every_row(
@@ -24,3 +24,23 @@ from tools.house import fillers, parse_module
 def test_names_that_say_nothing_are_reported(source: str, names: list[str]) -> None:
     lines = fillers(parse_module(Path("x.py"), source))
     assert [line.split()[1] for line in lines] == names
+
+
+@every_row(
+    ("source", "names"),
+    [
+        ("def ask(): pass", ["ask"]),
+        ("def _ask(): pass", ["_ask"]),
+        ("def ask(): pass\nask()", []),
+        ("class Pod:\n    def end(self): pass\nPod()", ["end"]),
+        ("class Pod:\n    def _end(self): pass\nPod()", []),
+        ("LIMIT = 1", ["LIMIT"]),
+        ("LIMIT: int = 1", ["LIMIT"]),
+        ("_POD: type[int] = bool", []),
+        ("def f():\n    local = 1\nf()", []),
+    ],
+)
+def test_names_that_nothing_uses_are_reported(source: str, names: list[str]) -> None:
+    module = parse_module(Path("x.py"), source)
+    lines = unused(definitions(module), count_words(module))
+    assert [line.split()[-1] for line in lines] == names

@@ -1,8 +1,9 @@
 """Checks the rules of this repository that no linter has.
 
 A module has at most 500 lines, and a function at most 50. No two modules of the product define a
-public class with the same name. Functions, parameters and variables have nouns of the domain as
-names: `each`, `found`, `known` and `one` say nothing, and are for loops of one line.
+public class with the same name, and something uses each name that they define. Functions,
+parameters and variables have nouns of the domain as names: `each`, `found`, `known` and `one` say
+nothing, and are for loops of one line.
 
 An exception states its reason in place: `# house: long, <reason>` on the line of the `def`, or
 `# house: long module, <reason>` within the first ten lines of a file. An exception of a function
@@ -10,9 +11,11 @@ that is no longer needed is a violation, too.
 """
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -108,6 +111,45 @@ def duplicate_classes(classes: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield f"{place}: class {name} is defined in {other}, too"
 
 
+def count_words(module: Module) -> Counter[str]:
+    """Count the words of a file, those of comments and texts as well."""
+    return Counter(re.findall(r"\w+", "\n".join(module.lines)))
+
+
+def definitions(module: Module) -> Iterator[tuple[str, str]]:
+    """Yield what a file defines with its place.
+
+    A private method can override one of a library, and an annotation `type[...]` is for mypy.
+    """
+    root = module.nodes[0]
+    body = root.body if isinstance(root, ast.Module) else []
+    outer = frozenset(map(id, body))
+    defined = [
+        (node.lineno, node.name)
+        for node in module.nodes
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and (id(node) in outer or not node.name.startswith("_"))
+    ]
+    for node in body:
+        if isinstance(node, ast.Assign):
+            defined += (name for target in node.targets for name in _names(target))
+        elif isinstance(node, ast.AnnAssign) and not _is_type_check(node):
+            defined += _names(node.target)
+    for line, name in defined:
+        yield name, f"{module.path}:{line}"
+
+
+def unused(defined: Iterable[tuple[str, str]], words: Counter[str]) -> Iterator[str]:
+    """Yield a line for each definition whose name is among the words of all files once."""
+    for name, place in defined:
+        if words[name] == 1:
+            yield f"{place}: nothing uses {name}"
+
+
+def _is_type_check(node: ast.AnnAssign) -> bool:
+    return ast.unparse(node.annotation).startswith("type[")
+
+
 def product_packages() -> set[str]:
     """Return the packages that the wheel contains."""
     project = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))
@@ -125,11 +167,16 @@ def main() -> int:
     packages = product_packages()
     broken: list[str] = []
     classes: list[tuple[str, str]] = []
+    defined: list[tuple[str, str]] = []
+    words = Counter[str]()
     for path in filter(Path.exists, map(Path, listed)):
         module = parse_module(path, path.read_text(encoding="utf-8"))
         broken += [*violations(module), *fillers(module)]
-        classes += public_classes(module) if path.parts[0] in packages else ()
-    broken += duplicate_classes(classes)
+        words.update(count_words(module))
+        if path.parts[0] in packages:
+            classes += public_classes(module)
+            defined += definitions(module)
+    broken += [*duplicate_classes(classes), *unused(defined, words)]
     for line in broken:
         print(line)
     return 1 if broken else 0

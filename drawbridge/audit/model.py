@@ -79,11 +79,6 @@ class WorkloadAudit(AuditPart, frozen=True):
         ends = self.owner.startswith(("Pod/", "Job/"))
         return ends and bool(self.finished) and not self.pods and not self.wanted
 
-    @property
-    def is_daemon(self) -> bool:
-        """Whether the pods are those of a DaemonSet, which stay on a node that is drained."""
-        return self.owner.startswith("DaemonSet/")
-
 
 class NamespaceAudit(AuditPart, frozen=True):
     """The workloads of a namespace that ask for devices, and its quotas on legacy names.

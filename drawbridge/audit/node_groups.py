@@ -28,7 +28,6 @@ from drawbridge.names import DEVICES_LABEL
 from drawbridge.report.node_names import GROUP_LABELS, PRODUCTS, name_nodes
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
-HOST_LABEL: Final = "kubernetes.io/hostname"
 # What the steps, the controller, and feature discovery change when a plugin goes.
 _CHANGING: Final = ("drawbridge.dev/", "nvidia.com/", "amd.com/", "feature.node.kubernetes.io/")
 _EXPECTING: Final = ("nvidia.com/gpu.present", "amd.com/gpu", "feature.node.kubernetes.io/gpu")

@@ -1,7 +1,7 @@
 """The objects of a cluster as the models play them: pods by kind, nodes, budgets and Jobs."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -341,8 +341,3 @@ def _freeze(request: AskedOfNode) -> object:
         request.nodes,
         request.moved_nodes,
     )
-
-
-def count_kinds(pods: Iterable[ModelPod]) -> Counter[int]:
-    """Return the number of pods of each kind."""
-    return Counter(each.kind for each in pods)

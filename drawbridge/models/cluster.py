@@ -129,10 +129,6 @@ class ModelCluster:
         """Return the waiting pods by kind, and by whether they are translated."""
         return Counter((self.pods[e].kind, self.pods[e].is_translated) for e in self.waiting)
 
-    def kinds_served(self, served: Served) -> Counter[int]:
-        """Return the running pods with devices of plugins or of drivers, by kind."""
-        return Counter(each.kind for each in self.pods.values() if each.served is served)
-
     def offered(self) -> set[str]:
         """Return the classes of which a node without a plugin of the same devices has some."""
         return {
@@ -479,8 +475,3 @@ class ModelCluster:
         """Yield the kinds that wait, how many pods of each, and whether they are translated."""
         for (kind, translated), number in sorted(self.waiting_kinds().items()):
             yield self.kinds[kind], number, translated
-
-    def is_accounted(self, at_start: Mapping[int, int]) -> bool:
-        """Whether each pod of the start runs, waits, is suspended or lost."""
-        now = Counter(each.kind for each in self.pods.values()) + self.lost
-        return now + Counter(self.suspended) == Counter(at_start)

@@ -33,8 +33,6 @@ _AFFINITY: Path = ("spec", "affinity", "nodeAffinity")
 # The rows of asks for whole GPUs on nodes whose GPUs are partitioned.
 _PARTITIONED_ROWS = {"nvidia/whole": "nvidia/mig-single", "amd/whole": "amd/partition"}
 _PARTITION = "nvidia/mig"
-# Giving a condition to an ask takes as much work as moving this many items of a list.
-_CONDITION_ITEMS = 100
 # A claim has at most eight alternatives. The last one accepts any device.
 _MAX_PREFERENCES = 7
 _MAX_KEYS = 10  # in a message
