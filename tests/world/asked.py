@@ -12,8 +12,7 @@ from tests.cluster.fake.kinds import JSON
 def is_waiting(pod: JSON) -> bool:
     """Whether our scheduler has a pod in its queue."""
     is_ours = pod["spec"].get("schedulerName") == SCHEDULER_NAME
-    is_alive = "deletionTimestamp" not in pod["metadata"] and not has_ended(pod)
-    return is_ours and is_alive and "nodeName" not in pod["spec"]
+    return is_ours and not has_ended(pod) and "nodeName" not in pod["spec"]
 
 
 def has_allocation(claims: Iterable[JSON]) -> bool:
