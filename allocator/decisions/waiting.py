@@ -50,8 +50,6 @@ TRIES_PER_TURN: Final = 32
 FEW_KEYS: Final = 64
 # A pod that got nodes has this time to be reserved before another node is searched for it.
 SCHEDULING_SECONDS: Final = 1.0
-
-
 # Before all priorities.
 _FIRST: Final = -(1 << 63)
 
@@ -135,11 +133,14 @@ class WaitingPods:
 
     def _move_members(self, key: bytes, rank: int) -> None:
         """Move all members of a group to one rank, which another member has changed."""
-        for uid in tuple(self._records.alike.get(key)):
-            pod = self._find(uid)
-            if pod is not None and pod.place.priority != rank:
+        uids = self._records.alike.get(key)
+        # All but the one that was answered have one rank.
+        first = [pod for pod in map(self._find, islice(uids, 2)) if pod]
+        is_new = any(pod.place.priority != rank for pod in first)
+        for pod in tuple(filter(None, map(self._find, uids))) if is_new else ():
+            if pod.place.priority != rank:
                 moved = replace(pod, place=pod.place._replace(priority=rank))
-                self._change(uid, RecordEvent.SEARCHED, moved)
+                self._change(pod.place.uid, RecordEvent.SEARCHED, moved)
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""

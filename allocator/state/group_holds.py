@@ -13,7 +13,7 @@ What ended in vain is reported.
 
 from collections.abc import Iterable
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -50,11 +50,15 @@ class GroupHolds:
 
     def find(self, key: str, now: float) -> GroupHold | None:
         """Return the hold of a group, unless a member has lost its part."""
-        hold = self._groups.get(key).hold
-        if hold is not None and any(self._reserved.find(uid) is None for uid in hold.left):
-            self.end(hold.key, now, HoldEnd.LOST)
-            return None
-        return hold
+        self._end_lost(now)
+        return self._groups.get(key).hold
+
+    def _end_lost(self, now: float) -> None:
+        """End the holds of which a member has lost its part, and not got it again."""
+        for key, uid in self._state.records.take_lost():
+            hold = self._groups.get(key).hold
+            if hold is not None and uid in hold.left and self._reserved.find(uid) is None:
+                self.end(key, now, HoldEnd.LOST)
 
     def begin(  # noqa: PLR0913  # all but four by name
         self,
@@ -74,7 +78,9 @@ class GroupHolds:
         if woken:
             self._groups.change(key, woken=now)
         hold = GroupHold(key, uids, uids, since, since, first=first)
-        self._put(msgspec.structs.replace(hold, until=self._deadline(hold, now)))
+        self._change(hold, until=self._deadline(hold, now))
+        for uid in uids:
+            self._keep_part(hold, uid)
 
     def note_turn(self, key: str, now: float) -> None:
         """Remember how late the scheduler comes to a group whose hold has ended."""
@@ -89,7 +95,8 @@ class GroupHolds:
 
     def note_asked(self, hold: GroupHold, uid: str) -> None:
         """Remember that the scheduler has the answer for a member."""
-        self._put(msgspec.structs.replace(hold, asked=hold.asked | {uid}))
+        self._change(hold, asked=hold.asked | {uid})
+        self._keep_part(hold, uid)
 
     def note_reserved(self, key: str, uid: str, now: float) -> None:
         """Move the deadline, because the scheduler has reserved a member."""
@@ -98,9 +105,7 @@ class GroupHolds:
             return
         left = hold.left - {uid}
         if left:
-            until = self._deadline(hold, now)
-            asked = hold.asked - {uid}
-            self._put(msgspec.structs.replace(hold, left=left, until=until, asked=asked))
+            self._change(hold, left=left, until=self._deadline(hold, now), asked=hold.asked - {uid})
         else:
             self._groups.change(key, hold=None)
             self._note_delay(key, now)
@@ -110,7 +115,8 @@ class GroupHolds:
         hold = self.find(key, now)
         if hold is None or uid not in hold.members or not self._reserved.hold(uid, now):
             return False
-        self._put(msgspec.structs.replace(hold, left=hold.left | {uid}))
+        self._change(hold, left=hold.left | {uid})
+        self._keep_part(hold, uid)
         return True
 
     def note_given_back(self, key: str, uid: str, now: float) -> None:
@@ -168,8 +174,7 @@ class GroupHolds:
         for hold in self._groups.holds():
             if hold.until <= now:
                 self.end(hold.key, now, HoldEnd.DEADLINE)
-            else:
-                self.find(hold.key, now)
+        self._end_lost(now)
 
     def clear(self) -> None:
         """Forget all groups, because another process decided meanwhile."""
@@ -177,10 +182,12 @@ class GroupHolds:
             self._report(hold, HoldEnd.LEADER_CHANGED)
         self._groups.begin_term()
 
-    def _put(self, hold: GroupHold) -> None:
-        self._groups.change(hold.key, hold=hold)
-        for uid in hold.left:
-            self._reserved.prolong(uid, hold.until)
+    def _change(self, hold: GroupHold, **changes: Any) -> None:  # noqa: ANN401  # its fields
+        self._groups.change(hold.key, hold=msgspec.structs.replace(hold, **changes))
+
+    def _keep_part(self, hold: GroupHold, uid: str) -> None:
+        """Let a part last as long as its hold can; all parts end with the hold."""
+        self._reserved.prolong(uid, hold.since + MAX_HOLD_SECONDS)
 
     def _deadline(self, hold: GroupHold, now: float) -> float:
         delay = median(self._groups.of_namespace(hold.key).delays or (0.0,))

@@ -44,6 +44,7 @@ class PodTable:
         # The pods that have a part, in the order in which they got it.
         self._having: dict[str, dict[str, None]] = {part: {} for part in PARTS}
         self._reserved: dict[str, dict[str, Reservation]] = {}
+        self._lost: list[tuple[str, str]] = []
         self._places: list[WaitingPlace] = []
         self.alike: Index[bytes, str] = Index()  # the pods that wait, by their key
         self.times: Wheel[Due] = Wheel()
@@ -85,6 +86,11 @@ class PodTable:
     def reserved_for(self, claim_uid: str) -> Mapping[str, Reservation]:
         """Return what is reserved for a claim, by the UIDs of the pods that count on it."""
         return self._reserved.get(claim_uid, _NOTHING)
+
+    def take_lost(self) -> list[tuple[str, str]]:
+        """Return the members that have lost devices since the last call, with their groups."""
+        lost, self._lost = self._lost, []
+        return lost
 
     @property
     def places(self) -> list[WaitingPlace]:
@@ -198,6 +204,8 @@ class PodTable:
                     del self._reserved[claim]
                     # A write that had the reservation has ended.
                     self._ledger.rollback((claim,))
+        if has is None and before.group:
+            self._lost.append((before.group, uid))
         self.times.set("devices", uid, None if has is None or has.writing else has.until)
 
     def _follow_kept(self, before: Record, after: Record) -> None:

@@ -1,9 +1,11 @@
 """Holds for groups: how long they last, why they end, and the pauses after those in vain."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from allocator.scheduler.protocol import GroupReference
+from allocator.scheduler.protocol import GroupReference, PreFilterRequest
 from allocator.state.group_holds import (
     MAX_HOLD_SECONDS,
     MAX_PAUSE_SECONDS,
@@ -11,9 +13,11 @@ from allocator.state.group_holds import (
     STEP_SECONDS,
     STEPS_PER_DELAY,
 )
+from allocator.state.pod_table import PodTable
+from allocator.state.record_states import RecordEvent
 from allocator.state.reports import EndedHold, HoldEnd
 from drawbridge.agreement import allocator_codes
-from tests.allocator.clusters import Cluster, claim, codes, pod
+from tests.allocator.clusters import Cluster, claim, codes, members_of, pod
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -58,6 +62,33 @@ def test_at_the_end_of_a_cycle_for_the_group_a_part_goes_back_to_the_hold() -> N
     assert cluster.schedule_group(*FOUR) == ["n1"] * 4
     cluster.decisions.unreserve("m3", cluster.now, cycle=True)
     assert len(cluster.held()) == 3
+
+
+@pytest.mark.parametrize("size", [4, 64])
+def test_a_member_of_a_large_group_costs_what_one_of_a_small_group_does(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uids = [f"m{number}" for number in range(size)]
+    cluster = Cluster(n1=size)
+    asked = members_of(cluster, uids)
+    cluster.decisions.prefilter_group(asked, cluster.now)
+    assert len(cluster.held()) == size
+    changed, change = [], PodTable.change
+
+    def note(table: PodTable, uid: str, event: RecordEvent, **changes: Any) -> None:  # noqa: ANN401  # as there
+        changed.append(uid)
+        change(table, uid, event, **changes)
+
+    monkeypatch.setattr(PodTable, "change", note)
+    cluster.decisions.prefilter(
+        PreFilterRequest(
+            pod=asked.members[1].pod, claims=asked.members[1].claims, group=asked.group
+        ),
+        cluster.now,
+    )
+    assert not cluster.reserve("m1", "n1")
+    assert set(changed) == {"m1"}
+    assert len(changed) <= 12
 
 
 def ask_alone(cluster: Cluster, uid: str) -> str:
