@@ -1,7 +1,7 @@
 """The members of a group that ask the same together, and what each gets where they fit."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from allocator.decisions.basis import Basis
 from allocator.decisions.group_questions import STAGE
 from allocator.decisions.node_searches import request_key
+from allocator.decisions.quota import QuotaSelection
 from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import PodRequest
@@ -85,36 +86,32 @@ class GroupMembers(msgspec.Struct, frozen=True):
                     yield member, FittingNode(on_node.node, rank, solution)
 
 
-def find_members(uids: Collection[str], basis: Basis) -> GroupMembers:
-    """Return the members that can use their claims, whatever is promised to them.
+def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, GroupMembers]:
+    """Find the members that can use their claims, whatever is promised to them.
 
-    They have room together in the quotas of their namespace.
+    They have room together in the quotas of their namespace. Each member is a step.
     """
     promised, requests = frozenset(basis.reserved.promised_claims(uids)), basis.requests
-    asking = (
-        AskingMember(each, requests.search(each).as_unallocated(promised))
-        for each in filter(None, map(requests.find, uids))
-        if not requests.find_problem(each)
-    )
-    members, exceeds = basis.quotas.select(asking, lambda each: (each.search, None))
-    of_kind = _alike(members)
-    return GroupMembers(of_kind, len(members) - sum(map(len, of_kind)), exceeds)
+    quotas, asking = QuotaSelection(basis.state), list[AskingMember]()
+    for uid in uids:
+        request = requests.find(uid)
+        if request is not None and not requests.find_problem(request):
+            search = requests.search(request).as_unallocated(promised)
+            if quotas.admits(search):
+                asking.append(AskingMember(request, search))
+        yield
+    of_kind = yield from _alike(asking)
+    return GroupMembers(of_kind, len(asking) - sum(map(len, of_kind)), quotas.reason)
 
 
-def search_and_fit(assigned: tuple[AskingMember, FittingNode]) -> tuple[NodeSearch, FittingNode]:
-    """Return what was searched for a member, and what it gets."""
-    member, fitting = assigned
-    return member.search, fitting
-
-
-def _alike(members: Iterable[AskingMember]) -> list[list[AskingMember]]:
-    members = tuple(members)
+def _alike(members: Sequence[AskingMember]) -> Generator[None, None, list[list[AskingMember]]]:
     users = Counter(uid for each in members for uid in each.request.claims)
     alike: dict[bytes, list[AskingMember]] = {}
     for member in members:
         claims = member.request.claims
         if member.search.unallocated and all(users[uid] == 1 for uid in claims):
             alike.setdefault(request_key(member.search), []).append(member)
+        yield
     # The question does not depend on the member that the scheduler asks about.
     return [alike[key] for key in sorted(alike)]
 

@@ -13,12 +13,12 @@ from allocator.decisions.group_members import (
     AskingMember,
     GroupMembers,
     find_members,
-    search_and_fit,
 )
 from allocator.decisions.group_questions import GroupQuestion, needed_members
-from allocator.decisions.group_searches import ask_in
+from allocator.decisions.group_searches import ask_in, run_to_end
 from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
 from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.quota import QuotaSelection
 from allocator.decisions.shortlist import FittingNode
 from allocator.decisions.victims import DeviceVictims, VictimSearch
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
@@ -61,9 +61,17 @@ class GroupPreemption:
             return PreemptReply(message=_FORGOTTEN)
         if (waits := self.find_wait(question)) is not None:
             return PreemptReply(waiting=True, message=waits.message)
-        members = find_members(question.members, self._basis)
-        if message := self._find_problem(question, members, now):
+        if message := self._find_problem(question, now):
             return PreemptReply(message=message)
+        return self._choose(request, question, own, now)
+
+    def _choose(
+        self, request: PreemptRequest, question: GroupQuestion, own: PodRequest, now: float
+    ) -> PreemptReply:
+        members = run_to_end(find_members(question.members, self._basis))
+        needed = needed_members(question.group, len(question.members))
+        if (problem := members.find_problem(needed)) is not None:
+            return PreemptReply(message=shorten_message(problem.message))
         victims = self._victims_of(request, question, own)
         search = self._current_search(request, question, members, victims)
         chosen = search.run(self._ask(victims), self._basis.out_of_time)
@@ -96,7 +104,7 @@ class GroupPreemption:
             return None
         return own.pod.uid
 
-    def _find_problem(self, question: GroupQuestion, members: GroupMembers, now: float) -> str:
+    def _find_problem(self, question: GroupQuestion, now: float) -> str:
         """Return why nobody is evicted for a group, whoever runs."""
         if len(self._preemptors) + len(question.members) > MAX_PREEMPTORS:
             return _BUSY
@@ -107,8 +115,7 @@ class GroupPreemption:
         if (seconds := self._holds.eviction_pauses.until(question.group.key) - now) > 0:
             text = "the group did not use the devices of pods that were evicted for it"
             return f"evicts no pod for another {math.ceil(seconds)} s, because {text}"
-        problem = members.find_problem(needed_members(question.group, len(question.members)))
-        return shorten_message(problem.message) if problem else ""
+        return ""
 
     def _victims_of(
         self, request: PreemptRequest, question: GroupQuestion, own: PodRequest
@@ -171,11 +178,11 @@ class GroupPreemption:
                 self._groups.change(key, cut_victims=None)  # what runs has changed
             return PreemptReply(unfinished=True, message=_CONTINUES)
         self._groups.change(key, cut_victims=None)
-        assigned, exceeds = self._basis.quotas.select(
-            members.assign(placement, search.kinds), search_and_fit
-        )
-        if exceeds is not None and len(assigned) < search.needed:
-            return PreemptReply(message=shorten_message(exceeds.message))
+        quotas = QuotaSelection(self._state)
+        places = members.assign(placement, search.kinds)
+        assigned = [each for each in places if quotas.admits(each[0].search, each[1])]
+        if quotas.reason is not None and len(assigned) < search.needed:
+            return PreemptReply(message=shorten_message(quotas.reason.message))
         for uid in question.members:
             self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
         self._keep_devices(assigned, search, victims, now)

@@ -1,24 +1,24 @@
-"""The searches for the members of groups that were cut, so that each goes on where it stopped.
+"""The decisions about groups that were cut, so that each goes on where it stopped.
 
-A decision takes the event loop for a short time only. A search that needs more is cut after a small
-step, and goes on with the next question about its group.
+A decision takes the event loop for a short time only. One that needs more is cut after a small
+step, and goes on with the next question about the same members, or with the next turn of waking.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 
-import msgspec
-from msgspec.structs import replace
-
+from allocator.decisions.group_questions import GroupAnswer
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import Ask, GangPlacement, GangSearch, MemberKind
+from drawbridge.solver.gangs import Ask, CutSearch, Steps
 from drawbridge.solver.world import View
 
 # A search that was cut, and found too few members, begins again if the use of devices has changed
 # meanwhile. After so many times, its result counts.
 MAX_STALE_SEARCHES: Final = 4
+T = TypeVar("T")
+_Question: TypeAlias = tuple[Sequence[str], Sequence[Claim]]
 
 
 def ask_in(
@@ -43,45 +43,57 @@ def ask_in(
     return ask
 
 
-class CutGroupSearch(msgspec.Struct, frozen=True):
-    """A search in the use of devices with index `at`.
+class GroupDecision:
+    """A decision about some members, which can be cut between two of its `steps`.
 
-    It began in the state `epoch`, after `stale` others whose state was over at their end.
+    A step finds out about one member, asks the solver about nodes, or promises to one member what
+    was found. The steps read the time and the state of the cluster when they run.
     """
 
-    kinds: Sequence[MemberKind]
-    uses: int
-    at: int
-    search: GangSearch
-    epoch: int
-    stale: int = 0
+    def __init__(
+        self,
+        members: Collection[str],
+        steps: "Callable[[GroupDecision], Steps[GroupAnswer]]",
+    ) -> None:
+        self.members = frozenset(members)
+        self.promised: list[str] = []
+        self.now = 0.0
+        self.use = 0  # of those devices, in which members are placed at first
+        self._find_uses: Callable[[], Sequence[Ask]] = tuple
+        self._uses: Sequence[Ask] = ()
+        self._search: CutSearch[_Question, GroupAnswer] = CutSearch(steps(self))
+
+    def run(
+        self,
+        find_uses: Callable[[], Sequence[Ask]],
+        now: float,
+        out_of_time: Callable[[], bool],
+    ) -> GroupAnswer | None:
+        """Return the answer; None if the decision was cut.
+
+        `find_uses` returns a question to the solver for each use of devices.
+        """
+        self._find_uses, self._uses, self.now = find_uses, (), now
+        return self._search.run(self._ask, out_of_time)
+
+    def has_other_use(self) -> bool:
+        """Whether there is another use of devices in which more members may fit."""
+        return self.use + 1 < len(self._current_uses())
+
+    def _current_uses(self) -> Sequence[Ask]:
+        self._uses = self._uses or self._find_uses()
+        return self._uses
+
+    def _ask(self, question: _Question) -> Mapping[str, Solution]:
+        uses = self._current_uses()
+        return uses[min(self.use, len(uses) - 1)](*question)
 
 
-def place_members(  # noqa: PLR0913  # one question
-    earlier: CutGroupSearch | None,
-    kinds: Sequence[MemberKind],
-    needed: int,
-    *,
-    asks: Sequence[Ask],
-    epoch: int,
-    out_of_time: Callable[[], bool],
-) -> tuple[GangPlacement, CutGroupSearch | None]:
-    """Find where members fit, in the first use of devices in which enough do.
-
-    `asks` has a question to the solver for each use. The result is not complete if the search was
-    cut, or if too few members fit and the state is another one than at the beginning; then the
-    search that goes on is returned as well.
-    """
-    cut = earlier
-    if cut is None or cut.kinds != kinds or cut.uses != len(asks):
-        cut = CutGroupSearch(kinds, len(asks), 0, GangSearch(kinds), epoch)
-    placement = cut.search.run(asks[cut.at], out_of_time)
-    while placement.complete and placement.placed < needed and cut.at + 1 < len(asks):
-        cut = replace(cut, at=cut.at + 1, search=GangSearch(kinds))
-        placement = cut.search.run(asks[cut.at], out_of_time)
-    if not placement.complete:
-        return placement, cut
-    if placement.placed < needed and cut.epoch != epoch and cut.stale < MAX_STALE_SEARCHES:
-        again = CutGroupSearch(kinds, len(asks), 0, GangSearch(kinds), epoch, cut.stale + 1)
-        return replace(placement, complete=False), again
-    return placement, None
+def run_to_end(steps: Generator[object, Any, T]) -> T:
+    """Run steps that ask nothing and are not cut, and return their result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -8,13 +8,14 @@ A group is identified by its key, which has the namespace: no tenant names a gro
 What is remembered is bounded; a group that was forgotten is asked about anew.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
-from allocator.decisions.group_members import GroupMembers, find_members, search_and_fit
+from allocator.decisions.group_members import AskingMember, GroupMembers, find_members
 from allocator.decisions.group_preemption import GroupPreemption
 from allocator.decisions.group_questions import (
     STAGE,
@@ -24,10 +25,17 @@ from allocator.decisions.group_questions import (
     needed_members,
     too_large,
 )
-from allocator.decisions.group_searches import ask_in, place_members
+from allocator.decisions.group_searches import (
+    MAX_STALE_SEARCHES,
+    GroupDecision,
+    ask_in,
+    run_to_end,
+)
 from allocator.decisions.interrupted_groups import InterruptedGroups
 from allocator.decisions.pod_requests import with_at_most
 from allocator.decisions.preemption import DevicePreemption
+from allocator.decisions.quota import QuotaSelection
+from allocator.decisions.shortlist import FittingNode
 from allocator.scheduler.protocol import (
     GroupReference,
     PreemptReply,
@@ -39,9 +47,10 @@ from allocator.state.group_records import GroupHold, GroupRefusal
 from allocator.state.record_states import RecordEvent
 from allocator.state.reports import HoldEnd
 from drawbridge.agreement import allocator_codes as codes
+from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.pod_groups import COSCHEDULING_LABEL
-from drawbridge.solver.gangs import GangPlacement, MemberKind
+from drawbridge.solver.gangs import Ask, GangPlacement, MemberKind, Steps, placing
 from drawbridge.solver.world import View
 
 # A refusal holds for the other members of the group for this time, if nothing has changed.
@@ -145,30 +154,30 @@ class GroupDecisions:
         if self._state.pods.has_bound_members(question.members[0]):
             self.interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
-        if not self.interrupted.is_gathering(key):
+        cut = self._groups.get(key).cut
+        if cut is not None and cut.members != frozenset(question.members):
+            self._groups.change(key, cut=None)
+            self._reserved.release_promised(cut.promised)
+            cut = None
+        if cut is None and not self.interrupted.is_gathering(key):
             self._reserved.release_promised(question.members)
-        answer = self._try(question, now, since)
-        group = self._with_minimum(question.group)
-        if answer.complete:
-            self.interrupted.note_answer(key)
-        if answer.placed or (group.min_count and group.scheduled >= group.min_count):
-            self.interrupted.complete(key)
-        if answer.reason is not None and answer.complete:
-            members = frozenset(question.members)
-            until = now + REFUSAL_SECONDS
-            refusal = GroupRefusal(self._state.epoch(), until, members, answer)
-            self._groups.change(key, refusal=refusal)
-        return answer
+        return self._decide(question, cut, now, since)
 
     def is_known(self, key: str) -> bool:
         """Whether the last question about a group is known."""
         return self._groups.get(key).question is not None
 
+    def is_cut(self, key: str) -> bool:
+        """Whether a decision about a group goes on with the next question."""
+        return self._groups.get(key).cut is not None
+
     def answer_again(self, key: str, now: float) -> GroupAnswer | None:
         """Ask the last question about a group again; None if there is nothing to ask."""
-        question = self._groups.get(key).question
+        question, cut = self._groups.get(key).question, self._groups.get(key).cut
         if question is None or self.holds.find(key, now) is not None:
             return None
+        if cut is not None:
+            return self._decide(replace(question, asking=""), cut, now, now)
         pods = self._state.pods
         members = [uid for uid in question.members if not pods.is_gone(uid)]
         bound = sum(bool(pods.get(uid).node) for uid in members)
@@ -203,52 +212,83 @@ class GroupDecisions:
         """Whether nothing is reserved for a pod, apart from a promise."""
         return self._reserved.find(uid) is None or self._reserved.is_promised(uid)
 
-    def _try(self, question: GroupQuestion, now: float, since: float) -> GroupAnswer:
-        group = self._with_minimum(question.group)
+    def _decide(
+        self, question: GroupQuestion, cut: GroupDecision | None, now: float, since: float
+    ) -> GroupAnswer:
+        """Decide, or go on with a decision that was cut."""
+        key, group = question.group.key, self._with_minimum(question.group)
         needed = needed_members(group, len(question.members))
-        if (answer := self._answer_before_search(question, group, needed, now)) is not None:
-            return answer
-        if (waits := self._victims.find_wait(question)) is not None:
-            return GroupAnswer(reason=waits)
-        members = find_members(question.members, self._basis)
-        if (problem := members.find_problem(needed)) is not None:
-            return GroupAnswer(reason=problem)
-        kinds, alone = members.kinds(self._state), members.alone
-        views, ids = self._views(question, now), self._basis.ids
-        out_of_time = self._basis.out_of_time
-        asks = [ask_in(self._state, view, ids, out_of_time) for view in views]
-        epoch = self._state.epoch()
-        earlier = self._groups.get(group.key).cut
-        placement, cut = place_members(
-            earlier, kinds, needed - alone, asks=asks, epoch=epoch, out_of_time=out_of_time
-        )
-        if cut is not earlier:
-            self._groups.change(group.key, cut=cut)
-        if not placement.complete:
+        answer = None if cut else self._answer_before_search(question, group, needed, now)
+        if answer is None:
+            decision = cut or GroupDecision(
+                question.members, lambda own: self._steps(own, question, group, needed)
+            )
+            answer = decision.run(lambda: self._uses(question, now), now, self._basis.out_of_time)
+            self._groups.change(key, cut=decision if answer is None else None)
+        if answer is None:
             text = f"the search for {needed} members of the group continues"
             reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
             return GroupAnswer(reason=reason, complete=False)
-        if placement.placed + alone < needed:
-            self._gather(question, members, kinds, placement, now)
-            reason = too_large(group, placement.placed + alone, needed)
-            return GroupAnswer(reason=reason, preemptible=True)
-        self._reserved.release_promised(question.members)
-        for uid in question.members:
-            # Nobody else is answered before the devices are reserved.
-            self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
-        answer = self._promise(members, kinds, placement, needed - alone, now)
-        if answer.reason is not None:
-            self.holds.note_refused(group.key, now)
-        if answer.placed:
-            woken = not question.asking
-            first = group.key in self.interrupted
-            self.holds.begin(group.key, answer.placed, now, since, woken=woken, first=first)
+        self._note(question, answer, now, since)
         return answer
+
+    def _note(self, question: GroupQuestion, answer: GroupAnswer, now: float, since: float) -> None:
+        """Hold what was promised, or remember why nothing was."""
+        key, group = question.group.key, self._with_minimum(question.group)
+        if answer.placed:
+            woken, first = not question.asking, key in self.interrupted
+            self.holds.begin(key, answer.placed, now, since, woken=woken, first=first)
+        self.interrupted.note_answer(key)
+        if answer.placed or (group.min_count and group.scheduled >= group.min_count):
+            self.interrupted.complete(key)
+        if answer.reason is not None:
+            members = frozenset(question.members)
+            refusal = GroupRefusal(self._state.epoch(), now + REFUSAL_SECONDS, members, answer)
+            self._groups.change(key, refusal=refusal)
+
+    def _steps(
+        self, own: GroupDecision, question: GroupQuestion, group: GroupReference, needed: int
+    ) -> Steps[GroupAnswer]:
+        """Find the members and where they fit, and promise that to them."""
+        yield None
+        for _ in range(MAX_STALE_SEARCHES + 1):
+            epoch = self._state.epoch()
+            members = yield from find_members(question.members, self._basis)
+            if (problem := members.find_problem(needed)) is not None:
+                return GroupAnswer(reason=problem)
+            kinds, wanted = members.kinds(self._state), needed - members.alone
+            placement = yield from self._search(own, kinds, wanted)
+            if epoch != self._state.epoch():
+                placement = placement.only_on(members.kinds(self._state))
+            if placement.placed >= wanted or epoch == self._state.epoch():
+                break
+        if (waits := self._victims.find_wait(question)) is not None:
+            return GroupAnswer(reason=waits)
+        if placement.placed < wanted:
+            yield from self._gather(own, question, members, kinds, placement)
+            reason = too_large(group, placement.placed + members.alone, needed)
+            return GroupAnswer(reason=reason, preemptible=True)
+        promising = self._promise(own, members, kinds, placement, wanted)
+        answer = yield from self._promise_all(question, promising)
+        if answer.reason is not None:
+            self.holds.note_refused(group.key, own.now)
+        return answer
+
+    @staticmethod
+    def _search(
+        own: GroupDecision, kinds: Sequence[MemberKind], wanted: int
+    ) -> Steps[GangPlacement]:
+        """Find where members fit, in the first use of devices in which enough do."""
+        for own.use in itertools.count():
+            placement = yield from placing(kinds)
+            if placement.placed >= wanted or not own.has_other_use():
+                return placement
+        raise AssertionError
 
     def _answer_before_search(
         self, question: GroupQuestion, group: GroupReference, needed: int, now: float
     ) -> GroupAnswer | None:
-        """Return the answer to a group that has too few members or pauses; None to search."""
+        """Return the answer to a group with too few members, or that waits; None to search."""
         if len(question.members) < needed:
             exist = len(question.members) + group.scheduled
             text = f"{exist} of {group.min_count} members of the group exist"
@@ -260,27 +300,38 @@ class GroupDecisions:
             )
             reason = make_reason(codes.GANG_PAUSES, STAGE, text)
             return GroupAnswer(reason=reason, pauses_until=paused)
-        return None
+        waits = self._victims.find_wait(question)
+        return None if waits is None else GroupAnswer(reason=waits)
 
     def _gather(
         self,
+        own: GroupDecision,
         question: GroupQuestion,
         members: GroupMembers,
         kinds: Sequence[MemberKind],
         placement: GangPlacement,
-        now: float,
-    ) -> None:
+    ) -> Steps[None]:
         """Keep what is free by now for an interrupted group that needs more."""
         kept = sum(map(self._reserved.is_promised, question.members))
-        preemptors = map(self._preemptors.find, question.members)
-        if placement.placed <= kept or any(preemptors):
+        if placement.placed <= kept or self._has_kept(question):
             return
-        until = self.interrupted.gather(question.group.key, now)
+        until = self.interrupted.gather(question.group.key, own.now)
         if until is None:
             return
         self._reserved.release_promised(question.members)
-        for uid in self._promise(members, kinds, placement, 0, now).placed:
+        answer = yield from self._promise(own, members, kinds, placement, 0)
+        for uid in answer.placed:
             self._reserved.prolong(uid, until)
+
+    def _has_kept(self, question: GroupQuestion) -> bool:
+        """Whether devices are kept for members, because pods were evicted for them."""
+        return any(map(self._preemptors.find, question.members))
+
+    def _uses(self, question: GroupQuestion, now: float) -> list[Ask]:
+        """Return the questions to the solver, one for each use of devices."""
+        ids, out_of_time = self._basis.ids, self._basis.out_of_time
+        views = self._views(question, now)
+        return [ask_in(self._state, view, ids, out_of_time) for view in views]
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
         """Yield the use of devices, at first as if those with a penalty were held."""
@@ -295,30 +346,60 @@ class GroupDecisions:
             yield preferred
         yield self._state.ledger.view()
 
+    def _promise_all(
+        self, question: GroupQuestion, promising: Steps[GroupAnswer]
+    ) -> Steps[GroupAnswer]:
+        """Promise to all members what was found for them, in place of what they have."""
+        self._reserved.release_promised(question.members)
+        if not self._has_kept(question):
+            return (yield from promising)
+        for uid in question.members:
+            # Nobody else is answered before the devices are reserved.
+            self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
+        return run_to_end(promising)
+
     def _promise(
         self,
+        own: GroupDecision,
         members: GroupMembers,
         kinds: Sequence[MemberKind],
         placement: GangPlacement,
         needed: int,
-        now: float,
-    ) -> GroupAnswer:
+    ) -> Steps[GroupAnswer]:
         """Promise to members what was found: to at least as many as needed, or none."""
-        placed, refusals = [], []
-        places = members.assign(placement, kinds)
-        assigned, exceeds = self._basis.quotas.select(places, search_and_fit)
+        quotas, assigned = QuotaSelection(self._state), list[tuple[AskingMember, FittingNode]]()
+        for member, fitting in members.assign(placement, kinds):
+            if quotas.admits(member.search, fitting):
+                assigned.append((member, fitting))
+            yield None
+        refusals = dict[str, None]()
         for member, fitting in assigned if len(assigned) >= needed else ():
-            refusal = self._reserved.reserve_found(member.request, fitting, member.search, now)
-            if refusal is None:
-                placed.append(member.request.pod.uid)
+            if refusal := self._promise_to(member, fitting, own.now):
+                refusals[refusal] = None
             else:
-                refusals.append(refusal)
+                own.promised.append(member.request.pod.uid)
+            yield None
+        placed = tuple(filter(self._reserved.is_promised, own.promised))
         if len(placed) >= needed:
-            return GroupAnswer(placed=tuple(placed))
-        for uid in placed:
-            self._reserved.release(uid)
-        text = f"devices for the group cannot be reserved: {', '.join(dict.fromkeys(refusals))}"
-        return GroupAnswer(reason=exceeds or make_reason(codes.GANG_TOO_LARGE, STAGE, text))
+            return GroupAnswer(placed=placed)
+        self._reserved.release_promised(placed)
+        text = f"devices for the group cannot be reserved: {', '.join(refusals)}"
+        return GroupAnswer(reason=quotas.reason or make_reason(codes.GANG_TOO_LARGE, STAGE, text))
+
+    def _promise_to(self, member: AskingMember, fitting: FittingNode, now: float) -> str:
+        """Promise to a member what was found, if it still asks for that; return why not."""
+        requests, claims = self._basis.requests, self._state.claims
+        request = requests.find(member.request.pod.uid)
+        if request is None or request.claims != member.request.claims:
+            return "a member has changed"
+        if problem := requests.find_problem(request):
+            return problem
+        if any(claims[uid_of(each)].status.allocation for each in member.search.unallocated):
+            return "a claim of a member is allocated already"
+        refusal = self._reserved.reserve_found(
+            request, fitting, member.search, now, seconds=MAX_HOLD_SECONDS
+        )
+        return refusal or ""
 
     def preempt(self, request: PreemptRequest, now: float) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""

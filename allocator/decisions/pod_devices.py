@@ -4,7 +4,7 @@ A decision is made on the current state and reserved before anybody else can ask
 the time. All memories are bounded.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -69,6 +69,18 @@ class Promise(NamedTuple):
     pauses_until: float = 0.0
 
 
+class ReceivedGroup(NamedTuple):
+    """What is asked about a group, and its members that can use their claims, with one priority.
+
+    A `refusal` says why the pod that is asked about cannot.
+    """
+
+    request: PreFilterGroupRequest
+    members: tuple[str, ...]
+    priority: int
+    refusal: Reason | None = None
+
+
 class PodDecisions:
     """The decisions for the pods of one scheduler."""
 
@@ -115,36 +127,48 @@ class PodDecisions:
             return refuse_group(refusal)
         return PreFilterReply(complete=False, members_needed=True)
 
-    def prefilter_group(
-        self,
-        request: PreFilterGroupRequest,
-        now: float,
-        out_of_time: Callable[[], bool] = never,
-    ) -> PreFilterReply:
-        """Decide about all members of a group, and return nodes for one of them."""
+    def receive_group(
+        self, request: PreFilterGroupRequest, now: float
+    ) -> Generator[None, None, ReceivedGroup]:
+        """Remember what is asked for the members of a group, in steps; raises ProtocolError.
+
+        Other calls can be answered between two steps.
+        """
         try:
-            return self._prefilter_group(request, now, out_of_time)
+            return (yield from self._receive_members(request, now))
         finally:
             self.state.records.trim({each.pod.uid for each in request.members or ()})
 
-    def _prefilter_group(
-        self, request: PreFilterGroupRequest, now: float, out_of_time: Callable[[], bool]
-    ) -> PreFilterReply:
-        members: dict[str, PodRequest] = {}
+    def _receive_members(
+        self, request: PreFilterGroupRequest, now: float
+    ) -> Generator[None, None, ReceivedGroup]:
+        received: dict[str, PodRequest] = {}
         for member in request.members or ():
-            received = self._receive(member.pod, member.claims)
-            if isinstance(received, PodRequest):
-                members[member.pod.uid] = received
+            answer = self._receive(member.pod, member.claims)
+            if isinstance(answer, PodRequest):
+                received[member.pod.uid] = answer
                 self.groups.note_member(member.pod, request.group, now)
             elif member.pod.uid == request.pod_uid:
-                return refuse_pod((received,))
-        if request.pod_uid not in members:
+                return ReceivedGroup(request, (), 0, answer)
+            yield
+        if request.pod_uid not in received:
             text = "the members do not include the pod that is asked about"
             raise ProtocolError(ErrorCode.BAD_REQUEST, text)
-        priority = self.requests.level_priority(members.values())
-        own = self.requests.find(request.pod_uid) or members[request.pod_uid]
+        priority = yield from self.requests.level_priority(received.values())
+        return ReceivedGroup(request, tuple(received), priority)
+
+    def prefilter_group(
+        self, received: ReceivedGroup, now: float, out_of_time: Callable[[], bool] = never
+    ) -> PreFilterReply:
+        """Decide about all members of a group, and return nodes for one of them."""
+        request, members, priority, refusal = received
+        if refusal is not None:
+            return refuse_pod((refusal,))
+        own = self.requests.find(request.pod_uid)
+        if own is None:
+            raise ProtocolError(ErrorCode.NOT_READY, _RESTARTED)
         self._settle(now)
-        question = GroupQuestion(request.group, tuple(members), priority, request.pod_uid)
+        question = GroupQuestion(request.group, members, priority, request.pod_uid)
         with self._deciding(own.pod.namespace, now, out_of_time):
             answer = self.groups.answer(question, now)
             if answer.reason is not None:
@@ -322,7 +346,9 @@ class PodDecisions:
         if request is None or self.requests.find_problem(request):
             return Promise(impossible=True)
         key, is_reserved = self.groups.key_of(pod_uid), self.reservations.find(pod_uid) is not None
-        if is_reserved and not self.groups.interrupted.is_gathering(key):
+        if is_reserved and not (
+            self.groups.is_cut(key) or self.groups.interrupted.is_gathering(key)
+        ):
             return Promise()
         if (others := self.groups.wait_for_others(key, now)) is not None:
             return Promise(pauses_until=others.pauses_until)

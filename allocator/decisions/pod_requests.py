@@ -1,6 +1,6 @@
 """What the scheduler asks for pods: each pod and its claims, checked before any search."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from typing import Final, NamedTuple
 
 import msgspec
@@ -223,18 +223,20 @@ class ReceivedRequests:
         records.change(pod.uid, RecordEvent.ASKED, namespace=pod.namespace, request=request)
         return request
 
-    def level_priority(self, members: Collection[PodRequest]) -> int:
+    def level_priority(self, members: Collection[PodRequest]) -> Generator[None, None, int]:
         """Give the members of a group one priority, that of the least important ones; return it.
 
-        Members that need no devices do not count.
+        Members that need no devices do not count. Each that gets another priority is a step.
         """
         needing = [each for each in members if self._needs_devices(each)]
         priority = min(each.pod.priority for each in needing or members)
         change = self._state.records.change
         for member in members:
-            leveled = member._replace(pod=with_at_most(member.pod, priority))
-            pod = leveled.pod
-            change(pod.uid, RecordEvent.ASKED, namespace=pod.namespace, request=leveled)
+            if member.pod.priority > priority:
+                leveled = member._replace(pod=with_at_most(member.pod, priority))
+                pod = leveled.pod
+                change(pod.uid, RecordEvent.ASKED, namespace=pod.namespace, request=leveled)
+                yield
         return priority
 
     def _needs_devices(self, request: PodRequest) -> bool:

@@ -4,8 +4,7 @@ A search finds no devices that a pod may not have (`fit_solution` in `shortlist.
 looks for victims. The ledger decides when devices are reserved.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -13,7 +12,7 @@ from allocator.decisions.node_searches import answer_key
 from allocator.decisions.shortlist import FittingNode, NodeSearch
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.device_quotas import Charge, QuotaExcess, QuotaKey
+from drawbridge.dra.device_quotas import Charge, QuotaKey
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.quota_room import (
@@ -23,7 +22,6 @@ from drawbridge.ledger.quota_room import (
 )
 from drawbridge.solver.reasons import Reason
 
-T = TypeVar("T")
 MAX_REFUSED: Final = 65536
 
 
@@ -56,42 +54,40 @@ class QuotaChecks:
         self._refused.put(answer_key(search, self._state), quotas.revision)
         return quota_reason(excess)
 
-    # --- the members of a group ---
 
-    def select(
-        self,
-        members: Iterable[T],
-        describe: Callable[[T], tuple[NodeSearch, FittingNode | None]],
-    ) -> tuple[list[T], Reason | None]:
-        """Return the members that have room in the quota together, in order, and what stops others.
+class QuotaSelection:
+    """Selects members of a group that have room in the quotas together, one after the other.
 
-        Each is charged what was found for it, or else the least. What is promised to members counts
-        once, as does a claim of several.
-        """
-        quotas = self._state.ledger.quotas
-        if not quotas:
-            return list(members), None
-        selected: list[T] = []
-        before: dict[QuotaKey, Quantity] = {}
-        counted: set[str] = set()
-        stops: QuotaExcess | None = None
-        for member in members:
-            search, fit = describe(member)
-            charges = self._charges(search, fit)
-            own = {uid: each for uid, each in charges.items() if uid not in counted}
-            also = [charges[uid] for uid in charges.keys() & counted]
-            excess = quotas.find_excess(search.pod.namespace, own, also=also, before=before)
-            if excess is None:
-                quotas.add_to(before, own)
-                counted.update(own)
-                selected.append(member)
-            stops = stops or excess
-        return selected, None if stops is None else quota_reason(stops)
+    Each is charged what was found for it, or else the least. What is promised to members counts
+    once, as does a claim of several. `reason` says what stops the first one that has no room.
+    """
+
+    def __init__(self, state: AllocatorState) -> None:
+        self._quotas = state.ledger.quotas
+        self._before: dict[QuotaKey, Quantity] = {}
+        self._counted: set[str] = set()
+        self.reason: Reason | None = None
+
+    def admits(self, search: NodeSearch, fit: FittingNode | None = None) -> bool:
+        """Whether a member has room beside those before it, which counts it in."""
+        if not self._quotas:
+            return True
+        charges = self._charges(search, fit)
+        own = {uid: each for uid, each in charges.items() if uid not in self._counted}
+        also = [charges[uid] for uid in charges.keys() & self._counted]
+        namespace = search.pod.namespace
+        excess = self._quotas.find_excess(namespace, own, also=also, before=self._before)
+        if excess is not None:
+            self.reason = self.reason or quota_reason(excess)
+            return False
+        self._quotas.add_to(self._before, own)
+        self._counted.update(own)
+        return True
 
     def _charges(self, search: NodeSearch, fit: FittingNode | None) -> dict[str, Charge]:
         """Return what the claims without devices are charged, by UID."""
-        quotas, claims = self._state.ledger.quotas, search.unallocated
+        claims = search.unallocated
         if fit is None or fit.solution is None:
-            return {uid_of(each): quotas.least_charge(each.spec) for each in claims}
+            return {uid_of(each): self._quotas.least_charge(each.spec) for each in claims}
         both = zip(claims, fit.solution.allocations, strict=True)
-        return {uid_of(claim): quotas.read_charge(claim.spec, each) for claim, each in both}
+        return {uid_of(claim): self._quotas.read_charge(claim.spec, each) for claim, each in both}

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 from allocator.decisions.pod_devices import PodDecisions, Promise
 from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
-from allocator.decisions.wake_turns import VISITS_PER_TURN, Turn, TurnWork
+from allocator.decisions.wake_turns import VISITS_PER_TURN, ToldPods, Turn, TurnWork
 from allocator.scheduler.protocol import PreemptRequest
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import (
@@ -80,6 +80,7 @@ class WaitingPods:
         self._cut = SearchesAside()
         self._is_cut_anew = False  # whether the last pass has cut a search that it began
         self._victims = SearchesAside()
+        self._told = ToldPods(self._records)
         # A pass visits all pods; it takes as many turns as needed.
         self._passing = False
         self._reached: WaitingPlace | None = None
@@ -235,6 +236,7 @@ class WaitingPods:
         self._decisions.expire(now)
         self._again |= bool(self._records.times.take("device pause", now))
         work = TurnWork(now, out_of_time)
+        self._told.tell(work)
         self._records.times.take("late", now)
         work.woken += self._records.times.take("retry", now)
         work.woken += self._end_searches()
@@ -261,7 +263,10 @@ class WaitingPods:
         aside = self._continue_aside(work) if may_copy else ""
         unfinished = bool(self._records.places) and (self._continue_pass() or self._may_ask)
         unfinished |= (
-            bool(self._cut) or bool(self._victims) or (may_copy and not aside and bool(self._aside))
+            bool(self._told)
+            or bool(self._cut)
+            or bool(self._victims)
+            or (may_copy and not aside and bool(self._aside))
         )
         woken = tuple(sorted(set(work.woken), key=self._place_of))
         return Turn(woken, unfinished, aside)
@@ -458,20 +463,15 @@ class WaitingPods:
         work.tries -= 1
         promise = self._decide(uid, pod, work)
         if promise.node or promise.members:
-            # The members of a group are woken together.
-            for member in promise.members or (uid,):
-                pause = self._records.get(member).device_pause.grown(work.now)
-                self._records.change(member, RecordEvent.WOKEN, device_pause=pause)
-                work.woken.append(member)
+            self._told.add(promise.members or (uid,), work)
         elif promise.pauses_until:
-            for member in alike:
-                pause = self._records.get(member).device_pause.extended(promise.pauses_until)
-                self._records.change(member, RecordEvent.PAUSED, device_pause=pause)
+            self._told.add(alike, work, until=promise.pauses_until)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
             self._remove(uid)
         elif not promise.unfinished:
-            for member in alike:
+            # A group that is refused needs no other note that its members were tried.
+            for member in () if group and self._decisions.is_refused(pod.key) else alike:
                 if (waiting := self._find(member)) is not None:
                     tried = replace(waiting, tried=self._state.epoch())
                     self._records.change(member, RecordEvent.SEARCHED, waiting=tried)

@@ -4,8 +4,8 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
-from typing import Final
+from collections.abc import Awaitable, Callable, Generator
+from typing import Final, TypeVar
 
 from allocator.copies import decide_in_copy
 from allocator.decisions.deciding_ahead import DecideInCopy, decide_ahead
@@ -51,6 +51,7 @@ _TURNS_IN_A_ROW: Final = 8
 _VICTIMS_SECONDS: Final = 0.05
 # The plugin waits for 300 ms, and each time-out delays all pods.
 _RELEASE_SECONDS: Final = 0.2
+T = TypeVar("T")
 _DELAY: Final = "(preemption.delaySeconds), so that an autoscaler can add a node"
 
 
@@ -109,16 +110,29 @@ class SchedulerCalls:
             self._note_answer(request.pod.uid, reply, now)
         return reply
 
-    def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
+    async def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
         """Decide about all members of a group, and return nodes for one of them."""
+        received = await self._in_turns(self._decide().receive_group(request, self._now()))
         decisions, now = self._decide(), self._now()
-        reply = decisions.prefilter_group(request, now, self._deadline(_SEARCH_SECONDS))
+        reply = decisions.prefilter_group(received, now, self._deadline(_SEARCH_SECONDS))
         self._note_answer(request.pod_uid, reply, now)
-        members = (each.pod.uid for each in request.members or ())
-        others = tuple(uid for uid in members if uid != request.pod_uid)
+        others = tuple(uid for uid in received.members if uid != request.pod_uid)
         if others and decisions.groups.find_hold(others[0], now) is not None:
             self._publish(others)
         return reply
+
+    async def _in_turns(self, steps: Generator[None, None, T]) -> T:
+        """Return the result of steps; other calls are answered between two turns."""
+        out_of_time = self._deadline(_TURN_SECONDS)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            if out_of_time():
+                await self._pause(0)
+                out_of_time = self._deadline(_TURN_SECONDS)
 
     def _note_answer(self, pod_uid: str, reply: PreFilterReply, now: float) -> None:
         """Follow a pod that was answered."""

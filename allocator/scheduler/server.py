@@ -153,7 +153,7 @@ class _Handlers:
         self._handlers: Mapping[tuple[str, str], Handler] = {
             (STATUS.method, STATUS.path): _with_body(StatusRequest, calls.status),
             (PRE_FILTER.method, PRE_FILTER.path): _with_body(PreFilterRequest, calls.prefilter),
-            (PRE_FILTER_GROUP.method, PRE_FILTER_GROUP.path): _with_body(
+            (PRE_FILTER_GROUP.method, PRE_FILTER_GROUP.path): _with_body_async(
                 PreFilterGroupRequest, calls.prefilter_group
             ),
             (RESERVE.method, RESERVE.path): _with_body(PodOnNode, calls.reserve),

@@ -79,8 +79,6 @@ class GroupHolds:
             self._groups.change(key, woken=now)
         hold = GroupHold(key, uids, uids, since, since, first=first)
         self._change(hold, until=self._deadline(hold, now))
-        for uid in uids:
-            self._keep_part(hold, uid)
 
     def note_turn(self, key: str, now: float) -> None:
         """Remember how late the scheduler comes to a group whose hold has ended."""

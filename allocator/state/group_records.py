@@ -14,12 +14,13 @@ import msgspec
 from msgspec.structs import replace
 
 from allocator.decisions.group_questions import GroupAnswer, GroupQuestion
-from allocator.decisions.group_searches import CutGroupSearch
+from allocator.decisions.group_searches import GroupDecision
 from allocator.decisions.group_victims import GroupVictimSearch
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.fair_cache import FairCache
 
-# The members of all groups together. What a search remembers takes as much as so many of them.
+# The members of all groups together. A decision that was cut counts them once more, and what
+# searches remember takes as much as so many of them.
 MAX_MEMBERS: Final = 65536
 SEARCH_MEMBERS: Final = 16
 VICTIM_SEARCH_MEMBERS: Final = 256
@@ -65,15 +66,15 @@ NO_PAUSE: Final = GroupPause()
 class GroupRecord(msgspec.Struct, frozen=True):
     """All that is known of a group.
 
-    Its searches for devices and for pods to evict were `cut`. Pods were `evicted` for it since a
-    member was bound. It was `woken` at a time and not reserved since. A change of the leader has
-    `interrupted` it. All but what was asked, and what searches found, is of one `term`.
+    The decision about it and its search for pods to evict were `cut`. Pods were `evicted` for it
+    since a member was bound. It was `woken` at a time and not reserved since. A change of the
+    leader has `interrupted` it. All but what was asked, and what searches found, is of one `term`.
     """
 
     term: int = 0
     question: GroupQuestion | None = None
     refusal: GroupRefusal | None = None
-    cut: CutGroupSearch | None = None
+    cut: GroupDecision | None = None
     cut_victims: GroupVictimSearch | None = None
     hold: GroupHold | None = None
     evicted: bool = False
@@ -85,7 +86,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
     def count_cost(self) -> int:
         """Return how many members take as much memory."""
         members = len(self.question.members) if self.question is not None else 0
-        searches = SEARCH_MEMBERS if self.cut is not None else 0
+        searches = SEARCH_MEMBERS + len(self.cut.members) if self.cut is not None else 0
         searches += VICTIM_SEARCH_MEMBERS if self.cut_victims is not None else 0
         return max(members + searches, 1)
 

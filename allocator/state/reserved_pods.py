@@ -208,7 +208,7 @@ class ReservedPods:
         """Make a promise a reservation; a reservation is renewed."""
         devices = self._records.get(pod_uid).devices
         if devices is not None and devices.promised:
-            devices = msgspec.structs.replace(devices, promised=False, since=now)
+            devices = msgspec.structs.replace(devices, promised=False, since=now, until=now)
         if devices is not None:
             self._extend(devices, RecordEvent.RESERVED, now)
 

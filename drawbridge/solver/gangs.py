@@ -95,6 +95,20 @@ class GangPlacement(msgspec.Struct, frozen=True):
         """How many members have a place."""
         return sum(self.counts)
 
+    def only_on(self, kinds: Sequence[MemberKind]) -> "GangPlacement":
+        """Return what is placed on nodes that members of these kinds can still use."""
+        usable = [frozenset(kind.nodes) for kind in kinds]
+        nodes = tuple(
+            each
+            for each in self.nodes
+            if all(
+                not count or each.node in names
+                for count, names in zip(each.counts, usable, strict=True)
+            )
+        )
+        counts = tuple(sum(each.counts[kind] for each in nodes) for kind in range(len(kinds)))
+        return GangPlacement(nodes, counts)
+
 
 class CutSearch(Generic[Q, T]):
     """A search that was cut goes on when it is run again; each run does at least one step.
@@ -135,7 +149,7 @@ class GangSearch:
     """The search for the members of a gang, which can be cut."""
 
     def __init__(self, kinds: Sequence[MemberKind]) -> None:
-        self._search = CutSearch(_place(kinds))
+        self._search = CutSearch(placing(kinds))
 
     def run(self, ask: Ask, out_of_time: Callable[[], bool] = lambda: False) -> GangPlacement:
         """Return where members fit; not `complete` if the search was cut."""
@@ -148,7 +162,8 @@ def place_gang(kinds: Sequence[MemberKind], ask: Ask) -> GangPlacement:
     return GangSearch(kinds).run(ask)
 
 
-def _place(kinds: Sequence[MemberKind]) -> Steps[GangPlacement]:
+def placing(kinds: Sequence[MemberKind]) -> Steps[GangPlacement]:
+    """Find where members fit, in steps."""
     yield None  # so that a search has begun before its first question
     wanted = tuple(kind.count for kind in kinds)
     names = [*dict.fromkeys(chain.from_iterable(kind.nodes for kind in kinds))]

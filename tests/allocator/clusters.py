@@ -6,13 +6,15 @@ the API, as plain values.
 
 import itertools
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from allocator.decisions.basis import Surroundings
+from allocator.decisions.group_searches import run_to_end
 from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.shortlist import never
 from allocator.scheduler.protocol import (
     GroupMember,
     GroupReference,
@@ -164,6 +166,17 @@ def members_of(cluster: "Cluster", uids: Sequence[str]) -> PreFilterGroupRequest
     return PreFilterGroupRequest(pod_uid=uids[0], group=group, members=members)
 
 
+def ask_group(
+    decisions: PodDecisions,
+    request: PreFilterGroupRequest,
+    now: float,
+    out_of_time: Callable[[], bool] = never,
+) -> PreFilterReply:
+    """Ask about a group, whose members are received without a pause."""
+    received = run_to_end(decisions.receive_group(request, now))
+    return decisions.prefilter_group(received, now, out_of_time)
+
+
 class Cluster:
     """The state and the decisions of an allocator that owns all pools, at a time that tests set."""
 
@@ -266,7 +279,7 @@ class Cluster:
         if not reply.members_needed:
             return reply
         request = PreFilterGroupRequest(pod_uid=asked.pod.uid, group=group, members=tuple(members))
-        return self.decisions.prefilter_group(request, self.now)
+        return ask_group(self.decisions, request, self.now)
 
     def nodes(self, uid: str, *claims: Plain, limit: int = 0, **fields: object) -> list[str]:
         """The nodes that a reply to prefilter names, sorted."""

@@ -31,7 +31,7 @@ from allocator.state.records import ClaimReservation, PodReservation
 from allocator.state.reports import EndedHold, Report
 from allocator.state.reserved_pods import HoldLimits
 from drawbridge.dra.allocation import to_json
-from tests.allocator.clusters import START, claim, device
+from tests.allocator.clusters import START, ask_group, claim, device
 from tests.allocator.history_cluster import ChangingCluster, Member
 
 STEPS = 70
@@ -180,7 +180,7 @@ class History(ChangingCluster):
             for each in (*members, *([] if member in members else [member]))
         )
         request = PreFilterGroupRequest(pod_uid=member.uid, group=group, members=asked)
-        return self.decisions.prefilter_group(request, self.now, self._limit())
+        return ask_group(self.decisions, request, self.now, self._limit())
 
     def reserve(self, member: Member | None = None) -> bool:
         """Reserve a pod on a node that fits, or on another one."""

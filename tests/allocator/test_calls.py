@@ -1,6 +1,7 @@
 """What the calls of the scheduler do beside the decisions: time limits, and what goes on later."""
 
 import asyncio
+import itertools
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -16,10 +17,12 @@ from allocator.decisions.waiting import Turn, WaitingPods
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
     BindReply,
+    ErrorCode,
     PodOnNode,
     PodReference,
     PostFilterReply,
     PreFilterRequest,
+    ProtocolError,
     SchedulingPod,
     StatusRequest,
     UnreserveRequest,
@@ -32,7 +35,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process import metrics
 from drawbridge.process.forked import ForkRefusedError
-from tests.allocator.clusters import Cluster, claim, gpu_slice, pod, pod_fields
+from tests.allocator.clusters import Cluster, claim, gpu_slice, members_of, pod, pod_fields
 from tests.allocator.contests import HIGH, LOW, Contest
 from tests.cuts import CutAt
 from tests.leftovers import children
@@ -405,6 +408,33 @@ async def test_without_a_delay_a_pod_evicts_others_at_once() -> None:
     contest.ask("pod", priority=HIGH)
     process.waiting.note_answer("pod", (), 0.0)
     assert process.calls.preempt(contest.preemption("pod")).victims == ("victim",)
+
+
+async def test_other_calls_are_answered_while_the_members_of_a_group_are_received() -> None:
+    ticks = itertools.count()
+    process = FakeProcess(Cluster(n1=4), now=lambda: next(ticks) * 0.03)
+    asked = members_of(process.cluster, ["m0", "m1", "m2", "m3"])
+    call = asyncio.create_task(process.calls.prefilter_group(asked))
+    answered = 0
+    while not call.done():
+        await asyncio.sleep(0)
+        answered += process.calls.status(StatusRequest()).ready
+    assert (await call).message == "the search for 4 members of the group continues"
+    assert process.pauses == [0] * 4
+    assert answered > len(process.pauses)
+
+
+async def test_a_group_is_not_decided_about_when_another_leads_by_then() -> None:
+    ticks = itertools.count()
+    process = FakeProcess(Cluster(n1=4), now=lambda: next(ticks) * 0.03)
+    asked = members_of(process.cluster, ["m0", "m1", "m2", "m3"])
+    call = asyncio.create_task(process.calls.prefilter_group(asked))
+    await asyncio.sleep(0)
+    process.leading = False
+    with pytest.raises(ProtocolError) as refused:
+        await call
+    assert refused.value.code is ErrorCode.NOT_LEADING
+    assert process.cluster.held() == []
 
 
 def preemptions(outcome: str) -> float:

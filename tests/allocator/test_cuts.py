@@ -11,14 +11,11 @@ import threading
 import time
 from collections.abc import Iterator
 
-import msgspec
 import pytest
-from msgspec import Raw
 from msgspec.structs import replace
 
 from allocator.copies import decide_in_copy
 from allocator.decisions.waiting import WaitingPods
-from allocator.scheduler.protocol import GroupMember, GroupReference, PreFilterGroupRequest
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.brief import (
     FORGIVEN_SECONDS,
@@ -39,7 +36,15 @@ from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.forked import ForkLimits, run_forked
 from drawbridge.solver import memo
 from drawbridge.solver.search import Search
-from tests.allocator.clusters import DRIVER, Cluster, Plain, as_slice, claim, gpu_slice, rules
+from tests.allocator.clusters import (
+    DRIVER,
+    Cluster,
+    Plain,
+    as_slice,
+    claim,
+    gpu_slice,
+    rules,
+)
 from tests.allocator.contests import HIGH, Contest
 from tests.allocator.cuts import decide_in_a_copy
 from tests.cuts import CutAt
@@ -180,20 +185,11 @@ def test_a_gang_whose_search_is_cut_gets_the_same_devices(calls: int) -> None:
     for brief in (Brief(), CutAt(calls)):
         made = cluster(brief)
         waiting = WaitingPods(made.decisions)
-        asking = tuple(
-            GroupMember(
-                pod=made.pod(f"g-{number}"),
-                claims=(Raw(msgspec.json.encode(claim(f"c{number}", 3))),),
-            )
-            for number in range(3)
-        )
-        group = GroupReference(key="default/g", min_count=3)
-        for number in range(3):
-            reply = made.decisions.prefilter_group(
-                PreFilterGroupRequest(pod_uid=f"g-{number}", group=group, members=asking), 0.0
-            )
+        uids = [f"g-{number}" for number in range(3)]
+        for uid in uids:
+            reply = made.ask_group("default/g", *uids, min_count=3, asking=uid, count=3)
             fitting = [each.node for each in reply.fit]
-            waiting.note_answer(f"g-{number}", fitting, 0.0, complete=reply.complete)
+            waiting.note_answer(uid, fitting, 0.0, complete=reply.complete)
         for _ in range(60):
             if aside := waiting.wake(1.0).aside:
                 decide_in_a_copy(waiting, made.state.planner, aside)

@@ -17,7 +17,7 @@ from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
 from allocator.state.reports import EndedHold, HoldEnd
 from drawbridge.agreement import allocator_codes
-from tests.allocator.clusters import Cluster, claim, codes, members_of, pod
+from tests.allocator.clusters import Cluster, ask_group, claim, codes, members_of, pod
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -71,7 +71,7 @@ def test_a_member_of_a_large_group_costs_what_one_of_a_small_group_does(
     uids = [f"m{number}" for number in range(size)]
     cluster = Cluster(n1=size)
     asked = members_of(cluster, uids)
-    cluster.decisions.prefilter_group(asked, cluster.now)
+    ask_group(cluster.decisions, asked, cluster.now)
     assert len(cluster.held()) == size
     changed, change = [], PodTable.change
 

@@ -21,7 +21,7 @@ from allocator.state.group_holds import HoldEnd
 from drawbridge.names import CHECKPOINTS_ANNOTATION
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import MemberKind
-from tests.allocator.clusters import allocation_on, claim, gpu_slice, pod
+from tests.allocator.clusters import allocation_on, ask_group, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest
 from tests.tables import every_row
 
@@ -277,7 +277,7 @@ def mixed() -> tuple[Contest, PreFilterGroupRequest]:
     )
     group = GroupReference(key="default/g", min_count=len(members))
     request = PreFilterGroupRequest(pod_uid="m1-0", group=group, members=members)
-    assert contest.cluster.decisions.prefilter_group(request, 0.0).group_preemptible
+    assert ask_group(contest.cluster.decisions, request, 0.0).group_preemptible
     return contest, request
 
 

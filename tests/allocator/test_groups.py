@@ -27,6 +27,7 @@ from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,
+    ask_group,
     claim,
     codes,
     gpu_slice,
@@ -120,7 +121,7 @@ def ask_varied(cluster: Cluster, members: int, **fields: Any) -> PreFilterReply:
         for number in range(members)
     )
     request = PreFilterGroupRequest(pod_uid="m0", group=group, members=asking)
-    return cluster.decisions.prefilter_group(request, 0.0)
+    return ask_group(cluster.decisions, request, 0.0)
 
 
 def affinity(expressions: int) -> NodeAffinity:
@@ -155,7 +156,7 @@ def test_members_that_use_one_claim_are_decided_about_one_by_one() -> None:
     shared = (Raw(msgspec.json.encode(claim("shared"))),)
     members = tuple(GroupMember(pod=cluster.pod(uid), claims=shared) for uid in ("m0", "m1"))
     request = PreFilterGroupRequest(pod_uid="m0", group=group, members=members)
-    assert cluster.decisions.prefilter_group(request, 0.0).fit
+    assert ask_group(cluster.decisions, request, 0.0).fit
 
 
 def test_a_member_that_cannot_use_its_claim_has_no_place() -> None:
@@ -170,7 +171,7 @@ def test_a_pod_that_is_no_member_is_a_mistake_of_the_plugin() -> None:
     cluster = Cluster(n1=1)
     group = GroupReference(key="default/g")
     with pytest.raises(ProtocolError):
-        cluster.decisions.prefilter_group(PreFilterGroupRequest(pod_uid="x", group=group), 0.0)
+        ask_group(cluster.decisions, PreFilterGroupRequest(pod_uid="x", group=group), 0.0)
 
 
 # --- waking ---
@@ -330,7 +331,7 @@ def test_others_wait_while_the_search_for_the_group_is_cut() -> None:
     cluster = interrupted(2)
     group = GroupReference(key=KEY, min_count=4, scheduled=2)
     request = replace(members_of(cluster, ("m2", "m3")), group=group)
-    while not cluster.decisions.prefilter_group(request, 0.0, lambda: True).fit:
+    while not ask_group(cluster.decisions, request, 0.0, lambda: True).fit:
         assert codes(cluster.prefilter("other", claim("d"))) == [
             allocator_codes.GANG_INTERRUPTED.name
         ]

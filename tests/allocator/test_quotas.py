@@ -21,6 +21,7 @@ from tests.allocator.clusters import (
     Cluster,
     allocation_on,
     as_claim,
+    ask_group,
     claim,
     codes,
     gpu_class,
@@ -450,6 +451,4 @@ def test_a_claim_of_two_members_counts_once() -> None:
     request = PreFilterGroupRequest(
         pod_uid="m0", group=GroupReference(key="default/g", min_count=2), members=members
     )
-    assert [each.node for each in cluster.decisions.prefilter_group(request, cluster.now).fit] == [
-        "n1"
-    ]
+    assert [each.node for each in ask_group(cluster.decisions, request, cluster.now).fit] == ["n1"]

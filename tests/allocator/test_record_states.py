@@ -30,7 +30,7 @@ from allocator.state.records import (
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.node_holds import NodeHold
-from tests.allocator.clusters import Cluster, claim, members_of
+from tests.allocator.clusters import Cluster, ask_group, claim, members_of
 from tests.allocator.contests import Contest
 from tests.allocator.histories import History
 
@@ -157,7 +157,7 @@ def test_the_members_of_a_call_have_their_records_when_a_claim_of_it_cannot_be_r
     *readable, last = request.members or ()
     broken = replace(request, members=(*readable, replace(last, claims=(Raw(b"{}"),))))
     with pytest.raises(ProtocolError):
-        cluster.decisions.prefilter_group(broken, cluster.now)
+        ask_group(cluster.decisions, broken, cluster.now)
     records = cluster.state.records
     assert sorted(records) == ["a", "b"]
     assert not records.unexpected

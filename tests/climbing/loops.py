@@ -214,7 +214,7 @@ async def _ask(process: FakeProcess, contest: Contest, body: bytes, given: Input
     calls, uid = process.calls, "p0"
     await asyncio.sleep(0)
     if given["members"] > 1:
-        reply = calls.prefilter_group(msgspec.json.decode(body, type=PreFilterGroupRequest))
+        reply = await calls.prefilter_group(msgspec.json.decode(body, type=PreFilterGroupRequest))
     else:
         request = msgspec.json.decode(body, type=PreFilterRequest)
         reply, uid = calls.prefilter(request), request.pod.uid

@@ -242,7 +242,7 @@ class Scheduler:
                 if parts is None:
                     self._unanswered.add(chosen)
                 else:
-                    self._try(parts, pod)
+                    await self._try(parts, pod)
             except ProtocolError:
                 self._unanswered.add(chosen)
 
@@ -268,21 +268,21 @@ class Scheduler:
         ]
         return usable if len(usable) == len(names) else None
 
-    def _try(self, parts: _Parts, pod: JSON) -> None:
+    async def _try(self, parts: _Parts, pod: JSON) -> None:
         group, members = self._find_group(pod)
         if group is None or not self._has_group_cycles or len(members) < 2:
-            self._try_alone(parts, pod)
+            await self._try_alone(parts, pod)
             return
         self.network.count("cycle of a gang")
         pods = [self._pods.objects[each.pod.uid] for each in members]
-        if self._try_together(parts, pods, group.min_count - group.scheduled):
+        if await self._try_together(parts, pods, group.min_count - group.scheduled):
             for each in pods:
-                self._try_alone(parts, each)
+                await self._try_alone(parts, each)
         else:
             for each in pods[1:]:
                 self._active.pop(each["metadata"]["uid"], None)
 
-    def _try_together(self, parts: _Parts, pods: Iterable[JSON], least: int) -> bool:
+    async def _try_together(self, parts: _Parts, pods: Iterable[JSON], least: int) -> bool:
         """Reserve all members that fit, and give them back; return whether enough fit.
 
         Their devices are held then, because the scheduler reserves them again at once.
@@ -292,7 +292,7 @@ class Scheduler:
             uid, claims = pod["metadata"]["uid"], self._find_claims(pod)
             if claims is None or uid in self._busy:
                 continue
-            reply = self._ask(parts, pod, claims)
+            reply = await self._ask(parts, pod, claims)
             node = self._choose(reply)
             if not node:
                 failed = failed or (pod, reply, claims)
@@ -306,11 +306,11 @@ class Scheduler:
             self._find_none(parts, pod, reply, is_allocated=has_allocation(claims))
         return bool(reserved) and is_enough
 
-    def _try_alone(self, parts: _Parts, pod: JSON) -> None:
+    async def _try_alone(self, parts: _Parts, pod: JSON) -> None:
         uid, claims = pod["metadata"]["uid"], self._find_claims(pod)
         if claims is None or uid in self._busy:
             return
-        reply = self._ask(parts, pod, claims, reserve=True)
+        reply = await self._ask(parts, pod, claims, reserve=True)
         if not (node := self._choose(reply)):
             if reply.reserved_on:
                 parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
@@ -326,7 +326,7 @@ class Scheduler:
         self._held[uid] = None
         self._start(self._bind(parts, place))
 
-    def _ask(
+    async def _ask(
         self, parts: _Parts, pod: JSON, claims: Iterable[JSON], *, reserve: bool = False
     ) -> PreFilterReply:
         uid, (group, members) = pod["metadata"]["uid"], self._find_group(pod)
@@ -341,7 +341,7 @@ class Scheduler:
         )
         if reply.members_needed and group is not None:
             self.network.count("question about a gang")
-            reply = parts.calls.prefilter_group(
+            reply = await parts.calls.prefilter_group(
                 PreFilterGroupRequest(pod_uid=uid, group=group, members=members, max_nodes=0)
             )
         return reply
