@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from allocator.state.conflicts import Conflicts
 from allocator.state.index import Index
-from allocator.state.node_amounts import RequestedOnNodes
+from allocator.state.node_amounts import PodsOnNodes
 from allocator.state.pod_table import PodTable
 from allocator.state.reports import MAX_REPORTS, Report
 from allocator.state.seen_pods import SeenPods
@@ -40,8 +40,10 @@ from drawbridge.solver.world import PoolUse, View
 
 WatchedObject: TypeAlias = Slice | DeviceClass | Node | DeviceTaintRule | Claim | Pod
 FindNode: TypeAlias = Callable[[str], Node | None]
+# The resources of device plugins that pods hold on a node.
+FindHeld: TypeAlias = Callable[[str], Collection[str]]
 # Whether the allocator owns a pool with these slices.
-OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode], bool]
+OwnsPool: TypeAlias = Callable[[PoolID, Collection[Slice], FindNode, FindHeld], bool]
 # Whether pools of a driver that are local to a node are owned, published or not.
 OwnsDriver: TypeAlias = Callable[[str, Node], bool]
 MAX_PENALTIES: Final = 1024
@@ -116,7 +118,7 @@ class AllocatorState:
             ledger, self.pods, self._can_be_used, self.node_of, vanished_seconds, self.reports
         )
         self.conflicts = Conflicts(ledger, self.pods, self.find_pool)
-        self.amounts = RequestedOnNodes(lambda: planner.nodes)
+        self.amounts = PodsOnNodes(lambda: planner.nodes)
         self.changes = ChangeLog()
         self._view = ledger.view()
         self._quota_revision = 0
@@ -248,7 +250,8 @@ class AllocatorState:
 
     def _apply_pod(self, before: Pod | None, after: Pod | None) -> None:
         self.pods.apply(before, after)
-        self.amounts.apply(before, after)
+        for node in self.amounts.apply(before, after):
+            self.decide_owners_on(node)
         if before is not None and before.spec.resource_claims:
             self.vanished.follow_pod(before.metadata.uid)
         if before is not None and not before.spec.resource_claims and not _has_ended(before):
@@ -318,7 +321,8 @@ class AllocatorState:
     def _decide_owner(self, pool: PoolID) -> None:
         """Give the slices of an owned pool to the planner, and take those of others back."""
         slices = self._slices.get(pool, {})
-        owned = bool(slices) and self._owns_pool(pool, slices.values(), self.planner.nodes.get)
+        find_node, find_held = self.planner.nodes.get, self.amounts.names_on
+        owned = bool(slices) and self._owns_pool(pool, slices.values(), find_node, find_held)
         local = find_local_pool(pool, slices.values())
         node, members = (local.node, local.slices) if local else (None, tuple(slices.values()))
         self._use_slices(pool, members if owned else ())

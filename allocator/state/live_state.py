@@ -19,14 +19,12 @@ from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, OwnsPool
-from allocator.state.guarded_pools import GuardedPools
-from allocator.state.plugin_holders import PluginHolders
+from allocator.state.fences import Fences
 from allocator.state.pod_table import Due
 from allocator.state.pool_filter import make_driver_filter, make_pool_filter
 from allocator.state.prepare_failures import PrepareEvent, find_unprepared
 from allocator.state.reports import ClaimFinding
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
-from allocator.state.settling_nodes import SettlingNodes
 from allocator.state.turns import Turns
 from allocator.state.wheel import Wheel
 from allocator.writes.cluster_writes import PodName
@@ -137,16 +135,14 @@ class LiveState:
         self._decisions: PodDecisions | None = None
         self._waiting: WaitingPods | None = None
         self._observed_version = 0
-        self._fences: tuple[tuple[int, bool], Configuration, list[str]] | None = None
+        self._lacking: tuple[tuple[int, bool], Configuration, list[str]] | None = None
         self._was_fenced = False
         self._strategy_turns = Turns(self._catch_up)
         self._conflict_turns = Turns(self._search_conflicts)
         self._owner_turns = Turns(self._decide_owners)
         self._undecided: dict[PoolID, None] = {}
         # No allocation is decided before the recovery, which looks at all claims.
-        self._settling = SettlingNodes()
-        self._holders = PluginHolders()
-        self._guarded = GuardedPools(caches.namespace, elapsed())
+        self._fences = Fences(caches.namespace)
         for cache in (*caches.devices, caches.claims, caches.pods):
             cache.subscribe(self._apply)
         caches.claims.subscribe_to_lists(self._follow_list)
@@ -214,15 +210,16 @@ class LiveState:
         """
         if self._was_fenced:
             return []
-        rules_hold = self._guarded.holds
+        rules_hold = self._fences.holds
         state = (self._caches.nodes.revision, rules_hold)
-        if self._fences is None or self._fences[0] != state or self._fences[1] is not configuration:
+        known = self._lacking
+        if known is None or known[0] != state or known[1] is not configuration:
             nodes = (each.value for each in self._caches.nodes.all())
             owned = owned_pools(configuration)
             missing = report_all_unfenced(owned, nodes, rules_hold=rules_hold)
-            self._fences = (state, configuration, [missing.message] if missing else [])
+            known = self._lacking = (state, configuration, [missing.message] if missing else [])
             self._was_fenced = missing is None
-        return self._fences[2]
+        return known[2]
 
     async def run(self) -> None:
         """Build the decisions when all caches are synced; then only changes build them anew."""
@@ -251,22 +248,24 @@ class LiveState:
             self._on_change()
 
     def _make_filter(self, inputs: Inputs) -> OwnsPool:
-        is_settled, is_guarded = self._settling.is_settled, self._guarded.is_settled
-        held = self._holders.names_on
-        return make_pool_filter(inputs.configuration, inputs.facts, is_settled, is_guarded, held)
+        fences = self._fences
+        return make_pool_filter(
+            inputs.configuration, inputs.facts, fences.is_settled, fences.is_guarded
+        )
 
     def _build(self, inputs: Inputs) -> PodDecisions:
         caches = self._caches
         serves_rules = caches.taint_rules is not None
         for node in caches.nodes.all():
             self._follow_node(None, node)
-        self._holders = PluginHolders()
-        for pod in caches.pods.all():
-            self._holders.follow(None, pod.value)
         owns = self._make_filter(inputs)
         state = make_state(inputs, owns, serves_taint_rules=serves_rules, brief=self._brief)
-        ordered: Iterable[Any] = (caches.nodes, caches.classes, caches.taint_rules, caches.slices)
-        for cache in (*filter(None, ordered), caches.claims, caches.pods):
+        # Pods first, whose devices of plugins decide who owns a pool.
+        ordered: Iterable[Any] = (
+            *(caches.pods, caches.nodes, caches.classes),
+            *(caches.taint_rules, caches.slices, caches.claims),
+        )
+        for cache in filter(None, ordered):
             for stored in cache.all():
                 state.apply(None, stored.value)
         for namespace in caches.namespaces.all():
@@ -299,9 +298,6 @@ class LiveState:
             self._follow_node(before, after)
         values = (before.value if before else None, after.value if after else None)
         state.apply(*values)
-        if changed is not None and isinstance(changed.value, Pod):
-            for name in self._holders.follow(*values):
-                state.decide_owners_on(name)
         if changed is not None and isinstance(changed.value, Claim):
             self._follow_version(changed.version)
         self._begin_turns()
@@ -310,15 +306,13 @@ class LiveState:
     def _follow_node(
         self, before: CachedObject[Node] | None, after: CachedObject[Node] | None
     ) -> None:
-        if after is None and before is not None:
-            self._settling.follow(before.name, None, self._elapsed())
-        elif after is not None:
-            self._settling.follow(
-                after.name,
-                after.value,
+        if (node := after or before) is not None:
+            self._fences.follow_node(
+                node.name,
+                after.value if after else None,
                 self._elapsed(),
                 is_first=before is None,
-                created=after.created,
+                created=node.created,
             )
 
     def _apply_namespace(
@@ -372,7 +366,7 @@ class LiveState:
 
     def _follow_fence(self, *_: object) -> None:
         """Stop where the fence around devices ends, soon: other schedulers learn it as late."""
-        changed = self._guarded.follow(self._caches.fence_parts(), self._elapsed())
+        changed = self._fences.follow_parts(self._caches.fence_parts(), self._elapsed())
         self._decide_again(changed)
 
     def _decide_again(self, pools: Collection[PoolID]) -> None:
@@ -392,14 +386,15 @@ class LiveState:
     def begin_look(self) -> float | None:
         """Return when a look at all claims begins that makes a node or a pool usable."""
         now = self._elapsed()
-        needed = self._settling.need_look(now) or self._guarded.need_look(now)
-        return now if needed and self.ready else None
+        return now if self.ready and self._fences.need_look(now) else None
 
     def note_look(self, began: float) -> None:
         """Use the nodes and pools that have settled before a look at all claims."""
-        for name in self._settling.note_look(began):
-            self.cluster.decide_owners_on(name)
-        self._decide_again(self._guarded.note_look(began))
+        settled = self._fences.note_look(began)
+        for name in settled:
+            if isinstance(name, str):
+                self.cluster.decide_owners_on(name)
+        self._decide_again([each for each in settled if isinstance(each, PoolID)])
         self._on_change()
 
     def _follow_version(self, version: str) -> None:

@@ -1,12 +1,13 @@
-"""CPU and memory that pods request on each node, those without claims included.
+"""What pods have on each node: CPU, memory and resources of device plugins.
 
-The cache of pods keeps only these two amounts of a pod, as the requests of the pod as a whole.
-kube-scheduler decides whether a pod fits; strategies compare what nodes have left.
+Pods without claims are included. The cache of pods keeps only this of a pod, as the requests of the
+pod as a whole. kube-scheduler decides whether a pod fits; strategies compare what nodes have left.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import Format, Quantity
@@ -23,7 +24,6 @@ from drawbridge.ledger.pods import ContainerResources, Pod
 
 # Pods with the same requests share one object.
 _MAX_KINDS: Final = 4096
-_Requests: TypeAlias = tuple[int, int]
 
 
 def summarized_requests(pod: Pod) -> ContainerResources:
@@ -46,26 +46,31 @@ def _as_resources(cpu: int, memory: int, held: tuple[str, ...]) -> ContainerReso
     return ContainerResources(requests)
 
 
-class RequestedOnNodes:
-    """What running pods request of nodes, and what nodes have left."""
+class PodsOnNodes:
+    """What running pods request and hold of nodes, and what nodes have left."""
 
     def __init__(self, nodes: Callable[[], Mapping[str, Node]]) -> None:
         self._nodes = nodes
-        self._requested: dict[str, _Requests] = {}
+        # The sum of each amount; of a resource that a device plugin gave, the number of pods.
+        self._totals: dict[str, Counter[str]] = {}
         self._changed: set[str] = set()
 
-    def apply(self, before: Pod | None, after: Pod | None) -> None:
-        """Apply the change of a pod."""
+    def apply(self, before: Pod | None, after: Pod | None) -> Collection[str]:
+        """Apply the change of a pod; return the nodes where other names are held than before."""
         had, has = _on_node(before), _on_node(after)
         if had == has:
-            return
-        for (node, cpu, memory), sign in ((had, -1), (has, 1)):
-            if node:
-                total = self._requested.get(node, (0, 0))
-                self._requested[node] = (total[0] + sign * cpu, total[1] + sign * memory)
-                self._changed.add(node)
-                if self._requested[node] == (0, 0):
-                    del self._requested[node]
+            return ()
+        names = {node: self.names_on(node) for node, _ in (had, has) if node}
+        for (node, amounts), sign in ((had, -1), (has, 1)):
+            total = self._totals.setdefault(node, Counter())
+            for name, amount in amounts.items():
+                total[name] += sign * amount
+                if not total[name]:
+                    del total[name]
+            if not total:
+                del self._totals[node]
+        self._changed.update(names)
+        return [node for node, held in names.items() if self.names_on(node) != held]
 
     def note_change(self, node: str) -> None:
         """Note that a node itself has changed."""
@@ -75,12 +80,14 @@ class RequestedOnNodes:
         """Return what a node has left of the amounts that it reports."""
         of_node = self._nodes().get(node)
         total = allocatable_amounts(of_node) if of_node is not None else {}
-        requested = self._requested.get(node, (0, 0))
+        requested = self._totals.get(node, Counter())
         return {
-            name: total[name] - amount
-            for name, amount in zip((CPU, MEMORY), requested, strict=True)
-            if name in total
+            name: total[name] - requested.get(name, 0) for name in (CPU, MEMORY) if name in total
         }
+
+    def names_on(self, node: str) -> Collection[str]:
+        """Return the resources of device plugins that pods hold on a node."""
+        return self._totals.get(node, {}).keys() - {CPU, MEMORY}
 
     def take_changed(self) -> frozenset[str]:
         """Return the nodes that have changed since the last call."""
@@ -88,8 +95,9 @@ class RequestedOnNodes:
         return frozenset(changed)
 
 
-def _on_node(pod: Pod | None) -> tuple[str, int, int]:
+def _on_node(pod: Pod | None) -> tuple[str, Mapping[str, int]]:
     if pod is None or not pod.is_running:
-        return ("", 0, 0)
+        return ("", {})
     amounts = requested_amounts(pod)
-    return (pod.spec.node_name, amounts.get(CPU, 0), amounts.get(MEMORY, 0))
+    own = {name: amounts[name] for name in (CPU, MEMORY) if amounts.get(name)}
+    return (pod.spec.node_name, own | dict.fromkeys(find_held_names(pod), 1))

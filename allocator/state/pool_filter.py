@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from allocator.state.cluster_state import FindNode, OwnsDriver, OwnsPool
+from allocator.state.cluster_state import FindHeld, FindNode, OwnsDriver, OwnsPool
 from drawbridge.agreement.owned_pools import (
     OWNED,
     PoolOwner,
@@ -26,18 +26,19 @@ def make_pool_filter(
     facts: Facts,
     is_settled: Callable[[Node], bool],
     is_guarded: Callable[[PoolID], bool],
-    held_on: Callable[[str], Collection[str]] = lambda _: (),
 ) -> OwnsPool:
     """Return the function that decides whether the allocator uses a pool.
 
     It uses the owned pools, except those whose fence is missing or has not settled, on the node and
     around the devices, and those whose device plugin has the same devices, or gave them to pods
-    that run: `held_on` returns the names that these hold on a node.
+    that run.
     """
     owned, families = owned_pools(configuration), known_families(configuration)
     extended = drivers_by_resource(facts.classes)
 
-    def owns_pool(pool: PoolID, slices: Collection[Slice], find_node: FindNode) -> bool:
+    def owns_pool(
+        pool: PoolID, slices: Collection[Slice], find_node: FindNode, find_held: FindHeld
+    ) -> bool:
         local = find_local_pool(pool, slices)
         node = find_node(local.node) if local else None
         if node is None:
@@ -45,10 +46,9 @@ def make_pool_filter(
         owner = decide_pool(owned, pool, slices, find_node)
         by_node = owner is PoolOwner.DRAWBRIDGE and is_settled(node)
         is_fenced = by_node or (owner in OWNED and is_guarded(pool))
-        held = held_on(node.name)
-        return is_fenced and pool.driver not in find_withheld_drivers(
-            node, families, extended, held
-        )
+        held = find_held(node.name)
+        withheld = find_withheld_drivers(node, families, extended, held)
+        return is_fenced and pool.driver not in withheld
 
     return owns_pool
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from allocator.state.guarded_pools import GuardedPools
+from allocator.state.fences import Fences
 from drawbridge.agreement.device_fence import BINDING_SPEC, FenceParts, policy_spec
 from drawbridge.dra.inventory import PoolID
 from tests.agreement.fence_parts import NAMESPACE, installed, part
@@ -10,50 +10,50 @@ from tests.agreement.fence_parts import NAMESPACE, installed, part
 A, B = PoolID("d", "a"), PoolID("d", "b")
 
 
-def guarded(*named: PoolID) -> GuardedPools:
+def guarded(*named: PoolID) -> Fences:
     """Return the pools of a process that saw the policy at 0 and looked at the claims at 10."""
-    pools = GuardedPools(NAMESPACE, 0)
-    pools.follow(installed(named or (A, B)), 0)
+    pools = Fences(NAMESPACE)
+    pools.follow_parts(installed(named or (A, B)), 0)
     pools.note_look(10)
     return pools
 
 
-def used(pools: GuardedPools) -> list[str]:
-    return [each.name for each in (A, B) if pools.is_settled(each)]
+def used(pools: Fences) -> list[str]:
+    return [each.name for each in (A, B) if pools.is_guarded(each)]
 
 
 def test_a_pool_is_used_after_a_look_ten_seconds_after_the_process_saw_it() -> None:
-    pools = GuardedPools(NAMESPACE, 0)
-    assert pools.follow(installed([A]), 5) == set()
+    pools = Fences(NAMESPACE)
+    assert pools.follow_parts(installed([A]), 5) == set()
     assert [pools.need_look(each) for each in (14, 15)] == [False, True]
-    assert pools.note_look(14) == set()
+    assert pools.note_look(14) == []
     assert pools.need_look(15)
-    assert pools.note_look(15) == {A}
+    assert pools.note_look(15) == [A]
     assert used(pools) == ["a"]
     assert not pools.need_look(99)
 
 
 def test_a_start_waits_as_well() -> None:
     """No object tells since when the policy names a pool."""
-    pools = GuardedPools(NAMESPACE, 100)
-    pools.follow(installed([A], generation=7), 100)
+    pools = Fences(NAMESPACE)
+    pools.follow_parts(installed([A], generation=7), 100)
     assert used(pools) == []
     assert [pools.need_look(each) for each in (109, 110)] == [False, True]
 
 
 def test_a_pool_that_is_added_waits_alone() -> None:
     pools = guarded(A)
-    assert pools.follow(installed([A, B], generation=2), 20) == set()
+    assert pools.follow_parts(installed([A, B], generation=2), 20) == set()
     assert used(pools) == ["a"]
-    assert pools.note_look(30) == {B}
+    assert pools.note_look(30) == [B]
     assert used(pools) == ["a", "b"]
 
 
 def test_a_pool_that_is_no_longer_named_stops_alone() -> None:
     pools = guarded()
-    assert pools.follow(installed([B], generation=2), 20) == {A}
+    assert pools.follow_parts(installed([B], generation=2), 20) == {A}
     assert used(pools) == ["b"]
-    pools.follow(installed([A, B], generation=3), 21)
+    pools.follow_parts(installed([A, B], generation=3), 21)
     pools.note_look(30)
     assert used(pools) == ["b"]
     pools.note_look(31)
@@ -64,11 +64,11 @@ def test_a_pool_that_is_no_longer_named_stops_alone() -> None:
 def test_every_part_that_ends_stops_all_pools_until_it_has_settled_again(name: str) -> None:
     pools = guarded()
     assert pools.holds
-    assert pools.follow(installed([A, B])._replace(**{name: None}), 20) == {A, B}
+    assert pools.follow_parts(installed([A, B])._replace(**{name: None}), 20) == {A, B}
     assert used(pools) == []
     assert not pools.holds
     assert not pools.need_look(99)
-    pools.follow(installed([A, B]), 40)
+    pools.follow_parts(installed([A, B]), 40)
     pools.note_look(49)
     assert used(pools) == []
     pools.note_look(50)
@@ -91,10 +91,10 @@ UNSEEN: dict[str, FenceParts] = {
 @pytest.mark.parametrize("unseen", UNSEEN)
 def test_what_was_perhaps_another_policy_in_between_settles_again(unseen: str) -> None:
     pools = guarded()
-    assert pools.follow(UNSEEN[unseen], 20) == {A, B}
+    assert pools.follow_parts(UNSEEN[unseen], 20) == {A, B}
     assert used(pools) == []
     # The same version once more does not delay it.
-    assert pools.follow(UNSEEN[unseen], 25) == set()
+    assert pools.follow_parts(UNSEEN[unseen], 25) == set()
     pools.note_look(30)
     assert used(pools) == ["a", "b"]
 
@@ -111,8 +111,8 @@ ALTERED: dict[str, FenceParts] = {
 @pytest.mark.parametrize("altered", ALTERED)
 def test_a_policy_that_was_another_one_for_a_while_settles_again(altered: str) -> None:
     pools = guarded()
-    assert pools.follow(ALTERED[altered], 20) == {A, B}
-    pools.follow(installed([A, B], generation=3), 21)
+    assert pools.follow_parts(ALTERED[altered], 20) == {A, B}
+    pools.follow_parts(installed([A, B], generation=3), 21)
     pools.note_look(30)
     assert used(pools) == []
     pools.note_look(31)

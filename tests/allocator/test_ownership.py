@@ -6,8 +6,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from allocator.state.fences import Fences
 from allocator.state.pool_filter import make_pool_filter
-from allocator.state.settling_nodes import SettlingNodes
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.dra.device import Taint
@@ -36,12 +36,12 @@ def uses(
 ) -> bool:
     entry = msgspec.structs.replace(OWNED, unfenced=unfenced)
     configuration = Configuration(placement=Placement.BRIDGE, owned_pools=(entry,))
-    nodes = SettlingNodes()
+    nodes = Fences("")
     if node is not None:
-        nodes.follow(node.name, node, seen)
+        nodes.follow_node(node.name, node, seen)
     nodes.note_look(0.0)
     owns_pool = make_pool_filter(configuration, FACTS, nodes.is_settled, lambda _: guarded)
-    return owns_pool(POOL, [slice_], lambda _: node)
+    return owns_pool(POOL, [slice_], lambda _: node, lambda _: ())
 
 
 def test_a_local_pool_of_a_fenced_node_is_used() -> None:
@@ -65,8 +65,8 @@ def test_no_clock_of_another_machine_decides_when_a_node_has_settled(seconds: in
     """The clock of whoever added the taint differs from ours, or no time is written."""
     time = f"{dt.datetime.fromtimestamp(seconds, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
     node = Node("n", taints=(replace(TAINT, time_added=time if by == "controller" else None),))
-    nodes = SettlingNodes()
-    nodes.follow("n", node, 0.0)
+    nodes = Fences("")
+    nodes.follow_node("n", node, 0.0)
     assert [nodes.need_look(now) for now in (9.9, 10.0)] == [False, True]
     assert not nodes.note_look(9.9)
     assert not nodes.is_settled(node)
@@ -84,13 +84,13 @@ def test_no_clock_of_another_machine_decides_when_a_node_has_settled(seconds: in
     ],
 )
 def test_a_fence_that_replaces_another_one_settles_anew(after: Node, *, is_new: bool) -> None:
-    nodes = SettlingNodes()
-    nodes.follow("n", Node("n", taints=(TAINT,)), 0.0)
+    nodes = Fences("")
+    nodes.follow_node("n", Node("n", taints=(TAINT,)), 0.0)
     nodes.note_look(10.0)
-    nodes.follow("n", after, 11.0)
+    nodes.follow_node("n", after, 11.0)
     assert nodes.is_settled(after) is not is_new
-    nodes.follow("n", Node("n"), 12.0)
-    nodes.follow("n", after, 13.0)
+    nodes.follow_node("n", Node("n"), 12.0)
+    nodes.follow_node("n", after, 13.0)
     assert not nodes.is_settled(after)
 
 
@@ -110,11 +110,11 @@ def test_the_fence_around_devices_does_not_make_a_pool_owned() -> None:
 
 
 def test_a_look_settles_the_nodes_of_its_beginning() -> None:
-    nodes = SettlingNodes()
+    nodes = Fences("")
     for name, seen in (("a", -5), ("b", 0), ("c", 5), ("d", 5)):
-        nodes.follow(name, Node(name, taints=(TAINT,)), seen)
+        nodes.follow_node(name, Node(name, taints=(TAINT,)), seen)
     assert nodes.note_look(5) == ["a"]
-    nodes.follow("d", None, 6)
+    nodes.follow_node("d", None, 6)
     assert [nodes.need_look(now) for now in (9, 10)] == [False, True]
     assert nodes.note_look(10) == ["b"]
     assert not nodes.need_look(14)
@@ -133,9 +133,9 @@ def test_a_look_settles_the_nodes_of_its_beginning() -> None:
 def test_a_node_says_that_the_fence_has_settled_before_this_process_started(
     said: str, *, is_first: bool, is_settled: bool
 ) -> None:
-    fence, nodes = replace(TAINT, time_added="2026-11-20T10:00:00Z"), SettlingNodes()
+    fence, nodes = replace(TAINT, time_added="2026-11-20T10:00:00Z"), Fences("")
     node = Node("n", taints=(fence,), settled_fence=said)
-    nodes.follow("n", node, 5.0, is_first=is_first)
+    nodes.follow_node("n", node, 5.0, is_first=is_first)
     assert not nodes.is_settled(node), "a look at the claims is needed in any case"
     nodes.note_look(5.0)
     assert nodes.is_settled(node) is is_settled
@@ -147,20 +147,20 @@ def test_a_node_says_that_the_fence_has_settled_before_this_process_started(
 def test_a_fence_of_the_kubelet_has_no_time_and_is_named_by_its_node(
     said: str, *, is_settled: bool
 ) -> None:
-    node, nodes = Node("n", taints=(TAINT,), settled_fence=said, uid="uid-1"), SettlingNodes()
-    nodes.follow("n", node, 5.0, is_first=True)
+    node, nodes = Node("n", taints=(TAINT,), settled_fence=said, uid="uid-1"), Fences("")
+    nodes.follow_node("n", node, 5.0, is_first=True)
     nodes.note_look(14.0)
     assert nodes.is_settled(node) is is_settled
 
 
 def test_a_node_that_is_created_with_the_fence_has_settled() -> None:
-    node, nodes = Node("n", taints=(TAINT,)), SettlingNodes()
-    nodes.follow("n", node, 5.0, is_first=True, created=True)
+    node, nodes = Node("n", taints=(TAINT,)), Fences("")
+    nodes.follow_node("n", node, 5.0, is_first=True, created=True)
     assert nodes.need_look(5.0)
     assert nodes.note_look(5.0) == ["n"]
-    nodes.follow("m", Node("m"), 5.0, is_first=True, created=True)
+    nodes.follow_node("m", Node("m"), 5.0, is_first=True, created=True)
     later = Node("m", taints=(TAINT,))
-    nodes.follow("m", later, 6.0)
+    nodes.follow_node("m", later, 6.0)
     assert not nodes.note_look(15.9)
     assert nodes.note_look(16.0) == ["m"]
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from allocator.state.caches import AllocatorCaches, without_conditions, without_unused_parts
 from allocator.state.live_state import LiveState
-from allocator.state.plugin_holders import PluginHolders
+from allocator.state.node_amounts import PodsOnNodes
 from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
@@ -147,13 +147,13 @@ async def test_a_removed_name_of_a_plugin_does_not_free_its_devices() -> None:
 
 
 def test_the_last_of_several_pods_frees_the_names_that_it_alone_holds() -> None:
-    holders, both = PluginHolders(), pod("both", limits={GPU: 1, "amd.com/gpu": 1})
-    assert holders.follow(None, OLD) == {"n"}
-    assert holders.follow(None, both) == {"n"}
-    assert holders.follow(both, None) == {"n"}
+    holders, both = PodsOnNodes(dict), pod("both", limits={GPU: 1, "amd.com/gpu": 1})
+    assert set(holders.apply(None, OLD)) == {"n"}
+    assert set(holders.apply(None, both)) == {"n"}
+    assert set(holders.apply(both, None)) == {"n"}
     assert holders.names_on("n") == {GPU}
-    assert holders.follow(OLD, pod("old", "m")) == {"n", "m"}
-    assert holders.names_on("n") == frozenset()
+    assert set(holders.apply(OLD, pod("old", "m"))) == {"n", "m"}
+    assert holders.names_on("n") == set()
 
 
 def test_what_a_cache_keeps_of_a_pod_counts_no_devices_as_other_resources() -> None:

@@ -37,7 +37,7 @@ from tests.allocator.clusters import (
 )
 
 
-def owns_labelled(pool: PoolID, slices: Collection[Slice], find: FindNode) -> bool:
+def owns_labelled(pool: PoolID, slices: Collection[Slice], find: FindNode, _: object) -> bool:
     """Own the pools on nodes with the label `owned`."""
     nodes = [find(each.node_name or "") for each in slices]
     return pool.driver == DRIVER and all(node and "owned" in node.labels for node in nodes)
@@ -116,11 +116,11 @@ def test_a_slice_that_moves_to_another_pool_leaves_the_first() -> None:
 
 
 def test_a_change_of_the_configuration_decides_all_owners_again() -> None:
-    state = AllocatorState(Planner(), Ledger(), lambda pool, _slices, _find: pool.name == "n1")
+    state = AllocatorState(Planner(), Ledger(), lambda pool, *_: pool.name == "n1")
     for name in ("n1", "n2"):
         state.apply(None, gpu_slice(name, 1))
     before = state.epoch()
-    state.decide_owners(lambda pool, _slices, _find: pool.name == "n2")
+    state.decide_owners(lambda pool, *_: pool.name == "n2")
     assert published(state) == ["n2-gpu"]
     assert state.epoch() != before
 

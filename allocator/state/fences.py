@@ -1,0 +1,118 @@
+"""The nodes and pools whose fence has settled, so that other schedulers allocate nothing there.
+
+The fence of a node is a taint. The fence around devices names pools, and the API server refuses
+their allocation to all others. What has a new fence is used after the settle time, and after a look
+at all claims: the watch can be behind. The time begins when this process sees the fence. That an
+object says since when the fence is there does not count: the clock of whoever wrote it, and that of
+an API server, can be ahead or behind. Of the taint of a node that was there before this process,
+the node says whether the controller has watched it for as long by a clock of its own; a node that
+lies is the only one that it concerns.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+from drawbridge.agreement.device_fence import FencePart, FenceParts, find_fenced_pools
+from drawbridge.agreement.owned_pools import SETTLE_SECONDS, find_fence, has_settled
+from drawbridge.dra.device import Taint
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.nodes import Node
+
+# A node by name, or a pool.
+Fenced: TypeAlias = str | PoolID
+
+
+class _Version(NamedTuple):
+    uid: str
+    generation: int
+
+    def continues(self, before: "_Version") -> bool:
+        """Whether no version was in between that this process has not seen."""
+        return self.uid == before.uid and 0 <= self.generation - before.generation <= 1
+
+
+class Fences:
+    """What is fenced; all times are of one clock that is never set."""
+
+    def __init__(self, namespace: str) -> None:
+        self._namespace = namespace
+        self._taints: dict[str, Taint] = {}
+        self._versions: tuple[_Version | None, ...] = ()
+        self._pools: frozenset[PoolID] = frozenset()
+        self._times: dict[Fenced, float] = {}  # when settles what has not
+        self._settled: set[Fenced] = set()
+        self.holds = False  # whether the API server keeps the fence, around no matter which pools
+
+    def follow_node(
+        self,
+        name: str,
+        after: Node | None,
+        now: float,
+        *,
+        is_first: bool = False,
+        created: bool = False,
+    ) -> None:
+        """Follow a change of a node; a taint that replaces another one is new.
+
+        With `is_first`, this process has never seen the node before. With `created`, nobody has.
+        """
+        fence = find_fence(after.taints) if after is not None else None
+        if after is None or fence is None:
+            self._taints.pop(name, None)
+            self._end(name)
+        elif self._taints.get(name) != fence:
+            self._taints[name] = fence
+            is_known = is_first and has_settled(after, fence)
+            is_known = is_known or created  # no scheduler has seen the node without its fence
+            self._begin(name, now + (0.0 if is_known else SETTLE_SECONDS))
+
+    def follow_parts(self, parts: FenceParts, now: float) -> frozenset[PoolID]:
+        """Follow a change of the fence around devices; return the pools whose use ends."""
+        versions = tuple(map(_version, parts))
+        before, self._versions = self._versions, versions
+        named = find_fenced_pools(parts, self._namespace)
+        self.holds = named is not None
+        pools, settled = frozenset(named or ()), self._pools & self._settled
+        kept = pools & self._pools if _continue(before, versions) else frozenset()
+        for pool in self._pools - kept:
+            self._end(pool)
+        for pool in pools - kept:
+            self._begin(pool, now + SETTLE_SECONDS)
+        self._pools = pools
+        return settled - kept
+
+    def _begin(self, fenced: Fenced, settles_at: float) -> None:
+        self._settled.discard(fenced)
+        self._times[fenced] = settles_at
+
+    def _end(self, fenced: Fenced) -> None:
+        self._settled.discard(fenced)
+        self._times.pop(fenced, None)
+
+    def is_settled(self, node: Node) -> bool:
+        """Whether others allocate nothing on a node, behind its taint, that no look has seen."""
+        return node.name in self._settled or find_fence(node.taints) is None  # it needs none
+
+    def is_guarded(self, pool: PoolID) -> bool:
+        """Whether others have allocated nothing from a pool that a look has not seen."""
+        return pool in self._settled
+
+    def need_look(self, now: float) -> bool:
+        """Whether a look at the claims makes a node or a pool usable."""
+        return any(time <= now for time in self._times.values())
+
+    def note_look(self, began: float) -> list[Fenced]:
+        """Return what is settled by a look which began at a time."""
+        settled = [fenced for fenced, time in self._times.items() if time <= began]
+        for fenced in settled:
+            del self._times[fenced]
+        self._settled.update(settled)
+        return settled
+
+
+def _version(part: FencePart | None) -> _Version | None:
+    return None if part is None else _Version(part.metadata.uid, part.metadata.generation)
+
+
+def _continue(before: tuple[_Version | None, ...], after: tuple[_Version | None, ...]) -> bool:
+    pairs = zip(before, after, strict=False)
+    return all(old is not None and new is not None and new.continues(old) for old, new in pairs)
