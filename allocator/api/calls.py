@@ -60,6 +60,7 @@ from allocator.api.requests import (
     decode_request,
     namespaces_of,
     read_simulation,
+    without_names_of_nodes,
     without_nodes,
     without_victims,
 )
@@ -75,7 +76,6 @@ from allocator.api.searching import (
     search_for_pod,
     simulate_pods,
 )
-from allocator.api.stages import without_names_of_nodes
 from allocator.decisions.preemption import is_held_for
 from allocator.scheduler.protocol import shorten_message
 from allocator.state.cluster_state import AllocatorState

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from allocator.api.live_nodes import live_nodes
 from allocator.api.messages import HeldDevice, SimulatedClaim
 from allocator.api.plan_messages import (
     AdjustReply,
@@ -25,6 +24,7 @@ from allocator.api.searching import (
     PreemptionView,
     describe_claim,
     describe_reasons,
+    live_nodes,
     with_reservation,
 )
 from allocator.state.cluster_state import AllocatorState

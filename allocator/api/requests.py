@@ -27,6 +27,7 @@ from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.decode import Reader
 from drawbridge.ledger.generated_claims import with_name
 from drawbridge.ledger.pods import Pod, PodStatus, pod_reader
+from drawbridge.ledger.stages import PodStages
 
 _UNDECODABLE: Final = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _PODS: Final[Reader[Pod]] = pod_reader()
@@ -133,6 +134,15 @@ def without_nodes(reasons: Sequence[DeviceReason]) -> tuple[DeviceReason, ...]:
         replace(reason, example="", message=without_node_names(reason.message))
         for reason in reasons
     )
+
+
+def without_names_of_nodes(stages: PodStages) -> PodStages:
+    """Return the stages for a caller who may not list nodes."""
+    nodes = (
+        replace(each, rejected=(), messages=tuple(map(without_node_names, each.messages)))
+        for each in stages.nodes
+    )
+    return replace(stages, nodes=tuple(nodes))
 
 
 def without_victims(pod: SimulatedPod, readable: Collection[str]) -> SimulatedPod:

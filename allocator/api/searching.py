@@ -11,7 +11,6 @@ from typing import Final, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from allocator.api.live_nodes import live_nodes
 from allocator.api.messages import (
     ClaimOfPod,
     ClaimState,
@@ -23,7 +22,6 @@ from allocator.api.messages import (
     SimulatedPod,
 )
 from allocator.api.reading import describe_result, find_state
-from allocator.api.stages import filter_pod
 from allocator.decisions.pod_requests import ReceivedClaim, check_claims, describe_pod
 from allocator.decisions.shortlist import (
     NodeSearch,
@@ -36,7 +34,9 @@ from allocator.state.records import key_of
 from allocator.state.releases import Releases
 from drawbridge.dra.allocation import Allocation
 from drawbridge.dra.claim import Claim, Template
+from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import first_untolerated
+from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.claim_references import find_pod_claims
 from drawbridge.ledger.codes import CLAIM_MISSING
 from drawbridge.ledger.disruption_budgets import DisruptionBudget
@@ -48,9 +48,10 @@ from drawbridge.ledger.pods import FINISHED, Pod
 from drawbridge.ledger.preemption import PreemptingPlacer, running_pod
 from drawbridge.ledger.priorities import Priorities, PriorityClass
 from drawbridge.ledger.quota_room import find_least_excess, narrow_claims, quota_reason
-from drawbridge.ledger.stages import PodStages
+from drawbridge.ledger.stages import FilteredCluster, PodStages, filter_by_stage
 from drawbridge.ledger.victims import RunningPod
 from drawbridge.solver.reasons import Reason, summarize_reasons
+from drawbridge.solver.world import View
 
 MAX_REASONS: Final = 32
 MAX_NODES: Final = 20
@@ -122,7 +123,7 @@ def search_for_pod(state: AllocatorState, pod: Pod, *, by_stage: bool = False) -
         return done
     claims = (with_reservation(state, each) for each in state.claims_of(pod.metadata.uid))
     view = state.ledger.view_without((key_of(pod.metadata.uid),))
-    stages = filter_pod(state, pod, view, {name_of(each): each for each in claims}, {})
+    stages = _filter_pod(state, pod, view, {name_of(each): each for each in claims}, {})
     return replace(done, stages=stages)
 
 
@@ -172,6 +173,25 @@ def describe_reasons(reasons: Sequence[Reason]) -> tuple[DeviceReason, ...]:
         )
         for reason in reasons[:MAX_REASONS]
     )
+
+
+def live_nodes(nodes: Iterable[Node]) -> ClusterNodes:
+    """Return nodes with the names that device plugins serve there, and no class."""
+    kept = tuple(nodes)
+    advertised = {each.name: frozenset(advertised_resources(each)) for each in kept}
+    return ClusterNodes(nodes=kept, advertised=advertised)
+
+
+def _filter_pod(
+    state: AllocatorState,
+    pod: Pod,
+    view: View,
+    claims: Mapping[str, Claim],
+    templates: Mapping[str, Template],
+) -> PodStages:
+    """Filter all nodes for a pod by stage. The scheduler counts CPU and memory itself."""
+    cluster = live_nodes(state.planner.nodes.values())
+    return filter_by_stage(pod, FilteredCluster(state.planner, cluster, view, claims, templates))
 
 
 def with_reservation(state: AllocatorState, claim: Claim) -> Claim:
@@ -249,7 +269,7 @@ def _with_stages(
     place: Callable[[Pod], SimulatedPod],
 ) -> SimulatedPod:
     """Place a pod, and add the filters as they were before."""
-    stages = filter_pod(state, pod, state.ledger.view(), placer.claims, templates)
+    stages = _filter_pod(state, pod, state.ledger.view(), placer.claims, templates)
     return replace(place(pod), stages=stages)
 
 

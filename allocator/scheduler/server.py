@@ -5,14 +5,15 @@ The file permissions of the socket decide who can call: only processes of the sa
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import os
 import socket
 import stat
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
@@ -36,15 +37,9 @@ from allocator.scheduler.protocol import (
     ErrorCode,
     ErrorDetail,
     ErrorReply,
-    PodOnNode,
-    PodReference,
-    PreemptRequest,
-    PreFilterGroupRequest,
-    PreFilterRequest,
+    ProtocolCall,
     ProtocolError,
-    StatusRequest,
     StreamEvent,
-    UnreserveRequest,
     check_version,
     shorten_message,
 )
@@ -64,8 +59,6 @@ _NO_PLUGIN: Final = (
     f"no scheduler plugin that accepts protocol {VERSION_TEXT} is connected; the log of the "
     "kube-scheduler beside this allocator says why"
 )
-Handler = Callable[[bytes], Awaitable[msgspec.Struct]]
-T = TypeVar("T", bound=msgspec.Struct)
 
 
 class ActivationStreams:
@@ -150,17 +143,19 @@ class _Handlers:
 
     def __init__(self, calls: SchedulerCalls, streams: ActivationStreams) -> None:
         self._streams = streams
-        self._handlers: Mapping[tuple[str, str], Handler] = {
-            (STATUS.method, STATUS.path): _with_body(StatusRequest, calls.status),
-            (PRE_FILTER.method, PRE_FILTER.path): _with_body(PreFilterRequest, calls.prefilter),
-            (PRE_FILTER_GROUP.method, PRE_FILTER_GROUP.path): _with_body_async(
-                PreFilterGroupRequest, calls.prefilter_group
-            ),
-            (RESERVE.method, RESERVE.path): _with_body(PodOnNode, calls.reserve),
-            (UNRESERVE.method, UNRESERVE.path): _with_body(UnreserveRequest, calls.unreserve),
-            (BIND.method, BIND.path): _with_body_async(PodOnNode, calls.bind),
-            (PREEMPT.method, PREEMPT.path): _with_body(PreemptRequest, calls.preempt),
-            (POST_FILTER.method, POST_FILTER.path): _with_body_async(PodReference, calls.release),
+        handlers: Mapping[ProtocolCall, Callable[[Any], Any]] = {
+            STATUS: calls.status,
+            PRE_FILTER: calls.prefilter,
+            PRE_FILTER_GROUP: calls.prefilter_group,
+            RESERVE: calls.reserve,
+            UNRESERVE: calls.unreserve,
+            BIND: calls.bind,
+            PREEMPT: calls.preempt,
+            POST_FILTER: calls.release,
+        }
+        self._handlers = {
+            (call.method, call.path): (msgspec.json.Decoder(call.request), handle)
+            for call, handle in handlers.items()
         }
         self._paths = {call.path: call.path.rpartition("/")[2] for call in CALLS}
 
@@ -171,9 +166,10 @@ class _Handlers:
             check_version(request.headers.get(HEADER))
             if (request.method, request.path) == (EVENTS.method, EVENTS.path):
                 return await self._stream(request)
-            handler = self._find_handler(request)
+            decoder, handle = self._find_handler(request)
             started = time.perf_counter()
-            reply = await handler(await _read_body(request))
+            reply = handle(_decode(decoder, await _read_body(request)))
+            reply = await reply if inspect.isawaitable(reply) else reply
             metrics.ALLOCATOR_LATENCY.add(call, time.perf_counter() - started)
         except ProtocolError as error:
             metrics.ALLOCATOR_CALLS.add(call, error.code)
@@ -187,7 +183,9 @@ class _Handlers:
         metrics.ALLOCATOR_CALLS.add(call, "OK")
         return _response(200, reply)
 
-    def _find_handler(self, request: web.BaseRequest) -> Handler:
+    def _find_handler(
+        self, request: web.BaseRequest
+    ) -> "tuple[msgspec.json.Decoder[Any], Callable[[Any], Any]]":
         handler = self._handlers.get((request.method, request.path))
         if handler is None:
             text = f"there is no call {request.method} {request.path}"
@@ -252,25 +250,7 @@ def _remove_socket(file: Path) -> None:
             file.unlink()
 
 
-def _with_body(kind: type[T], call: Callable[[T], msgspec.Struct]) -> Handler:
-    decoder = msgspec.json.Decoder(kind)
-
-    async def handle(body: bytes) -> msgspec.Struct:
-        return call(_decode(decoder, body))
-
-    return handle
-
-
-def _with_body_async(kind: type[T], call: Callable[[T], Awaitable[msgspec.Struct]]) -> Handler:
-    decoder = msgspec.json.Decoder(kind)
-
-    async def handle(body: bytes) -> msgspec.Struct:
-        return await call(_decode(decoder, body))
-
-    return handle
-
-
-def _decode(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
+def _decode(decoder: "msgspec.json.Decoder[Any]", body: bytes) -> object:
     try:
         return decoder.decode(body or b"{}")
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -129,7 +129,6 @@ class AllocatorState:
         # The pool of others that was read last, from its slices.
         self._last_read: tuple[tuple[PoolID, tuple[Slice, ...]], PublishedPool | None] | None = None
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
-        self._used_slices: dict[PoolID, frozenset[str]] = {}  # by name, which the planner has
         self._owned_on: dict[str | None, int] = {}
         self._names: list[str] = []
         self._uids: dict[str, str] = {}
@@ -337,12 +336,9 @@ class AllocatorState:
     def _use_slices(self, pool: PoolID, members: Collection[Slice]) -> None:
         """Give these slices of a pool to the planner, and take back those that it has besides."""
         names = frozenset([each.name for each in members])
-        slices = self._slices.get(pool, {})
-        for name in self._used_slices.pop(pool, frozenset()) - names:
-            if self.planner.remove(Slice, name):
-                self.changes.add(slices[name].node_name)
-        if names:
-            self._used_slices[pool] = names
+        for name, other in self._slices.get(pool, {}).items():
+            if name not in names and self.planner.remove(Slice, name):
+                self.changes.add(other.node_name)
         for resource_slice in members:
             if self.planner.update(resource_slice):
                 self.changes.add(resource_slice.node_name)

@@ -212,14 +212,14 @@ class LiveState:
             return []
         rules_hold = self._fences.holds
         state = (self._caches.nodes.revision, rules_hold)
-        known = self._lacking
-        if known is None or known[0] != state or known[1] is not configuration:
+        computed = self._lacking
+        if computed is None or computed[0] != state or computed[1] is not configuration:
             nodes = (each.value for each in self._caches.nodes.all())
             owned = owned_pools(configuration)
             missing = report_all_unfenced(owned, nodes, rules_hold=rules_hold)
-            known = self._lacking = (state, configuration, [missing.message] if missing else [])
+            computed = self._lacking = (state, configuration, [missing.message] if missing else [])
             self._was_fenced = missing is None
-        return known[2]
+        return computed[2]
 
     async def run(self) -> None:
         """Build the decisions when all caches are synced; then only changes build them anew."""
