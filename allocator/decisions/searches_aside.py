@@ -7,6 +7,7 @@ from allocator.scheduler.protocol import PreemptRequest
 from drawbridge.bounded_cache import BoundedCache
 
 MAX_PREEMPTIONS: Final = 64
+MAX_TAKEN: Final = 4096
 
 
 class SearchesAside:
@@ -32,11 +33,15 @@ class SearchesAside:
         """Return the pod of the next search, and remove it; its namespace is the last one then."""
         if not self._pods:
             return None
-        namespace = next(iter(self._pods))
+        namespace = self._next_namespace()
         name, uid = next(iter(self._pods[namespace].items()))
         self._pods.move_to_end(namespace)
         self.discard(name)
         return uid
+
+    def _next_namespace(self) -> str:
+        """Return the namespace that has the next turn, one of those that are set aside."""
+        return next(iter(self._pods))
 
     def discard(self, name: str) -> None:
         """Remove a search, if it is there."""
@@ -49,13 +54,34 @@ class SearchesAside:
 
 
 class CutSearches(SearchesAside):
-    """The searches that were cut on a node. Copies of the process decide about them, in turns."""
+    """The searches that were cut on a node. Copies of the process decide about them, in turns.
+
+    The next turn has a namespace whose copies took least time. Who comes anew counts as the one
+    that had the last turn, so that it waits for no other one that had turns since, and nobody
+    gains by waiting.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self._namespace = ""
+        # What the copies of a namespace took, from the least that counts; of the last namespaces.
+        self._taken: BoundedCache[str, float] = BoundedCache(MAX_TAKEN)
+        self._least = 0.0
         self._answered = ""
         # What was asked when a search for victims was cut, by pod.
         self._preemptions: BoundedCache[str, PreemptRequest] = BoundedCache(MAX_PREEMPTIONS)
+
+    def _next_namespace(self) -> str:
+        self._namespace = min(self._pods, key=self._taken_by)
+        self._least = self._taken_by(self._namespace)
+        return self._namespace
+
+    def _taken_by(self, namespace: str) -> float:
+        return max(self._taken.get(namespace) or 0.0, self._least)
+
+    def note_copy(self, seconds: float) -> None:
+        """Note how long the copy took of the namespace that had the last turn."""
+        self._taken.put(self._namespace, self._taken_by(self._namespace) + seconds)
 
     def take_answered(self) -> str | None:
         """Return the pod about which a copy has decided last, and remove its search."""

@@ -262,12 +262,8 @@ class WaitingPods:
         self._continue_answered(work)
         aside = self._continue_aside(work) if may_copy else ""
         unfinished = bool(self._records.places) and (self._continue_pass() or self._may_ask)
-        unfinished |= (
-            bool(self._told)
-            or bool(self._cut)
-            or bool(self._victims)
-            or (may_copy and not aside and bool(self._aside))
-        )
+        unfinished |= any((self._told, self._cut, self._victims))
+        unfinished |= may_copy and not aside and bool(self._aside)
         woken = tuple(sorted(set(work.woken), key=self._place_of))
         return Turn(woken, unfinished, aside)
 
@@ -281,6 +277,10 @@ class WaitingPods:
             self._decisions.preempt(request, now)
         if self._name_of(uid) in self._victims:
             self._decisions.continue_preemption(uid, now, never)
+
+    def note_copy(self, seconds: float) -> None:
+        """Note how long the last copy took, so that other namespaces come before its own."""
+        self._aside.note_copy(seconds)
 
     def note_ahead(self, uid: str) -> None:
         """Go on with a pod about which a copy of the process has decided."""

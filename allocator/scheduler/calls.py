@@ -282,6 +282,7 @@ class SchedulerCalls:
             _LOG.exception("unhandled exception in a copy that decides about a pod")
             waiting.give_up(uid)
         finally:
+            waiting.note_copy(self._now() - now)
             self._copy = None
             self._changed.set()
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from allocator.copies import decide_in_copy
 from allocator.decisions.deciding_ahead import CopyReport, Decide, decide_ahead
+from allocator.decisions.searches_aside import CutSearches
 from allocator.decisions.waiting import WaitingPods
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
@@ -75,3 +76,32 @@ def test_a_pod_waits_for_one_copy_of_each_other_namespace(
             copies.append(turn.aside)
             asyncio.run(decide_ahead(waiting, made.state.planner, turn.aside, now, copy))
     assert copies == ["", *hostile, "team"]
+
+
+def test_a_namespace_whose_copies_took_less_time_comes_first() -> None:
+    searches, took = CutSearches(), {"h1": 2.0, "h2": 2.0, "light": 0.1}
+    turns = []
+    for turn in range(60):
+        for each in took:
+            searches.add(each, f"{each}-{turn}", each)
+        if turn == 30:
+            searches.add("new", "new", "new")
+        uid = searches.take()
+        assert uid is not None
+        turns.append(uid.partition("-")[0])
+        searches.note_copy(took.get(turns[-1], 2.0))
+    assert turns.count("light") > 10 * turns.count("h1")
+    assert abs(turns.count("h1") - turns.count("h2")) <= 1
+    # It has not waited until the others have had one more turn each.
+    assert turns.index("new") <= 31
+
+
+def test_a_namespace_that_stays_away_saves_no_time() -> None:
+    searches, turns = CutSearches(), []
+    for turn in range(100):
+        searches.add("busy", "busy", "busy")
+        if turn >= 50:
+            searches.add("back", "back", "back")
+        turns.append(searches.take())
+        searches.note_copy(1.0)
+    assert turns[50:].count("back") == 25
