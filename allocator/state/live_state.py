@@ -32,6 +32,7 @@ from drawbridge.agreement.owned_pools import (
     report_all_unfenced,
 )
 from drawbridge.brief import Brief
+from drawbridge.cluster.history import Identity
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.config.model import Configuration, Placement
@@ -426,7 +427,10 @@ class LiveState:
         return self._decisions.requests.claims_of(pod_uid) if self._decisions else ()
 
     def observe_claim(self, claim: Claim) -> None:
-        """Take over a claim from a response."""
+        """Take over a claim from a response, of which the watch will tell as well."""
+        about = claim.metadata
+        identity = Identity(about.uid, about.resource_version)
+        self._caches.claims.expect((about.namespace, about.name), identity)
         self.cluster.observe_claim(claim)
         self._begin_turns()
         self._on_change()

@@ -22,6 +22,9 @@ future the server waits without an error. A backup is restored while no API serv
 therefore compares the metadata of all objects before it continues a watch that ended in any other
 way than in its own time, and when a write has an older version than was seen before it was sent,
 which no server of the same history gives; until then it is not `verified`.
+
+A response can tell of an object before the watch does. The watch of the same history tells of it in
+its turn, and so does every list from then on: a restore in between shows as soon as none does.
 """
 
 import asyncio
@@ -46,6 +49,8 @@ from drawbridge.cluster.history import (
     HistoryChangedError,
     Identity,
     find_contradiction,
+    find_passed,
+    find_undone,
     is_older,
 )
 from drawbridge.cluster.listing import ListedHeaders, Listing
@@ -167,6 +172,8 @@ class Cache(Generic[T]):
         self._synced = asyncio.Event()
         self._verified = asyncio.Event()
         self._watching: asyncio.Timeout | None = None  # ends the open watch
+        # What responses have told, and the watch has not reached.
+        self._expected: dict[ObjectKey, Identity] = {}
 
     # --- reading -------------------------------------------------------------------------------
 
@@ -214,6 +221,11 @@ class Cache(Generic[T]):
             self._verified.clear()
             if self._watching is not None:
                 self._watching.reschedule(0)
+
+    def expect(self, key: ObjectKey, identity: Identity) -> None:
+        """Expect that the watch tells of an object at the version that a response had."""
+        if is_older(self._version, identity.version):
+            self._expected[key] = identity
 
     def age(self) -> float:
         """Return the seconds since the last response of the server; infinite before the first."""
@@ -343,6 +355,9 @@ class Cache(Generic[T]):
         self._needs_list = False
         self._try_streaming = True
         self._listed_at = self._now()
+        for key in [*self._expected]:
+            if not is_older(version, self._expected[key].version):
+                del self._expected[key]
         self._index.replace(listing.objects.values(), listing.identities)
         self._mark_in_sync(version)
         self._index.note_list(version, listing.identities.values())
@@ -370,8 +385,19 @@ class Cache(Generic[T]):
                 f"{self._path}: {name} has version {at}, and was another object or deleted when "
                 f"version {self._version} was reached"
             )
+        if (key := find_undone(self._expected, version, listed)) is not None:
+            name, had = "/".join(filter(None, key)), self._expected[key].version
+            raise HistoryChangedError(
+                f"{self._path}: {name} had version {had}, and has {listed[key].version} in a list"
+            )
 
     def _mark_in_sync(self, version: str) -> None:
+        """Note that everything up to a version was told; raises HistoryChangedError if not."""
+        if self._expected and (key := find_passed(self._expected, version)) is not None:
+            name, at = "/".join(filter(None, key)), self._expected[key].version
+            raise HistoryChangedError(
+                f"{self._path}: {name} had version {at}, and version {version} was reached without"
+            )
         self._version = version
         self.problem = ""
         self._backoff.reset()
@@ -444,6 +470,9 @@ class Cache(Generic[T]):
         version = header.metadata.resource_version
         if is_older(version, self._version):
             return
+        expected = self._expected.get(header.key)
+        if expected is not None and not is_older(version, expected.version):
+            del self._expected[header.key]
         if event_type == "DELETED":
             self._index.delete(header.key)
         elif header.metadata.uid in self._index.deleted:

@@ -45,6 +45,29 @@ def find_contradiction(
     return None
 
 
+def find_undone(
+    expected: Mapping[tuple[str, str], Identity],
+    listed_to: str,
+    listed: Mapping[tuple[str, str], Identity],
+) -> tuple[str, str] | None:
+    """Return an object that a list of a version has as it was before a response about it."""
+    for key, (uid, version) in expected.items():
+        shown = listed.get(key)
+        is_undone = shown is not None and shown.uid == uid and is_older(shown.version, version)
+        if is_undone and not is_older(listed_to, version):
+            return key
+    return None
+
+
+def find_passed(
+    expected: Mapping[tuple[str, str], Identity], version: str
+) -> tuple[str, str] | None:
+    """Return an object whose version a watch has passed without an event for it."""
+    reached = parse_version(version)
+    passed = (key for key, each in expected.items() if 0 < parse_version(each.version) <= reached)
+    return next(passed, None)
+
+
 def is_older(version: str, than: str) -> bool:
     """Compare two versions of one history; one that is not a number counts as new."""
     return 0 < parse_version(version) < parse_version(than)

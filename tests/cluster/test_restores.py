@@ -154,6 +154,45 @@ async def test_a_write_older_than_what_was_seen_before_it_has_the_history_compar
     running.cancel()
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_a_restore_that_only_a_response_contradicts_is_noticed(
+    rig: Rig,
+    is_listed: bool,  # noqa: FBT001  # a case
+) -> None:
+    """The server has gone back before the watch told of the write."""
+    made = rig.api.put(text("a", "1"))["metadata"]
+
+    async def restore() -> None:
+        await rig.watched()
+        await rig.holds(a="1")
+        later = f"{int(made['resourceVersion']) + 5}"
+        rig.cache.expect(("default", "a"), Identity(made["uid"], later))
+        rig.api.store.version += 9
+        if is_listed:
+            rig.api.cut_watches()
+        else:
+            rig.api.put(text("b", "1"))
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert "default/a had version" in said
+
+
+async def test_a_response_before_its_event_is_no_restore(rig: Rig) -> None:
+    made = rig.api.put(text("a", "1"))["metadata"]
+    async with rig.running():
+        await rig.watched()
+        await rig.holds(a="1")
+        later = f"{int(made['resourceVersion']) + 1}"
+        rig.cache.expect(("default", "a"), Identity(made["uid"], later))
+        changed = rig.api.put(text("a", "2"))["metadata"]
+        assert changed["resourceVersion"] == later
+        rig.api.put(text("b", "1"))
+        await rig.holds(a="2", b="1")
+        rig.cache.expect(("default", "b"), Identity("gone", "2"))
+        rig.api.remove("configmaps", "b")
+        await rig.holds(a="2")
+
+
 async def test_a_server_that_is_stopped_and_started_is_no_restore(rig: Rig) -> None:
     rig.api.put(text("a", "1"))
     async with rig.running():
