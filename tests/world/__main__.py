@@ -14,7 +14,8 @@ import yaml
 
 from allocator.state.record_states import TRANSITIONS
 from tests.world.events import EVENTS
-from tests.world.world import LENGTH, Outcome, play, shrink, write_script
+from tests.world.script import LENGTH, write_script
+from tests.world.world import Outcome, play, shrink
 
 # Each process plays so many seeds before it tells about them.
 CHUNK = 8

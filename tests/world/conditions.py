@@ -1,7 +1,8 @@
 """What differs from seed to seed beside the order of events: what is frequent, and the limits.
 
 Of all that can happen, each seed has a few things often and some hardly ever. What needs three of
-one kind is found sooner than with equal chances in all seeds.
+one kind is found sooner than with equal chances in all seeds. Each seed also has a few pairs of
+events that often come together, in either order: two writers meet at one device sooner.
 """
 
 import random
@@ -18,6 +19,24 @@ _WEIGHTS = (0.3, 1.0, 1.0, 3.0)
 _FAULT_WEIGHTS = (0.3, 1.0, 1.0, 2.5)
 # Without these events, little happens in a run; none of them is rare.
 _STEADY = ("create", "finish")
+# What gives, takes or moves devices; one of each pair of events is one of these.
+_OF_DEVICES = (
+    *("create", "create important", "create gang", "create sharing", "create native"),
+    *("create legacy", "delete", "delete with force", "finish", "delete claim", "change owner"),
+    *("swap driver", "leave out device", "stop driver", "publish again", "taint device"),
+    *("cordon", "hold node", "stop at write"),
+)
+_PAIRS = 6
+# What happens without faults: work ends, other work comes, and another host leads.
+_CALM = {
+    "finish": 6,
+    "create": 1,
+    "create gang": 1,
+    "create important": 1,
+    "create sharing": 1,
+    "cordon": 1,
+    "kill scheduler": 1,
+}
 
 
 class Conditions(NamedTuple):
@@ -25,14 +44,19 @@ class Conditions(NamedTuple):
 
     # How much more often than usual an event happens.
     weights: Mapping[str, float]
+    # What often comes with an event, at the same moment or soon after it.
+    partners: Mapping[str, str]
     faults: Faults
     # How many pods an allocator remembers, and how long a reservation can be renewed.
     most_records: int
     holding: HoldLimits
     # Whether the schedulers decide about all members of a gang in one cycle.
     has_group_cycles: bool
-    # How many bindings wait for something else, such as a volume.
+    # How many bindings wait for something else, such as a volume; ours, and those of others.
     slow_bindings: float
+    slow_bindings_of_others: float
+    # What happens when all faults have ended, one after the other.
+    calm: tuple[str, ...]
 
     @property
     def forgets_pods(self) -> bool:
@@ -46,11 +70,16 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     weights = {name: drawn.choice(_WEIGHTS) for name in events}
     weights |= dict.fromkeys(_STEADY, 1.0)
     times = drawn.choice(_FAULT_WEIGHTS)
+    others = (_OF_DEVICES, [*events])
+    pairs = [(drawn.choice(_OF_DEVICES), drawn.choice(drawn.choice(others))) for _ in range(_PAIRS)]
     return Conditions(
         weights,
+        dict(pairs) | {later: first for first, later in pairs},
         Faults(*(chance * times for chance in astuple(FAULTS))),
         most_records=drawn.choice((3, *[MAX_RECORDS] * 9)),
         holding=drawn.choice((HoldLimits(seconds=12.0, devices=1), *[HoldLimits()] * 4)),
         has_group_cycles=drawn.random() < 0.4,
         slow_bindings=drawn.choice((0.05, 0.05, 0.3)),
+        slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
+        calm=tuple(drawn.choices([*_CALM], [*_CALM.values()], k=drawn.choice((0, 2, 4, 8)))),
     )

@@ -94,12 +94,22 @@ def create_crowd(world: "World", drawn: int) -> str:
 
 
 @event(2)
-def create_sharing(world: "World", _drawn: int) -> str:
-    """Create two pods with one claim, which none of them owns."""
-    name = world.next_name("s")
-    _create_claim(world, name, None)
-    made = [_create_pod(world, [name])["metadata"]["name"] for _ in range(2)]
+def create_sharing(world: "World", drawn: int) -> str:
+    """Create two pods with one claim, which none of them owns, or one more with such a claim."""
+    shared = [c["metadata"] for c in world.all("resourceclaims") if _is_shared(c)]
+    if shared and drawn % 2:
+        metadata = shared[drawn // 2 % len(shared)]
+        name, count = metadata["name"], 1
+    else:
+        name, count = world.next_name("s"), 2
+        _create_claim(world, name, None)
+    made = [_create_pod(world, [name])["metadata"]["name"] for _ in range(count)]
     return f"{' and '.join(made)} with {name}"
+
+
+def _is_shared(claim: JSON) -> bool:
+    metadata = claim["metadata"]
+    return "ownerReferences" not in metadata and "deletionTimestamp" not in metadata
 
 
 @event(5)
@@ -172,9 +182,21 @@ def _create_claim(world: "World", name: str, pod: JSON | None, *, count: int = 1
     )
 
 
-def _choose(world: "World", plural: str, drawn: int, *, is_bound: bool = False) -> JSON | None:
-    chosen = [value for value in world.all(plural) if not is_bound or "nodeName" in value["spec"]]
+def _choose(world: "World", plural: str, drawn: int) -> JSON | None:
+    chosen = world.all(plural)
     return chosen[drawn % len(chosen)] if chosen else None
+
+
+def _choose_bound(world: "World", drawn: int) -> JSON | None:
+    """Return a pod that is bound, often one of the node to which something has just happened."""
+    bound = [pod for pod in world.all("pods") if "nodeName" in pod["spec"]]
+    there = [pod for pod in bound if pod["spec"]["nodeName"] == world.touched]
+    chosen = bound if drawn // 1024 % 2 else there or bound
+    if not chosen:
+        return None
+    pod = chosen[drawn % len(chosen)]
+    world.touched = pod["spec"]["nodeName"]
+    return pod
 
 
 @event(8)
@@ -191,7 +213,7 @@ def delete(world: "World", drawn: int) -> str:
 @event(7)
 def delete_with_force(world: "World", drawn: int) -> str:
     """Delete a pod while its containers may run."""
-    pod = _choose(world, "pods", drawn, is_bound=True)
+    pod = _choose_bound(world, drawn)
     if pod is None:
         return ""
     world.note_forced(pod)
@@ -202,7 +224,7 @@ def delete_with_force(world: "World", drawn: int) -> str:
 @event(14)
 def finish(world: "World", drawn: int) -> str:
     """Let the containers of a pod end."""
-    pod = _choose(world, "pods", drawn, is_bound=True)
+    pod = _choose_bound(world, drawn)
     if pod is None:
         return ""
     metadata = {**pod["metadata"], "annotations": {"finish": ""}}
@@ -240,8 +262,11 @@ def forge_mark(world: "World", drawn: int) -> str:
 
 
 def _choose_machine(world: "World", drawn: int) -> Machine:
+    """Return a machine, often that to which something has just happened."""
     names = sorted(world.machines)
-    return world.machines[names[drawn % len(names)]]
+    if drawn // 1024 % 2 or not world.touched:
+        world.touched = names[drawn % len(names)]
+    return world.machines[world.touched]
 
 
 def _choose_device(world: "World", drawn: int) -> tuple[Machine, str]:
@@ -325,10 +350,10 @@ def slow_driver(world: "World", drawn: int) -> str:
     return f"{kubelet.name}: {kubelet.slow}"
 
 
-@event(0.7)
+@event(1)
 def cordon(world: "World", drawn: int) -> str:
     """Cordon a node for a while."""
-    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
+    machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn, 60)
     machine.cordon(seconds)
     return f"{machine.name} for {seconds:.1f} s"
 

@@ -54,10 +54,10 @@ def kill_allocator(world: "World", drawn: int) -> str:
 
 @event(0.8)
 def kill_scheduler(world: "World", drawn: int) -> str:
-    """Kill a scheduler beside its allocator."""
-    pair = world.choose_pair(drawn)
-    pair.scheduler.die()
-    return pair.host
+    """Kill a scheduler beside its allocator, or stop it, so that it releases its Lease."""
+    pair, releases = world.choose_pair(drawn), bool(drawn // 2 % 2)
+    pair.scheduler.die(releases=releases)
+    return f"{pair.host}, which releases its Lease" if releases else pair.host
 
 
 @event(0.6)
@@ -91,7 +91,7 @@ def stop_at_write(world: "World", drawn: int) -> str:
     Or it goes on, and this write arrives late.
     """
     write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
-    late = draw_seconds(drawn, _LATEST_SECONDS)
+    late, closed = draw_seconds(drawn, _LATEST_SECONDS), draw_seconds(drawn // 2)
 
     def restart_allocator(host: str, _: str) -> None:
         world.pairs[host].restart.set()
@@ -109,8 +109,17 @@ def stop_at_write(world: "World", drawn: int) -> str:
         # Nobody can say whether it arrives, and the pod needs another node.
         world.cut_off(host, 3)
         for node in world.nodes_of_path(path):
-            world.machines[node].cordon(late)
+            world.machines[node].cordon(late + closed)
 
+    def stop_before(host: str, path: str) -> None:
+        # It is sent when nobody waits for it any more, and the pod needs another node.
+        world.stand_still(host, seconds + _LONG_SECONDS)
+        for node in world.nodes_of_path(path):
+            world.machines[node].cordon(seconds + _LONG_SECONDS)
+
+    if drawn // 3 % 8 == 7:
+        world.network.trap = Trap(write, stop_before, before=True)
+        return f"{write}: the host stands still for {seconds + _LONG_SECONDS:.1f} s before it"
     name, act, late = (
         ("the allocator is killed", restart_allocator, 0.0),
         ("the host is killed", kill, 0.0),
@@ -119,7 +128,7 @@ def stop_at_write(world: "World", drawn: int) -> str:
         (f"it arrives after {late:.1f} s", lambda *_: None, late),
         (f"the host is killed, and it arrives after {late:.1f} s", kill, late),
         (f"its node is closed, and it arrives after {late:.1f} s", close_node, late),
-    )[drawn // 3 % 7]
+    )[drawn // 3 % 8]
     world.network.trap = Trap(write, act, late)
     return f"{write}: {name}"
 
@@ -181,7 +190,7 @@ def expire(world: "World", _drawn: int) -> str:
 def lag(world: "World", drawn: int) -> str:
     """Let the watches of one server lag."""
     front = world.network.fronts[drawn % 2]
-    front.lag = (0.01, 0.05, 0.3, 1.5, 10.0)[drawn // 2 % 5]
+    front.lag = (0.01, 0.05, 0.05, 0.3, 0.3, 1.5, 1.5, 10.0, 10.0, 60.0)[drawn // 2 % 10]
     return f"server {drawn % 2} by {front.lag} s"
 
 
@@ -208,6 +217,22 @@ def back_up(world: "World", _drawn: int) -> str:
 
 
 @event(0.7)
-def restore(world: "World", _drawn: int) -> str:
-    """Put the last snapshot back."""
-    return f"version {world.restore()}"
+def restore(world: "World", drawn: int) -> str:
+    """Put a snapshot back, the last one or one of this moment.
+
+    Its version can be later than it was, as etcdutl does if it is told.
+    """
+    later = (0, 0, 50, 1_000)[drawn % 4]
+    if drawn // 4 % 3:
+        return f"version {world.restore(later=later)}"
+    pause = draw_seconds(drawn, 3)
+    loop = asyncio.get_running_loop()
+    taken = world.back_up()
+    loop.call_later(pause / 2, world.server.bookmark)
+
+    def restore_now() -> None:
+        if not world.is_calm:
+            world.restore(later=later)
+
+    loop.call_later(pause, restore_now)
+    return f"version {taken} after {pause:.1f} s"

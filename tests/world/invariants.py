@@ -68,10 +68,13 @@ def _overlaps(
 
 def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
     """Claims of a team have no more devices than its quota."""
-    claims = (claim for claim in world.holders.values() if _space(claim) == TEAM)
-    count = sum(len(devices_of(claim)) for claim in claims)
-    if count > TEAM_DEVICES:
+    if (count := _count_of_team(world)) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
+
+
+def _count_of_team(world: "World") -> int:
+    claims = (claim for claim in world.holders.values() if _space(claim) == TEAM)
+    return sum(len(devices_of(claim)) for claim in claims)
 
 
 def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
@@ -87,6 +90,18 @@ def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[st
     for claim in world.holders.values():
         if not claim["metadata"].get("finalizers"):
             yield f"{_name(claim)} is allocated without a finalizer"
+
+
+def no_pod_that_runs_loses_a_claim(world: "World") -> Iterator[str]:
+    """Our allocators take nothing from a pod that is bound and has not ended."""
+    for taken in world.taken:
+        yield f"an allocator has taken {taken}, which runs"
+
+
+def what_is_allocated_was_reserved(world: "World") -> Iterator[str]:
+    """An allocator writes only devices that nobody else can get meanwhile."""
+    for name in world.unreserved:
+        yield f"{name} got devices that were not reserved for it"
 
 
 def one_allocator_leads(world: "World") -> Iterator[str]:
@@ -124,7 +139,7 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
-    team = sum(len(devices_of(c)) for c in world.holders.values() if _space(c) == TEAM)
+    team = _count_of_team(world)
     gangs: dict[str, list[tuple[str, list[int], str]]] = {}
     left: dict[str, int] = {}  # of the quota, for the pods of the team
     for pod in world.all("pods"):
@@ -145,6 +160,32 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
         ):
             names = ", ".join(name for name, _, _ in members)
             yield f"{names} of {gang} wait, and devices for {lacks} are free"
+
+
+def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
+    """Who may preempt others does so, also if an eviction has failed before."""
+    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
+    for pod in of_pods.values():
+        priority = pod["spec"].get("priority", 0)
+        if not priority or not _is_waiting(pod) or not _has_claims(world, pod):
+            continue
+        left = {
+            device
+            for claim in world.holders.values()
+            if len(users := consumers_of(claim)) == 1 and _can_go(of_pods.get(users[0]), priority)
+            for device in devices_of(claim)
+        }
+        counts, node = _needs(world, pod)
+        if counts and _fit_together(held - left, [(sum(counts), node)]):
+            yield f"{_name(pod)} waits, and pods with a lower priority have devices"
+
+
+def _can_go(pod: JSON | None, priority: int) -> bool:
+    """Whether a pod of ours is a victim of others; gangs are evicted as a whole."""
+    if pod is None or _is_native(pod) or GROUP_LABEL in (pod["metadata"].get("labels") or {}):
+        return False
+    return "nodeName" in pod["spec"] and pod["spec"].get("priority", 0) < priority
 
 
 def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
@@ -284,6 +325,9 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         recorded = {(device.pool.name, device.name) for device in devices}
         if recorded != held:
             yield f"the ledger of {pair.host} differs in {sorted(recorded ^ held)}"
+        charged = sum(int(f"{line.used}") for line in ledger.quotas.lines(TEAM))
+        if pair.parts.term.leading and charged != _count_of_team(world):
+            yield f"the ledger of {pair.host} charges {TEAM} {charged}"
 
 
 def nothing_crashed(world: "World") -> Iterator[str]:
@@ -307,10 +351,12 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
     "use": (no_device_is_used_by_two_pods,),
     "allocation": (
         no_device_is_allocated_to_two_claims,
+        what_is_allocated_was_reserved,
         a_quota_is_never_exceeded,
         an_allocated_claim_has_its_mark_and_finalizer,
     ),
     "write": (
+        no_pod_that_runs_loses_a_claim,
         nobody_evicts_again_and_again,
         one_allocator_leads,
         our_processes_write_only_what_is_theirs,
@@ -320,6 +366,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
 AT_THE_END: tuple[Invariant, ...] = (
     every_reservation_has_a_pod,
     no_pod_waits_beside_free_devices,
+    no_important_pod_waits_beside_pods_that_can_go,
     no_pod_waits_for_the_stock_scheduler,
     a_bound_pod_runs,
     every_pod_is_admitted,

@@ -267,5 +267,6 @@ def _without_loss(node: JSON) -> list[JSON]:
 
 
 def draw_seconds(drawn: int, most: int = 20) -> float:
-    """Return a time in seconds for what lasts a while."""
-    return 2.0 + random.Random(drawn).random() * most
+    """Return a time in seconds for what lasts a while, or a moment."""
+    seconds = random.Random(drawn)
+    return seconds.uniform(0.2, 2.0) if seconds.random() < 1 / 3 else seconds.uniform(2, 2 + most)

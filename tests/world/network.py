@@ -77,13 +77,14 @@ class Trouble:
 class Trap(NamedTuple):
     """What happens to the allocator that sends the next write with this end of its path.
 
-    It happens when the write arrives. One that is `late` arrives only some time after that, and
-    who sent it is told nothing.
+    It happens when the write arrives, or `before` it is sent. One that is `late` arrives only some
+    time after that, and who sent it is told nothing.
     """
 
     end: str
     act: Callable[[str, str], None]  # with the host and the path
     late: float = 0.0
+    before: bool = False
 
     def meets(self, who: str, seen: Seen) -> bool:
         """Whether this is the write."""
@@ -107,6 +108,7 @@ class Network:
     # Resources that the role of our processes does not allow for a moment, and until when.
     forbidden: dict[str, float] = field(default_factory=dict)
     trap: "Trap | None" = None
+    followers: "list[Follower]" = field(default_factory=list)
     # Until when no server opens a watch for our processes, as a server with many watches does.
     no_watch: float = 0.0
 
@@ -138,6 +140,9 @@ class Network:
         self.trap, self.no_watch = None, 0.0
         for front in self.fronts:
             front.until, front.lag = 0.0, 0.02
+        watches = [lines for front in self.fronts for lines in front.streams]
+        for each in (*watches, *self.followers):
+            each.lag.catch_up()
 
     async def _stand_still(self, who: str) -> None:
         trouble, now = self.trouble_of(who), asyncio.get_running_loop().time()
@@ -157,6 +162,8 @@ class Network:
 
     async def send(self, who: str, front: Front, seen: Seen) -> bytes:
         """Send a request, which arrives and is answered some time later, if at all."""
+        if self.trap is not None and self.trap.before and self.trap.meets(who, seen):
+            self._spring(who, seen)
         await self._stand_still(who)
         self.check_reach(who, front, seen)
         answer = await self._send(who, front, seen)
@@ -200,7 +207,8 @@ class Network:
         except RefusedError as refused:
             answer = refused
 
-        if self.trap is not None and not self.trap.late and self.trap.meets(who, seen):
+        is_now = self.trap is not None and not self.trap.late and not self.trap.before
+        if is_now and self.trap is not None and self.trap.meets(who, seen):
             self._spring(who, seen)
 
         def send_back() -> None:
@@ -316,17 +324,30 @@ WorldSession._access = _access  # type: ignore[assignment,method-assign]  # noqa
 
 
 class Lag:
-    """Says when what a client watches reaches it: in order, each some time after its write."""
+    """Lets what a client watches reach it in order, each some time after its write."""
 
     def __init__(self, network: Network, front: Front, who: str) -> None:
         self._network, self._front, self._who = network, front, who
         self._at = 0.0
+        self._coming: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
 
-    def draw_time(self) -> float:
-        """Return when what is sent now arrives."""
+    def later(self, function: Callable[..., None], *args: object) -> None:
+        """Call a function when what is sent now arrives."""
         lag = self._network.random.expovariate(1 / self._front.lag)
         self._at = max(self._at, self.reach(lag))
-        return self._at
+        self._coming.append((function, args))
+        asyncio.get_running_loop().call_at(self._at, self._arrive)
+
+    def _arrive(self) -> None:
+        if self._coming:
+            function, args = self._coming.popleft()
+            function(*args)
+
+    def catch_up(self) -> None:
+        """Let everything arrive that was sent until now."""
+        self._at = 0.0
+        for _ in range(len(self._coming)):
+            self._arrive()
 
     def reach(self, lag: float = 0.0) -> float:
         """Return when the client can hear something that is so late."""
@@ -340,19 +361,19 @@ class Lagging:
 
     def __init__(self, network: Network, front: Front, who: str) -> None:
         self.who = who
-        self._lag = Lag(network, front, who)
+        self.lag = Lag(network, front, who)
         self._lines: deque[bytes | None] = deque()
         self._has_lines = asyncio.Event()
         self._is_broken = False
 
     def deliver(self, line: bytes | None) -> None:
         """Send a line later, and None for the end."""
-        asyncio.get_running_loop().call_at(self._lag.draw_time(), self._arrive, line)
+        self.lag.later(self._arrive, line)
 
     def break_off(self) -> None:
         """End at once, as the connection does."""
         self._is_broken = True
-        asyncio.get_running_loop().call_at(self._lag.reach(), self._arrive, None)
+        asyncio.get_running_loop().call_at(self.lag.reach(), self._arrive, None)
 
     def _arrive(self, line: bytes | None) -> None:
         if line is None or not self._is_broken:
@@ -394,7 +415,8 @@ class Follower:
     ) -> None:
         self._network, self._kind, self._node = network, named(plural), node
         self._pause = lag
-        self._lag = Lag(network, front or Front(network.fronts[0].server, lag=lag), who)
+        self.lag = Lag(network, front or Front(network.fronts[0].server, lag=lag), who)
+        network.followers.append(self)
         self._on_change: OnChange | None = None
         self._ended = asyncio.Event()
         self._runs = True
@@ -407,7 +429,7 @@ class Follower:
         while True:
             self._ended.clear()
             listed = [*filter(self._sees, store.among(self._kind, "", "", ""))]
-            self._later(self._replace, {value["metadata"]["uid"]: value for value in listed})
+            self.lag.later(self._replace, {value["metadata"]["uid"]: value for value in listed})
             watcher = ObjectWatcher(self._kind, self._sees, self._tell)
             store.watchers.append(watcher)
             try:
@@ -422,14 +444,13 @@ class Follower:
     def _sees(self, value: JSON) -> bool:
         return not self._node or value["spec"].get("nodeName") == self._node
 
-    def _later(self, function: Callable[..., None], *args: object) -> None:
-        asyncio.get_running_loop().call_at(self._lag.draw_time(), function, *args)
-
     def _tell(self, event: str, value: JSON | None) -> None:
         if value is None:
-            self._later(self._ended.set)
+            self.lag.later(self._ended.set)
         elif event != "ERROR":
-            self._later(self._set, value["metadata"]["uid"], None if event == "DELETED" else value)
+            self.lag.later(
+                self._set, value["metadata"]["uid"], None if event == "DELETED" else value
+            )
 
     def _replace(self, listed: Mapping[str, JSON]) -> None:
         for uid in sorted(self.objects.keys() - listed.keys()):

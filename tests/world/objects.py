@@ -1,5 +1,6 @@
 """What the world starts with: nodes and their devices, classes, the configuration, the Lease."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
 from drawbridge.names import POD_WEBHOOK
 from tests.cluster.fake.configuration import accept, offer
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, Kind
 from tests.world.network import SYSTEM
 
 DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
@@ -16,6 +17,7 @@ DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
 RESOURCE, MIGRATED = "d.io/gpu", "migrated"
 TEAM_DEVICES = 2
 ADDED = "2025-12-31T00:00:00Z"
+_UNOWNED = ("pods", "nodes", "leases", "resourceclaims", "resourceslices", "events")
 CONFIGURATION = f"""\
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
@@ -34,13 +36,14 @@ quotas:
 class Shape(NamedTuple):
     """The devices of a node, each with the units that it takes of the counters of the node.
 
-    Each unit is a counter set of its own; the devices take them in order, and begin again.
+    A counter set has so many `units_of_set`; the devices take units in order, and begin again.
     With `slices`, the pool has several, each with a part of the devices.
     """
 
     devices: Mapping[str, int]
     units: int = 0
     slices: int = 1
+    units_of_set: int = 1
 
     def fits(self, held: Mapping[str, object], name: str) -> bool:
         """Whether a device is free, and what it takes of the counters."""
@@ -48,9 +51,10 @@ class Shape(NamedTuple):
         return name not in held and taken + self.devices[name] <= self.units
 
 
-# Two pools have a device and its two halves, one of them in two slices; one has plain devices.
+# Two pools have a device and its two halves: of one counter set, in two slices, and of two sets.
+# One pool has plain devices.
 NODES = {
-    "n1": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, slices=2),
+    "n1": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, slices=2, units_of_set=2),
     "n2": Shape({"gpu-0": 0, "gpu-1": 0}),
     "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2),
 }
@@ -92,22 +96,25 @@ def make_slices(
 ) -> list[JSON]:
     """Return the slices of a node, without one device, and with taints of devices."""
     devices, unit = [], 0
-    counters = {"units": {"value": "1"}}
     for device, units in shape.devices.items():
         value: JSON = {"name": device}
         if device in taints:
             value["taints"] = [taints[device]]
         if units:
-            sets = [f"set-{(unit + number) % shape.units}" for number in range(units)]
-            uses = [{"counterSet": name, "counters": counters} for name in sets]
-            value["consumesCounters"] = uses
+            taken = ((unit + number) % shape.units for number in range(units))
+            sets = Counter(each // shape.units_of_set for each in taken)
+            value["consumesCounters"] = [
+                {"counterSet": f"set-{number}", "counters": {"units": {"value": f"{count}"}}}
+                for number, count in sets.items()
+            ]
         unit += units
         devices += [value] if device != left_out else []
     parts: list[JSON] = [
         {"devices": devices[number :: shape.slices]} for number in range(shape.slices)
     ]
     if shape.units:
-        names = [f"set-{number}" for number in range(shape.units)]
+        names = [f"set-{number}" for number in range(shape.units // shape.units_of_set)]
+        counters = {"units": {"value": f"{shape.units_of_set}"}}
         parts.append({"sharedCounters": [{"name": name, "counters": counters} for name in names]})
     pool = {"name": name, "generation": generation, "resourceSliceCount": len(parts)}
     return [
@@ -160,3 +167,8 @@ def is_open(node: JSON) -> bool:
     taints = node["spec"].get("taints") or ()
     is_lost = any(taint["key"] == OUT_OF_SERVICE for taint in taints)
     return not node["spec"].get("unschedulable") and not is_lost
+
+
+def has_owners(kind: Kind) -> bool:
+    """Whether somebody reads who owns the fields of a kind; it takes a tenth of a run."""
+    return kind.plural not in _UNOWNED

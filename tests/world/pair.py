@@ -13,9 +13,10 @@ from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.claim import Claim
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
+from tests.cluster.fake.kinds import JSON
 from tests.world.conditions import Conditions
 from tests.world.network import SYSTEM, Network, WorldSession
-from tests.world.nodes import Device
+from tests.world.nodes import Device, consumers_of, devices_of
 from tests.world.scheduler import Scheduler
 
 
@@ -70,6 +71,21 @@ class Pair:
         calls, undoing = self.parts.calls, self.parts.binder.undoing
         tasks = cast("list[asyncio.Task[Any]]", [*calls._releases])  # noqa: SLF001
         return tasks + [task for _, task in undoing._running.values()]  # noqa: SLF001
+
+    def lacks_reservation(self, claim: JSON) -> bool:
+        """Whether the allocator has nothing reserved for a claim that it has just written.
+
+        What it has sent in an earlier term, or before it started, can still arrive.
+        """
+        if self.parts is None or not self.parts.state.ready:
+            return False
+        binder, decisions = self.parts.binder, self.parts.state.decisions
+        is_late = asyncio.get_running_loop().time() <= binder._earlier_bindings  # noqa: SLF001
+        if is_late or not any(map(binder.is_writing, consumers_of(claim))):
+            return False
+        active = decisions.state.ledger.reservations.get(claim["metadata"]["uid"])
+        reserved = {(hold.pool.name, hold.device) for hold in active.holds} if active else set()
+        return reserved != devices_of(claim)
 
     # --- the allocator ---
 

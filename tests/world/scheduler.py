@@ -26,19 +26,17 @@ from allocator.scheduler.protocol import (
     UnreserveRequest,
 )
 from tests.cluster.fake.kinds import JSON
-from tests.world import clock
 from tests.world.asked import describe, encode, has_allocation, has_ended, is_waiting
 from tests.world.conditions import Conditions
-from tests.world.network import LEASE_SECONDS, SYSTEM, Follower, Network
+from tests.world.election import Election
+from tests.world.network import Follower, Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
 
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/drawbridge-scheduler"
 NODES = "/api/v1/nodes"
 NAME = "drawbridge"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
-_RENEW_SECONDS = 10
 _MAX_NODES = 2
 # kube-scheduler tries a pod again that nobody wakes (podMaxInUnschedulablePodsDuration).
 UNWOKEN_SECONDS = 300
@@ -55,28 +53,27 @@ class Scheduler:
         parts: Callable[[], _Parts | None],
         conditions: Conditions,
     ) -> None:
-        self.network, self.host, self.number = network, host, number
+        self.network = network
         self._has_group_cycles, self._flushes = conditions.has_group_cycles, conditions.forgets_pods
-        self._slow_bindings = conditions.slow_bindings
+        self.slow_bindings = conditions.slow_bindings
         self.evictions: dict[str, int] = {}  # by the UID of the preemptor
         self._parts = parts
         who = f"scheduler {host}"
         self._client = Client(network, who)
+        self._election = Election(network, self._client, host, number)
         front = network.fronts[number % len(network.fronts)]
         self._pods = Follower(network, who, "pods", front=front)
         self._claims = Follower(network, who, "resourceclaims", front=front)
         self._nodes = Follower(network, who, "nodes", front=front)
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._calls: dict[asyncio.Task[Any], None] = {}  # in the allocator
-        self._seen: tuple[str, float] = ("", 0.0)
         self._work = asyncio.Event()
         self._forget()
 
     def _forget(self) -> None:
         """Be a process that has just started."""
-        self._renewed = float("-inf")
         self._active: dict[str, None] = {}
-        self._busy: set[str] = set()  # from Reserve until the watch shows the node
+        self._busy: dict[str, str] = {}  # the node, from Reserve until the watch shows it
         self._held: dict[str, None] = {}  # between Reserve and Bind
         self._unanswered: set[str] = set()
         self._every_node: set[str] = set()
@@ -85,7 +82,7 @@ class Scheduler:
     @property
     def leads(self) -> bool:
         """Whether this process believes that it holds the Lease."""
-        return asyncio.get_running_loop().time() - self._renewed < _RENEW_SECONDS
+        return self._election.leads
 
     def parts_of(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """Return what runs until the process ends."""
@@ -93,16 +90,19 @@ class Scheduler:
             self._pods.run(self._pod_changed),
             self._claims.run(self._claim_changed),
             self._nodes.run(),
-            self._elect(),
+            self._election.run(self._start_again, self._work.set),
             self._follow_events(),
             self._follow_status(),
             self._schedule(),
             *([self._flush()] if self._flushes else []),
         )
 
-    def die(self) -> None:
-        """End, so that another process starts in its place."""
-        self._renewed = float("-inf")
+    def die(self, *, releases: bool = False) -> None:
+        """End, so that another process starts in its place.
+
+        One that is stopped releases its Lease, as kube-scheduler does.
+        """
+        self._election.end(releases=releases)
 
     async def end_tasks(self) -> None:
         """End the bindings in progress."""
@@ -119,57 +119,28 @@ class Scheduler:
         await self.end_tasks()
         for uid in sorted(busy):
             pod = self._pods.objects.get(uid)
-            self._busy.discard(uid)
+            self._busy.pop(uid, None)
             self._held.pop(uid, None)
             if pod is not None and is_waiting(pod):
                 self._retry(uid)
 
-    # --- leading ---
-
-    async def _elect(self) -> None:
-        """Take and renew the Lease as client-go does, by the clock of this host."""
-        was_leading = False
-        while True:
-            await asyncio.sleep(2 + self.network.random.random() * 0.2)
-            if was_leading and not self.leads:
-                self.network.count("lost Lease")
-                await self.end_tasks()
-                self.number += 1000
-                self._forget()
-                for pod in self._pods.objects.values():
-                    self._pod_changed(None, pod)
-                was_leading = False
-            sent = asyncio.get_running_loop().time()
-            lease = await self._client.ask("GET", LEASE)
-            if lease is None:
-                continue
-            spec, holder = lease.get("spec") or {}, f"{self.host}_{self.number}"
-            now = asyncio.get_running_loop().time()
-            if spec.get("renewTime", "") != self._seen[0]:
-                self._seen = (spec.get("renewTime", ""), now)
-            is_own = spec.get("holderIdentity") == holder
-            if not is_own and spec.get("holderIdentity") and now - self._seen[1] < LEASE_SECONDS:
-                continue
-            spec = {
-                "holderIdentity": holder,
-                "leaseDurationSeconds": LEASE_SECONDS,
-                "leaseTransitions": spec.get("leaseTransitions", 0) + (not is_own),
-                "renewTime": f"{clock.now():%Y-%m-%dT%H:%M:%S.%fZ}",
-            }
-            if await self._client.ask("PUT", LEASE, {**lease, "spec": spec}) is not None:
-                if not is_own:
-                    self.network.count("term")
-                self._renewed, was_leading = sent, True
-                self._work.set()
+    async def _start_again(self) -> None:
+        """Be another process, which knows nothing and takes part in the election."""
+        self.network.count("lost Lease")
+        await self.end_tasks()
+        self._forget()
+        for pod in self._pods.objects.values():
+            self._pod_changed(None, pod)
 
     # --- the queue ---
 
     def _pod_changed(self, before: JSON | None, after: JSON | None) -> None:
         uid = (after or before or {})["metadata"]["uid"]
         if after is None or "nodeName" in after["spec"]:
-            for kept in (self._busy, self._unanswered, self._every_node):
+            for kept in (self._unanswered, self._every_node):
                 kept.discard(uid)
-            self._attempts.pop(uid, None)
+            for noted in (self._busy, self._attempts):
+                noted.pop(uid, None)
         elif (
             before is None
             or "nodeName" in before["spec"]  # etcd has gone back
@@ -322,7 +293,7 @@ class Scheduler:
             return
         self._active.pop(uid, None)
         self._every_node.discard(uid)
-        self._busy.add(uid)
+        self._busy[uid] = node
         self._held[uid] = None
         self._start(self._bind(parts, place))
 
@@ -365,8 +336,9 @@ class Scheduler:
     def _find_none(
         self, parts: _Parts, pod: JSON, reply: PreFilterReply, *, is_allocated: bool
     ) -> None:
-        """Do what PostFilter does."""
+        """Do what PostFilter does, and say that the pod waits."""
         uid = pod["metadata"]["uid"]
+        self._start(self._tell_waiting(pod, "allocated" if is_allocated else "no devices"))
         if reply.fit and not reply.complete and uid not in self._every_node:
             self._every_node.add(uid)
             self._activate([uid])
@@ -383,6 +355,18 @@ class Scheduler:
         elif reply.preemptible or reply.group_preemptible:
             self._preempt(parts, pod)
 
+    async def _tell_waiting(self, pod: JSON, message: str) -> None:
+        """Write the condition of a pod that waits, if it says something else."""
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        conditions = [{**condition, "message": message}]
+        if (pod.get("status") or {}).get("conditions") != conditions:
+            change = {"metadata": {"uid": pod["metadata"]["uid"]}}
+            await self._client.ask(
+                "PATCH",
+                path_of(PODS, pod, "status"),
+                {**change, "status": {"conditions": conditions}},
+            )
+
     async def _release(self, parts: _Parts, uid: str) -> None:
         with contextlib.suppress(ProtocolError):
             await parts.calls.release(PodReference(pod_uid=uid))
@@ -391,7 +375,7 @@ class Scheduler:
         priority = pod["spec"].get("priority", 0)
         candidates = []
         for node in sorted(value["metadata"]["name"] for value in self._nodes.objects.values()):
-            running = [p for p in self._pods.objects.values() if p["spec"].get("nodeName") == node]
+            running = [p for p in self._pods.objects.values() if self._node_of(p) == node]
             lower = [p for p in running if p["spec"].get("priority", 0) < priority]
             if lower and self._accepts(node):
                 victims = tuple(
@@ -409,6 +393,10 @@ class Scheduler:
             self.network.count("preemption")
             self.evictions[uid] = self.evictions.get(uid, 0) + 1
             self._start(self._evict(chosen))
+
+    def _node_of(self, pod: JSON) -> str:
+        """Return the node of a pod, also if it is being bound."""
+        return str(pod["spec"].get("nodeName") or self._busy.get(pod["metadata"]["uid"], ""))
 
     def _start(self, part: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(part)
@@ -460,7 +448,7 @@ class Scheduler:
     async def _bind(self, parts: _Parts, place: PodOnNode) -> None:
         """Do what the binding cycle does: PreBind of others, Bind, Unreserve after a failure."""
         random, uid = self.network.random, place.pod_uid
-        is_slow = random.random() < self._slow_bindings  # a volume, for example
+        is_slow = random.random() < self.slow_bindings  # a volume, for example
         await asyncio.sleep(random.uniform(5, 45) if is_slow else random.expovariate(20))
         fails = random.random() < 0.03
         self._held.pop(uid, None)
@@ -470,7 +458,7 @@ class Scheduler:
             if not is_bound:
                 parts.calls.unreserve(UnreserveRequest(pod_uid=uid))
         if not is_bound:
-            self._busy.discard(uid)
+            self._busy.pop(uid, None)
             self._retry(uid)
 
     async def _ask_to_bind(self, parts: _Parts, place: PodOnNode) -> bool:

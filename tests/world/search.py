@@ -13,7 +13,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.world.world import LENGTH, play, write_script
+from tests.world.script import LENGTH, write_script
+from tests.world.world import play
 
 FIRST = int(os.environ.get("FIRST", "0"))
 SEEDS = int(os.environ.get("SEEDS", "300"))

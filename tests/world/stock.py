@@ -40,8 +40,11 @@ LAG_SECONDS = 5.0
 class StockScheduler:
     """One kube-scheduler that tries the waiting pods in turns."""
 
-    def __init__(self, network: Network, defects: Collection[str] = ()) -> None:
+    def __init__(
+        self, network: Network, defects: Collection[str] = (), slow_bindings: float = 0.1
+    ) -> None:
         self._network, self._defects = network, defects
+        self._slow_bindings = slow_bindings
         self._client = Client(network, f"{NAME} scheduler")
         who = f"{NAME} scheduler"
         self._pods, self._claims = (
@@ -187,7 +190,7 @@ class StockScheduler:
     ) -> None:
         """Do PreBind and Bind."""
         random = self._network.random
-        is_slow = random.random() < 0.1
+        is_slow = random.random() < self._slow_bindings
         await asyncio.sleep(random.uniform(1, LONGEST_SECONDS) if is_slow else random.uniform(0, 1))
         written = [await self._allocate(claim, pod, chosen.get(_uid(claim))) for claim in claims]
         for uid in chosen:

@@ -5,8 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.world.script import Event
 from tests.world.stock import MENDED
-from tests.world.world import Event, play
+from tests.world.world import play
 
 SEEDS = 60
 

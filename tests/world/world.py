@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 from unittest import mock
 
 from allocator.state import pod_table
@@ -19,11 +18,20 @@ from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
 from tests.world.network import Network
-from tests.world.nodes import PLUGIN, Device, Kubelet, Use, claim_names, devices_of
-from tests.world.objects import ALL_NODES, SCALED, make_system
+from tests.world.nodes import (
+    PLUGIN,
+    Device,
+    Kubelet,
+    Use,
+    claim_names,
+    consumers_of,
+    devices_of,
+)
+from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
 from tests.world.scheduler import UNWOKEN_SECONDS
+from tests.world.script import Event
 from tests.world.stock import NAME as STOCK
 from tests.world.stock import StockScheduler
 
@@ -31,19 +39,8 @@ Decided = tuple[str, frozenset[Device]]  # the UID of a claim, and what it got
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
 SETTLE_SECONDS = 240
-# The mean time between two events of a script.
-PACE_SECONDS = 0.5
-_UNOWNED = ("pods", "nodes", "leases", "resourceclaims", "resourceslices", "events")
-# How many events a script has; with what follows from each, a run has some hundreds.
-LENGTH = 165
-
-
-class Event(NamedTuple):
-    """One event some time after the one before; `drawn` chooses what it happens to."""
-
-    after: float
-    name: str
-    drawn: int
+# After that, all is well again this soon after each event: without faults, and volumes that wait.
+CALM_SECONDS = 90
 
 
 @dataclass
@@ -67,22 +64,6 @@ class Outcome:
     def faults(self) -> int:
         """What failed: requests, processes, hosts, servers, drivers and machines."""
         return sum(self.counted.get(name, 0) for name in FAULT_NAMES)
-
-
-def write_script(seed: int, length: int) -> tuple[Event, ...]:
-    """Draw a script."""
-    drawn = random.Random(f"script {seed}")
-    often = draw_conditions(seed, EVENTS).weights
-    names = tuple(EVENTS)
-    weights = tuple(weight * often[name] for name, (weight, _) in EVENTS.items())
-    return tuple(
-        Event(
-            round(drawn.expovariate(1 / PACE_SECONDS), 3),
-            drawn.choices(names, weights)[0],
-            drawn.getrandbits(16),
-        )
-        for _ in range(length)
-    )
 
 
 def play(seed: int, script: Iterable[Event], defects: Collection[str] = ()) -> Outcome:
@@ -129,7 +110,7 @@ class World:
         self.random = random.Random(f"world {outcome.seed}")
         self.conditions = draw_conditions(outcome.seed, EVENTS)
         self.network = Network(
-            self.random, Store(clock.now, random.Random(outcome.seed), _has_owners)
+            self.random, Store(clock.now, random.Random(outcome.seed), has_owners)
         )
         # In most runs, the number of digits of the versions changes.
         store = self.network.store
@@ -151,6 +132,10 @@ class World:
         # What the allocator of a claim had seen, in the order of the allocations.
         self._decisions: dict[Decided, frozenset[Decided] | None] = {}
         self._vanished: set[str] = set()  # the UIDs of pods that were deleted with force
+        self.is_calm = False  # whether all faults have ended
+        self.touched = ""  # the node to which something has just happened
+        self.taken: list[str] = []  # claims that our allocators have taken from pods that run
+        self.unreserved: list[str] = []  # claims that got devices that were not reserved
         self._number = 0
         self._backup: Saved | None = None
         self._restored_at = float("-inf")
@@ -178,7 +163,8 @@ class World:
             self.quotas.run(),
             PodController(self.network).run(),
         ]
-        stock = StockScheduler(self.network, self.outcome.defects)
+        slow = self.conditions.slow_bindings_of_others
+        stock = StockScheduler(self.network, self.outcome.defects, slow)
         parts += [stock.run(), self.controller.run(), self.webhook.run()]
         parts += [Autoscaler(self.network, self.machines.values()).run()]
         tasks = [asyncio.ensure_future(part) for part in parts]
@@ -209,24 +195,39 @@ class World:
         await self._settle()
 
     async def _settle(self) -> None:
-        """End all faults, and wait until all is well without a restart."""
+        """End all faults, and wait until all is well without a restart; then let work go on."""
+        self.is_calm = True
         self.network.heal()
         for machine in self.machines.values():
             machine.heal()
         self._say("the faults end")
+        await self._wait_until_well(SETTLE_SECONDS)
+        for pair in self.pairs.values():
+            pair.scheduler.slow_bindings = 0.0
+        for name in self.conditions.calm:
+            if self.outcome.violation:
+                return
+            self._happen(Event(0.0, name, self.random.getrandbits(16)))
+            await asyncio.sleep(self.random.uniform(0.5, 8))
+            await self._wait_until_well(CALM_SECONDS)
+
+    async def _wait_until_well(self, seconds: float) -> None:
+        """Wait until all is well, at most for some time."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + SETTLE_SECONDS
-        end += UNWOKEN_SECONDS if self.conditions.forgets_pods else 0
+        began = loop.time()
+        end = began + seconds + (UNWOKEN_SECONDS if self.conditions.forgets_pods else 0)
         while left := self._find(invariants.AT_THE_END):
             if loop.time() > end:
                 self._break(left)
                 return
-            await asyncio.sleep(2)
+            await asyncio.sleep(0.5)
+        self._say(f"all is well after {loop.time() - began:.1f} s")
 
     def _follow(self, kind: Kind, change: Change) -> None:
         """Look at what must always hold whenever it can have changed."""
         if kind.plural == "resourceclaims":
             before, after = change.before or {}, change.after or {}
+            self._note_taken(before, after)
             if _protection(before) != _protection(after):
                 metadata = (after or before)["metadata"]
                 key = metadata["namespace"], metadata["name"]
@@ -237,6 +238,17 @@ class World:
                 self.check("allocation")
         if kind.plural in ("resourceclaims", "pods", "leases"):
             self.check("write")
+
+    def _note_taken(self, before: JSON, after: JSON) -> None:
+        """Note for whom an allocator of ours has ended a reservation, although the pod runs."""
+        who, _, _ = self.network.written[-1] if self.network.written else ("", "", "")
+        gone = set(consumers_of(before)).difference(consumers_of(after))
+        if not gone or not who.startswith("allocator"):
+            return
+        for pod in self.all("pods"):
+            runs = "nodeName" in pod["spec"] and not _has_ended(pod)
+            if runs and pod["metadata"]["uid"] in gone:
+                self.taken.append(f"{before['metadata']['name']} of {pod['metadata']['name']}")
 
     def check(self, what: str) -> None:
         """Look at what must always hold, and can have changed with a use, allocation or write."""
@@ -350,6 +362,8 @@ class World:
         self._decisions.pop(key, None)
         self._decisions[key] = frozenset(seen) if knows else None
         seen.add(key)
+        if knows and self.pairs[host].lacks_reservation(claim):
+            self.unreserved.append(claim["metadata"]["name"])
 
     def _forget_unseen(self, started: Decided) -> None:
         """Leave a use out of account that the allocator of the other one has never seen.
@@ -407,13 +421,15 @@ class World:
         self._backup = self.server.saved()
         return self._backup.version
 
-    def restore(self) -> int:
+    def restore(self, *, later: int = 0) -> int:
         """Put the last backup back while no server runs, and return its version."""
         assert self._backup is not None
         up = asyncio.get_running_loop().time() + self.random.uniform(0.5, 4)
         for front in self.network.fronts:
             front.stop(up)
         self.server.restore(self._backup)
+        # A watch that was at one of the versions in between can go on there.
+        self.network.store.version += later
         self._find_holders()
         self._restored_at = asyncio.get_running_loop().time()
         there, pods = self._held(), {pod["metadata"]["uid"] for pod in self.all("pods")}
@@ -422,7 +438,7 @@ class World:
             if not is_there and not use.lost:
                 self.network.count("use that a restore lost")
                 self.uses[key] = use._replace(lost=True)
-        return self._backup.version
+        return self.network.store.version
 
     def _find_holders(self) -> None:
         claims = filter(devices_of, self.all("resourceclaims"))
@@ -465,14 +481,13 @@ class World:
             self._say(f"containers of {use.pod} have ended, {use.claim} is unprepared")
 
 
-def _has_owners(kind: Kind) -> bool:
-    """Whether somebody reads who owns the fields of a kind; it takes a tenth of a run."""
-    return kind.plural not in _UNOWNED
-
-
 def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:
     """Return the devices of a claim, and whether something keeps it from going with them."""
     return devices_of(claim), bool(claim and claim["metadata"].get("finalizers"))
+
+
+def _has_ended(pod: JSON) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _meet(some: frozenset[Device], others: frozenset[Device]) -> bool:
