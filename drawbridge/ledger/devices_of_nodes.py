@@ -1,6 +1,6 @@
 """Which nodes have the devices that a pod asks for, if nobody else used any of them.
 
-Nodes with equal devices are asked once.
+Nodes with equal devices are asked once, and so are pods with equal claims.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,6 +15,7 @@ from drawbridge.ledger.placing import Placer, hold_claims
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
 from drawbridge.ledger.still_fits import Schedulers
+from drawbridge.solver.deviations import Allocator
 
 
 class ServingNodes:
@@ -35,10 +36,19 @@ class ServingNodes:
         self._templates = tuple(templates)
         self._sharing = sharing
         self._alike: dict[object, list[list[Node]]] = {}
+        self._answers: dict[object, frozenset[str]] = {}
 
     def find(self, pod: Pod, templates: Sequence[Template]) -> frozenset[str]:
         """Return the names of the nodes. `templates` are further ones."""
         allocator = self._schedulers.choose(pod)
+        key = allocator, _describe_claims(pod, templates)
+        if key not in self._answers:
+            self._answers[key] = self._find(pod, templates, allocator)
+        return self._answers[key]
+
+    def _find(
+        self, pod: Pod, templates: Sequence[Template], allocator: Allocator
+    ) -> frozenset[str]:
         planner = self._schedulers.planner(allocator)
         cluster = self._schedulers.nodes(allocator, self._nodes)
         if allocator not in self._alike:
@@ -51,6 +61,14 @@ class ServingNodes:
             if placed.node is not None:
                 fitting.update(each.name for each in nodes)
         return frozenset(fitting)
+
+
+def _describe_claims(pod: Pod, templates: Sequence[Template]) -> object:
+    """Return what the nodes depend on: no namespace or name, if all templates are given."""
+    given = {each.metadata.name: each.spec for each in templates}
+    asked = {each.resource_claim_template_name for each in pod.spec.resource_claims}
+    owner = "" if asked <= given.keys() else pod.full_name
+    return owner, f"{pod.spec} {given}"
 
 
 def _group(nodes: Sequence[Node], planner: Planner) -> list[list[Node]]:
