@@ -53,12 +53,17 @@ def _count(
 ) -> Mapping[str, Counter[Served | None]]:
     """Count the pods of each owner by who serves them; None for those that wait."""
     counts: dict[str, Counter[Served | None]] = {}
-    for key, pod in cluster.pods.items():
-        kind = cluster.kinds[pod.kind]
-        if kind.needs_devices and key not in without:
+    alike = Counter(
+        (pod.kind, pod.served if pod.node else None)
+        for key, pod in cluster.pods.items()
+        if key not in without
+    )
+    for (number, served), pods in alike.items():
+        kind = cluster.kinds[number]
+        if kind.needs_devices:
             counted = counts.setdefault(kind.full_owner, Counter())
-            if not pod.node or pod.served is not Served.NOBODY:
-                counted[pod.served if pod.node else None] += 1
+            if served is not Served.NOBODY:
+                counted[served] += pods
     return counts
 
 

@@ -24,14 +24,13 @@ def find_failing_jobs(
     """
     cluster = plays[0]
     alive, near = Counter[str](), dict[str, PodKind]()
-    for pod in cluster.pods.values():
+    jobs = [number for number, kind in enumerate(cluster.kinds) if kind.job is not None]
+    for pod in (cluster.pods[key] for key in cluster.of_kinds(jobs)):
         kind = cluster.kinds[pod.kind]
-        if kind.job is None:
-            continue
         alive[kind.full_owner] += 1
         if pod.node in nodes:
             near[kind.full_owner] = kind
-    for key in find_possible(cluster, nodes, lambda pod: cluster.kinds[pod.kind].job is not None):
+    for key in find_possible(cluster, nodes, jobs):
         kind = cluster.kinds[cluster.pods[key].kind]
         near[kind.full_owner] = kind
     return sorted(

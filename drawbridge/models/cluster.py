@@ -12,11 +12,13 @@ from drawbridge.models.admission import is_translated
 from drawbridge.models.budgets import Budget
 from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
-from drawbridge.models.quotas import ModelQuota, sum_units
+from drawbridge.models.quotas import ModelQuota, allows_another, sum_units
 from drawbridge.models.rollouts import PodRollout, restart
+from drawbridge.models.room import NewRoom
 from drawbridge.models.scheduler import ChosenNode, SchedulerChoice, choose_node
+from drawbridge.models.shared import SharedKeys
 from drawbridge.models.spreading import PodNear, find_kept_apart
-from drawbridge.models.undecided import doubt_drained, find_never_evicted
+from drawbridge.models.undecided import doubt_drained, find_never_evicted, place_otherwise
 from drawbridge.models.workloads import Again, find_successor
 
 
@@ -56,7 +58,7 @@ class ModelCluster:
         self.kinds = start.kinds
         self.budgets = start.budgets
         self.quotas = start.quotas
-        self.nodes = {each.name: each.copy() for each in start.nodes}
+        self.nodes = {each.name: each for each in start.nodes}
         self.closed_at_start = frozenset(each.name for each in start.nodes if each.is_cordoned)
         self.enforced = set(start.enforced)
         self.pods: dict[int, ModelPod] = {}
@@ -64,19 +66,27 @@ class ModelCluster:
         self.lost = Counter[int]()
         self.suspended = dict(start.suspended)
         self.changes: list[Change] = []
-        self._on: dict[str, dict[int, None]] = {name: {} for name in self.nodes}
+        self._on, self._alike = SharedKeys[str](), SharedKeys[int]()
         self._running = Counter[int]()
         self._failures = Counter[str]()
         self._next = 0
-        # Pods that fit on no node, until devices become free or a node opens: by kind, and by
-        # whether they are translated.
-        self._unfit: set[tuple[int, bool]] = set()
+        self._room = NewRoom()
+        self._offered: frozenset[str] | None = None
         self._of = [
             [n for n, each in enumerate(self.budgets) if each.selects(kind.namespace, kind.labels)]
             for kind in self.kinds
         ]
+        self._under = [
+            [number for number, of in enumerate(self._of) if each in of]
+            for each in range(len(self.budgets))
+        ]
+        self._owned: dict[str, set[int]] = {}
+        for number, kind in enumerate(self.kinds):
+            self._owned.setdefault(kind.full_owner, set()).add(number)
         self._labels = {name: each.labels for name, each in self.nodes.items()}
         self._wanted = self._count_wanted(start.pods)
+        # No pod of these kinds can ever be evicted, also while all of them run.
+        self.bound_kinds = [n for n in range(len(self.kinds)) if self._is_bound(n)]
         for pod in start.pods:
             self._add(pod, counted=False)
 
@@ -84,15 +94,27 @@ class ModelCluster:
         """Return a cluster that plays on alone, with no changes yet."""
         other = object.__new__(ModelCluster)
         other.__dict__.update(self.__dict__)
-        other.nodes = {name: each.copy() for name, each in self.nodes.items()}
+        # Both copy a node before they change it.
+        other.nodes, other._on = dict(self.nodes), self._on.copy()
+        other._alike = self._alike.copy()
         other.enforced, other.pods = set(self.enforced), dict(self.pods)
         other.waiting, other.lost = dict(self.waiting), Counter(self.lost)
         other.suspended, other.changes = dict(self.suspended), []
-        other._on = {name: dict(each) for name, each in self._on.items()}
-        other._running = Counter(self._running)
-        other._failures = Counter(self._failures)
-        other._unfit = set(self._unfit)
+        other._running = self._running.copy()
+        other._failures = self._failures.copy()
+        other._room = self._room.copy()
         return other
+
+    def _own(self, name: str) -> dict[int, None]:
+        """Return the pods of a node, to change them or the node: no copy has them any more."""
+        if not self._on.is_mine(name) and name in self.nodes:
+            self.nodes[name] = self.nodes[name].copy()
+        return self._on.change(name)
+
+    def _change(self, name: str) -> ModelNode:
+        self._own(name)
+        self._offered = None
+        return self.nodes[name]
 
     def _count_wanted(self, pods: Iterable[ModelPod]) -> list[int]:
         """Return how many pods of each budget are wanted."""
@@ -111,7 +133,7 @@ class ModelCluster:
 
     def on_node(self, name: str) -> list[ModelPod]:
         """Return the pods of a node."""
-        return [self.pods[each] for each in self._on.get(name, ())]
+        return [self.pods[each] for each in self._on.get(name)]
 
     def tied_to(self, name: str) -> list[ModelPod]:
         """Return the pods that wait for this node alone."""
@@ -129,18 +151,27 @@ class ModelCluster:
         """Return the waiting pods by kind, and by whether they are translated."""
         return Counter((self.pods[e].kind, self.pods[e].is_translated) for e in self.waiting)
 
-    def offered(self) -> set[str]:
-        """Return the classes of which a node without a plugin of the same devices has some."""
-        return {
-            name
-            for e in self.nodes.values()
-            if not e.has_plugin
-            for name in e.devices
-            if e.is_ready
-        }
+    def of_kinds(self, kinds: Iterable[int]) -> list[int]:
+        """Return the pods of kinds in their order."""
+        return sorted(key for kind in kinds for key in self._alike.get(kind))
 
-    def is_bound_by_budget(self, kind: int) -> bool:
-        """Whether no pod of a kind can ever be evicted, also while all of them run."""
+    def kinds_of(self, owner: str) -> Collection[int]:
+        """Return the kinds of the pods of an owner with its namespace."""
+        return self._owned.get(owner, ())
+
+    def offered(self) -> frozenset[str]:
+        """Return the classes of which a node without a plugin of the same devices has some."""
+        if self._offered is None:
+            self._offered = frozenset(
+                name
+                for e in self.nodes.values()
+                if not e.has_plugin
+                for name in e.devices
+                if e.is_ready
+            )
+        return self._offered
+
+    def _is_bound(self, kind: int) -> bool:
         budgets = self._of[kind]
         return len(budgets) > 1 or any(
             not self.budgets[each].can_ever_allow(self._wanted[each]) for each in budgets
@@ -160,6 +191,7 @@ class ModelCluster:
     def _add(self, pod: ModelPod, *, counted: bool = True) -> int:
         key, self._next = self._next, self._next + 1
         self.pods[key] = pod
+        self._alike.change(pod.kind)[key] = None
         if pod.node:
             self._start(key, pod)
         else:
@@ -169,22 +201,23 @@ class ModelCluster:
         return key
 
     def _start(self, key: int, pod: ModelPod) -> None:
-        self._on.setdefault(pod.node, {})[key] = None
+        self._own(pod.node)[key] = None
         self._running[pod.kind] += 1
         if pod.node in self.nodes:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod)
 
     def _remove(self, key: int) -> ModelPod:
         pod = self.pods.pop(key)
+        del self._alike.change(pod.kind)[key]
         if not pod.node:
             del self.waiting[key]
             return pod
-        del self._on[pod.node][key]
+        del self._own(pod.node)[key]
         self._running[pod.kind] -= 1
         if pod.node in self.nodes:
             self.nodes[pod.node].hold(self.kinds[pod.kind], pod, -1)
             if not self.nodes[pod.node].is_cordoned:
-                self._unfit.clear()
+                self._room.add(pod.node)
         return pod
 
     def _note(self, what: str, pod: ModelPod, *, to: str = "", why: str = "") -> None:
@@ -202,19 +235,7 @@ class ModelCluster:
 
     def create_beside(self, kind: int) -> int | None:
         """Create a pod beside those of its owner, and return it; None if a quota forbids it."""
-        return self._create(kind) if self._allows_another(self.kinds[kind]) else None
-
-    def _allows_another(self, kind: PodKind) -> bool:
-        """Whether the quotas of a namespace leave room. One pod in place of another always has.
-
-        Quotas by units count pods without claims, and with them where a class has the name.
-        """
-        quotas = [each for each in self.quotas if each.namespace == kind.namespace]
-        if not quotas:
-            return True
-        pods = [e for e in self.pods.values() if self.kinds[e.kind].namespace == kind.namespace]
-        used = sum_units(self.kinds[each.kind].units for each in pods)
-        return all(each.allows(len(pods), used, kind.units) for each in quotas)
+        return self._create(kind) if allows_another(self, self.kinds[kind]) else None
 
     def end_replaced(self, key: int) -> None:
         """End a pod that another one replaces already."""
@@ -248,19 +269,19 @@ class ModelCluster:
             if pod.name:
                 placed |= self._try_node(key, pod.name)
                 continue
-            kind = self.kinds[pod.kind]
-            if kind.is_gated or (pod.kind, pod.is_translated) in self._unfit:
+            kind, alike = self.kinds[pod.kind], (pod.kind, pod.is_translated)
+            only = None if kind.rules else self._room.find(alike)
+            if kind.is_gated or (only is not None and not only):
                 continue
             place = choose_node(
                 kind,
-                self.nodes,
+                self.nodes if only is None else {name: self.nodes[name] for name in only},
                 self.choice,
                 translated=pod.is_translated,
                 is_kept_off=self._find_kept_apart(pod) if kind.rules else None,
             )
             if place is None:
-                if not kind.rules:
-                    self._unfit.add((pod.kind, pod.is_translated))
+                self._room.note_none(alike)
                 continue
             self._place(key, place)
             placed = True
@@ -313,11 +334,10 @@ class ModelCluster:
         if kind.job is not None and kind.job.by_index:
             self._failures[kind.full_owner] = 0
             return
-        for key, other in [*self.pods.items()]:
-            if self.kinds[other.kind].full_owner == kind.full_owner:
-                self._remove(key)
-                self.lost[other.kind] += 1
-                self._note(LOST, other, why="its Job fails")
+        for key in self.of_kinds(self.kinds_of(kind.full_owner)):
+            other = self._remove(key)
+            self.lost[other.kind] += 1
+            self._note(LOST, other, why="its Job fails")
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -325,13 +345,18 @@ class ModelCluster:
         """Let new pods of a namespace be translated, or no longer."""
         (self.enforced.add if enforced else self.enforced.discard)(namespace)
 
+    def _open(self, nodes: Iterable[str]) -> None:
+        for name in nodes:
+            self._room.add(name)
+        self.schedule()
+
     def cordon(self, nodes: Iterable[str], *, cordoned: bool) -> None:
         """Keep new pods off nodes, or let them come."""
-        for name in nodes:
-            self.nodes[name].is_cordoned = cordoned
+        names = [*nodes]
+        for name in names:
+            self._change(name).is_cordoned = cordoned
         if not cordoned:
-            self._unfit.clear()
-            self.schedule()
+            self._open(names)
 
     def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
         """Evict the pods of nodes until none is left, or the budgets refuse all that are left."""
@@ -340,10 +365,10 @@ class ModelCluster:
             self._note(BLOCKED, self.pods[key], why=_NEVER)
         doubtful = doubt_drained(self, names)
         if self.choice.drained:
-            self._place_otherwise(names)
+            place_otherwise(self, names)
         for name in names:
-            self.nodes[name].is_cordoned = True
-        left = {key: None for name in names for key in self._on[name] if self._is_evicted(key)}
+            self._change(name).is_cordoned = True
+        left = {key: None for name in names for key in self._on.get(name) if self._is_evicted(key)}
         before = len(left) + 1
         while left and len(left) < before:
             before = len(left)
@@ -362,31 +387,18 @@ class ModelCluster:
         for key in left:
             self._note(BLOCKED, self.pods[key], why=self._refuses(self.pods[key]))
 
-    def _place_otherwise(self, drained: Collection[str]) -> None:
-        """Let pods of which a scheduler chose the node be on drained nodes, or on others."""
-        onto = self.choice.drained > 0
-        others = sorted(e.name for e in self.nodes.values() if e.is_ready and not e.is_cordoned)
-        places = [*drained] if onto else [each for each in others if each not in drained]
-        without = set[tuple[int, bool]]()
-        for key, pod in self.pods.items():
-            kind = self.kinds[pod.kind]
-            alike = pod.kind, pod.is_translated
-            if not pod.placed or pod.name or kind.rules or (pod.node in drained) is onto:
-                continue
-            if alike not in without and not any(self._try_other(key, name) for name in places):
-                without.add(alike)
-
-    def _try_other(self, key: int, name: str) -> bool:
+    def try_other(self, key: int, name: str) -> bool:
         """Put a pod on another node if the same serves it there."""
         pod, node = self.pods[key], self.nodes[name]
         kind = self.kinds[pod.kind]
         if node.serve(kind, translated=pod.is_translated) is not pod.served:
             return False
+        del self._own(pod.node)[key]
         self.nodes[pod.node].hold(kind, pod, -1)
-        del self._on[pod.node][key]
         self.pods[key] = pod._replace(node=name)
-        self._on.setdefault(name, {})[key] = None
-        node.hold(kind, pod)
+        self._own(name)[key] = None
+        self.nodes[name].hold(kind, pod)
+        self._room.add(pod.node)
         return True
 
     def _is_evicted(self, key: int) -> bool:
@@ -400,7 +412,7 @@ class ModelCluster:
             names = " and ".join(self.budgets[each].name for each in budgets)
             return f"budgets {names} both select it, so that no eviction is allowed"
         for budget in budgets:
-            running = sum(n for kind, n in self._running.items() if budget in self._of[kind])
+            running = sum(self._running[kind] for kind in self._under[budget])
             if not self.budgets[budget].allows(self._wanted[budget], running):
                 return f"budget {self.budgets[budget].name}"
         return ""
@@ -408,12 +420,13 @@ class ModelCluster:
     def unplug(self, nodes: Iterable[str]) -> None:
         """Let the plugin of nodes go."""
         for name in nodes:
-            self.nodes[name].remove_plugin()
+            self._change(name).remove_plugin()
 
     def swap(self, nodes: Iterable[str]) -> None:
         """Let the plugin of nodes go, if it has not, and the driver come."""
-        for name in nodes:
-            node = self.nodes[name]
+        names = [*nodes]
+        for name in names:
+            node = self._change(name)
             for pod in self.on_node(name):
                 units = self.kinds[pod.kind].units.keys()
                 if pod.served is Served.PLUGIN and node.replaced.keys() & units:
@@ -421,16 +434,15 @@ class ModelCluster:
             node.remove_plugin()
             if not node.is_moved:
                 node.publish()
-        self._unfit.clear()
-        self.schedule()
+        self._open(names)
 
     def swap_back(self, nodes: Iterable[str]) -> None:
         """Let the driver of nodes go and the plugin come."""
-        for name in nodes:
+        names = [*nodes]
+        for name in names:
             here = [each for each in self.on_node(name) if each.served is Served.PLUGIN]
-            self.nodes[name].restore_plugin(sum_units(self.kinds[e.kind].units for e in here))
-        self._unfit.clear()
-        self.schedule()
+            self._change(name).restore_plugin(sum_units(self.kinds[e.kind].units for e in here))
+        self._open(names)
 
     def delete(self, chosen: Callable[[ModelPod], bool]) -> None:
         """Delete the pods that are chosen; budgets do not hold."""
@@ -442,19 +454,22 @@ class ModelCluster:
     def restart(self, owners: Collection[str]) -> None:
         """Restart workloads as their controllers do; one whose new pods wait is stopped."""
         for owner in owners:
-            rollouts = (e.rollout for e in self.kinds if e.full_owner == owner and e.rollout)
-            rollout = next(rollouts, PodRollout())
-            if not restart(self, owner, rollout):
-                pod = next(e for e in self.pods.values() if self.kinds[e.kind].full_owner == owner)
-                self._note(BLOCKED, pod, why="a new pod waits, so the rollout does not end")
+            kinds = self.kinds_of(owner)
+            rollouts = (rollout for e in sorted(kinds) if (rollout := self.kinds[e].rollout))
+            if not restart(self, owner, next(rollouts, PodRollout())):
+                self._note(
+                    BLOCKED,
+                    self.pods[self.of_kinds(kinds)[0]],
+                    why="a new pod waits, so the rollout does not end",
+                )
 
     def suspend(self, owners: Collection[str]) -> None:
         """Suspend Jobs: their pods end, and none of them counts as a failure."""
-        for key, pod in [*self.pods.items()]:
-            if self.kinds[pod.kind].full_owner in owners:
-                self._remove(key)
-                self._note(ENDED, pod)
-                self.suspended[pod.kind] = self.suspended.get(pod.kind, 0) + 1
+        kinds = {kind for owner in owners for kind in self.kinds_of(owner)}
+        for key in self.of_kinds(kinds):
+            pod = self._remove(key)
+            self._note(ENDED, pod)
+            self.suspended[pod.kind] = self.suspended.get(pod.kind, 0) + 1
         self.schedule()
 
     def resume(self, owners: Collection[str]) -> None:

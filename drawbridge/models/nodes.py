@@ -10,7 +10,7 @@ from typing import Final
 
 from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
 
-_SLACK: Final = 1e-9
+SLACK: Final = 1e-9
 
 
 @dataclass
@@ -53,21 +53,25 @@ class ModelNode:
         request = find_request(kind, translated=translated)
         if self.name not in (request.moved_nodes if self.is_moved else request.nodes):
             return None
-        by_plugin = not translated and bool(kind.units) and self.free.keys() >= kind.units.keys()
+        units, free = kind.units, self.free
+        by_plugin = not translated and bool(units) and free.keys() >= units.keys()
+        if not by_plugin and not self._has_devices(request.devices):
+            return None
         for name, amount in request.amounts.items():
-            if name in kind.units and not translated and not by_plugin and kind.by_class:
-                continue
             # Nothing is known of a resource of its own that a node does not report.
-            if amount > self.free.get(name, 0 if "/" in name else amount):
+            if amount <= free.get(name, 0 if "/" in name else amount):
+                continue
+            if by_plugin or translated or not kind.by_class or name not in units:
                 return None
         if by_plugin:
             return Served.PLUGIN
         if request.devices:
-            has = all(
-                n <= self.devices.get(name, 0) + _SLACK for name, n in request.devices.items()
-            )
-            return Served.DRIVER if has else None
-        return Served.NOBODY if not kind.units else None
+            return Served.DRIVER
+        return Served.NOBODY if not units else None
+
+    def _has_devices(self, devices: Mapping[str, float]) -> bool:
+        has = self.devices
+        return not devices or all(n <= has.get(name, 0) + SLACK for name, n in devices.items())
 
     def hold(self, kind: PodKind, pod: ModelPod, sign: int = 1) -> None:
         """Count a pod that starts here, or with -1 one that ends."""

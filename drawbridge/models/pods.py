@@ -71,6 +71,8 @@ class Served(enum.Enum):
     PLUGIN = "plugin"
     DRIVER = "driver"
 
+    __hash__ = object.__hash__  # that of Enum is slow, and pods are counted by this
+
 
 class ModelPod(NamedTuple):
     """A pod: alive on a node, or waiting without one. `is_translated` pods have claims.

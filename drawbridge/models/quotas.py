@@ -2,11 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.quantity import QuantityError, from_json
+from drawbridge.models.pods import PodKind
+
+if TYPE_CHECKING:
+    from drawbridge.models.cluster import ModelCluster
 
 _PODS: Final = ("pods", "count/pods")
 _REQUESTS: Final = "requests."
@@ -55,3 +59,16 @@ def sum_units(parts: Iterable[Mapping[str, int]]) -> Counter[str]:
     for each in parts:
         whole.update(each)
     return whole
+
+
+def allows_another(cluster: "ModelCluster", kind: PodKind) -> bool:
+    """Whether the quotas of a namespace leave room. One pod in place of another always has.
+
+    Quotas by units count pods without claims, and with them where a class has the name.
+    """
+    quotas = [each for each in cluster.quotas if each.namespace == kind.namespace]
+    if not quotas:
+        return True
+    kinds = [cluster.kinds[each.kind] for each in cluster.pods.values()]
+    units = [each.units for each in kinds if each.namespace == kind.namespace]
+    return all(each.allows(len(units), sum_units(units), kind.units) for each in quotas)

@@ -54,7 +54,8 @@ def _count(value: Value, wanted: int, *, rounds_up: bool) -> int:
 
 def restart(cluster: "ModelCluster", owner: str, rollout: PodRollout) -> bool:
     """Replace the pods of an owner; False if a new pod waits, so that it never ends."""
-    old = [k for k, e in cluster.pods.items() if cluster.kinds[e.kind].full_owner == owner]
+    kinds = cluster.kinds_of(owner)
+    old = cluster.of_kinds(kinds)
     if rollout.ends_all:
         for key in old:
             cluster.end_and_follow(key, counts=False)
@@ -63,7 +64,7 @@ def restart(cluster: "ModelCluster", owner: str, rollout: PodRollout) -> bool:
         _replace_with_more(cluster, old, rollout)
     else:
         _replace_in_place(cluster, old, rollout.missing)
-    waits = any(cluster.kinds[cluster.pods[k].kind].full_owner == owner for k in cluster.waiting)
+    waits = any(cluster.pods[key].kind in kinds for key in cluster.waiting)
     return not (waits or any(key in cluster.pods for key in old))
 
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from drawbridge.models.nodes import ModelNode, find_request
+from drawbridge.models.nodes import SLACK, ModelNode, find_request
 from drawbridge.models.pods import AskedOfNode, PodKind, Served
 
 _FEW: Final = 64  # nodes
@@ -46,12 +46,19 @@ def choose_node(
 ) -> ChosenNode | None:
     """Return the node of a new pod and who serves it there; None if it waits."""
     request = find_request(kind, translated=translated)
+    unit, units = _first({} if translated else kind.units)
+    class_, devices = _first(request.devices)
     best: tuple[float, float] | None = None
     chosen: ChosenNode | None = None
     compared = 0
     for name in _find_names(nodes, request, choice.order):
         node = nodes.get(name)
         if node is None or node.is_cordoned or not node.is_ready:
+            continue
+        # Most nodes have nothing left: that is seen without asking them.
+        has_units = unit and node.free.get(unit, -1) >= units
+        has_devices = class_ and node.devices.get(class_, 0) + SLACK >= devices
+        if not (has_units or has_devices) and (unit or class_):
             continue
         served = node.serve(kind, translated=translated)
         if served is None or (is_kept_off is not None and is_kept_off(name)):
@@ -72,17 +79,22 @@ def choose_node(
     return chosen
 
 
+def _first(amounts: Mapping[str, float]) -> tuple[str, float]:
+    return next(iter(amounts.items()), ("", 0))
+
+
 def _find_names(nodes: Mapping[str, ModelNode], request: AskedOfNode, order: int) -> Sequence[str]:
     """Return the names in their order; of few nodes, those that are asked for."""
-    asked = request.nodes | request.moved_nodes
+    now, moved = request.nodes, request.moved_nodes
     if len(nodes) > _FEW:
-        return _sort(asked, order)
-    return _sort(frozenset(each for each in nodes if each in asked), order)
+        return _sort(now, moved, order)
+    return _sort(frozenset(e for e in nodes if e in now or e in moved), frozenset(), order)
 
 
 @lru_cache(4096)
-def _sort(names: frozenset[str], order: int) -> tuple[str, ...]:
-    """Return names in an order; alike pods ask for the same ones."""
+def _sort(now: frozenset[str], moved: frozenset[str], order: int) -> tuple[str, ...]:
+    """Return the names of two sets in an order; alike pods ask for the same ones."""
+    names = now | moved
     if not order:
         return tuple(sorted(names))
     return tuple(sorted(names, key=lambda name: crc32(f"{order}{name}".encode())))

@@ -4,7 +4,7 @@ A pod that a scheduler has placed can be on any node that had room for it, if ot
 placed are elsewhere: a node without these is a loose one.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from drawbridge.models.nodes import ModelNode
@@ -22,9 +22,10 @@ def _loosen(cluster: "ModelCluster", names: Iterable[str]) -> dict[str, ModelNod
     loose = {}
     for name in names:
         if name in cluster.nodes:
-            node = loose[name] = cluster.nodes[name].copy()
-            for pod in cluster.on_node(name):
-                if pod.placed:
+            loose[name] = cluster.nodes[name]
+            if placed := [each for each in cluster.on_node(name) if each.placed]:
+                node = loose[name] = loose[name].copy()
+                for pod in placed:
                     node.hold(cluster.kinds[pod.kind], pod, -1)
     return loose
 
@@ -41,24 +42,26 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
 
     Of those elsewhere that may be there, it is not known who gives them devices afterwards.
     """
+    changing = (number for number, kind in enumerate(cluster.kinds) if _changes(cluster, kind))
     placed = [
-        (key, pod, kind)
-        for key, pod in cluster.pods.items()
-        if pod.placed and not pod.name and pod.served is Served.PLUGIN
-        and _changes(cluster, kind := cluster.kinds[pod.kind])
-    ]  # fmt: skip
+        (key, pod, cluster.kinds[pod.kind])
+        for key in cluster.of_kinds(changing)
+        if (pod := cluster.pods[key]).placed and not pod.name and pod.served is Served.PLUGIN
+    ]
     if not placed:
         return set()
-    here = _loosen(cluster, drained)
-    left = (name for name, each in cluster.nodes.items() if each.has_plugin)
-    elsewhere = _loosen(cluster, (name for name in left if name not in drained))
+    loose: dict[bool, Mapping[str, ModelNode]] = {}
     answers: dict[tuple[int, bool], bool] = {}
     doubtful = set[int]()
     for key, pod, kind in placed:
         is_here = pod.node in drained
+        if is_here not in loose:
+            elsewhere = (
+                e for e in cluster.nodes if e not in drained and cluster.nodes[e].has_plugin
+            )
+            loose[is_here] = _loosen(cluster, elsewhere if is_here else drained)
         if (pod.kind, is_here) not in answers:
-            others = elsewhere if is_here else here
-            answers[pod.kind, is_here] = _can_serve(kind, others, Served.PLUGIN)
+            answers[pod.kind, is_here] = _can_serve(kind, loose[is_here], Served.PLUGIN)
         if answers[pod.kind, is_here]:
             doubtful.add(key)
             cluster.pods[key] = pod._replace(has_other_source=True)
@@ -66,16 +69,17 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
 
 
 def find_possible(
-    cluster: "ModelCluster", names: Collection[str], is_meant: Callable[[ModelPod], bool]
+    cluster: "ModelCluster", names: Collection[str], kinds: Iterable[int]
 ) -> Iterator[int]:
-    """Yield a pod of each kind that the play has elsewhere, and that may be on these nodes.
+    """Yield a pod of each of the kinds that the play has elsewhere, and that may be on these nodes.
 
-    A scheduler has placed it, or will; only kinds of pods that are meant.
+    A scheduler has placed it, or will.
     """
     alike = {
         (pod.kind, pod.is_translated): key
-        for key, pod in cluster.pods.items()
-        if (pod.placed or not pod.node) and pod.node not in names and not pod.name and is_meant(pod)
+        for key in cluster.of_kinds(kinds)
+        if not (pod := cluster.pods[key]).name and pod.node not in names
+        if pod.placed or not pod.node
     }
     here = _loosen(cluster, names).values() if alike else ()
     for (number, translated), key in alike.items():
@@ -90,7 +94,22 @@ def find_never_evicted(cluster: "ModelCluster", drained: Collection[str]) -> Ite
     A drain that meets one never ends. No pod has come to a node that was cordoned from the start.
     """
     names = [e for e in drained if e not in cluster.closed_at_start]
-    yield from find_possible(cluster, names, lambda pod: cluster.is_bound_by_budget(pod.kind))
+    yield from find_possible(cluster, names, cluster.bound_kinds)
+
+
+def place_otherwise(cluster: "ModelCluster", drained: Collection[str]) -> None:
+    """Let pods of which a scheduler chose the node be on drained nodes, or on others."""
+    onto = cluster.choice.drained > 0
+    others = sorted(e.name for e in cluster.nodes.values() if e.is_ready and not e.is_cordoned)
+    places = [*drained] if onto else [each for each in others if each not in drained]
+    without = set[tuple[int, bool]]()
+    for key, pod in cluster.pods.items():
+        alike = pod.kind, pod.is_translated
+        is_fixed = not pod.placed or pod.name or cluster.kinds[pod.kind].rules
+        if is_fixed or (pod.node in drained) is onto or alike in without:
+            continue
+        if not any(cluster.try_other(key, name) for name in places):
+            without.add(alike)
 
 
 def _changes(cluster: "ModelCluster", kind: PodKind) -> bool:
@@ -107,11 +126,12 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
     placed = {key: pod for key, pod in cluster.pods.items() if pod.placed}
     if not placed:
         return set()
-    loose = _loosen(cluster, (name for name, each in cluster.nodes.items() if each.offers_any))
     open_kinds: dict[int, list[int]] = {}
     for key, pod in placed.items():
         if (cluster.kinds[pod.kind].by_class or pod.has_other_source) and not pod.name:
             open_kinds.setdefault(pod.kind, []).append(key)
+    names = (name for name, each in cluster.nodes.items() if each.offers_any)
+    loose = _loosen(cluster, names if open_kinds else ())
     undecided = set[int]()
     for number, keys in open_kinds.items():
         kind = cluster.kinds[number]
