@@ -2,22 +2,27 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from drawbridge.audit.trials import Namespaces
 from drawbridge.models.cluster import ModelCluster
-from drawbridge.models.undecided import find_undecided
+from drawbridge.models.nodes import find_request
+from drawbridge.models.pods import PodKind, Served
+
+_SLACK: Final = 1e-6
 
 
-def has_room(cluster: ModelCluster, namespace: str) -> bool:
-    """Whether drivers have free devices for any pod of a namespace that has no claims."""
-    most = Counter[str]()
+def find_room(cluster: ModelCluster) -> frozenset[str]:
+    """Return the namespaces for any pod of which drivers have free devices."""
+    most: dict[str, float] = {}
     for node in cluster.nodes.values():
-        if not node.is_cordoned:
-            most |= Counter({name: int(n * 1_000) for name, n in node.devices.items()})
-    return any(
-        all(most[name] >= int(n * 1_000) for name, n in kind.translated.devices.items())
+        for name, number in node.devices.items() if not node.is_cordoned else ():
+            most[name] = max(most.get(name, 0), number)
+    return frozenset(
+        kind.namespace
         for kind in cluster.kinds
-        if kind.namespace == namespace and kind.translated is not None
+        if kind.translated is not None
+        and all(most.get(e, 0) + _SLACK >= n for e, n in kind.translated.devices.items())
     )
 
 
@@ -32,21 +37,54 @@ def count_pods_to_translate(cluster: ModelCluster) -> Counter[str]:
 
 
 def find_restartable(cluster: ModelCluster, namespace: str) -> tuple[str, ...]:
-    """Return the owners whose pods get claims by a restart.
+    """Return the owners whose pods get claims by a restart, if it can end."""
+    without = {each.kind for each in cluster.pods.values() if not each.is_translated}
+    owners = dict[str, None]()
+    for number in sorted(without):
+        kind = cluster.kinds[number]
+        rolls = kind.rollout is not None and kind.rollout.can_restart and not kind.is_ending
+        if kind.namespace == namespace and kind.translated is not None and rolls:
+            owners[kind.full_owner] = None
+    room = DriverRoom(cluster, namespace) if owners else None
+    return tuple(e.removeprefix(f"{namespace}/") for e in owners if room and room.can_have(e))
 
-    None while pods of others may have the devices that these need.
-    """
-    if find_undecided(cluster):
-        return ()
-    pods = cluster.pods.values()
-    kinds = [cluster.kinds[n] for n in sorted({e.kind for e in pods if not e.is_translated})]
-    owners = (
-        kind.owner
-        for kind in kinds
-        if kind.namespace == namespace and kind.translated is not None and not kind.is_ending
-        if kind.rollout is not None and kind.rollout.can_restart
-    )
-    return tuple(dict.fromkeys(owners))
+
+class DriverRoom:
+    """The devices of drivers that pods of a namespace can have when all of them are new."""
+
+    def __init__(self, cluster: ModelCluster, namespace: str) -> None:
+        self._cluster = cluster
+        self._devices = {
+            name: Counter(node.devices)
+            for name, node in cluster.nodes.items()
+            if node.devices and node.is_ready and not node.is_cordoned
+        }
+        for pod in cluster.pods.values():
+            kind = cluster.kinds[pod.kind]
+            is_here = pod.served is Served.DRIVER and pod.node in self._devices
+            if is_here and kind.namespace == namespace:
+                held = find_request(kind, translated=pod.is_translated).devices
+                self._devices[pod.node].update(held)
+
+    def can_have(self, owner: str) -> bool:
+        """Whether there are as many as the pods of an owner ask for. Other resources can lack."""
+        kinds = self._cluster.kinds_of(owner)
+        alike = Counter(each.kind for each in self._cluster.pods.values() if each.kind in kinds)
+        return any(self._count(self._cluster.kinds[e], n) >= n for e, n in alike.items())
+
+    def _count(self, kind: PodKind, most: int) -> int:
+        request = kind.translated
+        if request is None or not request.devices.keys() <= self._cluster.offered():
+            return most
+        number = 0
+        for name, has in self._devices.items():
+            moved = self._cluster.nodes[name].is_moved
+            if name in (request.moved_nodes if moved else request.nodes):
+                fits = (has[each] / n for each, n in request.devices.items() if n)
+                number += int(min(fits, default=most) + _SLACK)
+                if number >= most:
+                    break
+        return number
 
 
 def is_served(cluster: ModelCluster, namespaces: Namespaces, namespace: str) -> bool:

@@ -19,7 +19,7 @@ from drawbridge.audit.model import Expected, MigrationStep
 from drawbridge.audit.namespaces import (
     count_pods_to_translate,
     find_restartable,
-    has_room,
+    find_room,
     has_room_for,
     is_served,
 )
@@ -32,6 +32,7 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
 from drawbridge.models.pods import Served
 from drawbridge.models.scheduler import SchedulerChoice
+from drawbridge.models.undecided import find_undecided
 
 _TRIED: Final = 3  # nodes of a group
 # The plan is made with the first, and says only what comes with each.
@@ -69,6 +70,9 @@ class StepPlanner:
         self._cordoned = self.interrupted.cordoned | closed - self.interrupted.nodes
 
         self._counted = count_owners(plays)
+        # What is known of the cluster as it is now.
+        self._tried: dict[object, Trial] = {}
+        self._is_decided: bool | None = None
 
     @property
     def _plays(self) -> tuple[ModelCluster, ...]:
@@ -77,6 +81,7 @@ class StepPlanner:
     def _go_on(self, trial: Trial) -> None:
         """Take the cluster as a trial left it."""
         self.cluster, self.others = trial.cluster, [*trial.others]
+        self._tried, self._is_decided = {}, None
         self._counted = count_owners(self._plays)
 
     def note_modes(self, modes: Mapping[str, str]) -> None:
@@ -259,6 +264,12 @@ class StepPlanner:
 
     def _try_move(self, group: Group, nodes: Sequence[str], *, obeys_budgets: bool = True) -> Trial:
         """Try the move of nodes at once. Namespaces are translated first if that helps."""
+        key = self.cluster, *nodes, obeys_budgets
+        if key not in self._tried:
+            self._tried[key] = self._try_either(group, nodes, obeys_budgets=obeys_budgets)
+        return self._tried[key]
+
+    def _try_either(self, group: Group, nodes: Sequence[str], *, obeys_budgets: bool) -> Trial:
         trial = self._try_with(group, nodes, (), obeys_budgets=obeys_budgets)
         if not (first := self._translatable_on(nodes)):
             return trial
@@ -385,27 +396,34 @@ class StepPlanner:
             if not is_translated
         }
         order = sorted(held, key=lambda each: (each not in waiting, held[each], each))
+        room = find_room(self.cluster)
+        starts = bool(created_again.start_waiting(self.cluster, self.templates.find_selector))
+        waited, plugin = self.cluster.count_waiting(), self.cluster.count(Served.PLUGIN)
         for namespace in order:
             kinds = [e for e in self.cluster.kinds if e.namespace == namespace and e.translated]
             if not any(e.translated and e.translated.devices.keys() <= offered for e in kinds):
                 continue
-            if not has_room(self.cluster, namespace):
+            if not (namespace in room and (starts or self._find_restartable(namespace))):
                 continue
             trial = self._try_namespace(namespace)
-            waited, plugin = self.cluster.count_waiting(), self.cluster.count(Served.PLUGIN)
             moves = trial.cluster.count(Served.PLUGIN) < plugin or trial.waits < waited
             if moves and trial.is_clean and trial.waits <= waited:
                 return namespace, trial
         return None
 
-    def _try_namespace(self, namespace: str) -> Trial:
-        """Try to translate a namespace; what a restart would not end for is not restarted.
+    def _find_restartable(self, namespace: str) -> tuple[str, ...]:
+        """Return the owners to restart: none while pods of others may have their devices."""
+        if self._is_decided is None:
+            self._is_decided = not find_undecided(self.cluster)
+        return find_restartable(self.cluster, namespace) if self._is_decided else ()
 
-        Nothing is restarted while other pods may have the devices that it needs.
-        """
-        owners = find_restartable(self.cluster, namespace)
+    def _try_namespace(self, namespace: str) -> Trial:
+        """Try to translate a namespace; what a restart would not end for is not restarted."""
+        owners = self._find_restartable(namespace)
         while True:
-            trial = self._play_others(self._try_restarts(namespace, owners))
+            trial = self._try_restarts(namespace, owners)
+            # Others are played when the first ends.
+            trial = trial if trial.can_stop else self._play_others(trial)
             stuck = {self.cluster.kinds[each].owner for each in trial.stopped}
             if not stuck:
                 return trial
