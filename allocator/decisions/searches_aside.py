@@ -5,9 +5,9 @@ from typing import Final
 
 from allocator.scheduler.protocol import PreemptRequest
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.turn_times import TurnTimes
 
 MAX_PREEMPTIONS: Final = 64
-MAX_TAKEN: Final = 4096
 
 
 class SearchesAside:
@@ -56,32 +56,24 @@ class SearchesAside:
 class CutSearches(SearchesAside):
     """The searches that were cut on a node. Copies of the process decide about them, in turns.
 
-    The next turn has a namespace whose copies took least time. Who comes anew counts as the one
-    that had the last turn, so that it waits for no other one that had turns since, and nobody
-    gains by waiting.
+    The next turn is that of the namespace whose copies took least time.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._namespace = ""
-        # What the copies of a namespace took, from the least that counts; of the last namespaces.
-        self._taken: BoundedCache[str, float] = BoundedCache(MAX_TAKEN)
-        self._least = 0.0
+        self._namespace = ""  # that had the last turn
+        self._times: TurnTimes[str] = TurnTimes()
         self._answered = ""
         # What was asked when a search for victims was cut, by pod.
         self._preemptions: BoundedCache[str, PreemptRequest] = BoundedCache(MAX_PREEMPTIONS)
 
     def _next_namespace(self) -> str:
-        self._namespace = min(self._pods, key=self._taken_by)
-        self._least = self._taken_by(self._namespace)
+        self._namespace = self._times.choose(self._pods)
         return self._namespace
-
-    def _taken_by(self, namespace: str) -> float:
-        return max(self._taken.get(namespace) or 0.0, self._least)
 
     def note_copy(self, seconds: float) -> None:
         """Note how long the copy took of the namespace that had the last turn."""
-        self._taken.put(self._namespace, self._taken_by(self._namespace) + seconds)
+        self._times.note(self._namespace, seconds)
 
     def take_answered(self) -> str | None:
         """Return the pod about which a copy has decided last, and remove its search."""

@@ -1,16 +1,22 @@
 """Turns that callers take one at a time, so that no key delays the callers of the others.
 
-Groups take turns, within a group its keys do, and within a key the first caller is first. The
+The next turn is that of the group whose turns took least time, there of such a key, and there of
+the first caller. So who has long turns, in however many keys, delays others by one of them. The
 number of callers that wait is bounded: the key with the highest product of its calls and of its
 group's loses one to others.
 """
 
 import asyncio
 import contextlib
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
+from drawbridge.turn_times import TurnTimes
+
+MAX_GROUPS: Final = 256
 _Turn = asyncio.Future[None]
 
 
@@ -32,10 +38,13 @@ class NoTurnError(Exception):
 
 
 class FairTurns:
-    """Grants one turn at a time. Holds nothing of a key without callers."""
+    """Grants one turn at a time. Of a key without callers, it holds how long its turns took."""
 
-    def __init__(self, max_waiting: int) -> None:
-        self._max_waiting = max_waiting
+    def __init__(self, max_waiting: int, now: Callable[[], float] = time.monotonic) -> None:
+        self._max_waiting, self._now = max_waiting, now
+        self._groups: TurnTimes[str] = TurnTimes()
+        # The keys of each group, of the groups that were used last.
+        self._keys: BoundedCache[str, TurnTimes[TurnKey]] = BoundedCache(MAX_GROUPS)
         # In the order of turns, by group. No key is without callers, no group without keys.
         self._waiting: dict[str, dict[TurnKey, deque[_Turn]]] = {}
         self._is_taken = False
@@ -50,10 +59,20 @@ class FairTurns:
         Raise NoTurnError if too many callers wait, also while waiting.
         """
         await self._wait(key)
+        began = self._now()
         try:
             yield
         finally:
+            seconds = self._now() - began
+            self._groups.note(key.group, seconds)
+            self._times_in(key.group).note(key, seconds)
             self._pass_on()
+
+    def _times_in(self, group: str) -> TurnTimes[TurnKey]:
+        if (times := self._keys.get(group)) is None:
+            times = TurnTimes()
+            self._keys.put(group, times)
+        return times
 
     async def _wait(self, key: TurnKey) -> None:
         if not self._is_taken:
@@ -90,15 +109,16 @@ class FairTurns:
 
     def _pass_on(self) -> None:
         while self._waiting:
-            group = self._waiting.pop(next(iter(self._waiting)))
-            key = next(iter(group))
+            name = self._groups.choose(self._waiting)
+            group = self._waiting.pop(name)
+            key = self._times_in(name).choose(group)
             turns = group.pop(key)
             turn = turns.popleft()
-            # To the end: the other groups come first, and the other keys of this one.
+            # To the end: of those whose turns took as long, the others come first.
             if turns:
                 group[key] = turns
             if group:
-                self._waiting[key.group] = group
+                self._waiting[name] = group
             if not turn.done():  # a cancelled call has not removed its turn yet
                 turn.set_result(None)
                 return

@@ -43,7 +43,7 @@ SCHEDULED: Final[Mapping[str, Sequence[int]]] = {
     **_CLAIMS,
     **_DEVICES,
     "claims": (1, 2, 4, 16, 32, 64, 120),
-    "members": (1, 2, 8, 32, 128),
+    "members": (1, 2, 8, 32, 128, 1024, 8192),
     "pods": (1, 2, 4),
     "victims": (0, 1, 4, 16, 64),
     "tolerations": (0, 10, 1000, 20_000),

@@ -18,7 +18,9 @@ class Callers:
     """Calls that hold their turn until they may end, and the order in which they had it."""
 
     def __init__(self, max_waiting: int = 16) -> None:
-        self.turns = FairTurns(max_waiting)
+        self.now = 0.0
+        self.seconds: dict[str, float] = {}  # that a turn takes, by key
+        self.turns = FairTurns(max_waiting, lambda: self.now)
         self.order: list[str] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -32,6 +34,7 @@ class Callers:
         async with self.turns.take(make_key(name)):
             self.order.append(name)
             await asyncio.sleep(0)
+            self.now += self.seconds.get(name[:-1], 0.0)
 
     async def finish(self) -> dict[str, str]:
         """Wait for all calls; return the errors by call."""
@@ -90,6 +93,21 @@ async def test_a_full_queue_makes_room_for_a_key_and_group_with_fewer_calls(
 ) -> None:
     callers = Callers(max_waiting=len(names) - 1)
     assert await hold(callers, *names) == {refused: "NoTurnError"}
+
+
+async def test_long_turns_in_many_keys_delay_a_key_with_short_ones_by_one_of_them() -> None:
+    callers = Callers(max_waiting=64)
+    callers.seconds = dict.fromkeys("abcdefgh", 2.0)
+    async with callers.turns.take(TurnKey("x")):
+        await callers.call(*(f"{key}{number}" for number in range(3) for key in "abcdefgh"))
+    for _ in range(1000):
+        if len(callers.order) > 8:  # each has had a turn
+            break
+        await asyncio.sleep(0)
+    began = len(callers.order)
+    await callers.call("z1")
+    assert await callers.finish() == {}
+    assert callers.order.index("z1") <= began + 1
 
 
 async def test_a_full_queue_makes_room_for_a_key_with_fewer_calls() -> None:

@@ -2,7 +2,8 @@
 
 What takes long is interrupted wherever it is, and a copy handles the review again without being
 interrupted. Large bodies are decoded in a copy only, because nothing interrupts a decoder. The
-kernel limits the time and the memory of a copy, there is one at a time, and namespaces take turns.
+kernel limits the time and the memory of a copy, there is one at a time, and the next one
+is for the namespace whose copies took least time.
 Time decides where an object is reviewed, and whether it is reviewed at all, never what is said
 about it. A copy creates no templates: it names them, and this process ensures them.
 """

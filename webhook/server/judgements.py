@@ -1,9 +1,10 @@
 """Judges reviews: on the event loop for a short time, and then in a copy of this process.
 
 What takes long is interrupted wherever it is, and a copy judges the object again without being
-interrupted. The kernel limits the time and the memory of a copy, there is one at a time, and
-namespaces take turns. What it evaluated is kept, so that the next object like it takes less. Time
-decides where an object is judged, and whether it is judged at all, never what is said about it.
+interrupted. The kernel limits the time and the memory of a copy, there is one at a time, and the
+next one is for the namespace whose copies took least time. What it evaluated is kept, so that the
+next object like it takes less. Time decides where an object is judged, and whether it is judged at
+all, never what is said about it.
 """
 
 import asyncio
