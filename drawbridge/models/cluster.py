@@ -70,6 +70,7 @@ class ModelCluster:
         self._running = Counter[int]()
         self._failures = Counter[str]()
         self._next = 0
+        self._since = 0  # the next key when a command began: it creates pods in any order
         self._room = NewRoom()
         self._offered: frozenset[str] | None = None
         self._of = [
@@ -226,7 +227,9 @@ class ModelCluster:
     def _create(self, kind: int, node: str = "", *, has_other_source: bool = False) -> int:
         """Create a pod again. A DaemonSet creates it on its node, also on one that is cordoned."""
         translated = is_translated(self.kinds[kind], self.enforced, self.offered())
-        pod = ModelPod(kind, is_translated=translated, has_other_source=has_other_source)
+        pod = ModelPod(
+            kind, is_translated=translated, has_other_source=has_other_source, since=self._since
+        )
         key = self._add(pod)
         if node:
             self.pods[key] = self.pods[key]._replace(name=node)
@@ -361,6 +364,7 @@ class ModelCluster:
     def drain(self, nodes: Iterable[str], *, obeys_budgets: bool = True) -> None:
         """Evict the pods of nodes until none is left, or the budgets refuse all that are left."""
         names = [*nodes]
+        self._since = self._next
         for key in find_never_evicted(self, names) if obeys_budgets else ():
             self._note(BLOCKED, self.pods[key], why=_NEVER)
         doubtful = doubt_drained(self, names)

@@ -89,4 +89,5 @@ class ModelPod(NamedTuple):
     is_static: bool = False
     placed: int = 0
     has_other_source: bool = False
+    since: int = 0
     name: str = ""  # the node of a pod of a DaemonSet

@@ -5,6 +5,7 @@ placed are elsewhere: a node without these is a loose one.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from drawbridge.models.nodes import ModelNode
@@ -130,8 +131,7 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
     for key, pod in placed.items():
         if (cluster.kinds[pod.kind].by_class or pod.has_other_source) and not pod.name:
             open_kinds.setdefault(pod.kind, []).append(key)
-    names = (name for name, each in cluster.nodes.items() if each.offers_any)
-    loose = _loosen(cluster, names if open_kinds else ())
+    loose = _find_room_of_others(cluster) if open_kinds else {}
     undecided = set[int]()
     for number, keys in open_kinds.items():
         kind = cluster.kinds[number]
@@ -143,6 +143,29 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
             # So many are served in this way, however a scheduler chooses.
             undecided.update(served[max(0, len(keys) - room[other]) :] if room[by] else ())
     return undecided.union(_find_contested(cluster, placed))
+
+
+def _find_room_of_others(cluster: "ModelCluster") -> dict[str, ModelNode]:
+    """Return the nodes with room if pods that were placed there, and fit elsewhere, are there."""
+    is_open = {name: e.is_ready and not e.is_cordoned for name, e in cluster.nodes.items()}
+    empty = _loosen(cluster, (name for name in cluster.nodes if is_open[name]))
+    homes: dict[tuple[int, bool], frozenset[str]] = {}
+    for name in empty:
+        kept = []
+        for pod in (each for each in cluster.on_node(name) if each.placed):
+            alike, kind = (pod.kind, pod.is_translated), cluster.kinds[pod.kind]
+            if alike not in homes:
+                serving = (
+                    other
+                    for other, node in empty.items()
+                    if node.serve(kind, translated=pod.is_translated) is not None
+                )
+                homes[alike] = frozenset(islice(serving, 2))
+            if not homes[alike] - {name}:
+                kept.append(pod)
+        for pod in kept:
+            empty[name].hold(cluster.kinds[pod.kind], pod)
+    return {name: each for name, each in empty.items() if each.offers_any}
 
 
 def _count_room(kind: PodKind, nodes: Mapping[str, ModelNode], served: Served, most: int) -> int:
@@ -165,7 +188,7 @@ def _find_contested(cluster: "ModelCluster", placed: Mapping[int, ModelPod]) -> 
         if cluster.kinds[pod.kind].needs_devices and not cluster.kinds[pod.kind].is_gated:
             waiting.setdefault((pod.kind, pod.is_translated), []).append(key)
     for (number, translated), keys in waiting.items():
-        kind, since = cluster.kinds[number], min(keys)
+        kind, since = cluster.kinds[number], min(cluster.pods[key].since for key in keys)
         answers: dict[tuple[str, int], bool] = {}
         for key, rival in placed.items():
             owner = cluster.kinds[rival.kind].full_owner
