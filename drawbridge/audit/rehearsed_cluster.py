@@ -264,10 +264,13 @@ def _read_suspended(objects: AuditedObjects) -> Iterator[tuple[Value, int]]:
 
 
 def _read_node(node: Node, group: Group) -> ModelNode:
-    now = {name: float(number) for name, number in group.now.classes.items()}
+    # Where a driver publishes alone, a class that is missing comes with the first step.
+    is_served = bool(group.now.drivers) and not group.has_plugin
+    offered = group.after.classes if is_served else group.now.classes
+    now = {name: float(number) for name, number in offered.items()}
     free = dict(allocatable_amounts(node))
     more = Counter(group.after.classes)
-    more.subtract(Counter(group.now.classes))
+    more.subtract(Counter(offered))
     return ModelNode(
         node.name,
         free,

@@ -28,7 +28,8 @@ ANSWERS = (
 
 def objects(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield the objects of a cluster."""
-    yield device_class(native=case["class"] == "native")
+    if case["class"] != "none":
+        yield device_class(native=case["class"] == "native")
     for node in case["nodes"]:
         yield from node_objects(node)
     for name, mode in case.get("namespaces", {}).items():
