@@ -29,6 +29,7 @@ from cli.terminal.streams import Streams, for_data, unfolded
 from drawbridge.audit.compose import AskFit, DecisionsByFacts, Future, compose_audit, foresee
 from drawbridge.audit.fit import RunningPods
 from drawbridge.audit.model import Audit
+from drawbridge.audit.objects import namespace_of
 from drawbridge.audit.written_as_csv import write_csv
 from drawbridge.audit.written_as_html import write_html
 from drawbridge.audit.written_as_text import summarize, write_text
@@ -155,7 +156,7 @@ def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
         start = datetime.now(UTC) - timedelta(seconds=options.since)
         objects = select_recent(objects, lambda value: _is_recent(value, start))
     number = f"{len(objects.pods):,}"
-    return compose_audit(
+    audit = compose_audit(
         objects,
         future,
         decisions,
@@ -164,6 +165,14 @@ def audit_cluster(options: argparse.Namespace, given: AuditInput) -> Audit:
         ask_fit=None if is_part else _ask(given, future),
         progress=lambda done: given.report(f"{done:,} of {number} pods"),
     )
+    read = {each.name for each in given.read.objects.namespaces}
+    read.update(map(namespace_of, given.read.objects.pods))
+    return audit if options.only in {None, *read} else _note_unknown(audit, options.only)
+
+
+def _note_unknown(audit: Audit, namespace: str) -> Audit:
+    missing = f"No namespace {namespace} was read, nor a pod in it: its name may be wrong."
+    return msgspec.structs.replace(audit, notes=(*audit.notes, missing))
 
 
 def _ask(given: AuditInput, future: Future) -> AskFit:

@@ -28,7 +28,7 @@ from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
 from drawbridge.audit.published_twice import note_published_twice
-from drawbridge.audit.servers import find_plugins
+from drawbridge.audit.servers import expect_pods, find_plugins
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.unowned import count_unowned
 from drawbridge.audit.unread import note_unread
@@ -120,7 +120,8 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
 
     `progress` is called with the number of pods that are decided.
     """
-    plugins = find_plugins(objects.pods)
+    unseen = expect_pods(objects.workloads, objects.pods, objects.nodes)
+    plugins = find_plugins((*objects.pods, *unseen))
     groups = group_nodes(objects, plugins, future.prediction, configuration, gates)
     of_nodes = {node.name: group.name for group in groups for node in group.nodes}
     where = Where({each.name: each for each in objects.nodes}, of_nodes, plugins)
@@ -335,7 +336,10 @@ def _note_group(
     if len(both) > 1:
         yield f"{' and '.join(both)} can give the same device to two pods."
     elif group.replaced and not serving:
-        yield "No pod of a device plugin was found on these nodes."
+        yield (
+            "No pod of a device plugin was found on these nodes, so no command keeps it off them:"
+            " give its DaemonSet or its pods, and audit again."
+        )
     if profile := single_profile(group.nodes[0]):
         yield (
             f"nvidia.com/gpu counts partitions {profile} there, and a claim for it asks for a whole"

@@ -36,6 +36,12 @@ FATE_WORDS: Mapping[Fate, str] = {
 }
 
 
+def count_fate(fate: Fate, number: int) -> str:
+    """Return a number of workloads or pods with what becomes of them."""
+    plural = number != 1 and fate is Fate.STAYS
+    return f"{number:,} {'stay with their plugin' if plural else FATE_WORDS[fate]}"
+
+
 class AuditPart(msgspec.Struct, frozen=True, rename="camel"):
     """An object of the audit's data."""
 

@@ -7,9 +7,12 @@ whose it is. Without such pods, the annotations of the node tell HAMi's plugin f
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from drawbridge.audit.allowed_nodes import AllowedNodes
 from drawbridge.audit.objects import MAX_TEXT, namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.nodes import Node
+from drawbridge.facts.served_names import advertised_resources
 
 _FOLDER: Final = "/device-plugins"
 _UNKNOWN: Final = "device plugin"
@@ -67,6 +70,26 @@ def find_plugins(pods: Iterable[Value]) -> Mapping[str, tuple[Plugin, ...]]:
         if node and any(path.endswith(_FOLDER) for path in _host_paths(pod)):
             plugins_of.setdefault(node, {})[_identify(pod)] = None
     return {node: tuple(plugins) for node, plugins in plugins_of.items()}
+
+
+def expect_pods(
+    workloads: Iterable[Value], pods: Iterable[Value], nodes: Iterable[Node]
+) -> Iterator[Value]:
+    """Yield pods of plugins' DaemonSets of which none was read, on the nodes that offer devices."""
+    seen = {(namespace_of(each), f"{_identify(each).owner}") for each in pods}
+    nodes = [each for each in nodes if advertised_resources(each)]
+    allowed = AllowedNodes(nodes)
+    for workload in workloads:
+        name, space = text_at(workload, "metadata", "name"), namespace_of(workload)
+        template = get_value(workload, ("spec", "template")) or {}
+        is_plugin = any(path.endswith(_FOLDER) for path in _host_paths(template))
+        if text_at(workload, "kind") != "DaemonSet" or not is_plugin:
+            continue
+        owner: Value = {"kind": "DaemonSet", "name": name, "controller": True}
+        metadata: Value = {"name": name, "namespace": space, "ownerReferences": [owner]}
+        spec = as_mapping(get_value(template, ("spec",)))
+        for node in () if (space, f"DaemonSet/{name}") in seen else allowed.find(template, ()):
+            yield {"metadata": metadata, "spec": {**spec, "nodeName": node}}
 
 
 def name_serving(

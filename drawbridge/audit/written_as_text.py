@@ -13,6 +13,7 @@ from drawbridge.audit.model import (
     NamespaceAudit,
     NodeGroup,
     WorkloadAudit,
+    count_fate,
 )
 from drawbridge.audit.workloads import NOBODY
 from drawbridge.dra.counted import count_noun
@@ -59,7 +60,7 @@ def write_text(
 def summarize(audit: Audit) -> str:
     """Return the answer in one line."""
     summary = audit.summary
-    counts = (f"{n:,} {FATE_WORDS[fate]}" for fate, n in summary.fates.items() if n)
+    counts = (count_fate(fate, n) for fate, n in summary.fates.items() if n)
     listed = ", ".join(counts)
     asked = f"{count_noun(summary.workloads, 'workload')} with {count_noun(summary.pods, 'pod')}"
     return f"{asked}: {listed}" if listed else asked

@@ -314,3 +314,25 @@ def test_files_without_a_kind_are_no_cluster(
     expected = [f"no {kind} in the files" for kind in missing]
     assert (code, [each for each in expected if each in told]) == (0, expected)
     assert told.count("KindMissing") == len(missing), told
+
+
+@pytest.mark.parametrize(("name", "told"), [("research", False), ("nosuch", True)])
+def test_a_namespace_that_is_not_there_is_named(name: str, tmp_path: Path, *, told: bool) -> None:
+    dump = tmp_path / "cluster.yaml"
+    dump.write_text(write_yaml([*NODES, *CLASSES, pod("research", "train")]))
+    printed = command("audit", name, "--cluster", str(dump))
+    assert (f"No namespace {name} was read, nor a pod in it" in printed.out) is told
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(1, "1 stays with its plugin"), (2, "2 stay with their plugin")]
+)
+def test_workloads_that_stay_are_counted_in_plain_words(
+    number: int, told: str, tmp_path: Path
+) -> None:
+    dump = tmp_path / "cluster.yaml"
+    pods = [pod("research", f"own-{each}") for each in range(number)]
+    for each in pods:
+        each["metadata"]["labels"] = {"drawbridge.dev/translate": "off"}
+    dump.write_text(write_yaml([*NODES, *CLASSES, *pods]))
+    assert told in command("audit", "--cluster", str(dump)).out.splitlines()[0]
