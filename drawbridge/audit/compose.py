@@ -28,7 +28,7 @@ from drawbridge.audit.outcomes import Decider
 from drawbridge.audit.outlived import note_outlived
 from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predict, single_profile
 from drawbridge.audit.published_twice import note_published_twice
-from drawbridge.audit.servers import expect_pods, find_plugins
+from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.unowned import count_unowned
 from drawbridge.audit.unread import note_unread
@@ -120,8 +120,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
 
     `progress` is called with the number of pods that are decided.
     """
-    unseen = expect_pods(objects.workloads, objects.pods, objects.nodes)
-    plugins = find_plugins((*objects.pods, *unseen))
+    plugins = find_plugins(objects.pods, objects.workloads, objects.nodes)
     groups = group_nodes(objects, plugins, future.prediction, configuration, gates)
     of_nodes = {node.name: group.name for group in groups for node in group.nodes}
     where = Where({each.name: each for each in objects.nodes}, of_nodes, plugins)

@@ -4,7 +4,7 @@ The kubelet's registration folder tells a device plugin from any other pod. The 
 whose it is. Without such pods, the annotations of the node tell HAMi's plugin from others.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from drawbridge.audit.allowed_nodes import AllowedNodes
@@ -62,17 +62,19 @@ class Plugin(NamedTuple):
         )
 
 
-def find_plugins(pods: Iterable[Value]) -> Mapping[str, tuple[Plugin, ...]]:
-    """Return the device plugins by node, from the pods that run there."""
+def find_plugins(
+    pods: Sequence[Value], workloads: Iterable[Value], nodes: Iterable[Node]
+) -> Mapping[str, tuple[Plugin, ...]]:
+    """Return the device plugins by node, from the pods that run there or that owners want there."""
     plugins_of: dict[str, dict[Plugin, None]] = {}
-    for pod in pods:
+    for pod in (*pods, *_expect_pods(workloads, pods, nodes)):
         node = text_at(pod, "spec", "nodeName")
         if node and any(path.endswith(_FOLDER) for path in _host_paths(pod)):
             plugins_of.setdefault(node, {})[_identify(pod)] = None
     return {node: tuple(plugins) for node, plugins in plugins_of.items()}
 
 
-def expect_pods(
+def _expect_pods(
     workloads: Iterable[Value], pods: Iterable[Value], nodes: Iterable[Node]
 ) -> Iterator[Value]:
     """Yield pods of plugins' DaemonSets of which none was read, on the nodes that offer devices."""
