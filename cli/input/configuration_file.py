@@ -1,8 +1,10 @@
 """Reads the configuration of a file: the Configuration itself, or a ConfigMap with it."""
 
+from pathlib import Path
+
 import drawbridge.config.codes
 from cli.input.config_map import ConfigurationDocument, find_configurations
-from cli.input.files import read_sources
+from cli.input.files import read_sources, unreadable_file
 from cli.terminal.streams import Streams
 from drawbridge.config.model import Configuration
 from drawbridge.documents.document import LocatedFinding, Source
@@ -16,6 +18,8 @@ def read_configuration_file(
     """Read the file `name`, or return its findings; without a name, return the defaults."""
     if name is None:
         return Configuration()
+    if Path(name).is_dir():
+        return (unreadable_file(name, "a folder; name the file with the Configuration"),)
     files = list(read_sources([name], streams.stdin))
     if unread := tuple(each for each in files if isinstance(each, LocatedFinding)):
         return unread

@@ -358,4 +358,4 @@ def last_path_element(path: str) -> str:
     end = len(path)
     while path.endswith("]", 0, end):  # keys of maps may have dots
         end = max(path.rfind("[", 0, end), 0)
-    return path[path.rfind(".", 0, end) + 1 :] or "the object"
+    return path[path.rfind(".", 0, end) + 1 :] or "the document"

@@ -186,3 +186,16 @@ def test_a_file_without_exactly_one_configuration_is_an_error(text: str, message
 def test_the_configuration_of_the_manifests_is_read() -> None:
     code, _, err = run("print", "--config", str(ROOT / "manifests/base/configuration.yaml"))
     assert (code, err) == (0, "")
+
+
+def test_a_folder_is_no_configuration_file(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(EXAMPLE.read_text("utf-8"), "utf-8")
+    code, out, err = run("print", "--config", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "a folder; name the file with the Configuration" in err
+
+
+def test_a_document_that_is_no_object_is_named_so() -> None:
+    code, _, err = run("print", "--config", "-", stdin=b"hello")
+    assert code == 2
+    assert 'the document must be an object, not "hello"' in err

@@ -193,7 +193,7 @@ def test_any_value_converts_or_has_findings(value: object) -> None:
         ("quotas[0].total[gpu.nvidia.com][devices]", "total[gpu.nvidia.com][devices]"),
         ("[a.b/c]", "[a.b/c]"),
         ("a]", "a]"),
-        ("", "the object"),
+        ("", "the document"),
     ],
 )
 def test_the_last_element_of_a_path_has_its_keys(path: str, element: str) -> None:
