@@ -4,7 +4,7 @@ A pod that a scheduler has placed can be on any node that had room for it, if ot
 placed are elsewhere: a node without these is a loose one.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -189,19 +189,29 @@ def _find_contested(cluster: "ModelCluster", placed: Mapping[int, ModelPod]) -> 
             waiting.setdefault((pod.kind, pod.is_translated), []).append(key)
     for (number, translated), keys in waiting.items():
         kind, since = cluster.kinds[number], min(cluster.pods[key].since for key in keys)
-        answers: dict[tuple[str, int], bool] = {}
+        rivals: dict[str, list[int]] = {}
         for key, rival in placed.items():
             owner = cluster.kinds[rival.kind].full_owner
             # Which pods of one owner wait changes no count.
-            if rival.placed <= since or owner == kind.full_owner or rival.served is Served.NOBODY:
-                continue
-            place = rival.node, rival.kind
-            if place not in answers:
-                node = cluster.nodes[rival.node].copy()
-                node.hold(cluster.kinds[rival.kind], rival, -1)
-                served = node.serve(kind, translated=translated)
-                answers[place] = served not in (None, Served.NOBODY)
-            if answers[place]:
-                yield key
-        if any(answers.values()):
+            if rival.placed > since and owner != kind.full_owner and rival.served in _SOURCES:
+                rivals.setdefault(rival.node, []).append(key)
+        contested = [*_find_won(cluster, rivals, kind, translated=translated)]
+        yield from contested
+        yield from keys if contested else ()
+
+
+def _find_won(
+    cluster: "ModelCluster",
+    rivals: Mapping[str, Sequence[int]],
+    kind: PodKind,
+    *,
+    translated: bool,
+) -> Iterator[int]:
+    """Yield the rivals by node without which a pod of a kind would have devices there."""
+    for name, keys in rivals.items():
+        node = cluster.nodes[name].copy()
+        for key in keys:
+            rival = cluster.pods[key]
+            node.hold(cluster.kinds[rival.kind], rival, -1)
+        if node.serve(kind, translated=translated) in _SOURCES:
             yield from keys

@@ -54,3 +54,15 @@ def test_pods_that_one_drain_ends_can_come_in_any_order() -> None:
     cluster = ModelCluster(ClusterStart(kinds, pods, nodes))
     cluster.drain(["drained"])
     assert owners(cluster) == {"a/Deployment/a", "a/Deployment/b"}
+
+
+def test_pods_that_together_have_what_one_waits_for_are_undecided_with_it() -> None:
+    nodes = [node_of("drained", 4, 0), node_of("left", 2, 0)]
+    small = kind_of("Deployment/small", "drained", "left")
+    large = small._replace(
+        owner="Deployment/large", asked=small.asked._replace(amounts={GPU: 2}), units={GPU: 2}
+    )
+    places = [ModelPod(each, "drained", Served.PLUGIN) for each in (0, 0, 1)]
+    cluster = ModelCluster(ClusterStart([small, large], places, nodes))
+    cluster.drain(["drained"])
+    assert len(find_undecided(cluster)) == 3
