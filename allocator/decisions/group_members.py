@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -33,19 +34,19 @@ class AskingMember(msgspec.Struct, frozen=True):
 
 
 class GroupMembers(msgspec.Struct, frozen=True):
-    """The members of each kind, and how many others there are.
+    """The members of each kind, and the others.
 
-    Those that need no devices, or share a claim with another member, are decided about alone.
+    Those that need no devices, or share a claim with another member, are decided about `alone`.
     `exceeds` says which quota has no room for further members.
     """
 
     of_kind: Sequence[Sequence[AskingMember]]
-    alone: int
+    alone: tuple[str, ...]
     exceeds: Reason | None = None
 
     def find_problem(self, needed: int) -> Reason | None:
         """Return why so many members are not searched for."""
-        if self.exceeds is not None and self.alone + sum(map(len, self.of_kind)) < needed:
+        if self.exceeds is not None and len(self.alone) + sum(map(len, self.of_kind)) < needed:
             return self.exceeds
         return self._find_variety()
 
@@ -101,7 +102,9 @@ def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, G
                 asking.append(AskingMember(request, search))
         yield
     of_kind = yield from _alike(asking)
-    return GroupMembers(of_kind, len(asking) - sum(map(len, of_kind)), quotas.reason)
+    together = frozenset(map(_uid_of, chain.from_iterable(of_kind)))
+    alone = tuple(uid for uid in map(_uid_of, asking) if uid not in together)
+    return GroupMembers(of_kind, alone, quotas.reason)
 
 
 def _alike(members: Sequence[AskingMember]) -> Generator[None, None, list[list[AskingMember]]]:

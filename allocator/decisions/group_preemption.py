@@ -92,7 +92,7 @@ class GroupPreemption:
         if search is None:
             return ""
         own = self._requests.find(search.request.pod_uid)
-        if own is None:
+        if own is None or self._requests.find_problem(own):
             self._groups.change(question.group.key, cut_victims=None)
             return ""
         victims = self._victims_of(search.request, question, own)
@@ -134,7 +134,7 @@ class GroupPreemption:
     ) -> GroupVictimSearch:
         """Return the search that was cut, if it is for the same members; else a new one."""
         key, kinds = question.group.key, members.kinds(self._state)
-        needed = needed_members(question.group, len(question.members)) - members.alone
+        needed = needed_members(question.group, len(question.members)) - len(members.alone)
         search = self._groups.get(key).cut_victims
         if search is None or (search.kinds, search.needed) != (kinds, needed):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}

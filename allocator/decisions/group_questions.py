@@ -28,6 +28,7 @@ class GroupQuestion(msgspec.Struct, frozen=True):
 class GroupAnswer(msgspec.Struct, frozen=True):
     """The members that got devices, or why none did; without `complete`, the search continues.
 
+    Members that are decided about `alone` can ask then.
     A group that pauses is not asked about before a time; for a `preemptible` one, others can go.
     """
 
@@ -36,6 +37,7 @@ class GroupAnswer(msgspec.Struct, frozen=True):
     complete: bool = True
     pauses_until: float = 0.0
     preemptible: bool = False
+    alone: tuple[str, ...] = ()
 
 
 def key_of_group(group: PodGroup) -> str:

@@ -4,10 +4,10 @@ A decision takes the event loop for a short time only. One that needs more is cu
 step, and goes on with the next question about the same members, or with the next turn of waking.
 """
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
-from allocator.decisions.group_questions import GroupAnswer
+from allocator.decisions.group_questions import GroupAnswer, GroupQuestion
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
@@ -47,15 +47,19 @@ class GroupDecision:
     """A decision about some members, which can be cut between two of its `steps`.
 
     A step finds out about one member, asks the solver about nodes, or promises to one member what
-    was found. The steps read the time and the state of the cluster when they run.
+    was found. The steps read the time and the state of the cluster when they run. The group has
+    held devices without a pause since `since`; that is infinite if it holds none.
     """
 
     def __init__(
         self,
-        members: Collection[str],
+        question: GroupQuestion,
+        needed: int,
+        since: float,
         steps: "Callable[[GroupDecision], Steps[GroupAnswer]]",
     ) -> None:
-        self.members = frozenset(members)
+        self.question, self.members, self.needed = question, frozenset(question.members), needed
+        self._held_since = self.since = since
         self.promised: list[str] = []
         self.now = 0.0
         self.use = 0  # of those devices, in which members are placed at first
@@ -75,6 +79,11 @@ class GroupDecision:
         """
         self._find_uses, self._uses, self.now = find_uses, (), now
         return self._search.run(self._ask, out_of_time)
+
+    def begin_promises(self) -> None:
+        """Begin to promise; what is held then lasts no longer than the first promise."""
+        self.promised.clear()
+        self.since = min(self._held_since, self.now)
 
     def has_other_use(self) -> bool:
         """Whether there is another use of devices in which more members may fit."""

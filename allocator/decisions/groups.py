@@ -9,6 +9,7 @@ What is remembered is bounded; a group that was forgotten is asked about anew.
 """
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -40,9 +41,10 @@ from allocator.scheduler.protocol import (
     GroupReference,
     PreemptReply,
     PreemptRequest,
+    PreFilterReply,
     SchedulingPod,
 )
-from allocator.state.group_holds import MAX_HOLD_SECONDS, GroupHolds
+from allocator.state.group_holds import MAX_HOLD_SECONDS, STEP_SECONDS, GroupHolds
 from allocator.state.group_records import GroupHold, GroupRefusal
 from allocator.state.record_states import RecordEvent
 from allocator.state.reports import HoldEnd
@@ -103,6 +105,9 @@ class GroupDecisions:
         """
         change, uid = self._state.records.change, pod.uid
         if group is not None:
+            if (earlier := self.key_of(uid)) not in {"", group.key}:
+                self.holds.note_given_back(earlier, uid, now)
+                self._reserved.release_promised((uid,))
             change(uid, RecordEvent.ASKED, namespace=pod.namespace, group=group.key)
         elif self.key_of(uid) and self.find_hold(uid, now, alone=True) is None:
             change(uid, RecordEvent.ASKED, group="")
@@ -139,6 +144,31 @@ class GroupDecisions:
             return None
         return hold
 
+    def take_alone(self, pod_uid: str, now: float) -> bool:
+        """Whether the others have devices or can get them, so that this member is decided about.
+
+        That counts once.
+        """
+        key = self.key_of(pod_uid)
+        alone = self._groups.get(key).alone
+        if pod_uid not in alone.members or alone.until <= now:
+            return False
+        left = replace(alone, members=alone.members - {pod_uid})
+        self._groups.change(key, alone=left)
+        return True
+
+    def note_alone(self, pod_uid: str, reply: PreFilterReply) -> None:
+        """Wake no members to be decided about alone again before the state is another one."""
+        if reply.complete and not reply.fit and (key := self.key_of(pod_uid)):
+            refused = replace(self._groups.get(key).alone, refused=self._state.epoch())
+            self._groups.change(key, alone=refused)
+
+    def waiting_alone(self, key: str, answer: GroupAnswer) -> tuple[str, ...]:
+        """Return the members that wait and can be decided about alone, unless one was refused."""
+        if self._groups.get(key).alone.refused == self._state.epoch():
+            return ()
+        return tuple(uid for uid in answer.alone if self._state.records.get(uid).waiting)
+
     def find_refusal(self, pod_uid: str, now: float) -> GroupAnswer | None:
         """Return why the group of a pod was just refused, if that holds still."""
         key = self.key_of(pod_uid)
@@ -155,7 +185,8 @@ class GroupDecisions:
             self.interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
         cut = self._groups.get(key).cut
-        if cut is not None and cut.members != frozenset(question.members):
+        about = frozenset(question.members), self._count_needed(question)
+        if cut is not None and (cut.members, cut.needed) != about:
             self._groups.change(key, cut=None)
             self._reserved.release_promised(cut.promised)
             cut = None
@@ -177,29 +208,29 @@ class GroupDecisions:
         if question is None or self.holds.find(key, now) is not None:
             return None
         if cut is not None:
-            return self._decide(replace(question, asking=""), cut, now, now)
+            return self._decide(replace(question, asking=""), cut, now)
         pods = self._state.pods
         members = [uid for uid in question.members if not pods.is_gone(uid)]
-        bound = sum(bool(pods.get(uid).node) for uid in members)
         left = tuple(uid for uid in members if not pods.get(uid).node and self._is_free(uid))
         if not left:
             return None
-        group = replace(question.group, scheduled=question.group.scheduled + bound)
+        scheduled = question.group.scheduled + len(members) - len(left)
+        group = replace(question.group, scheduled=scheduled)
         return self.answer(GroupQuestion(group, left, question.priority), now)
 
     def _end_hold(self, question: GroupQuestion, now: float) -> float:
         """Replace a hold because there are more members, or because it was of no use.
 
-        Return since when there are holds without a pause.
+        Return since when there are holds without a pause; infinity if there is none.
         """
         hold = self.holds.find(question.group.key, now)
         if hold is None:
-            return now
+            return math.inf
         end = HoldEnd.UNUSED if question.asking in hold.asked else None
         if now - hold.since >= MAX_HOLD_SECONDS:
             end = HoldEnd.DEADLINE
         self.holds.end(hold.key, now, end)
-        return now if end else hold.since
+        return math.inf if end else hold.since
 
     def _with_minimum(self, group: GroupReference) -> GroupReference:
         """Return a group of Coscheduling with the minimum of its PodGroup, if no pod says it."""
@@ -212,19 +243,29 @@ class GroupDecisions:
         """Whether nothing is reserved for a pod, apart from a promise."""
         return self._reserved.find(uid) is None or self._reserved.is_promised(uid)
 
+    def _count_needed(self, question: GroupQuestion) -> int:
+        return needed_members(self._with_minimum(question.group), len(question.members))
+
     def _decide(
-        self, question: GroupQuestion, cut: GroupDecision | None, now: float, since: float
+        self,
+        question: GroupQuestion,
+        cut: GroupDecision | None,
+        now: float,
+        since: float = math.inf,
     ) -> GroupAnswer:
         """Decide, or go on with a decision that was cut."""
         key, group = question.group.key, self._with_minimum(question.group)
-        needed = needed_members(group, len(question.members))
+        needed = cut.needed if cut else self._count_needed(question)
         answer = None if cut else self._answer_before_search(question, group, needed, now)
         if answer is None:
             decision = cut or GroupDecision(
-                question.members, lambda own: self._steps(own, question, group, needed)
+                question, needed, since, lambda own: self._steps(own, group)
             )
+            self._groups.change(key, cut=None)  # one that raises an exception does not go on
             answer = decision.run(lambda: self._uses(question, now), now, self._basis.out_of_time)
-            self._groups.change(key, cut=decision if answer is None else None)
+            since = decision.since
+            if answer is None:
+                self._groups.change(key, cut=decision)
         if answer is None:
             text = f"the search for {needed} members of the group continues"
             reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
@@ -238,6 +279,10 @@ class GroupDecisions:
         if answer.placed:
             woken, first = not question.asking, key in self.interrupted
             self.holds.begin(key, answer.placed, now, since, woken=woken, first=first)
+        if answer.alone:
+            members, until = frozenset(answer.alone) - {question.asking}, now + STEP_SECONDS
+            alone = replace(self._groups.get(key).alone, members=members, until=until)
+            self._groups.change(key, alone=alone)
         self.interrupted.note_answer(key)
         if answer.placed or (group.min_count and group.scheduled >= group.min_count):
             self.interrupted.complete(key)
@@ -246,30 +291,34 @@ class GroupDecisions:
             refusal = GroupRefusal(self._state.epoch(), now + REFUSAL_SECONDS, members, answer)
             self._groups.change(key, refusal=refusal)
 
-    def _steps(
-        self, own: GroupDecision, question: GroupQuestion, group: GroupReference, needed: int
-    ) -> Steps[GroupAnswer]:
-        """Find the members and where they fit, and promise that to them."""
+    def _steps(self, own: GroupDecision, group: GroupReference) -> Steps[GroupAnswer]:
+        """Find the members and where they fit, and promise that to them.
+
+        If the cluster or a member changes meanwhile and too few fit, that begins again.
+        """
         yield None
-        for _ in range(MAX_STALE_SEARCHES + 1):
+        question, needed = own.question, own.needed
+        for again in range(MAX_STALE_SEARCHES, -1, -1):
             epoch = self._state.epoch()
             members = yield from find_members(question.members, self._basis)
             if (problem := members.find_problem(needed)) is not None:
                 return GroupAnswer(reason=problem)
-            kinds, wanted = members.kinds(self._state), needed - members.alone
+            kinds, wanted = members.kinds(self._state), needed - len(members.alone)
             placement = yield from self._search(own, kinds, wanted)
             if epoch != self._state.epoch():
                 placement = placement.only_on(members.kinds(self._state))
-            if placement.placed >= wanted or epoch == self._state.epoch():
+            if again and placement.placed < wanted and epoch != self._state.epoch():
+                continue
+            if (waits := self._victims.find_wait(question)) is not None:
+                return GroupAnswer(reason=waits)
+            if placement.placed < wanted:
+                yield from self._gather(own, members, kinds, placement)
+                reason = too_large(group, placement.placed + len(members.alone), needed)
+                return GroupAnswer(reason=reason, preemptible=True)
+            promising = self._promise(own, members, kinds, placement, wanted)
+            answer = yield from self._promise_all(question, promising)
+            if answer.reason is None or answer.reason.code != codes.GANG_TOO_LARGE.name:
                 break
-        if (waits := self._victims.find_wait(question)) is not None:
-            return GroupAnswer(reason=waits)
-        if placement.placed < wanted:
-            yield from self._gather(own, question, members, kinds, placement)
-            reason = too_large(group, placement.placed + members.alone, needed)
-            return GroupAnswer(reason=reason, preemptible=True)
-        promising = self._promise(own, members, kinds, placement, wanted)
-        answer = yield from self._promise_all(question, promising)
         if answer.reason is not None:
             self.holds.note_refused(group.key, own.now)
         return answer
@@ -306,12 +355,12 @@ class GroupDecisions:
     def _gather(
         self,
         own: GroupDecision,
-        question: GroupQuestion,
         members: GroupMembers,
         kinds: Sequence[MemberKind],
         placement: GangPlacement,
     ) -> Steps[None]:
         """Keep what is free by now for an interrupted group that needs more."""
+        question = own.question
         kept = sum(map(self._reserved.is_promised, question.members))
         if placement.placed <= kept or self._has_kept(question):
             return
@@ -367,6 +416,7 @@ class GroupDecisions:
         needed: int,
     ) -> Steps[GroupAnswer]:
         """Promise to members what was found: to at least as many as needed, or none."""
+        own.begin_promises()
         quotas, assigned = QuotaSelection(self._state), list[tuple[AskingMember, FittingNode]]()
         for member, fitting in members.assign(placement, kinds):
             if quotas.admits(member.search, fitting):
@@ -374,32 +424,38 @@ class GroupDecisions:
             yield None
         refusals = dict[str, None]()
         for member, fitting in assigned if len(assigned) >= needed else ():
-            if refusal := self._promise_to(member, fitting, own.now):
+            if refusal := self._promise_to(own, member, fitting):
                 refusals[refusal] = None
             else:
                 own.promised.append(member.request.pod.uid)
             yield None
         placed = tuple(filter(self._reserved.is_promised, own.promised))
         if len(placed) >= needed:
-            return GroupAnswer(placed=placed)
+            return GroupAnswer(placed=placed, alone=members.alone)
         self._reserved.release_promised(placed)
-        text = f"devices for the group cannot be reserved: {', '.join(refusals)}"
+        why = ", ".join(refusals) or "members have lost what was promised to them"
+        text = f"devices for the group cannot be reserved: {why}"
         return GroupAnswer(reason=quotas.reason or make_reason(codes.GANG_TOO_LARGE, STAGE, text))
 
-    def _promise_to(self, member: AskingMember, fitting: FittingNode, now: float) -> str:
+    def _promise_to(self, own: GroupDecision, member: AskingMember, fitting: FittingNode) -> str:
         """Promise to a member what was found, if it still asks for that; return why not."""
-        requests, claims = self._basis.requests, self._state.claims
-        request = requests.find(member.request.pod.uid)
-        if request is None or request.claims != member.request.claims:
+        requests, uid = self._basis.requests, member.request.pod.uid
+        request = requests.find(uid)
+        is_same = request is not None and request.claims == member.request.claims
+        if request is None or not is_same or self.key_of(uid) != own.question.group.key:
             return "a member has changed"
         if problem := requests.find_problem(request):
             return problem
-        if any(claims[uid_of(each)].status.allocation for each in member.search.unallocated):
-            return "a claim of a member is allocated already"
+        if any(map(self._has_devices, map(uid_of, member.search.unallocated))):
+            return "a claim of a member has devices already"
         refusal = self._reserved.reserve_found(
-            request, fitting, member.search, now, seconds=MAX_HOLD_SECONDS
+            request, fitting, member.search, own.now, seconds=MAX_HOLD_SECONDS
         )
         return refusal or ""
+
+    def _has_devices(self, claim: str) -> bool:
+        is_allocated = self._state.claims[claim].status.allocation is not None
+        return is_allocated or self._reserved.is_reserved(claim)
 
     def preempt(self, request: PreemptRequest, now: float) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""

@@ -118,7 +118,8 @@ class PodDecisions:
         self.groups.holds.note_turn(self.groups.key_of(uid), now)
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
             return refuse_group(others)
-        if hold := self.groups.find_hold(uid, now, alone=(alone := request.group is None)):
+        hold = self.groups.find_hold(uid, now, alone=(alone := request.group is None))
+        if hold is not None or self.groups.take_alone(uid, now):
             return self._decide_member(pod_request, request.max_nodes, hold, now)
         if alone or self.reservations.is_writing(uid):
             limit, reserve = request.max_nodes, request.reserve and not self.groups.key_of(uid)
@@ -196,7 +197,9 @@ class PodDecisions:
             reserve_on(self._basis, request, part.node, now, promised=True)
             reply = replace(fit_on(part.node), complete=False)
         if hold is not None:
-            self.groups.holds.note_asked(hold, request.pod.uid)
+            self.groups.holds.note_asked(hold, uid)
+        else:
+            self.groups.note_alone(uid, reply)
         return reply
 
     def _decide(
@@ -389,7 +392,7 @@ class PodDecisions:
             node,
             unfinished=not answer.complete,
             was_cut=self.state.planner.was_cut,
-            members=answer.placed,
+            members=(*answer.placed, *self.groups.waiting_alone(key, answer)),
             pauses_until=answer.pauses_until,
         )
 

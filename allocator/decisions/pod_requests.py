@@ -231,8 +231,10 @@ class ReceivedRequests:
         needing = [each for each in members if self._needs_devices(each)]
         priority = min(each.pod.priority for each in needing or members)
         change = self._state.records.change
-        for member in members:
-            if member.pod.priority > priority:
+        for received in members:
+            # The pod may have ended meanwhile.
+            member = self.find(received.pod.uid)
+            if member is not None and member.pod.priority > priority:
                 leveled = member._replace(pod=with_at_most(member.pod, priority))
                 pod = leveled.pod
                 change(pod.uid, RecordEvent.ASKED, namespace=pod.namespace, request=leveled)

@@ -51,6 +51,7 @@ _TURNS_IN_A_ROW: Final = 8
 _VICTIMS_SECONDS: Final = 0.05
 # The plugin waits for 300 ms, and each time-out delays all pods.
 _RELEASE_SECONDS: Final = 0.2
+_REBUILT: Final = "the configuration has changed since the group was asked about"
 T = TypeVar("T")
 _DELAY: Final = "(preemption.delaySeconds), so that an autoscaler can add a node"
 
@@ -112,12 +113,15 @@ class SchedulerCalls:
 
     async def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
         """Decide about all members of a group, and return nodes for one of them."""
-        received = await self._in_turns(self._decide().receive_group(request, self._now()))
-        decisions, now = self._decide(), self._now()
+        decisions = self._decide()
+        received = await self._in_turns(decisions.receive_group(request, self._now()))
+        if decisions is not self._decide():
+            raise ProtocolError(ErrorCode.NOT_READY, _REBUILT)
+        now = self._now()
         reply = decisions.prefilter_group(received, now, self._deadline(_SEARCH_SECONDS))
         self._note_answer(request.pod_uid, reply, now)
         others = tuple(uid for uid in received.members if uid != request.pod_uid)
-        if others and decisions.groups.find_hold(others[0], now) is not None:
+        if others and (reply.fit or decisions.groups.holds.find(request.group.key, now)):
             self._publish(others)
         return reply
 

@@ -53,6 +53,17 @@ class GroupRefusal(msgspec.Struct, frozen=True):
     answer: GroupAnswer
 
 
+class GroupAlone(msgspec.Struct, frozen=True):
+    """The members that can be decided about alone until a time, once each.
+
+    One of them was refused in the state `refused`.
+    """
+
+    members: frozenset[str] = frozenset()
+    until: float = 0.0
+    refused: int = -1
+
+
 class GroupPause(msgspec.Struct, frozen=True):
     """How often something was in vain for a group, and until when it pauses."""
 
@@ -77,6 +88,7 @@ class GroupRecord(msgspec.Struct, frozen=True):
     cut: GroupDecision | None = None
     cut_victims: GroupVictimSearch | None = None
     hold: GroupHold | None = None
+    alone: GroupAlone = GroupAlone()
     evicted: bool = False
     woken: float | None = None
     interrupted: bool = False

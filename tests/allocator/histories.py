@@ -49,6 +49,10 @@ class History(ChangingCluster):
         self.writing: dict[str, PodReservation] = {}
         if self.random.random() < 0.05:
             self.state.records.limit = 5
+        self._decide_anew()
+
+    def _decide_anew(self) -> None:
+        """Make the decisions about the cluster."""
         shares = count()
         self.decisions = PodDecisions(
             self.state,

@@ -35,7 +35,15 @@ from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process import metrics
 from drawbridge.process.forked import ForkRefusedError
-from tests.allocator.clusters import Cluster, claim, gpu_slice, members_of, pod, pod_fields
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    claim,
+    gpu_slice,
+    members_of,
+    pod,
+    pod_fields,
+)
 from tests.allocator.contests import HIGH, LOW, Contest
 from tests.cuts import CutAt
 from tests.leftovers import children
@@ -435,6 +443,30 @@ async def test_a_group_is_not_decided_about_when_another_leads_by_then() -> None
         await call
     assert refused.value.code is ErrorCode.NOT_LEADING
     assert process.cluster.held() == []
+
+
+async def test_a_group_is_not_decided_about_when_the_decisions_were_made_anew_by_then() -> None:
+    ticks = itertools.count()
+    process = FakeProcess(Cluster(n1=4), now=lambda: next(ticks) * 0.03)
+    asked = members_of(process.cluster, ["m0", "m1", "m2", "m3"])
+    call = asyncio.create_task(process.calls.prefilter_group(asked))
+    await asyncio.sleep(0)
+    process.cluster = Cluster(n1=4)
+    assert asked.members
+    member = asked.members[0]
+    process.calls.prefilter(PreFilterRequest(pod=member.pod, claims=member.claims))
+    with pytest.raises(ProtocolError) as refused:
+        await call
+    assert refused.value.code is ErrorCode.NOT_READY
+
+
+async def test_all_members_are_woken_once_some_have_devices() -> None:
+    process = FakeProcess(Cluster(n1=4))
+    held = allocation_on("n1", 0)
+    process.cluster.add_claim(claim("c-m1", version=2, allocation=held))
+    asked = members_of(process.cluster, ["m0", "m1", "m2", "m3"])
+    assert (await process.calls.prefilter_group(asked)).fit
+    assert process.published == ["m1", "m2", "m3"]
 
 
 def preemptions(outcome: str) -> float:

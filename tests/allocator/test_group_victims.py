@@ -326,6 +326,19 @@ def test_a_search_that_was_cut_evicts_nobody_who_is_gone() -> None:
     assert sum(map(decisions.preemptors.is_victim, pods)) in {11, 12}
 
 
+def test_a_search_that_was_cut_ends_when_a_claim_of_its_pod_is_deleted() -> None:
+    contest, request = mixed()
+    decisions, waiting = contest.cluster.decisions, contest.waiting
+    waiting.note_answer("m1-0", (), 0.0)
+    reply = decisions.preempt(contest.preemption("m1-0"), 0.0, after_looks(50))
+    waiting.note_preemption("m1-0", refused=True, again=reply.unfinished)
+    found = decisions.requests.find(request.pod_uid)
+    assert found is not None
+    contest.cluster.delete_claim(found.claims[0])
+    while waiting.wake(5.0, out_of_time=after_looks(50)).unfinished:
+        pass
+
+
 def test_only_pods_that_the_scheduler_lists_are_evicted() -> None:
     contest, _ = mixed()
     decisions = contest.cluster.decisions
