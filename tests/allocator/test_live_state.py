@@ -12,6 +12,7 @@ from allocator.state.caches import AllocatorCaches
 from allocator.state.conflicts import MAX_SEARCHES
 from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
 from allocator.state.reports import ClaimFinding
+from drawbridge.cluster.history import Identity
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration, LabelSelector, Placement, Quota
@@ -148,6 +149,9 @@ class StoredObjects:
     def subscribe_to_lists(self, follower: Callable[..., None]) -> None:
         """Have a function called with each list."""
         self._list_followers.append(follower)
+
+    def expect(self, key: tuple[str, str], identity: Identity) -> None:
+        """A response has told of an object before the watch; nothing is watched here."""
 
     def list_again(self, version: str) -> None:
         """List everything, as after a gap of the watch."""
