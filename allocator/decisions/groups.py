@@ -429,13 +429,17 @@ class GroupDecisions:
             else:
                 own.promised.append(member.request.pod.uid)
             yield None
-        placed = tuple(filter(self._reserved.is_promised, own.promised))
+        placed = tuple(uid for uid in own.promised if self._has_part(uid, own))
         if len(placed) >= needed:
             return GroupAnswer(placed=placed, alone=members.alone)
         self._reserved.release_promised(placed)
         why = ", ".join(refusals) or "members have lost what was promised to them"
         text = f"devices for the group cannot be reserved: {why}"
         return GroupAnswer(reason=quotas.reason or make_reason(codes.GANG_TOO_LARGE, STAGE, text))
+
+    def _has_part(self, uid: str, own: GroupDecision) -> bool:
+        """Whether a pod is a member still, and has what was promised to it."""
+        return self._reserved.is_promised(uid) and self.key_of(uid) == own.question.group.key
 
     def _promise_to(self, own: GroupDecision, member: AskingMember, fitting: FittingNode) -> str:
         """Promise to a member what was found, if it still asks for that; return why not."""
@@ -446,8 +450,9 @@ class GroupDecisions:
             return "a member has changed"
         if problem := requests.find_problem(request):
             return problem
-        if any(map(self._has_devices, map(uid_of, member.search.unallocated))):
-            return "a claim of a member has devices already"
+        claims = map(uid_of, member.search.unallocated)
+        if self._reserved.find(uid) is not None or any(map(self._has_devices, claims)):
+            return "a member or its claim has devices already"
         refusal = self._reserved.reserve_found(
             request, fitting, member.search, own.now, seconds=MAX_HOLD_SECONDS
         )

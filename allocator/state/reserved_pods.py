@@ -223,7 +223,8 @@ class ReservedPods:
         devices = self._records.get(pod_uid).devices
         if devices is None or devices.writing:
             return False
-        self._change(devices, RecordEvent.HELD_BACK, promised=True, until=now + HOLD_SECONDS)
+        until = max(now + HOLD_SECONDS, devices.until if devices.promised else now)
+        self._change(devices, RecordEvent.HELD_BACK, promised=True, until=until)
         return True
 
     def renew(self, pod_uids: Iterable[str], now: float) -> None:

@@ -82,8 +82,8 @@ class CutGroups(History):
         size = self.random.choice((2, 3, 3, 4, 6))
         least = self.random.choice((0, 2, size, size))
         priority = self.random.choice((0, 0, 5))
-        for each in range(size):
-            uid = f"p{number + each + 1}"
+        for index in range(size):
+            uid = f"p{number + index + 1}"
             names = [f"of-{uid}"]
             if self.random.random() < 0.1:
                 names = [f"shared-{namespace}-{number}"]
@@ -186,9 +186,9 @@ class CutGroups(History):
         quotas = QuotaUse(old.ledger.quotas.quotas)
         self.state = AllocatorState(Planner(), Ledger(quotas=quotas), owns_all, None)
         self.state.apply(None, gpu_class())
-        for each in self.pods.values():
-            if each.seen is not None:
-                self.state.apply(None, each.seen)
+        for member in self.pods.values():
+            if member.seen is not None:
+                self.state.apply(None, member.seen)
         for node in old.planner.nodes.values():
             self.state.apply(None, node)
             if node.name in self.sizes:
@@ -318,9 +318,9 @@ class CutGroups(History):
         """What is promised for long belongs to a hold, or to a decision that goes on."""
         groups = self.decisions.groups
         for record in map(self.state.records.get, self.state.records):
-            known, devices = groups._groups.get(record.group), record.devices  # noqa: SLF001  # its record
-            owners = set(known.hold.left if known.hold else ())
-            owners.update(known.cut.promised if known.cut else ())
+            group, devices = groups._groups.get(record.group), record.devices  # noqa: SLF001  # its record
+            owners = set(group.hold.left if group.hold else ())
+            owners.update(group.cut.promised if group.cut else ())
             is_long = devices and devices.promised and devices.until > self.now + 16
             is_gathered = groups.interrupted.is_gathering(record.group)
             if record.group and is_long and record.uid not in owners and not is_gathered:
@@ -340,14 +340,16 @@ class CutGroups(History):
             self.state.apply(None, Node(node, {"name": node}))
         for member in self.alive(bound=False):
             self._serve(member)
-        for turn in range(QUIET_TURNS):
+        busy = 0
+        for _ in range(QUIET_TURNS):
             told = self.waiting.wake(self.now, out_of_time=self._limit(), may_copy=False)
             for uid in told.woken:
                 if uid in self.pods and not self.pods[uid].gone and not self.pods[uid].node:
                     self._serve(self.pods[uid])
             self.now += 0.02 if told.unfinished else 0.5
             self.look("wake")
-            if turn > QUIET_TURNS - 3 and told.unfinished:
+            busy = busy + 1 if told.unfinished else 0
+            if busy > QUIET_TURNS // 4:
                 raise BrokenError("the turns of waking do not end")
         self._look_for_forgotten()
 
@@ -370,17 +372,17 @@ class CutGroups(History):
         held = [each for each in some if each.uid in self.held]
         if len(held) + len(bound) < (least or len(some) + len(bound)):
             return
-        for each in held:
-            node, find = self.held.pop(each.uid), self.decisions.reservations.find
-            if self.decisions.reservations.begin_write(each.uid):
+        for holder in held:
+            node, find = self.held.pop(holder.uid), self.decisions.reservations.find
+            if self.decisions.reservations.begin_write(holder.uid):
                 continue
-            part = find(each.uid)
+            part = find(holder.uid)
             assert part is not None
             for reserved in part.claims:
-                self._write_claim(each.uid, reserved)
-            self.decisions.reservations.end_write(each.uid, written=True)
-            each.node = node
-            self.show(each)
+                self._write_claim(holder.uid, reserved)
+            self.decisions.reservations.end_write(holder.uid, written=True)
+            holder.node = node
+            self.show(holder)
 
     def ask_rightly(self, member: Member) -> PreFilterReply | None:
         """Ask as the scheduler does, about a pod and then its group."""
@@ -410,13 +412,14 @@ class CutGroups(History):
             request = PreFilterGroupRequest(pod_uid=members[0].uid, group=group, members=asked)
             was = self.decisions.groups.find_refusal(members[0].uid, self.now)
             try:
-                reply = ask_group(self.decisions, request, self.now)
+                replies = [ask_group(self.decisions, request, self.now) for _ in range(12)]
             except ProtocolError:
                 continue
+            reply = replies[-1]  # each call looks at some nodes
             if reply.fit:
                 raise BrokenError(f"{key} waits and fits; {was}")
             if not reply.complete:
-                raise BrokenError(f"{key} has no answer")
+                raise BrokenError(f"{key} has no answer: {reply.message}")
 
     def drain(self) -> None:
         """Without pods and claims, nothing is held or remembered."""

@@ -332,9 +332,9 @@ def test_a_search_that_was_cut_ends_when_a_claim_of_its_pod_is_deleted() -> None
     waiting.note_answer("m1-0", (), 0.0)
     reply = decisions.preempt(contest.preemption("m1-0"), 0.0, after_looks(50))
     waiting.note_preemption("m1-0", refused=True, again=reply.unfinished)
-    found = decisions.requests.find(request.pod_uid)
-    assert found is not None
-    contest.cluster.delete_claim(found.claims[0])
+    asking = decisions.requests.find(request.pod_uid)
+    assert asking is not None
+    contest.cluster.delete_claim(asking.claims[0])
     while waiting.wake(5.0, out_of_time=after_looks(50)).unfinished:
         pass
 
