@@ -133,7 +133,8 @@ class AdmissionHandler:
         }
         self._interest: tuple[Configuration, Interest] | None = None
         self._quotas = ConfiguredQuotas()
-        self.scopes = scopes or NamespaceScopes(cluster)
+        # Scopes without a decision yet are empty.
+        self.scopes = NamespaceScopes(cluster) if scopes is None else scopes
 
     def review_pod(self, body: bytes, seconds: float | None = None) -> Reply | PendingReply:
         """Handle the review of a pod. `seconds` is the time until the API server gives up."""

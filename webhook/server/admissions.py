@@ -139,6 +139,10 @@ class Admissions:
         run = partial(self._run_copy, method, body, TurnKey(namespace, peer))
         try:
             request, copied = await run({})
+            if request is not None and request.namespace != namespace:
+                # The head of the body did not show it.
+                await self._read_namespace(request.namespace, seconds)
+                request, copied = await run({})
             if request is None or not copied.templates:
                 return copied.reply
             states = await self._ensure(request, copied.templates, seconds)
