@@ -448,10 +448,7 @@ class PodDecisions:
             return None
         if group := self.groups.key_of(pod_uid):
             return _GROUP + group.encode()
-        key = answer_key(self.requests.search(request), self.state)
-        # What is kept for a pod fits no other one.
-        kept = self.preemptors.find(pod_uid)
-        return key if kept is None else key + kept.key.encode()
+        return answer_key(self.requests.search(request), self.state)
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the pods with this key, in the current state."""

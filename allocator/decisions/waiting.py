@@ -341,8 +341,8 @@ class WaitingPods:
         """
         ended = []
         for uid in tuple(islice(self._records.with_part("unanswered"), VISITS_PER_TURN)):
-            pod = self._find(uid)
-            if pod is None or self._decisions.is_refused(pod.key):
+            record = self._records.get(uid)
+            if record.waiting is None or self._decisions.is_refused(record.key):
                 self._records.change(uid, RecordEvent.SEARCHED, unanswered=False)
                 ended.append(uid)
             else:
@@ -443,7 +443,7 @@ class WaitingPods:
             and name not in self._cut
             and record.device_pause.until <= now
             and pod.tried != self._state.epoch()
-            and not self._decisions.is_refused(pod.key)
+            and not self._decisions.is_refused(record.key)
         )
 
     def next_time(self) -> float | None:
@@ -453,12 +453,12 @@ class WaitingPods:
         return min((end for end in ends if end is not None), default=None)
 
     def _promise(self, uid: str, work: TurnWork) -> Promise:
-        pod = self._find(uid)
+        pod, key = self._find(uid), self._records.get(uid).key
         if pod is None:
             return Promise(impossible=True)
         # The members of a group have the same answer. Of pods alone, thousands can ask the same.
         group = self._decisions.groups.key_of(uid)
-        members = self._records.alike.get(pod.key) if group else (uid,)
+        members = self._records.alike.get(key) if group else (uid,)
         alike = [each for each in members if self._name_of(each) == (group or uid)]
         work.tries -= 1
         promise = self._decide(uid, pod, work)
@@ -471,7 +471,7 @@ class WaitingPods:
             self._remove(uid)
         elif not promise.unfinished:
             # A group that is refused needs no other note that its members were tried.
-            for member in () if group and self._decisions.is_refused(pod.key) else alike:
+            for member in () if group and self._decisions.is_refused(key) else alike:
                 if (waiting := self._find(member)) is not None:
                     tried = replace(waiting, tried=self._state.epoch())
                     self._records.change(member, RecordEvent.SEARCHED, waiting=tried)

@@ -161,8 +161,8 @@ class PodTable:
             self._follow_devices(before, after)
         if before.kept is not after.kept:
             self._follow_kept(before, after)
-        if before.waiting is not after.waiting:
-            self._follow_place(before, after)
+        if before.waiting is not after.waiting or before.kept is not after.kept:
+            self._follow_waiting(before, after)
         begins_or_ends = (before.waiting is None) != (after.waiting is None)
         if begins_or_ends or before.device_pause is not after.device_pause:
             self.times.set("device pause", after.uid, _end_of(after.device_pause, after.waiting))
@@ -214,14 +214,15 @@ class PodTable:
             self._ledger.keep(key_of(after.uid), has.held if has else ())
         self.times.set("kept", after.uid, has.until if has else None)
 
-    def _follow_place(self, before: Record, after: Record) -> None:
-        uid, had, has = after.uid, before.waiting, after.waiting
+    def _follow_waiting(self, before: Record, after: Record) -> None:
+        had, has = before.waiting, after.waiting
         if had is not None and (has is None or had.place != has.place):
             del self._places[bisect_left(self._places, had.place)]
         if has is not None and (had is None or had.place != has.place):
             insort(self._places, has.place)
-        if (had and had.key) != (has and has.key):
-            self.alike.move(uid, [had.key] if had else (), [has.key] if has else ())
+        keys = [[each.key] if each.waiting else [] for each in (before, after)]
+        if keys[0] != keys[1]:
+            self.alike.move(after.uid, *keys)
 
 
 def _end_of(pause: Pause, waiting: Waiting | None) -> float | None:

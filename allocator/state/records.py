@@ -160,7 +160,7 @@ BEHIND_ALL: Final = WaitingPlace(1 << 63, math.inf, "")
 
 
 class Waiting(msgspec.Struct, frozen=True):
-    """A pod that waits, and the key that it has in common with those that ask the same.
+    """A pod that waits, and the key of what it asks.
 
     `seen` has the nodes of its last answer, `tried` the state in which no other node was found.
     """
@@ -247,3 +247,12 @@ class Record(msgspec.Struct, frozen=True):
     device_pause: Pause = NO_PAUSE
     victim_pause: Pause = NO_PAUSE
     steps: tuple[RecordStep, ...] = ()
+
+    @property
+    def key(self) -> bytes:
+        """What a pod that waits has in common with those that get the same answer.
+
+        What is kept for a pod alone fits no other one; what is kept for a group fits its members.
+        """
+        asked = self.waiting.key if self.waiting else b""
+        return asked if self.kept is None or self.group else asked + self.kept.key.encode()

@@ -73,6 +73,17 @@ def test_what_the_evicted_pods_release_and_what_is_free_goes_to_the_pod(plan: Pl
     assert not plan.cluster.reserve("big", "n1")
 
 
+def test_the_refusal_of_a_pod_that_asks_the_same_is_none_of_the_pod(plan: Plan) -> None:
+    plan.wait_for("ahead", 3)
+    for uid in ("ahead", "big"):
+        assert plan.ask(uid, 3) == []
+    plan.contest.end("a")
+    plan.contest.end("b")
+    # What is held begins with the question of the pod that waits for longer.
+    plan.annotate(hold_of("big"))
+    assert plan.contest.woken() == ["big"]
+
+
 def test_another_process_holds_the_same_before_it_answers(plan: Plan) -> None:
     plan.annotate(hold_of("big", "a", "b"))
     plan.contest.end("a")
