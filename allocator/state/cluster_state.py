@@ -251,12 +251,14 @@ class AllocatorState:
         self.pods.apply(before, after)
         for node in self.amounts.apply(before, after):
             self.decide_owners_on(node)
-        if before is not None and before.spec.resource_claims:
-            self.vanished.follow_pod(before.metadata.uid)
+        is_same = before and after and before.metadata.uid == after.metadata.uid
+        gone = None if is_same else before
+        # A cache that is behind can tell of the end of a pod first.
+        ended = after if after and _has_ended(after) else None
+        for each in filter(None, (gone, ended)):
+            self.vanished.follow_pod(each.metadata.uid)
         if before is not None and not before.spec.resource_claims and not _has_ended(before):
-            is_same = after is not None and after.metadata.uid == before.metadata.uid
-            runs = is_same and after is not None and not _has_ended(after)
-            self._freed |= not runs and before.spec.node_name in self._owned_on
+            self._freed |= bool(gone or ended) and before.spec.node_name in self._owned_on
 
     def take_reports(self) -> tuple[Report, ...]:
         """Return what is to be told since the last call."""

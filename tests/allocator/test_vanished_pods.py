@@ -158,6 +158,20 @@ def test_the_grace_period_of_the_pod_decides_how_long(case: Vanished) -> None:
     assert is_free(state)
 
 
+@every_row(
+    "first, wanted",
+    [(ended(), True), (running(), False), (without_unused_parts(pod("p", "c")), False)],
+)
+def test_of_a_cache_that_is_behind_only_the_end_of_a_pod_frees_its_devices(
+    first: Pod, *, wanted: bool
+) -> None:
+    state = state_with(allocated("p"))
+    state.apply(allocated("p"), RELEASED)
+    assert not is_free(state)
+    state.apply(None, first)
+    assert is_free(state) is wanted
+
+
 @pytest.mark.parametrize("release", [RELEASE, [(allocated("p"), None)]])
 def test_a_pod_that_vanishes_before_the_watch_shows_its_node_keeps_its_devices(
     release: list[Change],
