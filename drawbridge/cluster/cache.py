@@ -278,6 +278,8 @@ class Cache(Generic[T]):
 
     async def _back_off(self, error: ApiError) -> None:
         self.problem = f"{error}"
+        if error.gone:
+            self._backoff.reset()  # the server answers, and what it had told is old
         pause = self._backoff.pause(error.retry_after)
         _LOG.log(level_of(error), "%s: %s; retrying in %.1f s", self.resource.plural, error, pause)
         await self._pause(pause)

@@ -173,6 +173,19 @@ async def test_failures_back_off_and_set_the_problem(rig: Rig) -> None:
     assert rig.cache.problem == ""
 
 
+async def test_a_list_follows_soon_when_the_server_answers_that_history_is_gone(rig: Rig) -> None:
+    async with rig.running():
+        await rig.watched()
+        rig.api.fail(500, part="configmaps", watch=True, times=5)
+        rig.api.fail(410, part="configmaps", watch=True)
+        rig.api.end_watches()
+        await rig.api.until(lambda: len(rig.clock.pauses) == 6)
+
+    *before, afterwards = rig.clock.pauses
+    assert max(before) > 2
+    assert afterwards <= 0.75
+
+
 async def test_watches_that_end_immediately_back_off(rig: Rig) -> None:
     rig.made(watch_list=False)
     rig.api.when(
