@@ -50,6 +50,8 @@ class Conditions(NamedTuple):
     # How many pods an allocator remembers, and how long a reservation can be renewed.
     most_records: int
     holding: HoldLimits
+    # How many of four pods are of a team with a quota.
+    quarters_of_team: int
     # Whether the schedulers decide about all members of a gang in one cycle.
     has_group_cycles: bool
     # How many bindings wait for something else, such as a volume; ours, and those of others.
@@ -78,6 +80,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         Faults(*(chance * times for chance in astuple(FAULTS))),
         most_records=drawn.choice((3, *[MAX_RECORDS] * 9)),
         holding=drawn.choice((HoldLimits(seconds=12.0, devices=1), *[HoldLimits()] * 4)),
+        quarters_of_team=drawn.choice((1, 1, 3)),
         has_group_cycles=drawn.random() < 0.4,
         slow_bindings=drawn.choice((0.05, 0.05, 0.3)),
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),

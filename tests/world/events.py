@@ -47,7 +47,7 @@ def create(world: "World", drawn: int) -> str:
     names = [world.next_name("c")]
     if drawn % 5 == 0:
         names.append(world.next_name("c"))
-    space = TEAM if drawn // 5 % 4 == 0 else "default"
+    space = TEAM if drawn // 5 % 4 < world.conditions.quarters_of_team else "default"
     count = 2 if drawn // 20 % 10 == 0 else 1
     pod = _create_pod(world, names, space=space)
     for name in names:
@@ -68,7 +68,7 @@ def create_important(world: "World", _drawn: int) -> str:
 def create_gang(world: "World", drawn: int) -> str:
     """Create two or three pods that run together or not at all, sometimes of a team."""
     size = 2 + drawn % 2
-    space = TEAM if drawn // 2 % 4 == 0 else "default"
+    space = TEAM if drawn // 2 % 4 < world.conditions.quarters_of_team else "default"
     labels = {GROUP_LABEL: world.next_name("gang"), MIN_LABEL: f"{size}"}
     made = []
     for _ in range(size):
@@ -93,12 +93,13 @@ def create_crowd(world: "World", drawn: int) -> str:
     return f"{'; '.join(made)}; two that are important after {pause:.1f} s"
 
 
-@event(2)
+@event(3)
 def create_sharing(world: "World", drawn: int) -> str:
     """Create two pods with one claim, which none of them owns, or one more with such a claim."""
-    shared = [c["metadata"] for c in world.all("resourceclaims") if _is_shared(c)]
+    shared = [claim for claim in world.all("resourceclaims") if _is_shared(claim)]
+    shared = [claim for claim in shared if devices_of(claim)] or shared
     if shared and drawn % 2:
-        metadata = shared[drawn // 2 % len(shared)]
+        metadata = shared[drawn // 2 % len(shared)]["metadata"]
         name, count = metadata["name"], 1
     else:
         name, count = world.next_name("s"), 2

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from tests.world.events import event
 from tests.world.machines import draw_seconds
-from tests.world.network import Trap
+from tests.world.network import LATEST_SECONDS, Trap
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
-# The API server ends a request after 60 s.
-_LATEST_SECONDS, _LONG_SECONDS = 50, 60.0
+# A request is late by no more than this, and some seconds for faults.
+_LATE_SECONDS = int(LATEST_SECONDS) - 4
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
@@ -57,6 +57,8 @@ def kill_scheduler(world: "World", drawn: int) -> str:
     """Kill a scheduler beside its allocator, or stop it, so that it releases its Lease."""
     pair, releases = world.choose_pair(drawn), bool(drawn // 2 % 2)
     pair.scheduler.die(releases=releases)
+    if releases:
+        world.released_at = asyncio.get_running_loop().time()
     return f"{pair.host}, which releases its Lease" if releases else pair.host
 
 
@@ -79,7 +81,7 @@ def stand_still(world: "World", drawn: int) -> str:
     """Let a host stand still for a while; what it had decided is sent later."""
     pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
     # What it sends after that is later than any request that was sent can arrive.
-    seconds += _LONG_SECONDS if drawn // 2 % 4 == 0 else 0.0
+    seconds += LATEST_SECONDS if drawn // 2 % 4 == 0 else 0.0
     world.stand_still(pair.host, seconds)
     return f"{pair.host} for {seconds:.1f} s"
 
@@ -91,7 +93,7 @@ def stop_at_write(world: "World", drawn: int) -> str:
     Or it goes on, and this write arrives late.
     """
     write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
-    late, closed = draw_seconds(drawn, _LATEST_SECONDS), draw_seconds(drawn // 2)
+    late, closed = draw_seconds(drawn, _LATE_SECONDS), draw_seconds(drawn // 2)
 
     def restart_allocator(host: str, _: str) -> None:
         world.pairs[host].restart.set()
@@ -113,13 +115,13 @@ def stop_at_write(world: "World", drawn: int) -> str:
 
     def stop_before(host: str, path: str) -> None:
         # It is sent when nobody waits for it any more, and the pod needs another node.
-        world.stand_still(host, seconds + _LONG_SECONDS)
+        world.stand_still(host, seconds + LATEST_SECONDS)
         for node in world.nodes_of_path(path):
-            world.machines[node].cordon(seconds + _LONG_SECONDS)
+            world.machines[node].cordon(seconds + LATEST_SECONDS)
 
     if drawn // 3 % 8 == 7:
         world.network.trap = Trap(write, stop_before, before=True)
-        return f"{write}: the host stands still for {seconds + _LONG_SECONDS:.1f} s before it"
+        return f"{write}: the host stands still for {seconds + LATEST_SECONDS:.1f} s before it"
     name, act, late = (
         ("the allocator is killed", restart_allocator, 0.0),
         ("the host is killed", kill, 0.0),

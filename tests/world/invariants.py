@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of
-from tests.world.objects import ALL_NODES, BROKEN, MIGRATED, NODES, TEAM, TEAM_DEVICES
+from tests.world.objects import ALL_NODES, BROKEN, MIGRATED, NODES, TEAM, TEAM_DEVICES, is_open
 from tests.world.quotas import DEVICES, EXCEEDED
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 
@@ -100,22 +100,36 @@ def no_pod_that_runs_loses_a_claim(world: "World") -> Iterator[str]:
 
 def what_is_allocated_was_reserved(world: "World") -> Iterator[str]:
     """An allocator writes only devices that nobody else can get meanwhile."""
-    for name in world.unreserved:
-        yield f"{name} got devices that were not reserved for it"
+    for pair in world.pairs.values():
+        for name in pair.unreserved:
+            yield f"{name} got devices that were not reserved for it"
 
 
 def one_allocator_leads(world: "World") -> Iterator[str]:
     """Two that may write at the same time could give out one device twice.
 
-    A restore also brings back an old Lease, which hosts can take that the holder never heard of.
+    A restore also brings back an old Lease, which hosts can take that the holder never heard of. A
+    scheduler that is stopped releases its Lease, and the allocator beside it learns of that when it
+    reads the Lease again.
     """
-    if world.since_restore() < LEASE_SECONDS:
+    if min(world.since_restore(), world.since_release()) < LEASE_SECONDS:
         return
     leading = [
         each.host for each in world.pairs.values() if each.parts and each.parts.lease.leading
     ]
     if len(leading) > 1:
         yield f"{' and '.join(leading)} lead"
+
+
+def nobody_leads_who_knows_that_another_does(world: "World") -> Iterator[str]:
+    """What an allocator has read of the Lease counts at once."""
+    for pair in world.pairs.values():
+        if pair.parts is None or not pair.parts.lease.leading:
+            continue
+        spec = pair.parts.lease._spec  # noqa: SLF001
+        holder = (spec and spec.holder_identity) or ""
+        if not holder.startswith(f"{pair.host}_"):
+            yield f"{pair.host} leads, and has read that {holder or 'nobody'} has the Lease"
 
 
 def our_processes_write_only_what_is_theirs(world: "World") -> Iterator[str]:
@@ -139,7 +153,7 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
-    team = _count_of_team(world)
+    nodes, team = _open_nodes(world, NODES), _count_of_team(world)
     gangs: dict[str, list[tuple[str, list[int], str]]] = {}
     left: dict[str, int] = {}  # of the quota, for the pods of the team
     for pod in world.all("pods"):
@@ -156,7 +170,7 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
         if sum(sum(counts) for _, counts, _ in members[:lacks]) > left.get(gang, math.inf):
             continue
         if lacks and _fit_together(
-            held, [(sum(counts), node) for _, counts, node in members[:lacks]]
+            nodes, held, [(sum(counts), node) for _, counts, node in members[:lacks]]
         ):
             names = ", ".join(name for name, _, _ in members)
             yield f"{names} of {gang} wait, and devices for {lacks} are free"
@@ -166,6 +180,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
     """Who may preempt others does so, also if an eviction has failed before."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
+    nodes = _open_nodes(world, NODES)
     for pod in of_pods.values():
         priority = pod["spec"].get("priority", 0)
         if not priority or not _is_waiting(pod) or not _has_claims(world, pod):
@@ -177,7 +192,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             for device in devices_of(claim)
         }
         counts, node = _needs(world, pod)
-        if counts and _fit_together(held - left, [(sum(counts), node)]):
+        if counts and _fit_together(nodes, held - left, [(sum(counts), node)]):
             yield f"{_name(pod)} waits, and pods with a lower priority have devices"
 
 
@@ -192,6 +207,7 @@ def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
     """Neither does a pod of others on their nodes; without a defect of Kubernetes."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     free = (BROKEN, "good") not in held and (BROKEN, "broken") not in held
+    free = free and bool(_open_nodes(world, [BROKEN]))
     for pod in world.all("pods"):
         if not pod["spec"].get("resourceClaims"):
             continue
@@ -233,14 +249,20 @@ def _claims_of(world: "World", pod: JSON) -> list[JSON | None]:
     return [find(kind, _space(pod), name) for name in claim_names(pod)]
 
 
-def _fit_together(held: set[Device], wanted: list[tuple[int, str]]) -> bool:
+def _open_nodes(world: "World", names: Iterable[str]) -> list[str]:
+    """Return the nodes on which pods can start."""
+    find, kind = world.network.store.find, named("nodes")
+    return [name for name in names if (node := find(kind, "", name)) and is_open(node)]
+
+
+def _fit_together(nodes: Collection[str], held: set[Device], wanted: list[tuple[int, str]]) -> bool:
     """Whether pods that need so many devices, each on one node, fit beside what is held."""
     if not wanted:
         return True
     (count, only), *others = wanted
-    for node in NODES:
+    for node in nodes:
         devices = _free_devices(held, node)[:count] if only in ("", node) else []
-        if len(devices) >= count and _fit_together(held.union(devices), others):
+        if len(devices) >= count and _fit_together(nodes, held.union(devices), others):
             return True
     return False
 
@@ -330,6 +352,21 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
             yield f"the ledger of {pair.host} charges {TEAM} {charged}"
 
 
+def an_allocator_has_what_is_stored(world: "World") -> Iterator[str]:
+    """Its caches follow the API server, whatever came in between."""
+    for pair in world.pairs.values():
+        caches = pair.parts.caches if pair.parts else None
+        for cache in (caches.pods, caches.claims, caches.nodes, caches.slices) if caches else ():
+            plural = cache.resource.plural
+            if cache.problem:
+                yield f"{pair.host} does not watch {plural}: {cache.problem}"
+            metadata = (each["metadata"] for each in world.all(plural))
+            stored = {(e.get("namespace", ""), e["name"], e["resourceVersion"]) for e in metadata}
+            cached = {(each.namespace, each.name, each.version) for each in cache.all()}
+            if cached != stored:
+                yield f"{pair.host} has other {plural} than are stored: {sorted(cached ^ stored)}"
+
+
 def nothing_crashed(world: "World") -> Iterator[str]:
     """A process that ends without a restore has a bug."""
     for pair in world.pairs.values():
@@ -359,6 +396,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
         no_pod_that_runs_loses_a_claim,
         nobody_evicts_again_and_again,
         one_allocator_leads,
+        nobody_leads_who_knows_that_another_does,
         our_processes_write_only_what_is_theirs,
         nothing_crashed,
     ),
@@ -373,4 +411,5 @@ AT_THE_END: tuple[Invariant, ...] = (
     every_pod_gets_its_claims,
     the_ledger_holds_what_claims_hold,
     a_record_moves_as_its_states_allow,
+    an_allocator_has_what_is_stored,
 )

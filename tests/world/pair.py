@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 from allocator.process import AllocatorOptions, _create_caches, _Parts
@@ -10,13 +10,13 @@ from allocator.state.caches import AllocatorCaches
 from allocator.writes.binding import BindingTimes
 from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.store import CachedObject
+from drawbridge.dra.allocation import Allocation, Consumer, gives_same_devices
 from drawbridge.dra.claim import Claim
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
-from tests.cluster.fake.kinds import JSON
 from tests.world.conditions import Conditions
-from tests.world.network import SYSTEM, Network, WorldSession
-from tests.world.nodes import Device, consumers_of, devices_of
+from tests.world.network import LATEST_SECONDS, SYSTEM, Network, WorldSession
+from tests.world.nodes import Device
 from tests.world.scheduler import Scheduler
 
 
@@ -32,6 +32,7 @@ class Pair:
         self._holding = conditions.holding
         self.parts: _Parts | None = None
         self.failure = ""
+        self.unreserved: list[str] = []  # claims that got devices that were not reserved
         # The allocations that the allocator has seen since it started, by the UID of the claim.
         self.seen: set[tuple[str, frozenset[Device]]] = set()
         self.restart = asyncio.Event()
@@ -72,20 +73,18 @@ class Pair:
         tasks = cast("list[asyncio.Task[Any]]", [*calls._releases])  # noqa: SLF001
         return tasks + [task for _, task in undoing._running.values()]  # noqa: SLF001
 
-    def lacks_reservation(self, claim: JSON) -> bool:
-        """Whether the allocator has nothing reserved for a claim that it has just written.
+    def _watch_allocations(self, parts: _Parts) -> None:
+        """Note what the allocator allocates without a reservation."""
+        allocate = parts.binder._writes.allocate  # noqa: SLF001
 
-        What it has sent in an earlier term, or before it started, can still arrive.
-        """
-        if self.parts is None or not self.parts.state.ready:
-            return False
-        binder, decisions = self.parts.binder, self.parts.state.decisions
-        is_late = asyncio.get_running_loop().time() <= binder._earlier_bindings  # noqa: SLF001
-        if is_late or not any(map(binder.is_writing, consumers_of(claim))):
-            return False
-        active = decisions.state.ledger.reservations.get(claim["metadata"]["uid"])
-        reserved = {(hold.pool.name, hold.device) for hold in active.holds} if active else set()
-        return reserved != devices_of(claim)
+        def note(claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]) -> Any:  # noqa: ANN401  # awaited by the caller
+            ledger = parts.state.decisions.state.ledger
+            active = ledger.reservations.get(claim.metadata.uid)
+            if active is None or not gives_same_devices(active.reservation.allocation, allocation):
+                self.unreserved.append(claim.metadata.name)
+            return allocate(claim, allocation, consumers)
+
+        parts.binder._writes.allocate = note  # type: ignore[method-assign]  # noqa: SLF001
 
     # --- the allocator ---
 
@@ -105,11 +104,12 @@ class Pair:
                     lease="drawbridge-scheduler",
                     host=self.host,
                     api=None,
-                    binding=BindingTimes(wait=110, timeout=600),
+                    binding=BindingTimes(wait=110, timeout=600, late=LATEST_SECONDS),
                     holding=self._holding,
                 )
                 self.seen = set()
                 self.parts = _Parts(options, settings, session, caches)
+                self._watch_allocations(self.parts)
                 running += [asyncio.ensure_future(part) for part in self.parts.run()]
                 running.append(asyncio.ensure_future(self._wait_for_kill()))
                 running.append(asyncio.ensure_future(self._follow(caches)))

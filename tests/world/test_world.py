@@ -79,11 +79,12 @@ def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
 ) -> None:
     monkeypatch.setattr(VanishedPods, "follow_claim", lambda *_: None)
     script = (*FORCED[:5], Event(0.1, "back up", 0), *FORCED[5:], Event(0.1, "end watches", 0))
-    outcome = play(3, script)
+    # The time that the containers need differs from seed to seed.
+    outcome = next(each for seed in range(20) if (each := play(seed, script)).violation)
     assert outcome.violation.startswith("no_device_is_used_by_two_pods")
     shrunk = shrink(outcome)
     assert len(shrunk.script) < len(script)
     assert {"create", "delete with force"} <= {each.name for each in shrunk.script}
     for at in range(len(shrunk.script)):
-        fewer = play(3, shrunk.script[:at] + shrunk.script[at + 1 :])
+        fewer = play(shrunk.seed, shrunk.script[:at] + shrunk.script[at + 1 :])
         assert not fewer.violation.startswith("no_device_is_used_by_two_pods")

@@ -40,7 +40,7 @@ HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
 SETTLE_SECONDS = 240
 # After that, all is well again this soon after each event: without faults, and volumes that wait.
-CALM_SECONDS = 90
+CALM_SECONDS = 15
 
 
 @dataclass
@@ -135,7 +135,7 @@ class World:
         self.is_calm = False  # whether all faults have ended
         self.touched = ""  # the node to which something has just happened
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
-        self.unreserved: list[str] = []  # claims that got devices that were not reserved
+        self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number = 0
         self._backup: Saved | None = None
         self._restored_at = float("-inf")
@@ -301,6 +301,10 @@ class World:
         """Return the seconds since the last restore of a backup."""
         return asyncio.get_running_loop().time() - self._restored_at
 
+    def since_release(self) -> float:
+        """Return the seconds since a scheduler has released its Lease."""
+        return asyncio.get_running_loop().time() - self.released_at
+
     async def _admit(self, pod: JSON) -> JSON:
         """Return a pod as it is stored; raises RefusedPodError. Quotas come after all webhooks."""
         admitted = await self.webhook.admit(pod)
@@ -362,8 +366,6 @@ class World:
         self._decisions.pop(key, None)
         self._decisions[key] = frozenset(seen) if knows else None
         seen.add(key)
-        if knows and self.pairs[host].lacks_reservation(claim):
-            self.unreserved.append(claim["metadata"]["name"])
 
     def _forget_unseen(self, started: Decided) -> None:
         """Leave a use out of account that the allocator of the other one has never seen.
