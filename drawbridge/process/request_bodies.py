@@ -63,6 +63,7 @@ class RequestBodies:
     little is read at once. What is sent again after a refusal only waits. A small body neither
     counts nor waits: the number of connections limits the memory of all of them. The parts of
     others are read one in each turn of the event loop, so a flood of them delays no small body.
+    Bodies of one size have as many turns as those of another, so the largest delay no other one.
 
     Of the rest of the memory, which is for bodies that are being handled, peers share three
     quarters, and one quarter is divided among them.
@@ -134,7 +135,7 @@ class RequestBodies:
 
     async def _read_chunks(self, content: StreamReader, arriving: _ArrivingBody) -> bytes:
         """Read a body in chunks. The total size of all such bodies is bounded."""
-        received, key = arriving.received, TurnKey(arriving.peer)
+        received = arriving.received
         try:
             while not content.at_eof():
                 await self._wait_for_room(arriving)
@@ -148,8 +149,10 @@ class RequestBodies:
                 self._received.add(arriving.peer, len(chunk))
                 if len(received) > self._most:
                     raise self._too_large()
-                async with self._turns.take(key):
-                    await asyncio.sleep(0)
+                if not content.at_eof():
+                    key = TurnKey(arriving.peer, f"{len(received).bit_length()}")
+                    async with self._turns.take(key):
+                        await asyncio.sleep(0)
         finally:
             self._remove(arriving)
         return bytes(received)

@@ -9,13 +9,14 @@ import json
 import multiprocessing
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import cycle, islice
 from typing import NamedTuple
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.controlplane.threaded import repeating
 from e2e.installed.installation import Installation, installed, wait_for_facts
 from e2e.nodes.machine import Machine
 from e2e.scenarios.admission import GPU, NEEDS, legacy_pod
@@ -35,7 +36,7 @@ CHUNK = 64 << 10
 AGAIN_SECONDS = 0.1
 # Attackers have other addresses than the API server, and also its own.
 SOURCES = ("127.0.0.1", "127.0.9.1", "127.0.9.2", "127.0.9.3")
-LARGE_BYTES = 100 << 10
+LARGE_BYTES, LARGE_PAUSE = 100 << 10, 0.2
 # One finding for each claim: more than the allocator remembers.
 FORGED_MARKS, FLOOD_WRITERS = 2800, 4
 MOST_EVENT_SECONDS = 15.0
@@ -113,18 +114,34 @@ def attacked(cluster: Installation) -> Iterator[None]:
 
 @scenario("full", rig="installed", needs=NEEDS)
 def unfinished_bodies_from_the_network_delay_no_namespace(stage: Stage) -> None:
-    """Some of them come from the address of the API server, and half of the pods are large."""
+    """Some of them come from the address of the API server. Large pods wait, none is refused."""
     cluster = installed(stage)
     stage.node("a", "lab-2g2n", {GPU: "full"})
     wait_for_facts(stage, cluster, legacy_pod(stage, "probe"))
-    calls = []
+    calls: list[Callable[[], object]] = []
+    large: list[Callable[[], object]] = []
     for number, namespace in enumerate(innocent_namespaces(stage)):
-        pod = legacy_pod(stage, "innocent")
+        pod, chosen = legacy_pod(stage, "innocent"), calls
         if number % 2 == 0:
-            pod["metadata"]["annotations"] = {"note": "x" * LARGE_BYTES}
+            pod["metadata"]["annotations"], chosen = {"note": "x" * LARGE_BYTES}, large
         path = f"/api/v1/namespaces/{namespace}/pods"
-        calls.append(partial(stage.client.create, path, pod, dryRun="All"))
-    check_innocents_not_delayed("pods", calls, partial(attacked, cluster))
+        chosen.append(partial(stage.client.create, path, pod, dryRun="All"))
+
+    @contextlib.contextmanager
+    def beside_large(*, attack: bool) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            if attack:
+                stack.enter_context(attacked(cluster))
+            for each in large:
+                stack.enter_context(repeating(each, LARGE_PAUSE))
+            yield
+
+    check_innocents_not_delayed(
+        "small pods",
+        calls,
+        partial(beside_large, attack=True),
+        partial(beside_large, attack=False),
+    )
 
 
 def hold(

@@ -32,6 +32,8 @@ PAUSE_SECONDS = 0.01
 # What tenants of several namespaces do at once.
 NAMESPACES, INNOCENT_SECONDS, INNOCENT_PAUSE = 10, 6.0, 0.2
 WARM_SECONDS = 2.0
+# What an attack has left behind, such as open connections, is gone after this time.
+CALM_SECONDS = 8.0
 TIMES = 2
 MODE = "drawbridge.dev/translate"
 
@@ -166,12 +168,13 @@ def check_innocents_not_delayed(
 ) -> None:
     """Check that calls take at most twice as long beside an attack; one of three rounds counts.
 
-    99 of 100 calls do, and none is refused. `control` are requests of the same size that cost the
-    API server as much.
+    99 of 100 calls do, or take half a second, and none is refused. `control` are requests of the
+    same size that cost the API server as much.
     """
     shown = []
     measure_innocents(calls, WARM_SECONDS)
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        time.sleep(CALM_SECONDS if number else 0)
         with control():
             before = measure_innocents(calls, INNOCENT_SECONDS)
         try:
@@ -181,7 +184,7 @@ def check_innocents_not_delayed(
             shown.append(f"{before} without it, refused during the attack: {refused}")
             continue
         shown.append(f"{before} without it, {during} during the attack")
-        if during.p99 <= TIMES * before.p99:
+        if during.p99 <= max(TIMES * before.p99, MOST_SECONDS):
             print(f"      {what}: {shown[-1]}")  # noqa: T201  # shows what was measured
             return
     raise AssertionError("\n".join((what, *shown)))

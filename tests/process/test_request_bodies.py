@@ -20,9 +20,9 @@ API_SERVER = "10.0.0.1"
 class Clients:
     """Clients whose bodies are read, at a time that tests set."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST, total: int = TOTAL) -> None:
         self.now = 0.0
-        self.bodies = RequestBodies(MOST, TOTAL, 3600, lambda: self.now)
+        self.bodies = RequestBodies(most, total, 3600, lambda: self.now)
         self._streams: dict[str, StreamReader] = {}
         self._tasks: dict[str, asyncio.Task[bytes]] = {}
 
@@ -202,6 +202,33 @@ def test_a_body_is_refused_at_the_moment_at_which_its_time_is_over() -> None:
         return states
 
     assert asyncio.run(play()) == [429, "arrives"]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param((100,), id="it arrives at once"),
+        pytest.param((100, 100), id="larger ones have their turns apart"),
+    ],
+)
+def test_many_large_bodies_of_its_peer_do_not_delay_a_body(parts: tuple[int, ...]) -> None:
+    async def play() -> str | int:
+        clients = Clients(1 << 20, 4 << 20)
+        for number in range(100):
+            await clients.send(f"large-{number}", API_SERVER, 1000)
+        for number in range(100):
+            clients.send_more(f"large-{number}", 1000)
+        # Ten turns of the event loop for each part.
+        await clients.send("body", API_SERVER, parts[0], ends=len(parts) == 1)
+        for size in parts[1:]:
+            clients.send_more("body", size)
+            clients.finish("body")
+            await clients.settle()
+        state = clients.state("body")
+        await clients.end()
+        return state
+
+    assert asyncio.run(play()) == sum(parts)
 
 
 def test_nothing_is_counted_after_the_end() -> None:
