@@ -12,6 +12,7 @@ from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.claim import Template, template_reader
 from drawbridge.ledger.pods import FINISHED, Pod, pod_reader
 from drawbridge.ledger.still_fits import Fit, StillFits
+from drawbridge.report.plugin_units import count_units
 
 # Returns the nodes that would have the devices of a pod if nobody else used any; the templates are
 # those of its claims that are not in the cluster.
@@ -24,18 +25,22 @@ _OF_KEPT: Final = "the node keeps its plugin, and no driver has devices for clai
 
 
 class RunningPods(NamedTuple):
-    """The running pods with their claims, the templates for them, and how many are unreadable."""
+    """The running pods with their claims, and the templates for them.
+
+    Also how many are unreadable, and how many need no devices.
+    """
 
     pods: tuple[Pod, ...]
     templates: tuple[Template, ...]
     unread: int = 0
+    without_devices: int = 0
 
 
 def translate_running(
     pods: Iterable[Value], namespaces: Mapping[str, AuditedNamespace], decider: Decider
 ) -> RunningPods:
     """Return the running pods as the migration leaves them, each on its node."""
-    reader, unread = pod_reader(), 0
+    reader, unread, without = pod_reader(), 0, 0
     translated: list[Pod] = []
     templates: dict[tuple[str, str], Template] = {}
     for pod in pods:
@@ -51,9 +56,10 @@ def translate_running(
         read = reader.read(value)
         if isinstance(read, Pod):
             translated.append(read)
+            without += not (read.spec.resource_claims or outcome or count_units(pod))
         else:
             unread += 1
-    return RunningPods(tuple(translated), tuple(templates.values()), unread)
+    return RunningPods(tuple(translated), tuple(templates.values()), unread, without)
 
 
 def read_template(value: Value, namespace: str) -> Iterator[Template]:
@@ -77,6 +83,7 @@ def summarize_fit(answer: StillFits, running: RunningPods, kept: Collection[str]
         tuple(_without_room(answer.in_place, kept)),
         tuple(_without_room(answer.packed, ())),
         running.unread,
+        running.without_devices,
     )
 
 

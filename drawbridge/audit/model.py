@@ -215,7 +215,8 @@ class FitSummary(AuditPart, frozen=True):
     """How many of the running pods fit after the migration: where they are, and packed anew.
 
     The solver places them by devices, CPU, memory, node selectors and taints. `not_in_place` and
-    `not_packed` are the first pods that do not fit. `unread` pods are not counted.
+    `not_packed` are the first pods that do not fit. Of the pods, some are `without_devices`; those
+    that are `unread` are not counted.
     """
 
     pods: int
@@ -224,6 +225,7 @@ class FitSummary(AuditPart, frozen=True):
     not_in_place: tuple[PodWithoutRoom, ...] = ()
     not_packed: tuple[PodWithoutRoom, ...] = ()
     unread: int = 0
+    without_devices: int = 0
 
 
 class Audit(AuditPart, frozen=True):

@@ -330,10 +330,10 @@ class StepPlanner:
         self.steps.append(
             MigrationStep(
                 title or story.title(group, nodes, len(rounds)),
-                story.why(told, trial.paused, nodes),
+                story.why(told, trial.paused, nodes, describe_new_waits(before, self.cluster)),
                 (*lines, "drawbridge audit"),
                 (
-                    *story.notes(group, moving, describe_new_waits(before, self.cluster), stay),
+                    *story.notes(group, moving, stay),
                     *story.note_forced(lines, told.stops),
                     *note_namespaces(modes, self.namespaces.managers),
                     *note_jobs(

@@ -73,11 +73,13 @@ def title(group: Group, nodes: Sequence[str], rounds: int) -> str:
     return f"Move node group {group.name}: {number}{named} to {group.driver}{turn}"
 
 
-def why(told: StepStory, paused: int, nodes: Sequence[str]) -> str:
-    """Return the first line of a step: what is lost comes first."""
+def why(told: StepStory, paused: int, nodes: Sequence[str], waiting: Sequence[str]) -> str:
+    """Return the first line of a step: what is lost comes first, then what is `waiting` then."""
     parts = []
     if told.lost:
         parts.append(f"Loses {commands.enumerate_names(told.lost)}.")
+    if waiting:
+        parts.append(f"Leaves these without devices: {commands.enumerate_names(waiting)}.")
     if told.stops:
         parts.append(
             f"Deletes pods that a budget protects: {commands.enumerate_names(told.stops)}."
@@ -93,7 +95,7 @@ def why(told: StepStory, paused: int, nodes: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def notes(group: Group, moving: Moving, waiting: Sequence[str], stay: int) -> Iterator[str]:
+def notes(group: Group, moving: Moving, stay: int) -> Iterator[str]:
     """Yield what a person should know of a move."""
     if moving.operands:
         yield (
@@ -114,8 +116,6 @@ def notes(group: Group, moving: Moving, waiting: Sequence[str], stay: int) -> It
         )
     if stay:
         yield f"The plugin stays on {count_noun(stay, 'other node')} of the group."
-    if waiting:
-        yield f"These wait afterwards: {commands.enumerate_names(waiting)}."
     if moving.cordoned:
         number = len(moving.cordoned)
         yield f"{count_noun(number, 'node')} cordoned before, and not uncordoned."

@@ -15,7 +15,13 @@ _DECIDING: Final = ("Job", "StatefulSet")
 
 
 def note_unread(objects: AuditedObjects) -> Iterator[str]:
-    """Yield notes about owners of pods, and about budgets, of which nothing was read."""
+    """Yield notes about namespaces and owners of pods, and about budgets, that were not read."""
+    namespaces = {each.name for each in objects.namespaces}
+    if unread := sorted({namespace_of(e) for e in objects.pods if count_units(e)} - namespaces):
+        yield (
+            f"Namespaces that were not read: {list_some(unread, _MAX_NAMES, 'namespace')}. Their"
+            " labels are not known; they count as namespaces in which nothing is translated yet."
+        )
     owners = {
         (namespace_of(each), text_at(each, "kind"), text_at(each, "metadata", "name"))
         for each in objects.workloads

@@ -117,7 +117,7 @@ def _write_groups(groups: Sequence[NodeGroup]) -> Iterator[str]:
             text(" and ".join(group.plugins) or group.driver or group.state.value),
             text(describe_capacities(group.before)),
             text(group.driver),
-            text(describe_capacities(group.after)),
+            text(describe_capacities(group.after, asked=True)),
         )
         for group in groups
     ]

@@ -134,13 +134,17 @@ def _group_row(group: NodeGroup) -> tuple[str, ...]:
         number,
         f"{served if group.state.value != 'driver' else group.driver}{driver}",
         describe_capacities(group.before),
-        describe_capacities(group.after),
+        describe_capacities(group.after, asked=True),
     )
 
 
-def describe_capacities(capacities: Iterable[GroupCapacity]) -> str:
-    """Return how much of what a group offers is held."""
-    return ", ".join(f"{each.name} {each.held:g} of {each.offered:g}" for each in capacities)
+def describe_capacities(capacities: Iterable[GroupCapacity], *, asked: bool = False) -> str:
+    """Return how much of what a group offers is held, or `asked` for by the pods that run there."""
+    more = "asked of" if asked else "of"
+    return ", ".join(
+        f"{each.name} {each.held:g} {more if each.held > each.offered else 'of'} {each.offered:g}"
+        for each in capacities
+    )
 
 
 # --- whether everything fits ---------------------------------------------------------------------
@@ -148,9 +152,11 @@ def describe_capacities(capacities: Iterable[GroupCapacity]) -> str:
 
 def write_fit(fit: FitSummary) -> Iterator[str]:
     """Yield whether all running pods fit after the migration, and the first that do not."""
+    pods = count_noun(fit.pods, "running pod")
+    without = f" ({fit.without_devices:,} without devices)" if fit.without_devices else ""
     yield (
-        f"After the migration, {fit.in_place:,} of {count_noun(fit.pods, 'running pod')} fit on the"
-        f" node where they run, and {fit.packed:,} on all nodes, packed anew."
+        f"After the migration, {fit.in_place:,} of {pods}{without} fit on the node where they run,"
+        f" and {fit.packed:,} on all nodes, packed anew."
     )
     for each in fit.not_packed[:_SHOWN]:
         yield f"  no room for {each.pod}, now on {each.node}: {each.why}"

@@ -170,7 +170,7 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
         "steps": [each["title"] for each in audit["steps"]],
         "leaves": {e["title"]: leaves_text(e["expected"]) for e in audit["steps"] if e["expected"]},
         "says": [*notes, *audit["notes"]],
-        "fit": {key: fit[key] for key in ("pods", "inPlace", "packed")},
+        "fit": {key: fit[key] for key in ("pods", "inPlace", "packed", "withoutDevices")},
         "must leave": {each["pod"]: each["why"] for each in fit["notInPlace"]},
         "reasons": {
             f"{namespace['namespace']}/{each['owner']}": each["reasons"]

@@ -80,7 +80,7 @@ def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
     monkeypatch.setattr(VanishedPods, "follow_claim", lambda *_: None)
     script = (*FORCED[:5], Event(0.1, "back up", 0), *FORCED[5:], Event(0.1, "end watches", 0))
     # The time that the containers need differs from seed to seed.
-    outcome = next(each for seed in range(20) if (each := play(seed, script)).violation)
+    outcome = next(filter(lambda played: played.violation, (play(e, script) for e in range(20))))
     assert outcome.violation.startswith("no_device_is_used_by_two_pods")
     shrunk = shrink(outcome)
     assert len(shrunk.script) < len(script)
