@@ -1,17 +1,20 @@
 """Scenarios: the plans of drawn clusters, typed word for word; what came is counted against them.
 
 Only surprises that simulated kubelets show as they are come over these clusters. The scheduler of
-the rig chooses where pods start, so the cluster is audited as it then is.
+the rig chooses where pods start, so the cluster is audited as it then is. A few small clusters have
+real kubelets and containers.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from e2e.clusters import draw
 from e2e.installed.installation import installed
+from e2e.realnodes.installation import installed_as_pods
+from e2e.realnodes.stage import real
 from e2e.scenarios.admission import LEGACY, NEEDS
 from e2e.scenarios.migration_plan import PATIENCE, Migration
 from e2e.scenarios.registry import scenario
@@ -20,15 +23,17 @@ from e2e.scenarios.stage import Stage, TimeLimitError
 
 JSON = dict[str, Any]
 CLUSTERS = 20
+# The clusters on real nodes: each node is a kubelet with its containers.
+REAL_SEEDS, REAL_NODES = (20, 21, 22), 5
 LEAST_RIGHT = 0.99
 # Looks without a change. Jobs create pods again after a back-off, which is waited for.
 QUIET, PATIENT = 20, 400
 PARTS = ("onPlugins", "onDrivers", "waiting")
 
 
-def drawn_sample(seed: int) -> Sample:
+def drawn_sample(seed: int, nodes: int) -> Sample:
     """Return the objects of a drawn cluster, as the rig creates them."""
-    cluster = draw(seed, 5 + seed * 3 % 16, rig=True)
+    cluster = draw(seed, nodes, rig=True)
     owned = {
         each["metadata"]["name"]
         for each in cluster.objects
@@ -106,7 +111,18 @@ class DrawnMigration(Migration):
 
 def follow_drawn(seed: int, stage: Stage) -> None:
     """Type the plan, and count what comes as it says and what does not."""
-    migration = DrawnMigration(stage, installed(stage, mode=""), drawn_sample(seed))
+    sample = drawn_sample(seed, 5 + seed * 3 % 16)
+    follow(DrawnMigration(stage, installed(stage, mode=""), sample))
+
+
+def follow_drawn_on_real_nodes(seed: int, stage: Stage) -> None:
+    """The same, where kubelets say what each container has, and Drawbridge is evicted, too."""
+    nodes = real(stage)
+    follow(DrawnMigration(nodes, installed_as_pods(nodes), drawn_sample(seed, REAL_NODES)))
+
+
+def follow(migration: DrawnMigration) -> None:
+    """Type the plan of an audit, and count what comes as it says and what does not."""
     migration.add_workloads()
     migration.settle()
     named, misses, right = set[str](), list[str](), 0
@@ -130,15 +146,18 @@ def _compare(step: JSON, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
         yield "" if is_right else f"{step['title']}: {told} expected, {dict(seen)} seen"
 
 
-def _register(seed: int) -> None:
-    play = partial(follow_drawn, seed)
-    play.__dict__["__name__"] = f"the_plan_of_drawn_cluster_{seed}_leaves_what_it_says"
-    play.__dict__["__doc__"] = follow_drawn.__doc__
-    play.__dict__["__module__"] = __name__
-    scenario("full", rig="installed", needs=NEEDS)(play)
+def _player(follows: Callable[[int, Stage], None], seed: int, name: str) -> Callable[[Stage], None]:
+    play = partial(follows, seed)
+    play.__dict__.update(__name__=name, __doc__=follows.__doc__, __module__=__name__)
+    return play
 
 
 for number in range(CLUSTERS):
-    _register(number)
+    told = f"the_plan_of_drawn_cluster_{number}_leaves_what_it_says"
+    scenario("full", rig="installed", needs=NEEDS)(_player(follow_drawn, number, told))
+for number in REAL_SEEDS:
+    told = f"the_plan_of_drawn_cluster_{number}_leaves_what_it_says_on_real_nodes"
+    names = drawn_sample(number, REAL_NODES).names
+    scenario("node", rig="nodes", nodes=names)(_player(follow_drawn_on_real_nodes, number, told))
 
 __all__ = ["SYSTEM", "follow_drawn"]
