@@ -1,5 +1,6 @@
 """Serves and calls gRPC services on unix sockets."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +13,21 @@ import grpc
 THREADS = 16
 STOP_SECONDS = 15
 CALL_SECONDS = 10
+# A kubelet answers a hundred calls in a second, and refuses the others.
+RETRIES = {
+    "methodConfig": [
+        {
+            "name": [{}],
+            "retryPolicy": {
+                "maxAttempts": 5,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "1s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["RESOURCE_EXHAUSTED"],
+            },
+        }
+    ]
+}
 
 
 class FailedError(Exception):
@@ -78,8 +94,9 @@ def call(
     response: Any,  # noqa: ANN401  # protobuf
     metadata: tuple[tuple[str, str], ...] = (),
 ) -> Any:  # noqa: ANN401  # protobuf
-    """Call `/service/method` once; FailedError when the call fails as a whole."""
-    with grpc.insecure_channel(f"unix://{socket}") as channel:
+    """Call `/service/method`; FailedError when the call fails as a whole."""
+    options = [("grpc.service_config", json.dumps(RETRIES))]
+    with grpc.insecure_channel(f"unix://{socket}", options) as channel:
         stub = channel.unary_unary(
             method,
             request_serializer=type(request).SerializeToString,
