@@ -137,23 +137,22 @@ def _search_for_pod(state: AllocatorState, pod: Pod) -> PodSearch:
     if (excess := find_least_excess(quotas, pod.namespace, claims)) is not None:
         return _describe_search((quota_reason(excess),))
     claims = tuple(narrow_claims(quotas, pod.namespace, claims))
-    search, ids = NodeSearch(pod=described, claims=claims), _share_ids()
+    search = NodeSearch(pod=described, claims=claims)
     # What is kept for a pod that preempts is free for this pod.
     view = state.ledger.view_without((key_of(pod.metadata.uid),))
-    shortlist = find_nodes(search, state, view, lambda: next(ids))
+    shortlist = find_nodes(search, state, view)
     if shortlist.fitting:
         return PodSearch(fitting=len(shortlist.fitting))
     reasons = shortlist.list_reasons()
-    pairing = Releases(state).pair(pod.metadata.uid, search, lambda: next(ids))
+    pairing = Releases(state).pair(pod.metadata.uid, search)
     ordered = (pairing.reason, *reasons) if pairing else reasons
     return replace(_describe_search(ordered), nodes=tuple(_reasons_by_node(search, state)))
 
 
 def _reasons_by_node(search: NodeSearch, state: AllocatorState) -> Iterator[ReasonsOfNode]:
-    ids = _share_ids()
     for name in itertools.islice(candidate_names(search, state), MAX_NODES):
         only = replace(search, only=frozenset({name}))
-        shortlist = find_nodes(only, state, state.ledger.view(), lambda: next(ids))
+        shortlist = find_nodes(only, state, state.ledger.view())
         yield ReasonsOfNode(node=name, reasons=describe_reasons(shortlist.list_reasons()))
 
 
@@ -200,10 +199,6 @@ def with_reservation(state: AllocatorState, claim: Claim) -> Claim:
     if claim.status.allocation is not None or active is None:
         return claim
     return replace(claim, status=replace(claim.status, allocation=active.reservation.allocation))
-
-
-def _share_ids() -> Iterator[str]:
-    return (f"share-{number}" for number in itertools.count())
 
 
 # --- pods that do not exist ---
@@ -308,8 +303,7 @@ def _place(
         return _refused(pod, used.claims, used.problems)
     served, unserved = _serving_nodes(pod, state)
     search = NodeSearch(pod=describe_pod(pod), claims=used.claims, limit=1, only=served)
-    ids = _share_ids()
-    shortlist = find_nodes(search, state, state.ledger.view(), lambda: next(ids))
+    shortlist = find_nodes(search, state, state.ledger.view())
     if not shortlist.fitting:
         return _refused(pod, used.claims, (*unserved, *shortlist.list_reasons()))
     there = (state.planner.nodes[shortlist.fitting[0].name],)

@@ -25,12 +25,11 @@ from drawbridge.ledger.pods import Pod
 class Surroundings(NamedTuple):
     """What decisions ask elsewhere.
 
-    `ids` returns a new share ID at each call, `find_pod` the pod with a namespace and a name, and
-    `min_member` the minimum in the PodGroup of Coscheduling of a namespace and a name, or 0.
+    `find_pod` returns the pod with a namespace and a name, and `min_member` the minimum in the
+    PodGroup of Coscheduling of a namespace and a name, or 0.
     `server_time` is the Unix time of the API server.
     """
 
-    ids: Callable[[], str]
     strategy: StrategyNames = ALL_FIRST_FIT
     nodes_per_call: int = UNLIMITED
     limits: HoldLimits = DEFAULT_LIMITS
@@ -43,7 +42,7 @@ class Basis:
     """What all decisions of an allocator share."""
 
     def __init__(self, state: AllocatorState, around: Surroundings) -> None:
-        self.state, self.around, self.ids = state, around, around.ids
+        self.state, self.around = state, around
         # Whether the decision that is being made has no time left.
         self.out_of_time: Callable[[], bool] = never
         self.groups = GroupTable()
@@ -51,8 +50,8 @@ class Basis:
         self.quotas = QuotaChecks(state)
         self.requests = ReceivedRequests(state, self.reserved, self.quotas, around.find_pod)
         self.preemptors, self.releases = Preemptors(state), Releases(state)
-        self.searches = NodeSearches(state, around.ids, around.nodes_per_call)
-        self.strategy = ConfiguredStrategy(state, around.ids, around.strategy)
+        self.searches = NodeSearches(state, around.nodes_per_call)
+        self.strategy = ConfiguredStrategy(state, around.strategy)
         self.lost_work = LostWork(state, around.server_time)
 
     def search(self, request: PodRequest, limit: int = 0) -> NodeSearch:

@@ -151,7 +151,7 @@ class GroupPreemption:
             if removed not in asks:
                 asks.clear()
                 view = self._state.ledger.view_without(victims.released_without(removed))
-                asks[removed] = ask_in(self._state, view, self._basis.ids, self._basis.out_of_time)
+                asks[removed] = ask_in(self._state, view, self._basis.out_of_time)
             return asks[removed](nodes, claims)
 
         return ask

@@ -24,7 +24,6 @@ _Question: TypeAlias = tuple[Sequence[str], Sequence[Claim]]
 def ask_in(
     state: AllocatorState,
     view: View,
-    ids: Callable[[], str],
     out_of_time: Callable[[], bool],
 ) -> Ask:
     """Return the question to the solver in one state of the devices."""
@@ -34,7 +33,7 @@ def ask_in(
             view,
             claims,
             nodes,
-            ids=ids,
+            ids=state.ids,
             checks_size=True,
             out_of_time=out_of_time,
         )

@@ -378,9 +378,9 @@ class GroupDecisions:
 
     def _uses(self, question: GroupQuestion, now: float) -> list[Ask]:
         """Return the questions to the solver, one for each use of devices."""
-        ids, out_of_time = self._basis.ids, self._basis.out_of_time
+        out_of_time = self._basis.out_of_time
         views = self._views(question, now)
-        return [ask_in(self._state, view, ids, out_of_time) for view in views]
+        return [ask_in(self._state, view, out_of_time) for view in views]
 
     def _views(self, question: GroupQuestion, now: float) -> Iterator[View]:
         """Yield the use of devices, at first as if those with a penalty were held."""

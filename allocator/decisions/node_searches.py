@@ -7,7 +7,6 @@ fitted, and those that have changed since, can fit.
 """
 
 import hashlib
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -59,13 +58,10 @@ class _Scan(msgspec.Struct, frozen=True):
 
 
 class NodeSearches:
-    """The searches of one allocator. `ids` returns a new share ID at each call."""
+    """The searches of one allocator."""
 
-    def __init__(
-        self, state: AllocatorState, ids: Callable[[], str], nodes_per_call: int = UNLIMITED
-    ) -> None:
+    def __init__(self, state: AllocatorState, nodes_per_call: int = UNLIMITED) -> None:
         self._state = state
-        self._ids = ids
         self._nodes_per_call = nodes_per_call
         self._start = 0
         # Searches that found few nodes or none, in a state of the cluster.
@@ -168,10 +164,10 @@ class NodeSearches:
         preferred = self._state.preferred_view(now)
         shortlist = Shortlist()
         if preferred is not None:
-            shortlist = find_nodes(search, self._state, preferred, self._ids)
+            shortlist = find_nodes(search, self._state, preferred)
             shortlist.excludes_devices = True
         if not shortlist.fitting:
-            shortlist = find_nodes(search, self._state, self._state.ledger.view(), self._ids)
+            shortlist = find_nodes(search, self._state, self._state.ledger.view())
         if search.only is None:
             self._start += shortlist.examined - (search.stays and bool(shortlist.fitting))
         return shortlist

@@ -74,7 +74,7 @@ class PlannedHolds:
         promised = self._preemptors.promised_to_others(hold.uid, search.pod.priority)
         claims = self._find_claims(node, hold).difference(promised)
         view = self._state.ledger.view_without(claims)
-        fitting = find_nodes(search, self._state, view, self._basis.ids).fitting
+        fitting = find_nodes(search, self._state, view).fitting
         solution = fitting[0].solution if fitting else None
         if solution is None or len(self._preemptors) >= MAX_PREEMPTORS:
             self._failed[node] = hold, self._state.epoch()

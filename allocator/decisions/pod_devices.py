@@ -92,6 +92,7 @@ class PodDecisions:
         self.planned_holds = PlannedHolds(basis)
         self.groups = GroupDecisions(basis, self._preemption)
         self._briefs = NamespaceTimes()
+        self.server_time = around.server_time
 
     # --- the calls of the scheduler ---
 

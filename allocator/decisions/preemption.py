@@ -64,7 +64,7 @@ class DevicePreemption:
             return None
         view = self._state.ledger.view_without((kept.key,))
         only = replace(search, only=frozenset({kept.node}), limit=1)
-        fitting = find_nodes(only, self._state, view, self._basis.ids).fitting
+        fitting = find_nodes(only, self._state, view).fitting
         return fitting[0] if fitting else None
 
     def take_over(self, search: NodeSearch) -> FittingNode | None:
@@ -100,7 +100,7 @@ class DevicePreemption:
         """Return the nodes that fit if these pods give up what they count on."""
         given_up = {*(each.key for each in preemptors), *_claims_of(promised)}
         view = self._state.ledger.view_without(given_up)
-        return find_nodes(search, self._state, view, self._basis.ids).fitting
+        return find_nodes(search, self._state, view).fitting
 
     def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
         reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
@@ -117,7 +117,7 @@ class DevicePreemption:
         if own is not None:
             return waits_for(len(own.holds), own.node)
         promised = self._preemptors.promised_to_others(pod_uid, priority)
-        pairing = self._releases.pair(pod_uid, search, self._basis.ids, promised)
+        pairing = self._releases.pair(pod_uid, search, promised)
         if pairing is None:
             return None
         lower = self._preemptors.lower_than(priority)
@@ -206,7 +206,6 @@ class DevicePreemption:
             taken=taken,
             reprieves=self._reprieves,
             lost_work=self._basis.lost_work,
-            ids=self._basis.ids,
         )
 
 

@@ -138,9 +138,7 @@ class Shortlist(msgspec.Struct, kw_only=True):
         return self.complete or self.has_failed
 
 
-def find_nodes(
-    search: NodeSearch, state: AllocatorState, view: View, ids: Callable[[], str]
-) -> Shortlist:
+def find_nodes(search: NodeSearch, state: AllocatorState, view: View) -> Shortlist:
     """Examine nodes until enough are found, or too many have an error.
 
     A node whose driver declares what takes too long keeps no pod from the nodes behind it. If none
@@ -158,7 +156,7 @@ def find_nodes(
         unfit_here: Counter[str] = Counter()
         try:
             nodes = selected.among(batch, unfit_here)
-            _examine(nodes, search, state, view, ids, shortlist)
+            _examine(nodes, search, state, view, shortlist)
         except OutOfTimeError:
             del shortlist.reasons[reasons_before:]
             node = state.planner.cut_by
@@ -312,12 +310,11 @@ class SelectedNodes:
         return None
 
 
-def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
+def _examine(
     nodes: Sequence[Node],
     search: NodeSearch,
     state: AllocatorState,
     view: View,
-    ids: Callable[[], str],
     shortlist: Shortlist,
 ) -> None:
     """Solve for nodes, and add the results to `found`."""
@@ -332,7 +329,7 @@ def _examine(  # noqa: PLR0913, PLR0917  # one step of a search
         view,
         unallocated,
         names,
-        ids=ids,
+        ids=state.ids,
         checks_size=True,
         out_of_time=search.out_of_time,
     )

@@ -54,14 +54,10 @@ class OrderedNodes(NamedTuple):
 
 
 class ConfiguredStrategy:
-    """Orders nodes and devices; with first-fit they stay as they were found.
+    """Orders nodes and devices; with first-fit they stay as they were found."""
 
-    `ids` returns a new share ID at each call.
-    """
-
-    def __init__(self, state: AllocatorState, ids: Callable[[], str], names: StrategyNames) -> None:
+    def __init__(self, state: AllocatorState, names: StrategyNames) -> None:
         self._state = state
-        self._ids = ids
         self._choice = NodeChoice(state.planner, names, looks=_LOOKS)
         self._names = names
         # What was allocated before is learned namespace by namespace, and then what comes.
@@ -136,7 +132,7 @@ class ConfiguredStrategy:
         if others:
             only = replace(search, only=others, limit=0, first="", start=0)
             free = self._state.preferred_view(now) or view
-            shortlist.fitting += find_nodes(only, self._state, free, self._ids).fitting
+            shortlist.fitting += find_nodes(only, self._state, free).fitting
         return {name: place for place, name in enumerate(best)}
 
     def _best_open(self, search: NodeSearch, pod: DecidedPod, view: View) -> list[str]:
@@ -176,7 +172,7 @@ class ConfiguredStrategy:
                 self._state.preferred_view(now) or view,
                 search.unallocated,
                 [fit.name],
-                ids=self._ids,
+                ids=self._state.ids,
                 first=first,
                 checks_size=True,
             )

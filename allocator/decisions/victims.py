@@ -5,7 +5,7 @@ priority first those whose eviction loses most work. A claim is released only wh
 are removed or gone.
 """
 
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -88,7 +88,6 @@ class VictimSearch:
         taken: Mapping[PoolID, Collection[str]],
         reprieves: Reprieves,
         lost_work: LostWork,
-        ids: Callable[[], str],
     ) -> None:
         self._state = state
         self._reserved = reserved
@@ -99,7 +98,6 @@ class VictimSearch:
         self._taken = taken
         self._reprieves = reprieves
         self._lost_work = lost_work
-        self._ids = ids
         # The quotas that the pod would exceed with what victims release.
         self.exceeding: list[Reason] = []
 
@@ -259,7 +257,7 @@ class VictimSearch:
             pool: with_devices_held(view.use(pool), names) for pool, names in self._taken.items()
         }
         view = replace_uses(view, uses)
-        shortlist = find_nodes(search, self._state, view, self._ids)
+        shortlist = find_nodes(search, self._state, view)
         self.exceeding = self.exceeding or shortlist.exceeding
         return {each.name: each for each in shortlist.fitting}
 

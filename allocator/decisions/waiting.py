@@ -20,7 +20,6 @@ turn.
 """
 
 import logging
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Collection
 from heapq import nsmallest
@@ -62,15 +61,10 @@ class WaitingPods:
         decisions: PodDecisions,
         *,
         eviction_delay: float = 0.0,
-        server_time: Callable[[], float] = time.time,
     ) -> None:
-        """Create the pods; each waits for `eviction_delay` seconds before it evicts others.
-
-        `server_time` is the Unix time by which the conditions of pods are read.
-        """
+        """Create the pods; each waits for `eviction_delay` seconds before it evicts others."""
         self._decisions = decisions
         self._eviction_delay = eviction_delay
-        self._server_time = server_time
         self._state = decisions.state
         self._records = decisions.state.records
         self._ended = 0  # how often pods ended, after which others can have victims
@@ -188,7 +182,7 @@ class WaitingPods:
         if pod is None or not self._eviction_delay:
             return 0.0
         told = self._state.pods.get(uid).unschedulable_since
-        waited = 0.0 if told is None else self._server_time() - told
+        waited = 0.0 if told is None else self._decisions.server_time() - told
         end = min(pod.place.since, now - waited) + self._eviction_delay
         if end > now:
             self.note_preemption(uid, refused=True, again=True)

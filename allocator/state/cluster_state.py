@@ -7,6 +7,7 @@ again when either changes. The state reads no clock: penalties have the caller's
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import Any, Final, TypeAlias
 
 from allocator.state.conflicts import Conflicts
@@ -107,6 +108,8 @@ class AllocatorState:
 
         The devices of pods that vanish are kept for so many seconds after their grace period.
         """
+        # Returns a new share ID at each call; a process replaces it by one that no other returns.
+        self.ids: Callable[[], str] = map("share-{}".format, count()).__next__
         self.planner = planner
         self.ledger = ledger
         self.records = PodTable(ledger)

@@ -100,7 +100,9 @@ def make_state(
     quotas = QuotaUse(device_quotas(configuration), awaits_labels=True)
     ledger = Ledger(sharing=gates.consumable_capacity, quotas=quotas)
     seconds = configuration.bridge.forced_deletion_seconds
-    return AllocatorState(planner, ledger, owns_pool, seconds, make_driver_filter(configuration))
+    state = AllocatorState(planner, ledger, owns_pool, seconds, make_driver_filter(configuration))
+    state.ids = lambda: str(uuid.uuid4())
+    return state
 
 
 class LiveState:
@@ -239,9 +241,7 @@ class LiveState:
             delay = inputs.configuration.preemption.delay_seconds
             with self._pause_collection():
                 self._decisions = self._build(inputs)
-                self._waiting = WaitingPods(
-                    self._decisions, eviction_delay=delay, server_time=self.server_time
-                )
+                self._waiting = WaitingPods(self._decisions, eviction_delay=delay)
             self._begin_turns()
             self._on_rebuild()
         elif effect is Effect.OWNERS:
@@ -281,7 +281,6 @@ class LiveState:
         nodes, pools = len(state.planner.nodes), len(state.nodes_with_pools)
         log_event(_LOG, logging.INFO, "decisions built", nodes=nodes, nodes_with_pools=pools)
         around = Surroundings(
-            lambda: str(uuid.uuid4()),
             strategy=strategy_names(inputs.configuration.strategy),
             limits=self._limits,
             min_member=caches.min_member,

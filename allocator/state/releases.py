@@ -6,7 +6,7 @@ same, and nothing is preempted for the first one.
 """
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -69,7 +69,6 @@ class Releases:
         self,
         pod_uid: str,
         search: NodeSearch,
-        ids: Callable[[], str],
         promised: Collection[str] = (),
     ) -> Pairing | None:
         """Find devices that are being released for a pod.
@@ -90,7 +89,7 @@ class Releases:
             releasing = unpaired & on_them
             view = self._state.ledger.view_without(releasing)
             only = replace(search, limit=1, only=frozenset(some), first=nominated)
-            for fit in find_nodes(only, self._state, view, ids).fitting[:1]:
+            for fit in find_nodes(only, self._state, view).fitting[:1]:
                 if fit.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)

@@ -4,7 +4,6 @@
 the API, as plain values.
 """
 
-import itertools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -193,11 +192,9 @@ class Cluster:
         **gpus: int,
     ) -> None:
         self.state = AllocatorState(Planner(brief=brief), Ledger(quotas=QuotaUse(quotas)), owns_all)
-        numbers = itertools.count()
         self.decisions = PodDecisions(
             self.state,
             Surroundings(
-                lambda: f"share-{next(numbers)}",
                 strategy=StrategyNames(strategy or FIRST_FIT, classes or {}),
                 nodes_per_call=nodes_per_call,
                 limits=limits,

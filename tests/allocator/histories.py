@@ -53,11 +53,9 @@ class History(ChangingCluster):
 
     def _decide_anew(self) -> None:
         """Make the decisions about the cluster."""
-        shares = count()
         self.decisions = PodDecisions(
             self.state,
             Surroundings(
-                lambda: f"share-{next(shares)}",
                 nodes_per_call=self.random.choice((1000, 1000, 2)),
                 limits=HoldLimits(seconds=50, devices=4),
                 find_pod=lambda _, name: self.pods[name].seen if name in self.pods else None,
@@ -67,7 +65,6 @@ class History(ChangingCluster):
         self.waiting = WaitingPods(
             self.decisions,
             eviction_delay=self.random.choice((0.0, 0.0, 0.0, 5.0)),
-            server_time=lambda: START + self.now,
         )
 
     def play(self) -> list[str]:

@@ -70,15 +70,14 @@ class SimulatedPair:
         self._activated: asyncio.Queue[str] = asyncio.Queue()
         self._held: dict[str, object] = {}  # the latest hold of each pod
         self._binding: Counter[str] = Counter()
+        numbers = itertools.count()
         self.state = AllocatorState(Planner(), Ledger(), owns_all)
+        self.state.ids = lambda: f"{host}-{next(numbers)}"
         self.state.apply(None, gpu_class())
         for name, count in nodes.items():
             self.state.apply(None, Node(name, {"name": name}))
             self.state.apply(None, gpu_slice(name, count))
-        numbers = itertools.count()
-        self.decisions = PodDecisions(
-            self.state, Surroundings(lambda: f"{host}-{next(numbers)}", limits=LIMITS)
-        )
+        self.decisions = PodDecisions(self.state, Surroundings(limits=LIMITS))
         self.waiting = WaitingPods(self.decisions)
         self._connect()
         self._tasks: set[asyncio.Task[None]] = set()

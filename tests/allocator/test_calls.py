@@ -384,11 +384,8 @@ async def test_the_delay_goes_on_when_another_process_leads(
     contest.run("victim", "n1", 0)
     contest.cluster.add(without_unused_parts(unschedulable_pod(**about)))
     process = FakeProcess(contest.cluster)
-    process.waiting = WaitingPods(
-        contest.cluster.decisions,
-        eviction_delay=60.0,
-        server_time=lambda: start + process.cluster.now,
-    )
+    process.waiting = WaitingPods(contest.cluster.decisions, eviction_delay=60.0)
+    contest.cluster.decisions.server_time = lambda: start + process.cluster.now
     start = datetime(2026, 1, 1, 0, 1, 20, tzinfo=UTC).timestamp()
     contest.ask("pod", priority=HIGH)
     process.waiting.note_answer("pod", (), 0.0)

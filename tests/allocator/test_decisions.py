@@ -62,7 +62,7 @@ def test_a_search_that_stays_begins_with_the_node_of_the_last_one() -> None:
     cluster = Cluster(n1=1, n2=1, n3=1)
     cluster.add_claim(plain := claim("c"))
     search = NodeSearch(pod=cluster.pod("p"), claims=(as_claim(plain),), limit=1)
-    searches = NodeSearches(cluster.state, lambda: "id")
+    searches = NodeSearches(cluster.state)
 
     def choose(*, stays: bool) -> list[str]:
         return [each.name for each in searches.run(replace(search, stays=stays), 0.0).fitting]

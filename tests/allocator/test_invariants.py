@@ -225,7 +225,7 @@ class Allocator(RuleBasedStateMachine):
                 request = self.decisions.requests.find(uid)
                 assert request is not None
                 search = self.decisions.requests.search(request)
-                fresh = node_searches.NodeSearches(self.cluster.state, lambda: "id")
+                fresh = node_searches.NodeSearches(self.cluster.state)
                 assert not fresh.run(search, self.cluster.now).fitting
 
     def teardown(self) -> None:

@@ -80,7 +80,7 @@ def search_in_steps(made: Cluster, plain: Plain) -> tuple[Shortlist, int]:
     """Repeat an interrupted search until it is complete; return the result and the calls."""
     made.add_claim(plain)
     request = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),), out_of_time=Evaluations())
-    searches = node_searches.NodeSearches(made.state, lambda: "id")
+    searches = node_searches.NodeSearches(made.state)
     for calls in range(1, 100):
         ran = searches.run(request, 0.0)
         if ran.fitting or ran.complete:
@@ -100,7 +100,7 @@ def test_an_interrupted_search_that_finds_nothing_has_the_reasons_of_one_that_wa
     made = cluster()
     made.add_claim(plain)
     whole = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),))
-    expected = node_searches.NodeSearches(made.state, lambda: "id").run(whole, 0.0)
+    expected = node_searches.NodeSearches(made.state).run(whole, 0.0)
     assert calls == 3
     assert answer.examined == expected.examined == 3
     assert merge_reasons(answer.reasons) == merge_reasons(expected.reasons)
@@ -114,7 +114,7 @@ def test_nodes_that_changed_and_were_not_examined_again_are_not_forgotten(
     plain = claim("c", 2)
     made.add_claim(plain)
     request = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),))
-    searches = node_searches.NodeSearches(made.state, lambda: "id", nodes_per_call=1)
+    searches = node_searches.NodeSearches(made.state, nodes_per_call=1)
     while not searches.run(request, 0.0).complete:
         pass
     made.add(gpu_slice("n1", 1, generation=2), gpu_slice("n2", 2, generation=2))
@@ -221,7 +221,7 @@ def test_a_search_that_finds_nothing_in_a_copy_gives_the_usual_reasons(
     made = cluster()
     made.add_claim(plain)
     whole = NodeSearch(pod=made.pod("p"), claims=(as_claim(plain),))
-    expected = node_searches.NodeSearches(made.state, lambda: "id").run(whole, 0.0)
+    expected = node_searches.NodeSearches(made.state).run(whole, 0.0)
     reply = aside.ask("p", plain)
     assert reply.complete
     assert [each.message for each in reply.reasons] == [

@@ -29,7 +29,7 @@ class History:
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.remembering = NodeSearches(cluster.state, lambda: "id")
+        self.remembering = NodeSearches(cluster.state)
         self.used: dict[tuple[str, int], str] = {}  # devices, with their claims
         self.count = 0
 
@@ -65,7 +65,7 @@ class History:
 
     def fitting(self, without: Collection[str], count: int) -> set[str]:
         """Ask a search that knows nothing for all nodes."""
-        fresh = NodeSearches(self.cluster.state, lambda: "id")
+        fresh = NodeSearches(self.cluster.state)
         return names(fresh.run(self.request(0, without, count), 0.0))
 
 

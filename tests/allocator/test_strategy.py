@@ -315,7 +315,7 @@ def test_tasks_are_learned_from_claims_that_exist_at_the_start() -> None:
     cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
     again = Cluster(strategy="usable", n1=2)
     again.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
-    strategy = ConfiguredStrategy(again.state, lambda: "share", StrategyNames("usable"))
+    strategy = ConfiguredStrategy(again.state, StrategyNames("usable"))
     assert not strategy.catch_up()
     assert strategy.orders
 
@@ -331,7 +331,7 @@ def test_at_the_start_no_namespace_keeps_the_claims_of_others_from_being_learned
     other = claim("other", allocation=allocation_on("n1", 1), pods=["y"], namespace="later")
     cluster.add_claim(other)
     monkeypatch.setattr(NodeChoice, "learn", lambda _, pod: learned.update([pod.namespace]))
-    strategy = ConfiguredStrategy(cluster.state, lambda: "share", StrategyNames("usable"))
+    strategy = ConfiguredStrategy(cluster.state, StrategyNames("usable"))
     while strategy.catch_up():
         pass
     assert learned == {"default": 1023, "later": 1}
