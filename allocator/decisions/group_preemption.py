@@ -112,7 +112,7 @@ class GroupPreemption:
         patient = next((uid for uid in question.members if pods.get(uid).never_preempts), None)
         if patient is not None:
             return f"the preemptionPolicy of member {pods.get(patient).name} is Never"
-        if (seconds := self._holds.eviction_pauses.until(question.group.key) - now) > 0:
+        if (seconds := self._groups.paused_until(question.group.key, "eviction_pause") - now) > 0:
             text = "the group did not use the devices of pods that were evicted for it"
             return f"evicts no pod for another {math.ceil(seconds)} s, because {text}"
         return ""

@@ -342,7 +342,7 @@ class GroupDecisions:
             exist = len(question.members) + group.scheduled
             text = f"{exist} of {group.min_count} members of the group exist"
             return GroupAnswer(reason=make_reason(codes.GANG_INCOMPLETE, STAGE, text))
-        if (paused := self.holds.pauses.until(group.key)) > now:
+        if (paused := self._groups.paused_until(group.key, "pause")) > now:
             text = (
                 "devices were held for the group and not all of its members were scheduled; it is "
                 f"tried again in {paused - now:.0f} s"

@@ -33,10 +33,10 @@ from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
 from allocator.decisions.wake_turns import VISITS_PER_TURN, ToldPods, Turn, TurnWork
 from allocator.scheduler.protocol import PreemptRequest
+from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import (
     BEHIND_ALL,
-    FIRST_PAUSE_SECONDS,
     Record,
     VictimQuestion,
     Waiting,
@@ -109,7 +109,7 @@ class WaitingPods:
             victims = None
         else:
             # It lacks nothing but devices, so that it must not miss those that become free.
-            pause = record.device_pause.shrunk(now + FIRST_PAUSE_SECONDS)
+            pause = record.device_pause.shrunk(now + WAKE_PAUSES.first)
             victims = record.victims
             # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.get(uid).nominated_node:

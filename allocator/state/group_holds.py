@@ -18,7 +18,6 @@ from typing import Any, Final
 import msgspec
 
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.group_pauses import GroupPauses
 from allocator.state.group_records import GroupHold, namespace_of_group
 from allocator.state.reports import EndedHold, HoldEnd
 from allocator.state.reserved_pods import ReservedPods
@@ -31,10 +30,6 @@ STEP_SECONDS: Final = 15.0
 STEPS_PER_DELAY: Final = 3.0
 RECENT_DELAYS: Final = 16
 MAX_HOLD_SECONDS: Final = 60.0
-FIRST_PAUSE_SECONDS: Final = 1.0
-MAX_PAUSE_SECONDS: Final = 60.0
-FIRST_EVICTION_PAUSE_SECONDS: Final = 30.0
-MAX_EVICTION_PAUSE_SECONDS: Final = 3600.0
 
 
 class GroupHolds:
@@ -42,11 +37,7 @@ class GroupHolds:
 
     def __init__(self, state: AllocatorState, reserved: ReservedPods) -> None:
         self._state, self._reserved = state, reserved
-        self._groups = groups = reserved.groups
-        self.pauses = GroupPauses(groups, "pause", FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)
-        self.eviction_pauses = GroupPauses(
-            groups, "eviction_pause", FIRST_EVICTION_PAUSE_SECONDS, MAX_EVICTION_PAUSE_SECONDS
-        )
+        self._groups = reserved.groups
 
     def find(self, key: str, now: float) -> GroupHold | None:
         """Return the hold of a group, unless a member has lost its part."""
@@ -138,9 +129,10 @@ class GroupHolds:
         self._report(hold, end)
         if not was_taken:
             # A longer hold is followed by a longer pause.
-            self.pauses.fail(key, now, max(1.0, (now - hold.since) // STEP_SECONDS))
+            factor = max(1.0, (now - hold.since) // STEP_SECONDS)
+            self._groups.pause(key, "pause", now, factor)
             if self._groups.get(key).evicted:
-                self.eviction_pauses.fail(key, now)
+                self._groups.pause(key, "eviction_pause", now)
 
     def _was_taken(self, hold: GroupHold) -> bool:
         """Whether all parts that a hold has lost went to pods of other namespaces."""
@@ -158,12 +150,11 @@ class GroupHolds:
         """Let a group pause that was refused the devices of pods that were evicted for it."""
         if self._groups.get(key).evicted:
             self._groups.change(key, evicted=False)
-            self.eviction_pauses.fail(key, now)
+            self._groups.pause(key, "eviction_pause", now)
 
     def succeed(self, key: str) -> None:
         """Forget that holds ended in vain, because a member is bound."""
-        self.pauses.succeed(key)
-        self.eviction_pauses.succeed(key)
+        self._groups.forgive(key)
         if self._groups.get(key).evicted:
             self._groups.change(key, evicted=False)
 

@@ -8,7 +8,8 @@ A tenant can make groups without an end, so that what counts for all groups of a
 record of its own.
 """
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from allocator.decisions.group_questions import GroupAnswer, GroupQuestion
 from allocator.decisions.group_searches import GroupDecision
 from allocator.decisions.group_victims import GroupVictimSearch
+from allocator.state.pauses import NO_PAUSE, WAKE_PAUSES, NamespacePause, Pause, PauseLimits
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.fair_cache import FairCache
 
@@ -26,6 +28,12 @@ SEARCH_MEMBERS: Final = 16
 VICTIM_SEARCH_MEMBERS: Final = 256
 # The groups of namespaces beyond are answered as if none had failed.
 MAX_NAMESPACES: Final = 4096
+PauseKind: TypeAlias = Literal["pause", "eviction_pause"]
+# If pods were evicted for a group in vain, the next ones are evicted after a longer pause.
+PAUSES: Final[Mapping[PauseKind, PauseLimits]] = {
+    "pause": WAKE_PAUSES,
+    "eviction_pause": PauseLimits(30.0, 3600.0),
+}
 
 
 class GroupHold(msgspec.Struct, frozen=True):
@@ -64,16 +72,6 @@ class GroupAlone(msgspec.Struct, frozen=True):
     refused: int = -1
 
 
-class GroupPause(msgspec.Struct, frozen=True):
-    """How often something was in vain for a group, and until when it pauses."""
-
-    failures: int = 0
-    until: float = 0.0
-
-
-NO_PAUSE: Final = GroupPause()
-
-
 class GroupRecord(msgspec.Struct, frozen=True):
     """All that is known of a group.
 
@@ -92,8 +90,8 @@ class GroupRecord(msgspec.Struct, frozen=True):
     evicted: bool = False
     woken: float | None = None
     interrupted: bool = False
-    pause: GroupPause = NO_PAUSE
-    eviction_pause: GroupPause = NO_PAUSE
+    pause: Pause = NO_PAUSE
+    eviction_pause: Pause = NO_PAUSE
 
     def count_cost(self) -> int:
         """Return how many members take as much memory."""
@@ -101,13 +99,6 @@ class GroupRecord(msgspec.Struct, frozen=True):
         searches = SEARCH_MEMBERS + len(self.cut.members) if self.cut is not None else 0
         searches += VICTIM_SEARCH_MEMBERS if self.cut_victims is not None else 0
         return max(members + searches, 1)
-
-
-class NamespacePause(msgspec.Struct, frozen=True):
-    """When each group failed last, and until when all groups of a namespace pause."""
-
-    failed: dict[str, float] = {}
-    until: float = 0.0
 
 
 class NamespaceRecord(msgspec.Struct, frozen=True):
@@ -167,6 +158,25 @@ class GroupTable:
     def change_namespace(self, key: str, **changes: Any) -> None:  # noqa: ANN401  # as well
         """Change what counts for all groups of the namespace of a group."""
         self._namespaces.put(namespace_of_group(key), replace(self.of_namespace(key), **changes))
+
+    def paused_until(self, key: str, kind: PauseKind) -> float:
+        """Return when the pause of a group or its namespace ends; 0 if there was none."""
+        both = (self.get(key), self.of_namespace(key))
+        return max(float(getattr(each, kind).until) for each in both)
+
+    def pause(self, key: str, kind: PauseKind, now: float, factor: float = 1.0) -> None:
+        """Let a group pause, `factor` times as long as usual, because something was in vain."""
+        own, shared = getattr(self.get(key), kind), getattr(self.of_namespace(key), kind)
+        self.change(key, **{kind: own.grown(now, PAUSES[kind], factor)})
+        self.change_namespace(key, **{kind: shared.grown(key, now, PAUSES[kind], factor)})
+
+    def forgive(self, key: str) -> None:
+        """Forget that something was in vain for a group."""
+        for kind in PAUSES:
+            if getattr(self.get(key), kind).failures:
+                shared = getattr(self.of_namespace(key), kind)
+                self.change(key, **{kind: NO_PAUSE})
+                self.change_namespace(key, **{kind: shared.forgiven(key)})
 
     def holds(self) -> list[GroupHold]:
         """Return all holds, in the order in which they began."""

@@ -16,8 +16,9 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec.structs import force_setattr, replace
 
 from allocator.state.index import Index
+from allocator.state.pauses import Pause
 from allocator.state.record_states import RecordEvent, RecordState, is_expected, state_of
-from allocator.state.records import Pause, Record, RecordStep, Waiting, WaitingPlace, key_of
+from allocator.state.records import Record, RecordStep, Waiting, WaitingPlace, key_of
 from allocator.state.wheel import Wheel
 from drawbridge.ledger.ledger import Ledger, Reservation
 

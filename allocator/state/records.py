@@ -12,13 +12,11 @@ from typing import Final, NamedTuple
 import msgspec
 
 from allocator.scheduler.protocol import SchedulingPod
+from allocator.state.pauses import NO_PAUSE, Pause
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.ledger.holdings import Hold
 from drawbridge.ledger.ledger import Reservation
 from drawbridge.ledger.node_holds import NodeHold
-
-FIRST_PAUSE_SECONDS: Final = 1.0
-MAX_PAUSE_SECONDS: Final = 60.0
 
 
 class PodRequest(NamedTuple):
@@ -191,30 +189,6 @@ class VictimQuestion(NamedTuple):
     def is_due(self, ended: int) -> bool:
         """Whether the pod asks when so many pods have ended."""
         return self.asks or self.ended not in {None, ended}
-
-
-class Pause(NamedTuple):
-    """How long a pod that was woken pauses before it is woken again, for one reason of waking."""
-
-    wakes: int = 0
-    until: float = 0.0
-
-    def grown(self, now: float) -> "Pause":
-        """Return the pause of a pod that is woken now; it grows with each wake."""
-        # A bounded exponent, because the number of wakes is not.
-        seconds = min(FIRST_PAUSE_SECONDS * 2 ** min(self.wakes, 10), MAX_PAUSE_SECONDS)
-        return Pause(self.wakes + 1, now + seconds)
-
-    def extended(self, until: float) -> "Pause":
-        """Return a pause that lasts at least until a time."""
-        return self._replace(until=max(until, self.until))
-
-    def shrunk(self, until: float) -> "Pause":
-        """Return a pause that lasts at most until a time; the next one is short again."""
-        return Pause(until=min(until, self.until))
-
-
-NO_PAUSE: Final = Pause()
 
 
 class RecordStep(NamedTuple):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
+from allocator.state.pauses import PauseLimits
 from allocator.writes.claims import BindRefusedError
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
@@ -18,8 +19,7 @@ TURN_SECONDS: Final = 1.0
 CONCURRENT_WRITES: Final = 32
 # Writes of one namespace that the API server does not answer leave room for others.
 CONCURRENT_OF_NAMESPACE: Final = 16
-FIRST_PAUSE_SECONDS: Final = 5.0
-MAX_PAUSE_SECONDS: Final = 300.0
+PAUSES: Final = PauseLimits(5.0, 300.0)
 REPORTED_FAILURES: Final = 3
 
 
@@ -123,9 +123,8 @@ class Undoing:
         if self._attempts.get(key) is not attempt:
             return
         failures = attempt.failures + 1
-        # A bounded exponent, because the number of failures is not.
-        pause = min(FIRST_PAUSE_SECONDS * 2 ** min(failures - 1, 10), MAX_PAUSE_SECONDS)
-        self._attempts[key] = attempt._replace(due=_loop_time() + pause, failures=failures)
+        due = _loop_time() + PAUSES.seconds(failures)
+        self._attempts[key] = attempt._replace(due=due, failures=failures)
         if failures == REPORTED_FAILURES:
             attempt.unfinished.report(attempt.unfinished.subject, message)
 

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 from allocator.scheduler.protocol import GroupReference, PreFilterRequest
 from allocator.state.group_holds import (
     MAX_HOLD_SECONDS,
-    MAX_PAUSE_SECONDS,
     RECENT_DELAYS,
     STEP_SECONDS,
     STEPS_PER_DELAY,
@@ -109,7 +108,7 @@ def test_the_last_member_is_asked_about_alone_and_completes_the_hold() -> None:
         cluster.write(uid)
     cluster.decisions.expire(cluster.now)
     assert not cluster.state.reports
-    assert cluster.decisions.groups.holds.pauses.until("default/g") == 0
+    assert cluster.decisions.reservations.groups.paused_until("default/g", "pause") == 0
 
 
 def test_the_part_of_the_last_member_lasts_as_long_as_the_hold() -> None:
@@ -151,7 +150,7 @@ def test_a_gang_pauses_only_if_its_own_namespace_took_its_devices(
     cluster.now = 3.0
     assert cluster.nodes("high", claim("d"), priority=1000, namespace=namespace)
     cluster.decisions.expire(cluster.now)
-    until = cluster.decisions.groups.holds.pauses.until("default/g")
+    until = cluster.decisions.reservations.groups.paused_until("default/g", "pause")
     assert max(0.0, until - cluster.now) == pause
 
 
@@ -164,7 +163,7 @@ def test_a_member_that_is_deleted_ends_the_hold_in_vain() -> None:
     cluster.decisions.end("m0")
     cluster.decisions.expire(cluster.now)
     assert cluster.held() == []
-    assert cluster.decisions.groups.holds.pauses.until("default/g") == 4.0
+    assert cluster.decisions.reservations.groups.paused_until("default/g", "pause") == 4.0
 
 
 def test_a_gang_that_gets_new_members_for_ever_holds_devices_for_a_limited_part_of_the_time() -> (
@@ -214,10 +213,10 @@ def test_a_group_that_could_not_use_its_devices_pauses_before_it_gets_them_again
         reply = cluster.ask_group("default/g", *FOUR, min_count=4)
         assert codes(reply) == [allocator_codes.GANG_PAUSES.name]
         assert cluster.held() == []
-        until = cluster.decisions.groups.holds.pauses.until("default/g")
+        until = cluster.decisions.reservations.groups.paused_until("default/g", "pause")
         pauses.append(until - cluster.now)
         cluster.now = until
-    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, MAX_PAUSE_SECONDS]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
 
 
 def test_groups_of_one_namespace_that_never_complete_do_not_hold_devices_all_the_time() -> None:
@@ -238,13 +237,13 @@ def test_groups_of_one_namespace_that_never_complete_do_not_hold_devices_all_the
 
 def test_a_group_of_which_a_member_is_bound_pauses_no_more() -> None:
     cluster = Cluster(n1=4)
-    holds = cluster.decisions.groups.holds
+    groups = cluster.decisions.reservations.groups
     cluster.ask_group("default/g", *FOUR, min_count=4)
     cluster.now = STEP_SECONDS
     cluster.decisions.expire(cluster.now)
     cluster.add(pod("m0", "c-m0", node="n1"))
     cluster.decisions.end("m0")
-    assert holds.pauses.until("default/g") == 0
+    assert groups.paused_until("default/g", "pause") == 0
 
 
 def test_a_new_member_is_added_to_what_is_held() -> None:
@@ -261,7 +260,9 @@ def test_a_busy_scheduler_has_more_time_for_groups_that_were_woken() -> None:
 
     def wake() -> float:
         """Wake the group and return how long its hold lasts if nobody asks about it."""
-        cluster.now = max(cluster.now, decisions.groups.holds.pauses.until("default/g"))
+        cluster.now = max(
+            cluster.now, decisions.reservations.groups.paused_until("default/g", "pause")
+        )
         assert decisions.groups.answer_again("default/g", cluster.now) is not None
         hold = decisions.groups.holds.find("default/g", cluster.now)
         assert hold is not None

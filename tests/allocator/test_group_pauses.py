@@ -1,20 +1,20 @@
 """Pauses of groups grow with their failures, and those of a namespace with its failing groups."""
 
-from allocator.state.group_pauses import FAILING_SECONDS, FREE_FAILURES, GroupPauses
 from allocator.state.group_records import GroupTable
+from allocator.state.pauses import FAILING_SECONDS, FREE_FAILURES
 from tests.tables import every_row
 
 NEW = "a/new"
 
 
-def pauses_after(*events: str) -> GroupPauses:
+def pauses_after(*events: str) -> GroupTable:
     """Let groups fail (`a/g`) and succeed (`+a/g`), one each second."""
-    pauses = GroupPauses(GroupTable(), "pause", 1.0, 60.0)
+    pauses = GroupTable()
     for second, event in enumerate(events):
         if event.startswith("+"):
-            pauses.succeed(event[1:])
+            pauses.forgive(event[1:])
         else:
-            pauses.fail(event, float(second))
+            pauses.pause(event, "pause", float(second))
     return pauses
 
 
@@ -44,17 +44,17 @@ FIVE = tuple(f"a/g{number}" for number in range(FREE_FAILURES + 1))
 )
 def test_a_pause_lasts(events: list[str], group: str, seconds: int) -> None:
     last = max((second for second, each in enumerate(events) if each[0] != "+"), default=0)
-    until = pauses_after(*events).until(group)
+    until = pauses_after(*events).paused_until(group, "pause")
     assert until - last == seconds or (seconds == 0 and until <= len(events))
 
 
 def test_a_group_that_failed_long_ago_counts_no_longer_for_its_namespace() -> None:
     pauses = pauses_after(*FIVE[:4])
-    pauses.fail("a/g4", FAILING_SECONDS + 1)
-    assert pauses.until(NEW) == 0
+    pauses.pause("a/g4", "pause", FAILING_SECONDS + 1)
+    assert pauses.paused_until(NEW, "pause") == 0
 
 
 def test_a_pause_can_be_longer_than_usual() -> None:
-    pauses = GroupPauses(GroupTable(), "pause", 1.0, 60.0)
-    pauses.fail("a/g", 10.0, 4.0)
-    assert pauses.until("a/g") == 14.0
+    pauses = GroupTable()
+    pauses.pause("a/g", "pause", 10.0, 4.0)
+    assert pauses.paused_until("a/g", "pause") == 14.0

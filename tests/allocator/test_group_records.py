@@ -8,7 +8,8 @@ from allocator.decisions.group_questions import GroupQuestion
 from allocator.decisions.group_victims import GroupVictimSearch
 from allocator.scheduler.protocol import GroupReference
 from allocator.state import group_records
-from allocator.state.group_records import NO_PAUSE, GroupHold, GroupPause, GroupTable
+from allocator.state.group_records import GroupHold, GroupTable
+from allocator.state.pauses import NO_PAUSE, Pause
 
 
 def asked(key: str, *members: str) -> GroupQuestion:
@@ -49,7 +50,7 @@ def test_a_new_term_keeps_what_was_asked() -> None:
     table = GroupTable()
     question = asked("red/g", "a")
     table.change("red/g", question=question, hold=held("red/g"), evicted=True, woken=1.0)
-    table.change("red/g", pause=GroupPause(1, 5.0), eviction_pause=GroupPause(1, 5.0))
+    table.change("red/g", pause=Pause(1, 5.0), eviction_pause=Pause(1, 5.0))
     table.begin_term()
     record = table.get("red/g")
     assert (record.question, record.hold, record.evicted, record.woken) == (
@@ -67,7 +68,7 @@ def test_what_begins_in_a_new_term_stays_until_the_next_one() -> None:
     table.change("red/g", evicted=True)
     table.begin_term()
     table.change("red/g", hold=held("red/g"))
-    table.change("blue/g", evicted=True, pause=GroupPause(1, 5.0))
+    table.change("blue/g", evicted=True, pause=Pause(1, 5.0))
     assert [each.key for each in table.holds()] == ["red/g"]
     assert (table.get("red/g").evicted, table.get("blue/g").evicted) == (False, True)
     table.begin_term()

@@ -253,12 +253,13 @@ def test_a_gang_that_was_bound_evicts_again_at_once() -> None:
     contest = full(n1=4)
     preempt(contest, *FOUR)
     holds = contest.cluster.decisions.groups.holds
+    groups = contest.cluster.decisions.reservations.groups
     holds.begin("default/g", FOUR, 0.0, 0.0)
     holds.end("default/g", 0.0, HoldEnd.DEADLINE)
-    assert holds.eviction_pauses.until("default/g") > 0
+    assert groups.paused_until("default/g", "eviction_pause") > 0
     contest.cluster.add(pod("m0", "c-m0", node="n1"))
     contest.cluster.decisions.end("m0")
-    assert holds.eviction_pauses.until("default/g") == 0
+    assert groups.paused_until("default/g", "eviction_pause") == 0
 
 
 # --- searches that are cut ---

@@ -177,8 +177,8 @@ def test_a_dropped_pod_is_not_remembered_because_a_copy_has_decided() -> None:
 
 
 def test_a_pause_that_shrinks_begins_again_with_a_short_one() -> None:
-    pause = Pause(wakes=5, until=60.0).shrunk(11.0)
-    assert pause == Pause(wakes=0, until=11.0)
+    pause = Pause(failures=5, until=60.0).shrunk(11.0)
+    assert pause == Pause(failures=0, until=11.0)
     assert pause.shrunk(20.0) == pause
 
 

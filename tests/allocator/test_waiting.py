@@ -7,7 +7,7 @@ import pytest
 
 from allocator.decisions.pod_devices import Promise
 from allocator.decisions.waiting import WaitingPods
-from allocator.state.records import MAX_PAUSE_SECONDS
+from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
@@ -159,7 +159,7 @@ def test_a_pod_that_comes_back_without_a_reservation_waits_longer_each_time() ->
     woken_at = [tenth / 10 for tenth in range(4000) if waiting.wake(at=tenth / 10)]
     pauses = [after - before for before, after in itertools.pairwise(woken_at)]
     assert pauses[:6] == pytest.approx([2, 2, 4, 8, 16, 32], abs=0.2)
-    assert max(pauses) == pytest.approx(MAX_PAUSE_SECONDS, abs=0.2)
+    assert max(pauses) == pytest.approx(WAKE_PAUSES.longest, abs=0.2)
 
 
 def test_a_pod_that_lacks_something_else_is_not_woken_for_a_node_it_knows() -> None:
