@@ -20,12 +20,12 @@ from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSea
 from allocator.decisions.preemption import DevicePreemption
 from allocator.decisions.quota import QuotaSelection
 from allocator.decisions.shortlist import FittingNode
-from allocator.decisions.victims import DeviceVictims, VictimSearch
+from allocator.decisions.victims import VictimSearch
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
 from allocator.state.group_holds import GroupHolds
 from allocator.state.preemptors import MAX_PREEMPTORS
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import PodRequest
+from allocator.state.records import DeviceVictims, PodRequest
 from allocator.state.releases import waits_for
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.solver.answers import Solution

@@ -17,9 +17,8 @@ from allocator.decisions.pod_requests import (
     describe_pod,
 )
 from allocator.decisions.shortlist import NodeSearch, find_nodes
-from allocator.decisions.victims import DeviceVictims
 from allocator.state.preemptors import MAX_PREEMPTORS
-from allocator.state.records import PodRequest
+from allocator.state.records import DeviceVictims, PodRequest
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.taints import UNSCHEDULABLE, Toleration
 from drawbridge.ledger.holdings import read_holds

@@ -15,13 +15,12 @@ from allocator.decisions.basis import Basis
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes
 from allocator.decisions.victims import (
     MAX_REPRIEVES,
-    DeviceVictims,
     Reprieves,
     VictimSearch,
 )
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest, shorten_message
 from allocator.state.preemptors import MAX_PREEMPTORS
-from allocator.state.records import PodReservation, Preemptor
+from allocator.state.records import DeviceVictims, PodReservation, Preemptor
 from allocator.state.releases import waits_for
 from allocator.state.seen_pods import UNSEEN
 from drawbridge.agreement import allocator_codes as codes
@@ -198,14 +197,7 @@ class DevicePreemption:
             *(each.key for each in kept),
         }
         return VictimSearch(
-            self._state,
-            self._reserved,
-            search=search,
-            free=free,
-            promised=promised,
-            taken=taken,
-            reprieves=self._reprieves,
-            lost_work=self._basis.lost_work,
+            self._basis, self._reprieves, search=search, free=free, promised=promised, taken=taken
         )
 
 

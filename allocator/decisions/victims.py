@@ -11,11 +11,10 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from allocator.decisions.lost_work import LostWork
+from allocator.decisions.basis import Basis
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes, never
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode
-from allocator.state.cluster_state import AllocatorState
-from allocator.state.reserved_pods import ReservedPods
+from allocator.state.records import DeviceVictims
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
@@ -31,21 +30,6 @@ from drawbridge.solver.reasons import Reason
 
 # A node has tens of devices; a request with more pods is no reason for more work.
 MAX_PODS_PER_NODE: Final = 256
-
-
-class DeviceVictims(msgspec.Struct, frozen=True):
-    """The pods to evict from a node for its devices, by UID, and what the preemptor gets.
-
-    It gets `holds` when `claims` are released.
-    """
-
-    node: str
-    pods: tuple[str, ...] = ()
-    claims: tuple[str, ...] = ()
-    holds: tuple[Hold, ...] = ()
-    violations: int = 0
-    # Whether other pods must be evicted for other reasons.
-    required: bool = False
 
 
 class _Reprieve(msgspec.Struct, frozen=True):
@@ -79,25 +63,21 @@ class VictimSearch:
 
     def __init__(  # noqa: PLR0913  # all but two by name
         self,
-        state: AllocatorState,
-        reserved: ReservedPods,
+        basis: Basis,
+        reprieves: Reprieves,
         *,
         search: NodeSearch,
         free: Collection[str],
         promised: Collection[str],
         taken: Mapping[PoolID, Collection[str]],
-        reprieves: Reprieves,
-        lost_work: LostWork,
     ) -> None:
-        self._state = state
-        self._reserved = reserved
-        self._users = reserved.users()
+        self._state, self._reserved, self._lost_work = basis.state, basis.reserved, basis.lost_work
+        self._users = basis.reserved.users()
         self._search = search
         self._free = frozenset(free)
         self._unusable = frozenset(promised).union(map(uid_of, search.claims))
         self._taken = taken
         self._reprieves = reprieves
-        self._lost_work = lost_work
         # The quotas that the pod would exceed with what victims release.
         self.exceeding: list[Reason] = []
 

@@ -30,7 +30,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.ledger.holdings import DeviceID
-from drawbridge.ledger.ledger import Ledger, name_of, uid_of
+from drawbridge.ledger.ledger import ClaimRecord, Ledger, name_of, uid_of
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import FINISHED, Pod
@@ -138,7 +138,7 @@ class AllocatorState:
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
         # Claims that were allocated since somebody asked.
         self._newly_allocated: deque[str] = deque(maxlen=MAX_NEWLY_ALLOCATED)
-        self._node_holds: dict[str, NodeHold] = {}
+        self.node_holds: dict[str, NodeHold] = {}  # that administrators ask for, by node
         self._freed = False  # whether a pod without claims has ended beside owned devices
         self._penalties: dict[DeviceID, float] = {}
         self._penalised_uses: dict[PoolID, tuple[PoolUse, frozenset[str], PoolUse]] = {}
@@ -167,13 +167,9 @@ class AllocatorState:
             if claim.reduced and self.ledger.reduce(claim):
                 self._claims[uid] = claim  # the scheduler has sent the whole claim before
             return False
-        self.conflicts.note_change(uid)
-        self._follow_allocation(before, claim)
-        if before is not None and record is not None and record.holds:
-            self.vanished.follow_claim(before, claim, record.holds)
         self._claims[uid] = claim
         self._uids[name_of(claim)] = uid
-        self.pods.follow_claim(uid, before)
+        self._follow_claim(uid, before, claim, record)
         return True
 
     def _apply_claim(self, before: Claim | None, after: Claim | None) -> None:
@@ -181,14 +177,9 @@ class AllocatorState:
             uid = uid_of(before)
             record = self.ledger.claims.get(uid)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
-            claim = self._claims.pop(uid, None)
-            self.pods.follow_claim(uid, claim)
-            self.conflicts.note_change(uid)
-            self._follow_allocation(claim, None)
-            if claim is not None and record is not None and record.holds:
-                self.vanished.follow_claim(claim, None, record.holds)
-            if claim is not None and self._uids.get(name_of(before)) == uid:
+            if self._uids.get(name_of(before)) == uid:
                 del self._uids[name_of(before)]
+            self._follow_claim(uid, self._claims.pop(uid, None), None, record)
         if after is not None:
             self.observe_claim(after)
 
@@ -207,8 +198,17 @@ class AllocatorState:
         for claim in gone:
             self._apply_claim(claim, None)
 
-    def _follow_allocation(self, before: Claim | None, after: Claim | None) -> None:
-        """Keep the allocated claims in order, and note the new ones."""
+    def _follow_claim(
+        self, uid: str, before: Claim | None, after: Claim | None, record: ClaimRecord | None
+    ) -> None:
+        """Follow the change of a claim, which had this record in the ledger before.
+
+        The allocated claims are kept in order, and the new ones are noted.
+        """
+        self.conflicts.note_change(uid)
+        if before is not None and record is not None and record.holds:
+            self.vanished.follow_claim(before, after, record.holds)
+        self.pods.follow_claim(uid, before)
         was_allocated = before is not None and before.status.allocation is not None
         if before is not None and was_allocated:
             del self._allocated[bisect_left(self._allocated, (name_of(before), uid_of(before)))]
@@ -229,14 +229,9 @@ class AllocatorState:
     def _follow_hold(self, node: str, text: str) -> None:
         hold = read_node_hold(text) if text else ""
         if isinstance(hold, NodeHold):
-            self._node_holds[node] = hold
+            self.node_holds[node] = hold
         else:
-            self._node_holds.pop(node, None)
-
-    @property
-    def node_holds(self) -> Mapping[str, NodeHold]:
-        """The holds that administrators ask for, by node."""
-        return self._node_holds
+            self.node_holds.pop(node, None)
 
     def _apply_class(self, before: DeviceClass | None, after: DeviceClass | None) -> None:
         changed = after or before

@@ -15,10 +15,9 @@ from typing import Final
 import msgspec
 
 from allocator.decisions.shortlist import NodeSearch, is_open
-from allocator.decisions.victims import DeviceVictims
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import Preemptor
+from allocator.state.records import DeviceVictims, Preemptor
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import uid_of

@@ -135,6 +135,21 @@ def key_of(pod_uid: str) -> str:
     return f"kept for {pod_uid}"
 
 
+class DeviceVictims(msgspec.Struct, frozen=True):
+    """The pods to evict from a node for its devices, by UID, and what the preemptor gets.
+
+    It gets `holds` when `claims` are released.
+    """
+
+    node: str
+    pods: tuple[str, ...] = ()
+    claims: tuple[str, ...] = ()
+    holds: tuple[Hold, ...] = ()
+    violations: int = 0
+    # Whether other pods must be evicted for other reasons.
+    required: bool = False
+
+
 class Paired(NamedTuple):
     """The claims that are being released, for which a pod was told to wait."""
 

@@ -4,8 +4,9 @@ import enum
 from typing import NamedTuple, TypeAlias
 
 from allocator.scheduler.protocol import SchedulingPod
-from drawbridge.dra.claim import Claim
-from drawbridge.finding import Finding
+from drawbridge.dra.claim import CLAIM, Claim
+from drawbridge.dra.validation import format_object_name
+from drawbridge.finding import Code, Finding
 
 # Beyond, the oldest is dropped: it is not told.
 MAX_REPORTS = 4096
@@ -35,6 +36,11 @@ class ClaimFinding(NamedTuple):
 
     finding: Finding
     claim: Claim
+
+
+def about_claim(code: Code, claim: Claim, message: str, path: str = "status.allocation") -> Finding:
+    """Return what has happened to a claim."""
+    return code.at(path, message, object=format_object_name(CLAIM, claim.metadata))
 
 
 Report: TypeAlias = EndedHold | ClaimFinding

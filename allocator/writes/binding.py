@@ -21,6 +21,7 @@ from allocator.scheduler.protocol import BindReply, PostFilterReply
 from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.state.records import PodReservation
+from allocator.state.reports import about_claim
 from allocator.writes.binding_conditions import Readiness, readiness
 from allocator.writes.claims import BindRefusedError, ClaimWriter
 from allocator.writes.cluster_writes import ClusterWrites, PodName, PodPlace
@@ -29,8 +30,7 @@ from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import MAX_CONSUMERS
-from drawbridge.dra.claim import CLAIM, Claim
-from drawbridge.dra.validation import format_object_name
+from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import name_of
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.resource_version import parse_version
@@ -307,10 +307,8 @@ class PodBinder:
             claim = self._cache.get(reserved.namespace, reserved.name)
             if claim is not None:
                 message = f"the devices for pod {name} stay reserved: {problem}"
-                about = format_object_name(CLAIM, claim.metadata)
-                self._state.report(
-                    codes.WRITE_NOT_UNDONE.at("metadata", message, object=about), claim
-                )
+                finding = about_claim(codes.WRITE_NOT_UNDONE, claim, message, "metadata")
+                self._state.report(finding, claim)
 
     # --- taking back ---
 

@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from allocator.state.live_state import LiveState
+from allocator.state.reports import about_claim
 from allocator.writes.binding import PodBinder
 from allocator.writes.claims import BindRefusedError
 from allocator.writes.cluster_writes import ClusterWrites
@@ -29,9 +30,7 @@ from allocator.writes.undoing import Unfinished
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import MAX_CONSUMERS
-from drawbridge.dra.claim import CLAIM, Claim
-from drawbridge.dra.validation import format_object_name
-from drawbridge.finding import Code
+from drawbridge.dra.claim import Claim
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.process import metrics
@@ -144,7 +143,7 @@ class Recovery:
 
     def _report_mark(self, claim: Claim, problem: str) -> None:
         text = f"cannot remove the mark: {problem}"
-        self._report(codes.MARK_NOT_REMOVED, claim, text, _MARK_PATH)
+        self._state.report(about_claim(codes.MARK_NOT_REMOVED, claim, text, _MARK_PATH), claim)
 
     # --- allocations that have to yield ---
 
@@ -171,15 +170,9 @@ class Recovery:
             if hold.pool == contest.conflict.pool:
                 self._state.penalise(hold.device_id)
         metrics.ALLOCATOR_TAKEN_BACK.inc()
-        self._report(codes.ALLOCATION_TAKEN_BACK, claim, message)
+        self._state.report(about_claim(codes.ALLOCATION_TAKEN_BACK, claim, message), claim)
         for pod in pods:
             self._state.wake_at(pod, asyncio.get_running_loop().time())
 
     def _report_kept(self, claim: Claim, problem: str) -> None:
-        self._report(codes.ALLOCATION_NOT_TAKEN_BACK, claim, problem)
-
-    def _report(
-        self, code: Code, claim: Claim, message: str, path: str = "status.allocation"
-    ) -> None:
-        name = format_object_name(CLAIM, claim.metadata)
-        self._state.report(code.at(path, message, object=name), claim)
+        self._state.report(about_claim(codes.ALLOCATION_NOT_TAKEN_BACK, claim, problem), claim)
