@@ -98,7 +98,7 @@ class WaitingPods:
         """Keep a pod that was answered, until it is reserved."""
         key, record = self._decisions.request_key(uid), self._records.get(uid)
         if key is None or record.request is None:
-            self._remove(uid)
+            self.give_up(uid)
             return  # the scheduler itself tries it again, later
         earlier, request = record.waiting, record.request
         # A group of which a part is bound comes first, since that part runs for nothing.
@@ -140,7 +140,7 @@ class WaitingPods:
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
         if reserved:
-            self._remove(uid)
+            self.give_up(uid)
         elif (pod := self._find(uid)) is not None:
             self._change(uid, RecordEvent.SEARCHED, replace(pod, seen=(), tried=-1))
 
@@ -197,7 +197,8 @@ class WaitingPods:
 
     def give_up(self, uid: str) -> None:
         """Wake a pod no more, until the scheduler itself tries it again."""
-        self._remove(uid)
+        self._leave(uid)
+        self._records.change(uid, RecordEvent.LEFT, waiting=None, victims=None, unanswered=False)
 
     def end_settled(self) -> None:
         """End the records of pods that were bound, ended or deleted since the last call.
@@ -258,7 +259,8 @@ class WaitingPods:
         unfinished = bool(self._records.places) and (self._continue_pass() or self._may_ask)
         unfinished |= any((self._told, self._cut, self._victims))
         unfinished |= may_copy and not aside and bool(self._aside)
-        woken = tuple(sorted(set(work.woken), key=self._place_of))
+        records = map(self._records.get, set(work.woken))
+        woken = tuple(each.uid for each in sorted(records, key=_place_of))
         return Turn(woken, unfinished, aside)
 
     def decide_ahead(self, uid: str, now: float, tell: Tell, clock: Callable[[], float]) -> None:
@@ -353,7 +355,7 @@ class WaitingPods:
             for each in self._records.having("victims")
             if each.victims and each.victims.is_due(self._ended) and each.victim_pause.until <= now
         ]
-        some = nsmallest(VISITS_PER_TURN, due, key=_place_of_record)
+        some = nsmallest(VISITS_PER_TURN, due, key=_place_of)
         self._may_ask = len(some) < len(due)
         for record in some:
             # It stays refused, and is woken again if this wake is lost.
@@ -362,9 +364,6 @@ class WaitingPods:
             parts = {"victims": victims, "victim_pause": pause}
             self._records.change(record.uid, RecordEvent.WOKEN, **parts)
         return [each.uid for each in some]
-
-    def _place_of(self, uid: str) -> WaitingPlace:
-        return _place_of_record(self._records.get(uid))
 
     def _find(self, uid: str) -> Waiting | None:
         return self._records.get(uid).waiting
@@ -462,7 +461,7 @@ class WaitingPods:
             self._told.add(alike, work, until=promise.pauses_until)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
-            self._remove(uid)
+            self.give_up(uid)
         elif not promise.unfinished:
             # A group that is refused needs no other note that its members were tried.
             for member in () if group and self._decisions.is_refused(key) else alike:
@@ -478,11 +477,6 @@ class WaitingPods:
             _LOG.exception("unhandled exception while a pod is woken")
             return Promise(impossible=True)
 
-    def _remove(self, uid: str) -> None:
-        """Let a pod wait no more."""
-        self._leave(uid)
-        self._records.change(uid, RecordEvent.LEFT, waiting=None, victims=None, unanswered=False)
-
     def _leave(self, uid: str) -> None:
         """Continue no search of a pod."""
         self._aside.discard(uid)
@@ -490,5 +484,5 @@ class WaitingPods:
         self._aside.end_preemption(uid)
 
 
-def _place_of_record(record: Record) -> WaitingPlace:
+def _place_of(record: Record) -> WaitingPlace:
     return record.waiting.place if record.waiting else BEHIND_ALL

@@ -113,8 +113,8 @@ class AllocatorState:
         self.planner = planner
         self.ledger = ledger
         self.records = PodTable(ledger)
-        self._claims: dict[str, Claim] = {}
-        self.pods = SeenPods(self.records.times, self._claims)
+        self.claims: Final[dict[str, Claim]] = {}  # by UID, as last seen
+        self.pods = SeenPods(self.records.times, self.claims)
         # What is to be told to persons, until the process does so.
         self.reports: deque[Report] = deque(maxlen=MAX_REPORTS)
         self.vanished = VanishedPods(
@@ -162,12 +162,12 @@ class AllocatorState:
     def observe_claim(self, claim: Claim) -> bool:
         """Apply a claim from a watch or a response; False if it is outdated."""
         uid = uid_of(claim)
-        record, before = self.ledger.claims.get(uid), self._claims.get(uid)
+        record, before = self.ledger.claims.get(uid), self.claims.get(uid)
         if not self.ledger.observe(claim):
             if claim.reduced and self.ledger.reduce(claim):
-                self._claims[uid] = claim  # the scheduler has sent the whole claim before
+                self.claims[uid] = claim  # the scheduler has sent the whole claim before
             return False
-        self._claims[uid] = claim
+        self.claims[uid] = claim
         self._uids[name_of(claim)] = uid
         self._follow_claim(uid, before, claim, record)
         return True
@@ -179,7 +179,7 @@ class AllocatorState:
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
             if self._uids.get(name_of(before)) == uid:
                 del self._uids[name_of(before)]
-            self._follow_claim(uid, self._claims.pop(uid, None), None, record)
+            self._follow_claim(uid, self.claims.pop(uid, None), None, record)
         if after is not None:
             self.observe_claim(after)
 
@@ -191,7 +191,7 @@ class AllocatorState:
         """
         listed_to = parse_version(version)
         gone = tuple(
-            self._claims[uid]
+            self.claims[uid]
             for uid, record in self.ledger.claims.items()
             if uid not in uids and record.version <= listed_to
         )
@@ -401,11 +401,6 @@ class AllocatorState:
 
     # --- claims ---
 
-    @property
-    def claims(self) -> Mapping[str, Claim]:
-        """The claims by UID, as last seen."""
-        return self._claims
-
     def allocated_claims(self, after: str) -> Iterator[tuple[str, str]]:
         """Yield the `namespace/name` and the UID of the allocated claims behind a name, by name.
 
@@ -424,7 +419,7 @@ class AllocatorState:
         """Return the claims that a pod names or that are reserved for it."""
         named = (self._uids.get(name, "") for name in self.pods.get(pod_uid).claim_names)
         uids = dict.fromkeys((*named, *self.pods.claims_reserved_for(pod_uid)))
-        return tuple(self._claims[uid] for uid in uids if uid in self._claims)
+        return tuple(self.claims[uid] for uid in uids if uid in self.claims)
 
     # --- penalties ---
 

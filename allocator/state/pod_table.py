@@ -46,7 +46,7 @@ class PodTable:
         self._having: dict[str, dict[str, None]] = {part: {} for part in PARTS}
         self._reserved: dict[str, dict[str, Reservation]] = {}
         self._lost: list[tuple[str, str]] = []
-        self._places: list[WaitingPlace] = []
+        self.places: Final[list[WaitingPlace]] = []  # of all pods that wait, in order
         self.alike: Index[bytes, str] = Index()  # the pods that wait, by their key
         self.times: Wheel[Due] = Wheel()
         self.limit = MAX_RECORDS
@@ -92,11 +92,6 @@ class PodTable:
         """Return the members that have lost devices since the last call, with their groups."""
         lost, self._lost = self._lost, []
         return lost
-
-    @property
-    def places(self) -> list[WaitingPlace]:
-        """The places of all pods that wait, in order."""
-        return self._places
 
     # --- changes ---
 
@@ -218,9 +213,9 @@ class PodTable:
     def _follow_waiting(self, before: Record, after: Record) -> None:
         had, has = before.waiting, after.waiting
         if had is not None and (has is None or had.place != has.place):
-            del self._places[bisect_left(self._places, had.place)]
+            del self.places[bisect_left(self.places, had.place)]
         if has is not None and (had is None or had.place != has.place):
-            insort(self._places, has.place)
+            insort(self.places, has.place)
         keys = [[each.key] if each.waiting else [] for each in (before, after)]
         if keys[0] != keys[1]:
             self.alike.move(after.uid, *keys)

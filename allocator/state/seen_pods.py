@@ -89,7 +89,8 @@ class SeenPods:
         self._claims_of: Index[str, str] = Index()
         self._bound_members: Index[PodGroup, str] = Index()
         self.version = 0  # grows with each change of a pod or its claims
-        self._releasing: set[str] = set()
+        # The UIDs of allocated claims whose pods are all gone, ended or terminating in time.
+        self.releasing: Final[set[str]] = set()
         self._settled: list[str] = []
         # The pods that began to terminate since the last look at the clock.
         self._terminating: list[str] = []
@@ -155,9 +156,9 @@ class SeenPods:
         claim = self._claims.get(uid)
         is_allocated = claim is not None and claim.status.allocation is not None
         if is_allocated and all(map(self.is_leaving, _read_consumers(claim))):
-            self._releasing.add(uid)
+            self.releasing.add(uid)
         else:
-            self._releasing.discard(uid)
+            self.releasing.discard(uid)
 
     def take_settled(self) -> Collection[str]:
         """Return the pods that were bound, ended or deleted since the last call."""
@@ -180,11 +181,6 @@ class SeenPods:
         return frozenset(kept)
 
     # --- questions ---
-
-    @property
-    def releasing(self) -> Collection[str]:
-        """The UIDs of allocated claims whose pods are all gone, ended or terminating in time."""
-        return self._releasing
 
     def get(self, uid: str) -> SeenPod:
         """Return what is known of a pod; nothing if it was not seen, or was deleted."""

@@ -69,7 +69,8 @@ class VanishedPods:
         self._serves = serves
         self._find_node = find_node
         self._seconds = seconds
-        self._claims: dict[str, KeptClaim] = {}
+        # By UID, also those that others still have.
+        self.claims: Final[dict[str, KeptClaim]] = {}
         self._reports = reports
 
     def follow_claim(self, before: Claim, after: Claim | None, holds: Sequence[Hold]) -> None:
@@ -82,7 +83,7 @@ class VanishedPods:
         consumers = {each.uid for each in before.status.reserved_for if each.is_pod} - left
         running = {each: self._pods.find_unconfirmed(each) for each in consumers}
         graces = {each: grace for each, grace in running.items() if grace is not None}
-        kept = self._claims.get(uid)
+        kept = self.claims.get(uid)
         if not graces and (kept is None or not is_released):
             return
         pods = frozenset(graces) | (kept.pods if kept else frozenset())
@@ -98,23 +99,23 @@ class VanishedPods:
 
     def follow_pod(self, uid: str) -> None:
         """Keep nothing for a pod whose end is confirmed now."""
-        if not self._claims or self._pods.find_unconfirmed(uid) is not None:
+        if not self.claims or self._pods.find_unconfirmed(uid) is not None:
             return
-        for claim, kept in tuple(self._claims.items()):
+        for claim, kept in tuple(self.claims.items()):
             if uid in kept.pods:
                 pods = kept.pods - {uid}
                 if pods:
-                    self._claims[claim] = kept._replace(pods=pods)
+                    self.claims[claim] = kept._replace(pods=pods)
                 else:
                     self._release(claim)
 
     def observe_time(self, now: float) -> None:
         """Start the time of the claims that are new, and release those whose time is over."""
-        for uid, kept in tuple(self._claims.items()):
+        for uid, kept in tuple(self.claims.items()):
             until = kept.until
             if until is None:
                 until = now + kept.grace_seconds + (self._seconds or 0.0)
-                self._claims[uid] = kept._replace(until=until)
+                self.claims[uid] = kept._replace(until=until)
             # With its node, what it ran is gone.
             if until <= now or not all(
                 self._serves(hold.device_id, kept.node) for hold in kept.holds
@@ -123,7 +124,7 @@ class VanishedPods:
 
     def find_reason(self) -> Reason | None:
         """Return the reason for a pod that waits; None if nothing is kept."""
-        kept = tuple(each for each in self._claims.values() if each.holds)
+        kept = tuple(each for each in self.claims.values() if each.holds)
         nodes = len(self._list_nodes(kept))
         text = self._describe(kept) if kept else ""
         return make_reason(DEVICES_MAY_BE_IN_USE, "devices", text, nodes=nodes) if kept else None
@@ -142,24 +143,19 @@ class VanishedPods:
             f" vanished before it was confirmed that their containers have ended"
         )
 
-    @property
-    def claims(self) -> Mapping[str, KeptClaim]:
-        """The claims of vanished pods by UID, also those that others still have."""
-        return self._claims
-
     def take_over(self, claims: Mapping[str, KeptClaim]) -> None:
         """Keep what another state kept, because the decisions are built anew."""
         for uid, kept in claims.items() if self._seconds is not None else ():
             self._put(uid, kept)
 
     def _put(self, uid: str, kept: KeptClaim) -> None:
-        if uid not in self._claims and len(self._claims) >= MAX_CLAIMS:
-            self._release(next(iter(self._claims)))
-        self._claims[uid] = kept
+        if uid not in self.claims and len(self.claims) >= MAX_CLAIMS:
+            self._release(next(iter(self.claims)))
+        self.claims[uid] = kept
         self._ledger.keep(_key_of(uid), kept.holds)
 
     def _release(self, uid: str) -> None:
-        del self._claims[uid]
+        del self.claims[uid]
         self._ledger.keep(_key_of(uid), ())
 
 

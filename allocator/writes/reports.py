@@ -41,16 +41,15 @@ class ReportWriter:
         self._recorder = recorder
         self._configuration = configuration
         self._leads = leads
-        # What was reported of claims.
-        self._reported: BoundedCache[tuple[str, Finding], None] = BoundedCache(_MAX_REPORTED)
-        # Claims of which others had to report.
-        self._left: BoundedCache[str, None] = BoundedCache(_MAX_REPORTED)
+        # What is to be told of claims, and whether this process did so; else another one had to.
+        self._reported: BoundedCache[tuple[str, Finding], bool] = BoundedCache(_MAX_REPORTED)
 
     def take_left(self) -> list[str]:
         """Return the UIDs of the claims about which another replica had to report."""
-        left = [uid for uid, _ in self._left.items()]
-        self._left.clear()
-        return left
+        left = [key for key, told in self._reported.items() if not told]
+        for key in left:
+            self._reported.pop(key)
+        return [uid for uid, _ in left]
 
     def report(self, what: Report) -> None:
         """Tell persons what has happened."""
@@ -62,16 +61,15 @@ class ReportWriter:
 
     def _report_claim(self, told: ClaimFinding) -> None:
         finding, metadata = told.finding, told.claim.metadata
-        if not self._leads():
-            self._left.put(metadata.uid, None)
-            return
         key = (metadata.uid, finding)
-        if key in self._reported:
+        if self._reported.get(key):
             return
-        self._reported.put(key, None)
+        self._reported.put(key, leads := self._leads())
+        if not leads:
+            return
         # A conflict is reported on each claim that takes part, and counts once.
-        if finding.code == DEVICE_HELD_TWICE.name and ("", finding) not in self._reported:
-            self._reported.put(("", finding), None)
+        if finding.code == DEVICE_HELD_TWICE.name and not self._reported.get(("", finding)):
+            self._reported.put(("", finding), value=True)
             metrics.ALLOCATOR_DOUBLES.inc()
         about = (metadata.name, metadata.namespace, metadata.uid)
         involved = InvolvedObject("resource.k8s.io/v1", CLAIM, *about)

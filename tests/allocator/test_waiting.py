@@ -282,7 +282,7 @@ def test_a_turn_without_a_change_visits_no_pod(monkeypatch: pytest.MonkeyPatch) 
     waiting = Waiting(held=1, n1=1)
     waiting.ask("p")
     waiting.wake()
-    monkeypatch.setattr(waiting.cluster.state.records, "_places", None)
+    monkeypatch.setattr(waiting.cluster.state.records, "places", None)
     assert waiting.wake(at=10.0) == []
 
 
