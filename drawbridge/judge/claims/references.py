@@ -2,7 +2,8 @@
 
 An object that does not exist is a warning, because it may be created later; a class in a file is an
 error if its name is nearly that of a class that exists. A request that an
-existing claim does not have is an error: the spec of a claim never changes.
+existing claim does not have is an error: the spec of a claim never changes. Where no cluster is
+known, only the templates of a translation must be there, which are written with their pods.
 """
 
 from collections.abc import Collection, Iterator
@@ -19,8 +20,10 @@ from drawbridge.judge.context import JudgeContext, ObjectLookups
 from drawbridge.judge.severity import DeviceFinding
 from drawbridge.judge.subject import JudgedClaim, Origin, Subject
 from drawbridge.ledger.pods import Pod, PodClaim
+from drawbridge.names import TEMPLATE_PREFIX
 
 _FIELDS: Final = {CLAIM: "resourceClaimName", TEMPLATE: "resourceClaimTemplateName"}
+_ADD_TEMPLATES: Final = "Give the file of templates as well, and apply it with the others."
 
 
 def check_references(subject: Subject, context: JudgeContext) -> Iterator[Finding | DeviceFinding]:
@@ -100,7 +103,7 @@ def _check_entry(
         message = f"claim {entry.name} has {join_words(_FIELDS.values(), 'and')}"
         message = f"{message}, which exclude each other"
         yield codes.POD_CLAIM_INVALID.at(path, message, object=subject.object)
-    elif lookups.complete:
+    elif lookups.complete or f"{names[TEMPLATE]}".startswith(TEMPLATE_PREFIX):
         yield from _check_object(kinds[0], f"{names[kinds[0]]}", path, subject, lookups)
 
 
@@ -112,6 +115,8 @@ def _check_object(
     if lookups.is_unreadable(kind, namespace, name):
         return
     message, remedy = f"{kind} {namespace}/{name} does not exist", None
+    if not lookups.complete:
+        message, remedy = f"{kind} {namespace}/{name} is in none of the files", _ADD_TEMPLATES
     other = TEMPLATE if kind == CLAIM else CLAIM
     find = lookups.find_template if kind == CLAIM else lookups.find_claim
     if find(namespace, name) is not None:
