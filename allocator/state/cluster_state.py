@@ -207,7 +207,7 @@ class AllocatorState:
         """
         self.conflicts.note_change(uid)
         if before is not None and record is not None and record.holds:
-            self.vanished.follow_claim(before, after, record.holds)
+            self.vanished.follow_claim(before, after, record)
         self.pods.follow_claim(uid, before)
         was_allocated = before is not None and before.status.allocation is not None
         if before is not None and was_allocated:
@@ -383,8 +383,8 @@ class AllocatorState:
         """Return the node of an owned pool."""
         return self._owned.get(pool)
 
-    def _can_be_used(self, device: DeviceID, allocated_on: str) -> bool:
-        """Whether a device is of an owned pool, and its node has not been shut down for good.
+    def _can_be_used(self, device: DeviceID, allocated_on: str, ours: bool) -> bool:  # noqa: FBT001  # as the ledger has it
+        """Whether a device is `ours` or of an owned pool, and its node is not shut down for good.
 
         A driver can withdraw the whole pool for a moment, also before this process starts, and a
         pool is not used while the fence of its node settles. Then the node of the allocation
@@ -397,7 +397,7 @@ class AllocatorState:
         local = self.planner.nodes.get(node)
         if local is None or any(taint.key == OUT_OF_SERVICE for taint in local.taints):
             return False
-        return is_owned or self._owns_driver(device.pool.driver, local)
+        return ours or is_owned or self._owns_driver(device.pool.driver, local)
 
     # --- claims ---
 

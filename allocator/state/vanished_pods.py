@@ -24,7 +24,7 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
 from drawbridge.ledger.holdings import DeviceID, Hold
-from drawbridge.ledger.ledger import Ledger, name_of, uid_of
+from drawbridge.ledger.ledger import ClaimRecord, Ledger, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.reasons import Reason
 
@@ -36,6 +36,7 @@ class KeptClaim(NamedTuple):
     """A claim of pods that vanished. Its devices are kept once it is released.
 
     `node` is that of its pools or its allocation, and outlasts the slices; empty if none says it.
+    What is `ours` is kept on a node that is given back as well, since it can be ours again soon.
     `until` is None until the clock is read after the last change.
     """
 
@@ -43,6 +44,7 @@ class KeptClaim(NamedTuple):
     node: str
     pods: frozenset[str]
     grace_seconds: int
+    ours: bool = False
     holds: tuple[Hold, ...] = ()
     until: float | None = None
 
@@ -54,14 +56,15 @@ class VanishedPods:
         self,
         ledger: Ledger,
         pods: SeenPods,
-        serves: Callable[[DeviceID, str], bool],
+        serves: Callable[[DeviceID, str, bool], bool],
         find_node: Callable[[PoolID], str | None],
         seconds: float | None,
         reports: deque[Report],
     ) -> None:
         """Create without claims.
 
-        `serves` tells whether a device can be allocated at all now, by the node of its allocation.
+        `serves` tells whether a device can be allocated at all, by the node of its allocation and
+        whether that is ours.
         The devices are kept for so many `seconds` after the grace period; None keeps nothing.
         """
         self._ledger = ledger
@@ -73,8 +76,8 @@ class VanishedPods:
         self.claims: Final[dict[str, KeptClaim]] = {}
         self._reports = reports
 
-    def follow_claim(self, before: Claim, after: Claim | None, holds: Sequence[Hold]) -> None:
-        """Follow the change of an allocated claim, which had these holds."""
+    def follow_claim(self, before: Claim, after: Claim | None, record: ClaimRecord) -> None:
+        """Follow the change of an allocated claim, which had this record."""
         if self._seconds is None:
             return
         is_released = after is None or after.status.allocation is None
@@ -88,11 +91,13 @@ class VanishedPods:
             return
         pods = frozenset(graces) | (kept.pods if kept else frozenset())
         grace = max((*graces.values(), kept.grace_seconds if kept else 0))
-        held = (*(kept.holds if kept else ()), *(holds if is_released else ()))
+        held = (*(kept.holds if kept else ()), *(record.holds if is_released else ()))
         published = filter(None, (self._find_node(hold.pool) for hold in held))
         node = next(published, None) or (kept and kept.node) or _node_of(before)
-        served = tuple(hold for hold in held if self._serves(hold.device_id, node))
-        self._put(uid, changed := KeptClaim(name_of(before), node, pods, grace, served))
+        ours = record.ours or bool(kept and kept.ours)
+        served = tuple(hold for hold in held if self._serves(hold.device_id, node, ours))
+        changed = KeptClaim(name_of(before), node, pods, grace, ours, served)
+        self._put(uid, changed)
         if served:
             finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))
             self._reports.append(ClaimFinding(finding, after or before))
@@ -118,7 +123,7 @@ class VanishedPods:
                 self.claims[uid] = kept._replace(until=until)
             # With its node, what it ran is gone.
             if until <= now or not all(
-                self._serves(hold.device_id, kept.node) for hold in kept.holds
+                self._serves(hold.device_id, kept.node, kept.ours) for hold in kept.holds
             ):
                 self._release(uid)
 

@@ -20,10 +20,12 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
+from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, format_mark
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import Pod
+from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.clusters import (
     DRIVER,
     allocation_on,
@@ -263,6 +265,28 @@ def test_a_pool_that_is_not_used_while_its_fence_settles_frees_nothing() -> None
     assert not is_free(state)
 
 
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_we_allocated_is_kept_on_a_node_that_is_given_back_for_a_moment(*, ours: bool) -> None:
+    owned = ["n1"]
+    state = AllocatorState(
+        Planner(), Ledger(), lambda *_: bool(owned), SECONDS, lambda *_: bool(owned)
+    )
+    mark = format_mark(Mark(ALLOCATOR, (MarkedDevice(driver=DRIVER, pool="n1", device="gpu-0"),)))
+    annotations = {ALLOCATION_ANNOTATION: mark} if ours else {}
+    fields = {"allocation": allocation_on("n1", 0), "annotations": annotations}
+    held = as_claim(claim("c", pods=["p"], **fields))
+    for each in (Node("n1"), gpu_slice("n1", 2), running(), held):
+        state.apply(None, each)
+    owned.clear()
+    state.decide_owners_on("n1")
+    for before, after in [(running(), None), (held, RELEASED)]:
+        state.apply(before, after)
+    state.vanished.observe_time(100.0)
+    owned.append("n1")
+    state.decide_owners_on("n1")
+    assert is_free(state) is not ours
+
+
 def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
     state = state_with(running(), allocated("p"))
     for before, after in [(running(), None), *RELEASE, (gpu_slice("n1", 2), None)]:
@@ -370,7 +394,7 @@ def test_the_oldest_claim_is_forgotten_first(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(3):
         before = as_claim(claim(f"c{number}", allocation=allocation_on("n1", number), pods=["p"]))
         ledger.observe(before)
-        vanished.follow_claim(before, None, ledger.claims[f"c{number}"].holds)
+        vanished.follow_claim(before, None, ledger.claims[f"c{number}"])
         ledger.observe_deletion(f"c{number}")
     assert [*vanished.claims] == ["c1", "c2"]
     assert not ledger.holders(device("n1", 0))
