@@ -57,13 +57,15 @@ class Promise(NamedTuple):
     """Whether a waiting pod got devices on a node, and if not, whether it can.
 
     The search is `unfinished` while it has not examined all nodes. If it `was_cut` on a node, a
-    copy of the process can answer. It is `impossible` for a pod whose claims it cannot use.
+    copy of the process can answer. It is `impossible` for a pod whose claims it cannot use. A pod
+    that `exceeds` a quota can have no devices of others either.
     """
 
     node: str = ""
     unfinished: bool = False
     impossible: bool = False
     was_cut: bool = False
+    exceeds: bool = False
     # All members of a group that got devices together, or the one that asks about it anew.
     members: tuple[str, ...] = ()
     pauses_until: float = 0.0
@@ -366,7 +368,7 @@ class PodDecisions:
         search = replace(self._basis.search(request, 1), without=without)
         self._settle(now)
         if find_excess(self._basis, search) is not None:
-            return Promise()
+            return Promise(exceeds=True)
         kept = self.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
             own = self._preemption.find_kept(pod_uid, replace(search, without=()))
@@ -451,11 +453,15 @@ class PodDecisions:
             return _GROUP + group.encode()
         return answer_key(self.requests.search(request), self.state)
 
+    def exceeds_quota(self, key: bytes) -> bool:
+        """Whether the pods with this key exceed a quota, in the current state."""
+        return self._basis.quotas.is_refused(key)
+
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the pods with this key, in the current state."""
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
-        return self._basis.quotas.is_refused(key) or self._basis.searches.is_refused(key)
+        return self.exceeds_quota(key) or self._basis.searches.is_refused(key)
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

@@ -88,12 +88,7 @@ class WaitingPods:
     # --- what the scheduler does ---
 
     def note_answer(
-        self,
-        uid: str,
-        fitting: Collection[str],
-        now: float,
-        *,
-        complete: bool = True,
+        self, uid: str, fitting: Collection[str], now: float, *, complete: bool = True
     ) -> None:
         """Keep a pod that was answered, until it is reserved."""
         key, record = self._decisions.request_key(uid), self._records.get(uid)
@@ -114,7 +109,8 @@ class WaitingPods:
             # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.get(uid).nominated_node:
                 victims = (victims or VictimQuestion()).refused(self._ended)
-        waiting = Waiting(place, key, frozenset(fitting))
+        exceeds = not fitting and self._decisions.exceeds_quota(key)
+        waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
         parts = {"device_pause": pause, "victims": victims, "unanswered": False}
         self._change(uid, RecordEvent.ANSWERED, waiting, **parts)
         if record.group:
@@ -463,10 +459,12 @@ class WaitingPods:
             # The scheduler itself tries the pod again when its claims change.
             self.give_up(uid)
         elif not promise.unfinished:
+            if pod.exceeds and not promise.exceeds:
+                self._ask_again(uid)  # its quota has room, so that it can preempt others
             # A group that is refused needs no other note that its members were tried.
             for member in () if group and self._decisions.is_refused(key) else alike:
                 if (waiting := self._find(member)) is not None:
-                    tried = replace(waiting, tried=self._state.epoch())
+                    tried = replace(waiting, tried=self._state.epoch(), exceeds=promise.exceeds)
                     self._records.change(member, RecordEvent.SEARCHED, waiting=tried)
         return promise
 

@@ -175,13 +175,15 @@ BEHIND_ALL: Final = WaitingPlace(1 << 63, math.inf, "")
 class Waiting(msgspec.Struct, frozen=True):
     """A pod that waits, and the key of what it asks.
 
-    `seen` has the nodes of its last answer, `tried` the state in which no other node was found.
+    `seen` has the nodes of its last answer, `tried` the state in which no other node was found. One
+    that `exceeds` a quota has not asked for victims.
     """
 
     place: WaitingPlace
     key: bytes
     seen: Collection[str] = ()
     tried: int = -1
+    exceeds: bool = False
 
 
 class VictimQuestion(NamedTuple):

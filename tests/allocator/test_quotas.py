@@ -114,6 +114,22 @@ def test_a_pod_over_quota_is_woken_when_its_namespace_leaves_the_quota() -> None
     assert waiting.wake(2.0).woken == ("a",)
 
 
+def test_a_pod_over_quota_asks_for_victims_once_its_quota_has_room_without_a_free_device() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    foreign = claim("by hand", allocation=allocation_on("elsewhere", 0), pods=["x"])
+    cluster.add_claim(foreign)
+    cluster.schedule("low", claim("c-low"))
+    cluster.write("low")
+    assert codes(cluster.prefilter("high", claim("c-high"), priority=9)) == ["DeviceQuotaUsedUp"]
+    waiting.note_answer("high", [], cluster.now)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.apply(as_claim(foreign), None)
+    assert waiting.wake(2.0).unfinished
+    assert waiting.wake(2.1).woken == ("high",)
+    assert waiting.wake(99.0).woken == ()
+
+
 def test_what_a_claim_got_elsewhere_counts() -> None:
     cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=4)
     foreign = allocation_on("elsewhere", 0)
