@@ -19,6 +19,8 @@ _WEIGHTS = (0.3, 1.0, 1.0, 3.0)
 _FAULT_WEIGHTS = (0.3, 1.0, 1.0, 2.5)
 # Without these events, little happens in a run; none of them is rare.
 _STEADY = ("create", "finish")
+# With fewer of these, devices are free, and something else decides who waits: a quota, a gang.
+_LOAD = ("create", "create crowd", "create legacy", "create native")
 # What gives, takes or moves devices; one of each pair of events is one of these.
 _OF_DEVICES = (
     *("create", "create important", "create gang", "create sharing", "create native"),
@@ -71,6 +73,11 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     drawn = random.Random(f"conditions {seed}")
     weights = {name: drawn.choice(_WEIGHTS) for name in events}
     weights |= dict.fromkeys(_STEADY, 1.0)
+    load = drawn.choice((0.3, 1.0, 1.0))
+    weights |= {name: weights[name] * load for name in _LOAD}
+    slow_bindings = drawn.choice((0.05, 0.05, 0.3))
+    # Reservations end during slow bindings if they cannot be renewed for long.
+    short_holds = 2 if slow_bindings > 0.1 else 1
     times = drawn.choice(_FAULT_WEIGHTS)
     others = (_OF_DEVICES, [*events])
     pairs = [(drawn.choice(_OF_DEVICES), drawn.choice(drawn.choice(others))) for _ in range(_PAIRS)]
@@ -79,10 +86,12 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         dict(pairs) | {later: first for first, later in pairs},
         Faults(*(chance * times for chance in astuple(FAULTS))),
         most_records=drawn.choice((3, *[MAX_RECORDS] * 9)),
-        holding=drawn.choice((HoldLimits(seconds=12.0, devices=1), *[HoldLimits()] * 4)),
-        quarters_of_team=drawn.choice((1, 1, 3)),
+        holding=drawn.choice(
+            (*[HoldLimits(seconds=12.0, devices=1)] * short_holds, *[HoldLimits()] * 3)
+        ),
+        quarters_of_team=drawn.choice((1, 1, 3, 4)),
         has_group_cycles=drawn.random() < 0.4,
-        slow_bindings=drawn.choice((0.05, 0.05, 0.3)),
+        slow_bindings=slow_bindings,
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
-        calm=tuple(drawn.choices([*_CALM], [*_CALM.values()], k=drawn.choice((0, 2, 4, 8)))),
+        calm=tuple(drawn.choices([*_CALM], [*_CALM.values()], k=drawn.choice((2, 4, 8, 8)))),
     )

@@ -47,7 +47,7 @@ def create(world: "World", drawn: int) -> str:
     names = [world.next_name("c")]
     if drawn % 5 == 0:
         names.append(world.next_name("c"))
-    space = TEAM if drawn // 5 % 4 < world.conditions.quarters_of_team else "default"
+    space = _choose_space(world, drawn // 5)
     count = 2 if drawn // 20 % 10 == 0 else 1
     pod = _create_pod(world, names, space=space)
     for name in names:
@@ -55,28 +55,37 @@ def create(world: "World", drawn: int) -> str:
     return f"{pod['metadata']['name']} with {', '.join(names)}"
 
 
+def _choose_space(world: "World", drawn: int) -> str:
+    return TEAM if drawn % 4 < world.conditions.quarters_of_team else "default"
+
+
 @event(2.5)
-def create_important(world: "World", _drawn: int) -> str:
+def create_important(world: "World", drawn: int) -> str:
     """Create a pod that may preempt others."""
     name = world.next_name("c")
-    pod = _create_pod(world, [name], priority=100)
+    pod = _create_pod(world, [name], priority=100, space=_choose_space(world, drawn // 3))
     _create_claim(world, name, pod)
     return f"{pod['metadata']['name']} with {name}"
 
 
 @event(2.5)
 def create_gang(world: "World", drawn: int) -> str:
-    """Create two or three pods that run together or not at all, sometimes of a team."""
-    size = 2 + drawn % 2
-    space = TEAM if drawn // 2 % 4 < world.conditions.quarters_of_team else "default"
+    """Create two or three pods that run together or not at all, often one after the other."""
+    size, space = 2 + drawn % 2, _choose_space(world, drawn // 2)
     labels = {GROUP_LABEL: world.next_name("gang"), MIN_LABEL: f"{size}"}
-    made = []
-    for _ in range(size):
-        name = world.next_name("c")
+    pause = 0.0 if drawn // 8 % 2 else draw_seconds(drawn, 2) / 2
+    claims = [world.next_name("c") for _ in range(size)]
+
+    def create_member(name: str) -> None:
         pod = _create_pod(world, [name], space=space, labels=labels)
         _create_claim(world, name, pod)
-        made.append(pod["metadata"]["name"])
-    return f"{labels[GROUP_LABEL]} of {', '.join(made)}"
+
+    for number, name in enumerate(claims):
+        if number and pause:
+            asyncio.get_running_loop().call_later(pause * number, create_member, name)
+        else:
+            create_member(name)
+    return f"{labels[GROUP_LABEL]} with {', '.join(claims)}, each {pause:.1f} s later"
 
 
 @event(1)
@@ -95,17 +104,24 @@ def create_crowd(world: "World", drawn: int) -> str:
 
 @event(3)
 def create_sharing(world: "World", drawn: int) -> str:
-    """Create two pods with one claim, which none of them owns, or one more with such a claim."""
+    """Create two pods with one claim, which none of them owns, or one more with such a claim.
+
+    The node of a claim that is allocated is often closed by then.
+    """
     shared = [claim for claim in world.all("resourceclaims") if _is_shared(claim)]
     shared = [claim for claim in shared if devices_of(claim)] or shared
+    closed = ""
     if shared and drawn % 2:
-        metadata = shared[drawn // 2 % len(shared)]["metadata"]
-        name, count = metadata["name"], 1
+        claim = shared[drawn // 2 % len(shared)]
+        name, space, count = claim["metadata"]["name"], claim["metadata"]["namespace"], 1
+        if drawn // 32 % 2 and (pools := sorted({pool for pool, _ in devices_of(claim)})):
+            closed = pools[0]
+            world.machines[closed].cordon(draw_seconds(drawn))
     else:
-        name, count = world.next_name("s"), 2
-        _create_claim(world, name, None)
-    made = [_create_pod(world, [name])["metadata"]["name"] for _ in range(count)]
-    return f"{' and '.join(made)} with {name}"
+        name, space, count = world.next_name("s"), _choose_space(world, drawn // 2), 2
+        _create_claim(world, name, None, space=space)
+    made = [_create_pod(world, [name], space=space)["metadata"]["name"] for _ in range(count)]
+    return f"{' and '.join(made)} with {name}{closed and f', {closed} is closed'}"
 
 
 def _is_shared(claim: JSON) -> bool:
@@ -114,10 +130,10 @@ def _is_shared(claim: JSON) -> bool:
 
 
 @event(5)
-def create_native(world: "World", _drawn: int) -> str:
-    """Create a pod of the stock scheduler."""
+def create_native(world: "World", drawn: int) -> str:
+    """Create a pod of the stock scheduler, which obeys no quota of ours."""
     name = world.next_name("n")
-    pod = _create_pod(world, [name], scheduler=STOCK)
+    pod = _create_pod(world, [name], scheduler=STOCK, space=_choose_space(world, drawn))
     _create_claim(world, name, pod)
     return f"{pod['metadata']['name']} with {name}"
 
@@ -166,9 +182,11 @@ def _create_pod(
     return world.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-def _create_claim(world: "World", name: str, pod: JSON | None, *, count: int = 1) -> None:
+def _create_claim(
+    world: "World", name: str, pod: JSON | None, *, count: int = 1, space: str = "default"
+) -> None:
     request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": count}}
-    metadata: JSON = {"name": name}
+    metadata: JSON = {"name": name, "namespace": space}
     if pod is not None:
         about = pod["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
@@ -217,9 +235,13 @@ def delete_with_force(world: "World", drawn: int) -> str:
     pod = _choose_bound(world, drawn)
     if pod is None:
         return ""
+    _delete_with_force(world, pod)
+    return f"{pod['metadata']['name']}"
+
+
+def _delete_with_force(world: "World", pod: JSON) -> None:
     world.note_forced(pod)
     world.network.store.delete(named("pods"), pod)
-    return f"{pod['metadata']['name']}"
 
 
 @event(14)
@@ -228,9 +250,13 @@ def finish(world: "World", drawn: int) -> str:
     pod = _choose_bound(world, drawn)
     if pod is None:
         return ""
+    _finish(world, pod)
+    return f"{pod['metadata']['name']}"
+
+
+def _finish(world: "World", pod: JSON) -> None:
     metadata = {**pod["metadata"], "annotations": {"finish": ""}}
     world.server.put({**pod, "metadata": metadata})
-    return f"{pod['metadata']['name']}"
 
 
 @event(1.5)
@@ -318,6 +344,53 @@ def change_owner(world: "World", _drawn: int) -> str:
     """Give a node to our allocator, or to others again."""
     is_owned = world.machines[CHANGING].change_owner()
     return f"{CHANGING} is owned: {is_owned}"
+
+
+@event(1.2)
+def own_used_node(world: "World", drawn: int) -> str:
+    """Let pods of others end and start on a node, and give it to our allocator meanwhile.
+
+    Often, the allocators start again soon after that, and see the fence for the first time.
+    """
+    machine, loop = world.machines[CHANGING], asyncio.get_running_loop()
+    if machine.is_owned:
+        machine.change_owner()
+        return f"{CHANGING} is given back"
+    for pod in world.all("pods"):
+        if pod["spec"].get("nodeName") == CHANGING:
+            _finish(world, pod)
+    made = [create_native(world, drawn) for _ in range(2)]
+    pause = draw_seconds(drawn, 5)
+
+    def own() -> None:
+        if not machine.is_owned and not world.is_calm:
+            machine.change_owner()
+
+    def restart() -> None:
+        for pair in world.pairs.values():
+            pair.restart.set()
+
+    loop.call_later(pause, own)
+    if starts := drawn % 2:
+        loop.call_later(pause + draw_seconds(drawn // 2, 2), restart)
+    also = ", then the allocators start again" if starts else ""
+    return f"{'; '.join(made)}; {CHANGING} is owned after {pause:.1f} s{also}"
+
+
+@event(1.2)
+def restart_daemons(world: "World", drawn: int) -> str:
+    """Stop the kubelet and the driver of a node for a while; often, a pod vanishes meanwhile."""
+    pod = _choose_bound(world, drawn)
+    if pod is None:
+        return ""
+    machine, is_forced = world.machines[pod["spec"]["nodeName"]], bool(drawn % 4)
+    down, gone = draw_seconds(drawn, 15), draw_seconds(drawn // 4, 4)
+    machine.stop_kubelet(down)
+    if is_forced:
+        _delete_with_force(world, pod)
+    machine.stop_driver(gone)
+    vanished = f", {pod['metadata']['name']} vanishes" if is_forced else ""
+    return f"{machine.name} for {down:.1f} s, its driver for {gone:.1f} s{vanished}"
 
 
 @event(1.2)

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 # A request is late by no more than this, and some seconds for faults.
 _LATE_SECONDS = int(LATEST_SECONDS) - 4
+# A watch is behind by this time in the mean, longer than a late request.
+_LONG_LAG = 40.0
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
+    "restart daemons",
     *(
         "replace machine",
         "lose node",
@@ -86,53 +89,81 @@ def stand_still(world: "World", drawn: int) -> str:
     return f"{pair.host} for {seconds:.1f} s"
 
 
-@event(4)
+class _Stops:
+    """What can happen at a write of an allocator, with the times that are drawn for it."""
+
+    def __init__(self, world: "World", drawn: int) -> None:
+        self.world = world
+        self.seconds = 14 + draw_seconds(drawn, 14)
+        self.longer = self.seconds + LATEST_SECONDS * (1 + drawn // 64 % 2)
+        self.late, self.closed = draw_seconds(drawn, _LATE_SECONDS), draw_seconds(drawn // 2)
+
+    def choose(self, number: int, write: str) -> tuple[str, Trap]:
+        """Return one of them, told."""
+        after = f"it arrives after {self.late:.1f} s"
+        stands = f"the host stands still for {self.seconds:.1f} s"
+        cut = f"the host is cut off for {self.seconds:.1f} s"
+        before = f"the host stands still for {self.longer:.1f} s before it"
+        late = self.late
+        choices = (
+            ("the allocator is killed", Trap(write, self.restart_allocator)),
+            ("the host is killed", Trap(write, self.kill)),
+            (stands, Trap(write, self.stand_still)),
+            (cut, Trap(write, self.cut_off)),
+            (after, Trap(write, lambda *_: None, late)),
+            (f"the host is killed, and {after}", Trap(write, self.kill, late)),
+            (f"the scheduler is killed, and {after}", Trap(write, self.restart_scheduler, late)),
+            (f"its node is closed, and {after}", Trap(write, self.close_node, late)),
+            ("its response is lost, and all watches lag", Trap(write, self.see_nothing, 0.1)),
+            (before, Trap(write, self.stop_before, before=True)),
+        )
+        return choices[number % len(choices)]
+
+    def restart_allocator(self, host: str, _: str) -> None:
+        self.world.pairs[host].restart.set()
+
+    def restart_scheduler(self, host: str, _: str) -> None:
+        self.world.pairs[host].scheduler.die()
+
+    def kill(self, host: str, _: str) -> None:
+        self.world.kill_pair(host)
+
+    def stand_still(self, host: str, _: str) -> None:
+        self.world.stand_still(host, self.seconds)
+
+    def cut_off(self, host: str, _: str) -> None:
+        self.world.cut_off(host, self.seconds, breaks=True)
+
+    def close_node(self, host: str, path: str) -> None:
+        """Let nobody say whether it arrives, and the pod need another node."""
+        self.world.cut_off(host, 3)
+        self._close_nodes(path, self.late + self.closed)
+
+    def see_nothing(self, _: str, path: str) -> None:
+        """Let nobody hear that it has arrived, and the pod seem to need another node."""
+        for front in self.world.network.fronts:
+            front.lag = _LONG_LAG
+        self._close_nodes(path, 2 * _LONG_LAG)
+
+    def stop_before(self, host: str, path: str) -> None:
+        """Let it be sent when nobody waits for it any more, and the pod need another node."""
+        self.world.stand_still(host, self.longer)
+        self._close_nodes(path, self.longer)
+
+    def _close_nodes(self, path: str, seconds: float) -> None:
+        for node in self.world.nodes_of_path(path):
+            self.world.machines[node].cordon(seconds)
+
+
+@event(5)
 def stop_at_write(world: "World", drawn: int) -> str:
     """Stop an allocator at its next mark, allocation or binding, before it has the answer.
 
     Or it goes on, and this write arrives late.
     """
-    write, seconds = ("mark", "status", "binding")[drawn % 3], 14 + draw_seconds(drawn, 14)
-    late, closed = draw_seconds(drawn, _LATE_SECONDS), draw_seconds(drawn // 2)
-
-    def restart_allocator(host: str, _: str) -> None:
-        world.pairs[host].restart.set()
-
-    def kill(host: str, _: str) -> None:
-        world.kill_pair(host)
-
-    def stand_still(host: str, _: str) -> None:
-        world.stand_still(host, seconds)
-
-    def cut_off(host: str, _: str) -> None:
-        world.cut_off(host, seconds, breaks=True)
-
-    def close_node(host: str, path: str) -> None:
-        # Nobody can say whether it arrives, and the pod needs another node.
-        world.cut_off(host, 3)
-        for node in world.nodes_of_path(path):
-            world.machines[node].cordon(late + closed)
-
-    def stop_before(host: str, path: str) -> None:
-        # It is sent when nobody waits for it any more, and the pod needs another node.
-        world.stand_still(host, seconds + LATEST_SECONDS)
-        for node in world.nodes_of_path(path):
-            world.machines[node].cordon(seconds + LATEST_SECONDS)
-
-    if drawn // 3 % 8 == 7:
-        world.network.trap = Trap(write, stop_before, before=True)
-        return f"{write}: the host stands still for {seconds + LATEST_SECONDS:.1f} s before it"
-    name, act, late = (
-        ("the allocator is killed", restart_allocator, 0.0),
-        ("the host is killed", kill, 0.0),
-        (f"the host stands still for {seconds:.1f} s", stand_still, 0.0),
-        (f"the host is cut off for {seconds:.1f} s", cut_off, 0.0),
-        (f"it arrives after {late:.1f} s", lambda *_: None, late),
-        (f"the host is killed, and it arrives after {late:.1f} s", kill, late),
-        (f"its node is closed, and it arrives after {late:.1f} s", close_node, late),
-    )[drawn // 3 % 8]
-    world.network.trap = Trap(write, act, late)
-    return f"{write}: {name}"
+    write = ("mark", "status", "binding")[drawn % 3]
+    told, world.network.trap = _Stops(world, drawn).choose(drawn // 3, write)
+    return f"{write}: {told}"
 
 
 @event(0.6)
@@ -225,11 +256,16 @@ def restore(world: "World", drawn: int) -> str:
     Its version can be later than it was, as etcdutl does if it is told.
     """
     later = (0, 0, 50, 1_000)[drawn % 4]
-    if drawn // 4 % 3:
+    if drawn // 4 % 3 == 0:
         return f"version {world.restore(later=later)}"
     pause = draw_seconds(drawn, 3)
     loop = asyncio.get_running_loop()
     taken = world.back_up()
+    is_quiet = drawn // 4 % 3 == 1
+    if is_quiet:
+        # Others write what nobody of ours watches, so that only the version tells of the restore.
+        world.network.store.version += 20 + drawn // 16 % 100
+        pause /= 10
     loop.call_later(pause / 2, world.server.bookmark)
 
     def restore_now() -> None:
@@ -237,4 +273,4 @@ def restore(world: "World", drawn: int) -> str:
             world.restore(later=later)
 
     loop.call_later(pause, restore_now)
-    return f"version {taken} after {pause:.1f} s"
+    return f"version {taken} after {pause:.1f} s{', and little is lost' if is_quiet else ''}"

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of
@@ -39,6 +40,13 @@ def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
     yield from _overlaps(used, world.forged, "used by")
 
 
+def a_pod_runs_where_its_devices_are(world: "World") -> Iterator[str]:
+    """No kubelet prepares devices of another node."""
+    for use in world.uses.values():
+        if not use.lost and any(pool != use.node for pool, _ in use.devices):
+            yield f"{use.pod} runs on {use.node}, and {use.claim} has {sorted(use.devices)}"
+
+
 def no_device_is_allocated_to_two_claims(world: "World") -> Iterator[str]:
     """As the API server has it; and no node gives more than its counters have."""
     held = ((_name(claim), devices_of(claim)) for claim in world.holders.values())
@@ -67,14 +75,22 @@ def _overlaps(
 
 
 def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
-    """Claims of a team have no more devices than its quota."""
-    if (count := _count_of_team(world)) > TEAM_DEVICES:
+    """Claims of a team get no more devices than its quota; others can allocate beside it."""
+    ours = (claim for claim in _claims_of_team(world) if _has_mark(claim))
+    if (count := sum(len(devices_of(claim)) for claim in ours)) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
 
 
+def _has_mark(claim: JSON) -> bool:
+    return ALLOCATION_ANNOTATION in (claim["metadata"].get("annotations") or {})
+
+
+def _claims_of_team(world: "World") -> Iterator[JSON]:
+    return (claim for claim in world.holders.values() if _space(claim) == TEAM)
+
+
 def _count_of_team(world: "World") -> int:
-    claims = (claim for claim in world.holders.values() if _space(claim) == TEAM)
-    return sum(len(devices_of(claim)) for claim in claims)
+    return sum(len(devices_of(claim)) for claim in _claims_of_team(world))
 
 
 def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
@@ -103,6 +119,18 @@ def what_is_allocated_was_reserved(world: "World") -> Iterator[str]:
     for pair in world.pairs.values():
         for name in pair.unreserved:
             yield f"{name} got devices that were not reserved for it"
+
+
+def no_device_is_reserved_twice(world: "World") -> Iterator[str]:
+    """Also in memory, a device is promised to one claim."""
+    for pair in world.pairs.values():
+        if pair.parts is None or not pair.parts.state.ready:
+            continue
+        reserved: dict[object, str] = {}
+        for uid, active in pair.parts.state.decisions.state.ledger.reservations.items():
+            for hold in active.holds:
+                if reserved.setdefault(hold.device_id, uid) != uid and not hold.shared:
+                    yield f"{pair.host} has reserved {hold.pool.name}/{hold.device} twice"
 
 
 def one_allocator_leads(world: "World") -> Iterator[str]:
@@ -192,6 +220,8 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             for device in devices_of(claim)
         }
         counts, node = _needs(world, pod)
+        if _space(pod) == TEAM and _count_of_team(world) + sum(counts) > TEAM_DEVICES:
+            continue
         if counts and _fit_together(nodes, held - left, [(sum(counts), node)]):
             yield f"{_name(pod)} waits, and pods with a lower priority have devices"
 
@@ -339,7 +369,10 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         if pair.parts is None or not pair.parts.state.ready:
             yield f"the allocator of {pair.host} is not ready"
             continue
-        ledger = pair.parts.state.decisions.state.ledger
+        state = pair.parts.state.decisions.state
+        ledger = state.ledger
+        if state.vanished.claims:
+            yield f"{pair.host} keeps devices of vanished pods"
         # What was reserved in an earlier term goes when the next one begins.
         observed = {hold.device_id for holds in ledger.kept.values() for hold in holds}
         observed |= {hold.device_id for each in ledger.claims.values() for hold in each.holds}
@@ -385,7 +418,7 @@ def a_record_moves_as_its_states_allow(world: "World") -> Iterator[str]:
 
 # By what can break them: the use of a device, an allocation, and any write or event.
 ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
-    "use": (no_device_is_used_by_two_pods,),
+    "use": (no_device_is_used_by_two_pods, a_pod_runs_where_its_devices_are),
     "allocation": (
         no_device_is_allocated_to_two_claims,
         what_is_allocated_was_reserved,
@@ -395,6 +428,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
     "write": (
         no_pod_that_runs_loses_a_claim,
         nobody_evicts_again_and_again,
+        no_device_is_reserved_twice,
         one_allocator_leads,
         nobody_leads_who_knows_that_another_does,
         our_processes_write_only_what_is_theirs,

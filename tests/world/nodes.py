@@ -38,6 +38,7 @@ class Use(NamedTuple):
     pod: str
     claim: str
     devices: frozenset[Device]
+    node: str
     lost: bool = False
 
 

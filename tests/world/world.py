@@ -39,8 +39,9 @@ Decided = tuple[str, frozenset[Device]]  # the UID of a claim, and what it got
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
 SETTLE_SECONDS = 240
-# After that, all is well again this soon after each event: without faults, and volumes that wait.
-CALM_SECONDS = 15
+# After that, all is well again this soon after each event: without faults, and volumes that wait;
+# later after a restore, when pods that are gone are still promised devices from time to time.
+CALM_SECONDS, GONE_SECONDS = 15, 75
 
 
 @dataclass
@@ -209,7 +210,8 @@ class World:
                 return
             self._happen(Event(0.0, name, self.random.getrandbits(16)))
             await asyncio.sleep(self.random.uniform(0.5, 8))
-            await self._wait_until_well(CALM_SECONDS)
+            was_restored = bool(self.network.counted.get("restore"))
+            await self._wait_until_well(CALM_SECONDS + was_restored * GONE_SECONDS)
 
     async def _wait_until_well(self, seconds: float) -> None:
         """Wait until all is well, at most for some time."""
@@ -468,7 +470,7 @@ class World:
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
         key = pod["metadata"]["uid"], claim["metadata"]["uid"]
         names = pod["metadata"]["name"], claim["metadata"]["name"]
-        self.uses[key] = Use(*names, devices_of(claim))
+        self.uses[key] = Use(*names, devices_of(claim), node)
         # A kubelet can prepare before it sees that its pod is gone.
         if key[0] in self._vanished:
             self.note_forced(pod)
