@@ -91,7 +91,8 @@ class DrawnMigration(Migration):
         try:
             self.stage.wait("the pods stay as they are", is_quiet, PATIENCE)
         except TimeLimitError as problem:
-            raise TimeLimitError(f"{problem}; missing: {missing}") from problem
+            told = (f"{problem}; missing: {missing}", *self.report())
+            raise TimeLimitError("\n".join(told)) from problem
 
     def lost(self) -> set[str]:
         """Return the Jobs that have failed, and the bare pods that are gone."""
@@ -134,7 +135,7 @@ def follow(migration: DrawnMigration) -> None:
             right += not miss
             misses += [miss] if miss else []
         assert migration.lost() <= named, (step["title"], migration.lost(), named)
-    assert right >= LEAST_RIGHT * (right + len(misses)), misses
+    assert right >= LEAST_RIGHT * (right + len(misses)), [*misses, *migration.report()]
 
 
 def _compare(step: JSON, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
