@@ -42,6 +42,8 @@ CHOICES: Final = (
     SchedulerChoice(1, 1, 2, drained=1),
     SchedulerChoice(-1, 1, 3, drained=1),
     SchedulerChoice(1, -1, 4, newest_first=True, drained=-1),
+    SchedulerChoice(0, 0, 5),
+    SchedulerChoice(0, 0, 6, newest_first=True, drained=-1),
 )
 
 
