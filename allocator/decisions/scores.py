@@ -1,7 +1,8 @@
 """Scores the nodes that fit a pod: the rank of the solution first, then what its claims prefer.
 
-Of equal nodes, those that the strategy put first are better. The scores only order the nodes: equal
-nodes have equal scores, and the best one has 100.
+Of equal nodes, those that the strategy put first are better. Equal nodes have equal scores. The
+best one has 100, and others at most half of it: kube-scheduler adds how much CPU is free, and would
+otherwise select a node where less is in use, while devices are reserved on the best one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from drawbridge.dra.rules import PackingPolicy
 from drawbridge.ledger.ranking import preferred_nodes, rank_use
 
 MAX_SCORE: Final = 100
+_MAX_OF_OTHERS: Final = 50
 
 
 def score_nodes(
@@ -37,12 +39,11 @@ def score_nodes(
         for each in fitting
     }
     levels = sorted(set(ranks.values()))
-    step = MAX_SCORE / max(len(levels) - 1, 1)
-    worse = {rank: number for number, rank in enumerate(reversed(levels))}
-    ordered = sorted(fitting, key=lambda each: worse[ranks[each.name]])
+    step = _MAX_OF_OTHERS / max(len(levels) - 1, 1)
+    score = {rank: round(step * number) for number, rank in enumerate(levels[:-1])}
+    ordered = sorted(fitting, key=lambda each: ranks[each.name], reverse=True)
     return [
-        NodeScore(node=fit.name, score=max(0, round(MAX_SCORE - step * worse[ranks[fit.name]])))
-        for fit in ordered
+        NodeScore(node=fit.name, score=score.get(ranks[fit.name], MAX_SCORE)) for fit in ordered
     ]
 
 

@@ -161,6 +161,11 @@ def test_the_strategy_orders_nodes_by_use(strategy: str, best: str) -> None:
     assert {each.score for each in reply.fit} == {0, 100}
 
 
+def test_the_best_node_leads_by_half_of_the_scores() -> None:
+    reply = Cluster(strategy="packed", n1=4, n2=4, n3=4).prefilter("p", claim("c"))
+    assert [each.score for each in reply.fit] == [100, 25, 0]
+
+
 def test_without_a_strategy_equal_nodes_have_equal_scores() -> None:
     reply = Cluster(n1=4, n2=2).prefilter("p", claim("c"))
     assert {each.score for each in reply.fit} == {100}
