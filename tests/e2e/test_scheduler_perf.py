@@ -140,7 +140,8 @@ def test_the_scheduler_is_configured_as_in_the_manifests_for_pods_without_a_sche
 ):
     (profile,) = yaml.safe_load(scheduler_configuration(Path("/run/a.sock")))["profiles"]
     assert profile["schedulerName"] == "default-scheduler"
-    assert profile["plugins"]["multiPoint"]["enabled"][0] == {"name": "Drawbridge"}
+    enabled = profile["plugins"]["multiPoint"]["enabled"]
+    assert enabled[0] == {"name": "Drawbridge", "weight": 2}
     assert profile["pluginConfig"][0]["args"] == {"socket": "/run/a.sock"}
 
 
