@@ -367,7 +367,7 @@ class ModelCluster:
         self._since = self._next
         for key in find_never_evicted(self, names) if obeys_budgets else ():
             self._note(BLOCKED, self.pods[key], why=_NEVER)
-        doubtful = doubt_drained(self, names)
+        doubtful = doubt_drained(self, names, self._since)
         if self.choice.drained:
             place_otherwise(self, names)
         for name in names:

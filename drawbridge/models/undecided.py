@@ -4,11 +4,12 @@ A pod that a scheduler has placed can be on any node that had room for it, if ot
 placed are elsewhere: a node without these is a loose one.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from drawbridge.models.nodes import ModelNode
+from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _can_serve(
     return any(node.serve(kind, translated=translated) is served for node in nodes.values())
 
 
-def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]:
+def doubt_drained(cluster: "ModelCluster", drained: Collection[str], since: int) -> set[int]:
     """Return the pods that may not be on these nodes, although the play has them there.
 
     Of those elsewhere that may be there, it is not known who gives them devices afterwards.
@@ -47,7 +48,8 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
     placed = [
         (key, pod, cluster.kinds[pod.kind])
         for key in cluster.of_kinds(changing)
-        if (pod := cluster.pods[key]).placed and not pod.name and pod.served is Served.PLUGIN
+        if (pod := cluster.pods[key]).placed and not pod.name and not pod.is_translated
+        if pod.served in _SOURCES
     ]
     if not placed:
         return set()
@@ -63,9 +65,14 @@ def doubt_drained(cluster: "ModelCluster", drained: Collection[str]) -> set[int]
             loose[is_here] = _loosen(cluster, elsewhere if is_here else drained)
         if (pod.kind, is_here) not in answers:
             answers[pod.kind, is_here] = _can_serve(kind, loose[is_here], Served.PLUGIN)
-        if answers[pod.kind, is_here]:
+        if not answers[pod.kind, is_here]:
+            continue
+        if pod.served is Served.PLUGIN:
             doubtful.add(key)
             cluster.pods[key] = pod._replace(has_other_source=True)
+        elif not is_here:
+            # It may come back with those that are drained.
+            cluster.pods[key] = pod._replace(placed=since + 1)
     return doubtful
 
 
@@ -131,8 +138,8 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
     for key, pod in placed.items():
         if (cluster.kinds[pod.kind].by_class or pod.has_other_source) and not pod.name:
             open_kinds.setdefault(pod.kind, []).append(key)
-    loose = _find_room_of_others(cluster) if open_kinds else {}
-    undecided = set[int]()
+    loose = _find_room_of_others(cluster) if open_kinds or cluster.waiting else {}
+    undecided = {*_find_fitting(cluster, loose)}
     for number, keys in open_kinds.items():
         kind = cluster.kinds[number]
         room = {each: _count_room(kind, loose, each, len(keys)) for each in _SOURCES}
@@ -180,14 +187,37 @@ def _count_room(kind: PodKind, nodes: Mapping[str, ModelNode], served: Served, m
     return number
 
 
-def _find_contested(cluster: "ModelCluster", placed: Mapping[int, ModelPod]) -> Iterator[int]:
-    """Yield the pods that were placed where one that already waited would fit, and that one."""
+def _find_waiting(cluster: "ModelCluster") -> dict[tuple[int, bool], list[int]]:
+    """Return the pods that wait for devices, by kind and by whether they are translated."""
     waiting: dict[tuple[int, bool], list[int]] = {}
     for key in cluster.waiting:
         pod = cluster.pods[key]
         if cluster.kinds[pod.kind].needs_devices and not cluster.kinds[pod.kind].is_gated:
             waiting.setdefault((pod.kind, pod.is_translated), []).append(key)
-    for (number, translated), keys in waiting.items():
+    return waiting
+
+
+def _find_fitting(cluster: "ModelCluster", loose: Mapping[str, ModelNode]) -> Iterator[int]:
+    """Yield the pods that wait, and fit on a node if others that were placed there are elsewhere.
+
+    There are as many free devices, but on several nodes.
+    """
+    free = Counter[str]()
+    for node in cluster.nodes.values():
+        free.update(node.devices | node.free if node.is_ready and not node.is_cordoned else {})
+    for (number, translated), keys in _find_waiting(cluster).items():
+        kind = cluster.kinds[number]
+        devices = find_request(kind, translated=translated).devices
+        for served, asked in ((Served.PLUGIN, kind.units), (Served.DRIVER, devices)):
+            shares = (int(free[name] // each) for name, each in asked.items() if each)
+            fitting = min(shares, default=0)
+            if fitting and _can_serve(kind, loose, served, translated=translated):
+                yield from keys[:fitting]
+
+
+def _find_contested(cluster: "ModelCluster", placed: Mapping[int, ModelPod]) -> Iterator[int]:
+    """Yield the pods that were placed where one that already waited would fit, and that one."""
+    for (number, translated), keys in _find_waiting(cluster).items():
         kind, since = cluster.kinds[number], min(cluster.pods[key].since for key in keys)
         rivals: dict[str, list[int]] = {}
         for key, rival in placed.items():

@@ -66,3 +66,45 @@ def test_pods_that_together_have_what_one_waits_for_are_undecided_with_it() -> N
     cluster = ModelCluster(ClusterStart([small, large], places, nodes))
     cluster.drain(["drained"])
     assert len(find_undecided(cluster)) == 3
+
+
+def played_large(devices: int) -> ModelCluster:
+    """Return a cluster where a pod asks for two devices after two for one came to two nodes."""
+    nodes = [node_of("one", 0, devices), node_of("two", 0, devices)]
+    small = kind_of("Deployment/small", "one", "two")
+    asked = small.asked._replace(devices={CLASS: 2})
+    large = small._replace(owner="Deployment/large", asked=asked)
+    cluster = ModelCluster(ClusterStart([small, large], [], nodes))
+    for kind, cordoned in ((0, "one"), (0, "two"), (1, "")):
+        cluster.drain([])  # what comes afterwards is later
+        for each in ("one", "two"):
+            cluster.cordon([each], cordoned=each == cordoned)
+        cluster.create_beside(kind)
+        cluster.schedule()
+    waiting = {cluster.kinds[each].owner for each, _ in cluster.waiting_kinds()}
+    assert waiting == {"Deployment/large"}
+    return cluster
+
+
+def test_a_pod_that_waits_can_have_the_devices_that_others_leave_free_on_several_nodes() -> None:
+    assert "a/Deployment/large" in owners(played_large(2))
+
+
+def test_a_pod_waits_for_sure_if_fewer_devices_are_free_than_it_asks_for() -> None:
+    assert "a/Deployment/large" not in owners(played_large(1))
+
+
+def test_a_pod_on_a_driver_that_may_be_on_the_drained_node_can_come_back_with_its_pods() -> None:
+    nodes = [node_of("drained", 2, 0), node_of("driver", 0, 1)]
+    web, other = (
+        kind_of(each, "drained", "driver") for each in ("Deployment/web", "Deployment/other")
+    )
+    cluster = ModelCluster(
+        ClusterStart([web, other], [ModelPod(1, "drained", Served.PLUGIN)], nodes)
+    )
+    cluster.cordon(["drained"], cordoned=True)
+    cluster.create_beside(0)
+    cluster.schedule()
+    cluster.cordon(["drained"], cordoned=False)
+    cluster.drain(["drained"])
+    assert owners(cluster) == {"a/Deployment/web", "a/Deployment/other"}
