@@ -11,11 +11,19 @@ from drawbridge.models.pods import PodKind
 
 def enforce(cluster: ModelCluster, namespaces: Iterable[str]) -> Iterator[Typed]:
     """Yield the commands that let new pods of namespaces have claims, and wait for it."""
-    names = [*namespaces]
-    yield from typed.set_modes(dict.fromkeys(names, Mode.ENFORCE))
-    for namespace in names:
+    return set_modes(cluster, dict.fromkeys(namespaces, Mode.ENFORCE))
+
+
+def set_modes(cluster: ModelCluster, modes: Mapping[str, str]) -> Iterator[Typed]:
+    """Yield the commands that set modes of namespaces, and wait until admission follows.
+
+    A namespace without a mode has that of the installation, which is not known.
+    """
+    yield from typed.set_modes(modes)
+    for namespace in (each for each, mode in modes.items() if mode):
         if units := _units_of(cluster, namespace):
-            yield typed.wait_for_admission(namespace, units)
+            translates = modes[namespace] == Mode.ENFORCE
+            yield typed.wait_for_admission(namespace, units, translates=translates)
 
 
 def _units_of(cluster: ModelCluster, namespace: str) -> Mapping[str, int]:

@@ -115,7 +115,7 @@ def swap(moving: Moving) -> Iterator[Typed]:
         f"kubectl label nodes {named} {DEVICES_LABEL}={NO_DRIVER}{operands} --overwrite",
         lambda cluster: cluster.unplug(moving.nodes),
     )
-    yield from _wait_for_plugin(moving)
+    yield from _wait_for_plugin(moving, "-qv")
     yield from _delete_daemons(moving)
     yield Typed(
         f"kubectl label nodes {named} {DEVICES_LABEL}={moving.driver} --overwrite",
@@ -124,11 +124,12 @@ def swap(moving: Moving) -> Iterator[Typed]:
     yield Typed(wait_for_driver(moving.nodes, moving.driver), is_check=True)
 
 
-def _wait_for_plugin(moving: Moving) -> Iterator[Typed]:
+def _wait_for_plugin(moving: Moving, how: str) -> Iterator[Typed]:
+    """Yield the commands that wait until `grep` finds what the plugin offers, or does not."""
     names = "|".join(name.replace(".", "[.]") for name in moving.replaced)
     for node in moving.nodes if names else ():
         read = f'kubectl get node {join([node])} -o jsonpath="{{.status.allocatable}}"'
-        yield Typed(_until(f'{read} | grep -qvE "({names}).:.[1-9]"'), is_check=True)
+        yield Typed(_until(f'{read} | grep {how}E "({names}).:.[1-9]"'), is_check=True)
 
 
 def _delete_daemons(moving: Moving) -> Iterator[Typed]:
@@ -152,26 +153,34 @@ def _delete_of(owners: frozenset[str], nodes: Sequence[str]) -> Callable[[ModelC
 def swap_back(moving: Moving) -> Iterator[Typed]:
     """Yield the commands that let the driver go and the plugin come, on nodes that were drained.
 
-    The pods of DaemonSets go while the driver runs, which they need to end.
+    The pods of DaemonSets go while the driver runs, which they need to end. The plugin comes when
+    the slices are gone: as long as they stay, the scheduler gives their devices to claims.
     """
     yield from _delete_daemons(moving)
+    named = join(moving.nodes)
+    yield Typed(f"kubectl label nodes {named} {DEVICES_LABEL}={NO_DRIVER} --overwrite")
+    yield Typed(_until(_find_slices(moving.nodes, moving.driver, "! ")), is_check=True)
     label = f"{DEVICES_LABEL}-"
     if moving.operands:
         label += f" {set_operands(moving.operands, 'true')} --overwrite"
     yield Typed(
-        f"kubectl label nodes {join(moving.nodes)} {label}",
+        f"kubectl label nodes {named} {label}",
         lambda cluster: cluster.swap_back(moving.nodes),
     )
+    yield from _wait_for_plugin(moving, "-q")
 
 
 def wait_for_driver(nodes: Sequence[str], driver: str) -> str:
     """Return the command that waits until a driver publishes devices of each of the nodes."""
-    conditions = [
-        f"kubectl get resourceslices --field-selector spec.nodeName={join([node])},"
+    return _until(_find_slices(nodes, driver))
+
+
+def _find_slices(nodes: Sequence[str], driver: str, no: str = "") -> str:
+    return " && ".join(
+        f"{no}kubectl get resourceslices --field-selector spec.nodeName={join([node])},"
         f"spec.driver={driver} -o name | grep -q ."
         for node in nodes
-    ]
-    return _until(" && ".join(conditions))
+    )
 
 
 def _until(condition: str) -> str:
@@ -280,13 +289,17 @@ def _restart(names: set[str], cluster: ModelCluster) -> None:
     cluster.restart(names)
 
 
-def wait_for_admission(namespace: str, units: Mapping[str, int]) -> Typed:
-    """Return the check that new pods of a namespace get claims: a dry run of a pod shows it."""
+def wait_for_admission(namespace: str, units: Mapping[str, int], *, translates: bool) -> Typed:
+    """Return the check that new pods of a namespace get claims, or none: a dry run shows it."""
     limits = {name: f"{number}" for name, number in units.items()}
     container = {"name": "probe", "image": "probe", "resources": {"limits": limits}}
     overrides = json.dumps({"spec": {"containers": [container]}}, separators=(",", ":"))
     dry = "--restart=Never --dry-run=server -o yaml"
     made = f"kubectl -n {shlex.quote(namespace)} run probe --image=probe {dry}"
     text = overrides.replace('"', '\\"')
-    probe = f'{made} --overrides="{text}" 2>&1 | grep -qE "resourceClaims|denied|forbidden"'
-    return Typed(_until(probe), is_check=True)
+    probe = f'{made} --overrides="{text}"'
+    if translates:
+        shows = f'{probe} 2>&1 | grep -qE "resourceClaims|denied|forbidden"'
+    else:
+        shows = f"! {probe} 2>/dev/null | grep -q resourceClaims"
+    return Typed(_until(shows), is_check=True)

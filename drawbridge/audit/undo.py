@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.agreement.scope import Mode
-from drawbridge.audit import typed
+from drawbridge.audit import created_again, typed
 from drawbridge.audit.left import find_new_waits
 from drawbridge.audit.risks import find_failing_jobs
 from drawbridge.audit.templates import Templates
@@ -70,7 +70,7 @@ def _move_back(
 ) -> Iterator[Typed]:
     """Yield the commands, while they are typed on the first cluster."""
     moving, cluster = moved.moving, plays[0]
-    yield from typed.set_modes(dict.fromkeys(moved.modes, Mode.OFF))
+    yield from created_again.set_modes(moved.before, dict.fromkeys(moved.modes, Mode.OFF))
     if jobs := find_failing_jobs(plays, templates, moving.nodes, obeys_budgets=obeys_budgets):
         yield typed.cordon(moving.nodes)
         yield from typed.suspend(jobs)
@@ -132,7 +132,7 @@ def restore_mode(
     owners = [*_find_translated(before, plays[0], namespace)] if modes else []
     restarted = [each for each, can_restart in owners if can_restart]
     while True:
-        chosen = [*typed.set_modes(modes), *typed.restart(namespace, restarted)]
+        chosen = [*created_again.set_modes(before, modes), *typed.restart(namespace, restarted)]
         blocked = {e for play in plays for e in _find_stuck(play, chosen)}
         stuck = blocked.intersection(restarted)
         if not stuck:

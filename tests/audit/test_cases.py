@@ -223,7 +223,9 @@ def test_the_audit_says_what_the_objects_show(case: dict[str, Any], tmp_path: Pa
         expected_texts = expected.pop(part, [])
         assert [text for text in expected_texts if text not in given[part]] == [], given[part]
     assert [text for text in case.get("never says", ()) if text in given["says"]] == []
-    typed = "\n".join((*given["commands"], *given["undo"]))
+    moves = "\n".join(given["commands"])
+    assert [text for text in case.get("never moves with", ()) if text in moves] == []
+    typed = "\n".join((moves, *given["undo"]))
     assert [text for text in case.get("never types", ()) if text in typed] == []
     lines = expected.pop("first line", {})
     assert {title: given["first line"].get(title) for title in lines} == lines

@@ -44,13 +44,15 @@ class Typist:
 
     def _check(self, command: str) -> None:
         """Fail if a command waits for what never comes."""
-        for name in re.findall(r"spec\.nodeName=([^\s,]+),spec\.driver", command):
-            if not self.cluster.machines[name].published:
+        slices = r"(! )?kubectl get resourceslices \S+ spec\.nodeName=([^\s,]+),spec\.driver"
+        for gone, name in re.findall(slices, command):
+            if bool(self.cluster.machines[name].published) is bool(gone):
                 raise NeverEndsError(command)
-        if matched := re.search(r"get node (\S+) .*allocatable.*\"\((.*?)\)", command):
+        offers = r"get node (\S+) .*allocatable.* grep -q(v?)E \"\((.*?)\)"
+        if matched := re.search(offers, command):
             units = self.cluster.machines[matched[1]].units
-            names = matched[2].replace("[.]", ".").split("|")
-            if any(units.get(each) for each in names):
+            names = matched[3].replace("[.]", ".").split("|")
+            if any(units.get(each) for each in names) is bool(matched[2]):
                 raise NeverEndsError(command)
 
     # --- nodes and namespaces --------------------------------------------------------------------
@@ -84,7 +86,9 @@ class Typist:
             if machine.ready and ((wanted and apart) or off):
                 machine.plugins.discard(owner)
                 _unplug(machine, owner)
-        if wanted not in ("", "none") and machine.devices and machine.ready:
+        if wanted == "none" and machine.ready:
+            machine.published = {}
+        elif wanted and machine.devices and machine.ready:
             machine.published = machine.published or dict(machine.devices)
         if not wanted and machine.ready and machine.had_plugins - machine.plugins:
             machine.plugins |= machine.had_plugins
