@@ -145,6 +145,32 @@ class Fleet:
         slices.publish(client, self._in_order(layout), owner, whole=whole)
         self.published[key] = layout
 
+    def drive(self, layout: Layout) -> None:
+        """Start a driver on a node, which publishes a pool."""
+        self.publish(layout)
+
+    def withdraw(self, driver: str, name: str) -> None:
+        """End a driver on a node: its slices go."""
+        slices.withdraw(self.client, self.published.pop((driver, name)))
+
+    def plugged(self) -> set[str]:
+        """Return the nodes with a plugin."""
+        return {node for node, plugins in self.kubelet.plugins.items() if plugins}
+
+    def unplug(self, name: str, resource: str) -> None:
+        """End a plugin of a node."""
+        self._offer(name, resource, 0)
+        self.kubelet.unplug(name, resource)
+
+    def plug(self, name: str, resource: str) -> None:
+        """Start a plugin that has ended, with what its pods still have."""
+        self._offer(name, resource, self.kubelet.plug(name, resource))
+
+    def _offer(self, name: str, resource: str, count: int) -> None:
+        amounts = {resource: f"{count}"}
+        status = {"status": {"allocatable": amounts, "capacity": amounts}}
+        self.client.patch(f"/api/v1/nodes/{name}/status", status)
+
     def _in_order(self, layout: Layout) -> Layout:
         """Put devices in the order in which the driver lists them this time."""
         if self.seed is None:

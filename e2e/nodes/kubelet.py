@@ -61,8 +61,8 @@ class Kubelet:
         self.drivers: dict[str, Driver] = {}
         self.nodes: set[str] = set()
         self.plugins: dict[str, dict[str, Plugin]] = {}
-        # Those that are gone, by node: pods that have their units keep them.
-        self._former: dict[str, list[Plugin]] = {}
+        # Those that are gone: pods that have their units keep them.
+        self._former: dict[str, dict[str, Plugin]] = {}
         self.prepared: dict[tuple[str, str], Prepared] = {}
         self.units: dict[str, dict[str, tuple[str, ...]]] = {}
         self.running: set[str] = set()
@@ -105,7 +105,12 @@ class Kubelet:
 
     def unplug(self, node: str, resource: str) -> None:
         """End a plugin of a node."""
-        self._former.setdefault(node, []).append(self.plugins[node].pop(resource))
+        self._former.setdefault(node, {})[resource] = self.plugins[node].pop(resource)
+
+    def plug(self, node: str, resource: str) -> int:
+        """Start a plugin that has ended; return how many units it offers."""
+        plugin = self.plugins[node][resource] = self._former[node].pop(resource)
+        return len(plugin.units)
 
     def forget(self, node: str) -> None:
         """Leave a node that is no more."""
@@ -311,7 +316,7 @@ class Kubelet:
                     held.pods.discard(uid)
                     if not held.pods:
                         self.prepared.pop(key, None)
-        for plugin in (*self.plugins.get(node, {}).values(), *self._former.get(node, ())):
+        for plugin in (*self.plugins.get(node, {}).values(), *self._former.get(node, {}).values()):
             plugin.free(uid)
         self.units.pop(uid, None)
         self.running.discard(uid)

@@ -9,6 +9,7 @@ from e2e.nodes import slices
 from e2e.nodes.driver import Driver
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.fleet import Fleet, NodePlan
+from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine
 from e2e.nodes.node import node
 from e2e.realnodes import pod_resources
@@ -30,6 +31,7 @@ class RealFleet(Fleet):
         super().__init__(rig.plane.admin, asleep=True, seed=seed)
         self.rig = rig
         self.plugins: dict[str, dict[str, DevicePlugin]] = {}
+        self._units: dict[tuple[str, str], tuple[str, ...]] = {}
         self._labels: dict[str, list[str]] = {}
         self._clients: dict[str, Client] = {}
 
@@ -78,10 +80,36 @@ class RealFleet(Fleet):
         for name in plan.drivers:
             self.registered(name).attach(real)
         for resource, units in plan.plugins.items():
-            plugin = DevicePlugin(real, resource, units, self.record)
-            self.plugins.setdefault(plan.name, {})[resource] = plugin
-            plugin.start()
-            self.wait_allocatable(plan.name, resource, len(units))
+            self._units[plan.name, resource] = units
+            self.plug(plan.name, resource)
+
+    def drive(self, layout: Layout) -> None:
+        """Start a driver on a node, which publishes a pool."""
+        self.driver(layout.driver)
+        self.registered(layout.driver).attach(self.real_node(layout.node))
+        self.publish(layout)
+
+    def withdraw(self, driver: str, name: str) -> None:
+        """End a driver on a node, whose kubelet deletes the slices after a while."""
+        self.registered(driver).stop_on(name)
+        del self.published[driver, name]
+
+    def plugged(self) -> set[str]:
+        """Return the nodes with a plugin."""
+        return {node for node, plugins in self.plugins.items() if plugins}
+
+    def unplug(self, name: str, resource: str) -> None:
+        """End a plugin of a node; its kubelet would keep the capacity for five minutes."""
+        self.plugins[name].pop(resource).stop()
+        self.restart_kubelet(name)
+
+    def plug(self, name: str, resource: str) -> None:
+        """Start a plugin on a node."""
+        units = self._units[name, resource]
+        plugin = DevicePlugin(self.real_node(name), resource, units, self.record)
+        self.plugins.setdefault(name, {})[resource] = plugin
+        plugin.start()
+        self.wait_allocatable(name, resource, len(units))
 
     def wait_allocatable(self, name: str, resource: str, count: int) -> None:
         """Wait until a node offers so many units of a resource."""

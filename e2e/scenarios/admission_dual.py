@@ -84,13 +84,6 @@ def burst(stage: Stage, olds: str, old: int, new: int) -> None:
             write.result()
 
 
-def unplug(stage: Stage, machine: Machine) -> None:
-    """Let the device plugin of a node end: nothing is advertised, what it gave stays given."""
-    amounts = {LEGACY: "0"}
-    status = {"status": {"allocatable": amounts, "capacity": amounts}}
-    stage.client.patch(f"/api/v1/nodes/{machine.name}/status", status)
-
-
 def add_nodes(stage: Stage) -> dict[str, list[Machine]]:
     """Add two nodes of each kind: with a plugin, with a driver, with both."""
     kinds = {"plugin": (False, True), "driver": (True, False), "both": (True, True)}
@@ -148,7 +141,7 @@ def no_gpu_is_allocated_by_both_a_plugin_and_a_driver(stage: Stage) -> None:
 def _every_plugin_goes(stage: Stage, cluster: Installation, machines: Iterable[Machine]) -> None:
     """Check that new pods keep off what is held, though nobody advertises the name any more."""
     for machine in machines:
-        unplug(stage, machine)
+        stage.fleet.unplug(machine.name, LEGACY)
     stage.wait(
         "new pods get the warning",
         lambda: _say(_tried(stage, cluster), ("DualDevicesHeld", "on 1 node")),
@@ -171,7 +164,7 @@ def _plugin_goes(stage: Stage, cluster: Installation, machine: Machine, olds: st
     """Check that a node stays closed for claims as long as a pod has a GPU of the plugin."""
     node = machine.name
     before = running(stage, stage.pod_path())
-    unplug(stage, machine)
+    stage.fleet.unplug(machine.name, LEGACY)
     stage.wait(
         "the pods with devices are reported",
         lambda: _say(told(cluster, "DualNodesHeld"), (node, f"{EACH} pods")),

@@ -1,11 +1,13 @@
 """Scenarios: the plans of drawn clusters, typed word for word; what came is counted against them.
 
+One step of each plan is undone, which leaves what was there, and the plan of a new audit goes on.
 Only surprises that simulated kubelets show as they are come over these clusters. The scheduler of
 the rig chooses where pods start, so the cluster is audited as it then is. A few small clusters have
 real kubelets and containers.
 """
 
 import json
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -16,9 +18,9 @@ from e2e.installed.installation import installed
 from e2e.realnodes.installation import installed_as_pods
 from e2e.realnodes.stage import real
 from e2e.scenarios.admission import LEGACY, NEEDS
-from e2e.scenarios.migration_plan import PATIENCE, Migration
+from e2e.scenarios.migration_plan import DAEMONS, PATIENCE, Migration
 from e2e.scenarios.registry import scenario
-from e2e.scenarios.sample_cluster import SYSTEM, Sample
+from e2e.scenarios.sample_cluster import SYSTEM, Sample, pod_spec_of
 from e2e.scenarios.stage import Stage, TimeLimitError
 
 JSON = dict[str, Any]
@@ -59,7 +61,7 @@ class DrawnMigration(Migration):
             space, name = self.sample.workload_of(pod)
             owner = f"{space}/{self.sample.workloads[space, name]['kind']}/{name}"
             served = {"plugin": "onPlugins", "driver": "onDrivers", "nobody": "waiting"}
-            counts.setdefault(owner, Counter())[served[self._served_by(pod)]] += 1
+            counts.setdefault(owner, Counter())[served[self.served_by(pod)]] += 1
         return counts
 
     def _asks(self, pod: JSON) -> bool:
@@ -94,6 +96,51 @@ class DrawnMigration(Migration):
             told = (f"{problem}; missing: {missing}", *self.report())
             raise TimeLimitError("\n".join(told)) from problem
 
+    def state(self) -> JSON:
+        """Return what a step can set, how many pods each owner has, and how many GPUs they have."""
+        listed = self.stage.client.get
+        nodes, fleet = listed("/api/v1/nodes")["items"], self.stage.fleet
+        daemons = [(e["metadata"]["name"], pod_spec_of(e)) for e in listed(DAEMONS)["items"]]
+        jobs = listed("/apis/batch/v1/jobs")["items"]
+        return {
+            "pods": {owner: counts.total() for owner, counts in self.count().items()},
+            "GPUs": sum(self.wanted_by(e) for e in self.pods() if self._is_served(e)),
+            "labels": {each["metadata"]["name"]: _ours(each["metadata"]) for each in nodes},
+            "cordoned": {e["metadata"]["name"] for e in nodes if e["spec"].get("unschedulable")},
+            "plugins": fleet.plugged(),
+            "drivers": {*fleet.published},
+            "modes": [_ours(e["metadata"]) for e in listed("/api/v1/namespaces")["items"]],
+            "suspended": {e["metadata"]["uid"] for e in jobs if e["spec"].get("suspend")},
+            "daemons": {
+                name: [spec.get(key) or None for key in ("nodeSelector", "affinity")]
+                for name, spec in daemons
+            },
+        }
+
+    def _is_served(self, pod: JSON) -> bool:
+        return self._asks(pod) and self.served_by(pod) != "nobody"
+
+    def wait_for(self, title: str, before: JSON) -> None:
+        """Wait until there is what was there before a step.
+
+        Which of several pods waits is up to the scheduler, and one can have more than another.
+        """
+        different: JSON = {}
+
+        def is_there() -> bool:
+            now = self.state()
+            different.clear()
+            different.update(
+                {key: (before[key], now[key]) for key in now if now[key] != before[key]}
+            )
+            return not different.keys() - {"GPUs"} and now["GPUs"] >= before["GPUs"]
+
+        try:
+            self.stage.wait(f"the undo of {title}", is_there, PATIENCE)
+        except TimeLimitError as problem:
+            told = (f"{problem}; before and now: {different}", *self.report())
+            raise TimeLimitError("\n".join(told)) from problem
+
     def lost(self) -> set[str]:
         """Return the Jobs that have failed, and the bare pods that are gone."""
         return {
@@ -113,29 +160,65 @@ class DrawnMigration(Migration):
 def follow_drawn(seed: int, stage: Stage) -> None:
     """Type the plan, and count what comes as it says and what does not."""
     sample = drawn_sample(seed, 5 + seed * 3 % 16)
-    follow(DrawnMigration(stage, installed(stage, mode=""), sample))
+    follow(seed, DrawnMigration(stage, installed(stage, mode=""), sample))
 
 
 def follow_drawn_on_real_nodes(seed: int, stage: Stage) -> None:
     """The same, where kubelets say what each container has, and Drawbridge is evicted, too."""
     nodes = real(stage)
-    follow(DrawnMigration(nodes, installed_as_pods(nodes), drawn_sample(seed, REAL_NODES)))
+    sample = drawn_sample(seed, REAL_NODES)
+    follow(seed, DrawnMigration(nodes, installed_as_pods(nodes), sample))
 
 
-def follow(migration: DrawnMigration) -> None:
-    """Type the plan of an audit, and count what comes as it says and what does not."""
+def follow(seed: int, migration: DrawnMigration) -> None:
+    """Type the plan of an audit with the undo of one step, and count what comes as it says."""
     migration.add_workloads()
     migration.settle()
-    named, misses, right = set[str](), list[str](), 0
-    for step in migration.audit()["steps"]:
+    counted = Counted(migration)
+    steps = migration.audit()["steps"]
+    able = [n for n, each in enumerate(steps) if each["undo"] and not each["loses"]]
+    undone = random.Random(seed).choice(able or [-1])
+    for number, step in enumerate(steps):
+        before = migration.state()
+        counted.type(step)
+        if number == undone:
+            migration.type_step(step["undo"])
+            migration.wait_for(step["title"], before)
+            steps = migration.audit()["steps"]
+            break
+    else:
+        steps = []
+    for step in steps:
+        counted.type(step)
+    right, misses = counted.right, counted.misses
+    assert right >= LEAST_RIGHT * (right + len(misses)), [*misses, *migration.report()]
+
+
+class Counted:
+    """What came as the steps say, and what came otherwise."""
+
+    def __init__(self, migration: DrawnMigration) -> None:
+        self.migration = migration
+        self.named = set[str]()
+        self.misses: list[str] = []
+        self.right = 0
+
+    def type(self, step: JSON) -> None:
+        """Type a step, and compare what it leaves."""
+        migration = self.migration
         migration.type_step(step["commands"])
         migration.settle(step)
-        named |= {text.partition(":")[0] for text in step["loses"]}
+        self.named |= {text.partition(":")[0] for text in step["loses"]}
         for miss in _compare(step, migration.count()):
-            right += not miss
-            misses += [miss] if miss else []
-        assert migration.lost() <= named, (step["title"], migration.lost(), named)
-    assert right >= LEAST_RIGHT * (right + len(misses)), [*misses, *migration.report()]
+            self.right += not miss
+            self.misses += [miss] if miss else []
+        assert migration.lost() <= self.named, (step["title"], migration.lost(), self.named)
+
+
+def _ours(metadata: JSON) -> JSON:
+    """Return the labels and annotations of Drawbridge."""
+    texts = metadata.get("labels", {}) | metadata.get("annotations", {})
+    return {key: text for key, text in texts.items() if key.startswith("drawbridge.dev/")}
 
 
 def _compare(step: JSON, counts: Mapping[str, Counter[str]]) -> Iterator[str]:

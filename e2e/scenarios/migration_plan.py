@@ -50,52 +50,6 @@ OTHERS = (
 )
 
 
-class Equipment:
-    """The plugins and drivers of simulated nodes."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
-
-    def plugged(self) -> set[str]:
-        """Return the nodes with a plugin."""
-        return {node for node, plugins in self._stage.fleet.kubelet.plugins.items() if plugins}
-
-    def unplug(self, node: str) -> None:
-        """End the plugin of a node."""
-        amounts = {LEGACY: "0"}
-        status = {"status": {"allocatable": amounts, "capacity": amounts}}
-        self._stage.client.patch(f"/api/v1/nodes/{node}/status", status)
-        self._stage.fleet.kubelet.unplug(node, LEGACY)
-
-    def drive(self, machine: Machine, driver: str) -> None:
-        """Start a driver of a node, which publishes its devices."""
-        self._stage.fleet.publish(FAMILIES[driver].publish(machine, FULL.get(driver)))
-
-
-class RealEquipment(Equipment):
-    """The plugins and drivers of real nodes."""
-
-    def __init__(self, nodes: RealStage) -> None:
-        super().__init__(nodes)
-        self._nodes = nodes
-
-    def plugged(self) -> set[str]:
-        """Return the nodes with a plugin."""
-        return {node for node, plugins in self._nodes.fleet.plugins.items() if plugins}
-
-    def unplug(self, node: str) -> None:
-        """End the plugin of a node; its kubelet would keep the capacity for five minutes."""
-        self._nodes.fleet.plugins[node].pop(LEGACY).stop()
-        self._nodes.fleet.restart_kubelet(node)
-
-    def drive(self, machine: Machine, driver: str) -> None:
-        """Start a driver on a node, which publishes its devices."""
-        fleet = self._nodes.fleet
-        fleet.driver(driver)
-        fleet.registered(driver).attach(fleet.real_node(machine.name))
-        super().drive(machine, driver)
-
-
 class Migration:
     """The cluster of a sample on a rig, and who sees what becomes of it."""
 
@@ -107,7 +61,6 @@ class Migration:
         self.had_plugin = [each.name for each in sample.nodes if each.units]
         self.had_driver = [each.name for each in sample.nodes if each.drivers]
         self.kubectl = cluster.kubectl.inside("")
-        self.equipment = RealEquipment(stage) if isinstance(stage, RealStage) else Equipment(stage)
         self.scheduler = HamiScheduler(stage.client)
         self.plugins = {e["metadata"]["name"] for e in self.sample.daemons if is_plugin(e)}
         self.releases = {
@@ -115,6 +68,7 @@ class Migration:
             for node in self.sample.nodes
             for driver in node.drivers
         }
+        self.selectors: dict[str, JSON] = {}  # of releases, before they were changed
         self.machines = [*self._add_nodes()]
 
     def _add_nodes(self) -> Iterator[Machine]:
@@ -160,20 +114,33 @@ class Migration:
         self._change_containers(made["spec"]["template"]["spec"])
         self.stage.cluster_object(DAEMONS, made)
 
-    def _play_helm(self, release: str, selector: str) -> None:
-        """Install the chart of a driver with a node selector, or change that of a release."""
-        _, driver = selector.rsplit("=", 1)
-        chosen = {DEVICES: driver}
-        if release in self.releases:
-            patch = {
-                "spec": {"template": {"spec": {"nodeSelector": {"$patch": "replace", **chosen}}}}
-            }
-            words = (f"daemonset/{release}", f"--patch={json.dumps(patch)}")
-            self.kubectl("-n", SYSTEM, "patch", *words).check()
-            return
-        self.releases[release] = driver
+    def _play_helm(self, verb: str, release: str, selector: str) -> None:
+        """Install the chart of a driver with a node selector, change or restore that of a release.
+
+        The DaemonSet has the name of the release.
+        """
+        if verb == "uninstall":
+            self.stage.client.delete(f"{DAEMONS}/{release}")
+            del self.releases[release]
+        elif verb == "rollback":
+            self._select_nodes(release, self.selectors.pop(release))
+        elif release in self.releases:
+            daemons = self.stage.client.get(f"{DAEMONS}/{release}")
+            self.selectors[release] = pod_spec_of(daemons).get("nodeSelector", {})
+            self._select_nodes(release, _read_selector(selector))
+        else:
+            self._install(release, _read_selector(selector))
+
+    def _select_nodes(self, release: str, selector: JSON) -> None:
+        chosen = {"nodeSelector": {"$patch": "replace", **selector}}
+        patch = json.dumps({"spec": {"template": {"spec": chosen}}})
+        words = (f"daemonset/{release}", f"--patch={patch}")
+        self.kubectl("-n", SYSTEM, "patch", *words).check()
+
+    def _install(self, release: str, selector: JSON) -> None:
+        self.releases[release] = selector[DEVICES]
         spec = {
-            "nodeSelector": chosen,
+            "nodeSelector": selector,
             "tolerations": [{"operator": "Exists"}],
             "containers": [{"name": "driver", "image": "example.com/x"}],
         }
@@ -189,15 +156,23 @@ class Migration:
         self.scheduler.bind_waiting()
         on, wanted = self._daemons(), self._wanted_drivers()
         for machine in self.machines:
-            daemons, name = on.get(machine.name, set()), machine.name
-            # A plugin that its DaemonSet only starts again keeps what it has.
-            left = not daemons & self.plugins and wanted[name]
-            if left and name in self.equipment.plugged():
-                self.equipment.unplug(name)
-            for driver in {self.releases[each] for each in daemons & self.releases.keys()}:
-                if (driver, name) not in self.stage.fleet.published:
-                    self.equipment.drive(machine, driver)
+            self._follow_on(machine, on.get(machine.name, set()), wanted[machine.name])
         return self._is_settled(on, wanted)
+
+    def _follow_on(self, machine: Machine, daemons: set[str], wanted: str) -> None:
+        """Let a node have what runs there. What its DaemonSet only starts again stays."""
+        fleet, name = self.stage.fleet, machine.name
+        if wanted and not daemons & self.plugins and name in fleet.plugged():
+            fleet.unplug(name, LEGACY)
+        if daemons & self.plugins and name in {*self.had_plugin} - fleet.plugged():
+            fleet.plug(name, LEGACY)
+        here = {self.releases[each] for each in daemons & self.releases.keys()}
+        there = {driver for driver, node in fleet.published if node == name}
+        for driver in here - there:
+            fleet.drive(FAMILIES[driver].publish(machine, FULL.get(driver)))
+        if wanted or name not in self.had_driver:
+            for driver in there - here - {wanted}:
+                fleet.withdraw(driver, name)
 
     def _daemons(self) -> dict[str, set[str]]:
         """Return the DaemonSets that have a running pod on each node."""
@@ -215,7 +190,7 @@ class Migration:
         for name in (*self.had_plugin, *self.had_driver):
             daemons = on.get(name, set())
             driven = bool(wanted[name]) or name in self.had_driver
-            if wanted[name] == NOTHING and (daemons or name in self.equipment.plugged()):
+            if wanted[name] == NOTHING and (daemons or name in self.stage.fleet.plugged()):
                 return False
             if wanted[name] == NOTHING:
                 continue
@@ -247,28 +222,32 @@ class Migration:
     def seen(self) -> dict[str, int]:
         """Return what is there, in the words of the audit."""
         self.follow_daemons()
-        served = Counter(self._served_by(pod) for pod in self.pods())
+        served = Counter(self.served_by(pod) for pod in self.pods())
         driven = {node for _, node in self.stage.fleet.published}
         return {
             "onPlugins": served["plugin"],
             "onDrivers": served["driver"],
             "waiting": served["nobody"],
-            "pluginNodes": len(self.equipment.plugged()),
+            "pluginNodes": len(self.stage.fleet.plugged()),
             "driverNodes": len(driven),
         }
 
-    def _served_by(self, pod: JSON) -> str:
+    def served_by(self, pod: JSON) -> str:
         """Return who gave a running pod its GPUs, all of them."""
         if pod.get("status", {}).get("phase") != "Running":
             return "nobody"
-        workload = self.sample.workloads[self.sample.workload_of(pod)]
-        main = pod_spec_of(workload)["containers"][0]["resources"]
-        wanted = int(main["limits"][LEGACY]) if "limits" in main else len(main["claims"])
+        wanted = self.wanted_by(pod)
         claimed = self.stage.fleet.held_by(pod)
         units = self.stage.fleet.units(pod).get(LEGACY, ())
         assert wanted in (len(claimed), len(units)), (pod["metadata"]["name"], claimed, units)
         assert not (claimed and units), (pod["metadata"]["name"], claimed, units)
         return "driver" if claimed else "plugin"
+
+    def wanted_by(self, pod: JSON) -> int:
+        """Return how many GPUs a pod asks for."""
+        workload = self.sample.workloads[self.sample.workload_of(pod)]
+        main = pod_spec_of(workload)["containers"][0]["resources"]
+        return int(main["limits"][LEGACY]) if "limits" in main else len(main["claims"])
 
     def audit(self) -> Any:  # noqa: ANN401  # JSON
         """Return what `drawbridge audit` says now."""
@@ -294,7 +273,7 @@ class Migration:
         for command in commands:
             words = shlex.split(command, comments=False)
             if words[0] == "helm":
-                self._play_helm(words[3], words[-1])
+                self._play_helm(*_read_helm(words))
             elif words[0] == "drawbridge":
                 assert words == ["drawbridge", "audit"], command
                 self.cluster.drawbridge(*words[1:]).check()
@@ -361,6 +340,16 @@ class Migration:
             if pod["spec"].get("nodeName", "") not in {"", *drained}
             and self.sample.workload_of(pod) not in restarted
         }
+
+
+def _read_helm(words: Sequence[str]) -> tuple[str, str, str]:
+    """Return the verb, the release, and what is set, of a command."""
+    release = next(each for each in words[2:] if not each.startswith("-"))
+    return words[1], release, words[-1]
+
+
+def _read_selector(text: str) -> JSON:
+    return {DEVICES: text.rsplit("=", 1)[1]}
 
 
 @scenario("full", rig="installed", needs=NEEDS)
