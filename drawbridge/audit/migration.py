@@ -1,7 +1,7 @@
 """The whole plan: what keeps plugins and drivers apart, the moves, and what is left at the end."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from drawbridge.agreement.scope import Mode, find_root_owner
 from drawbridge.audit import commands, preparation
@@ -22,6 +22,8 @@ from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.nodes import find_request
 from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report.plugin_units import count_units
+
+_UNOWNED: Final = "has a device plugin of which no DaemonSet was read, so no command lets it go"
 
 
 class Rehearsed(NamedTuple):
@@ -47,7 +49,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     `rehearsing` is called with how many of how many nodes have been moved in the rehearsal.
     """
     start = read_cluster(objects, groups, decider, find_devices)
-    unending = find_unending(objects.pods)
+    unmovable = {**dict(_find_unowned(groups)), **find_unending(objects.pods)}
     as_read = ModelCluster(start)
     tied = find_kept(as_read, groups)
     planner = StepPlanner(
@@ -55,7 +57,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
         groups,
         _read_namespaces(objects, namespaces),
         decider.templates,
-        tied.union(unending),
+        tied.union(unmovable),
         find_interrupted(objects),
         rehearsing=rehearsing,
     )
@@ -76,7 +78,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     planner.move_all()
     without = planner.translate_rest()
     last = [*_say_what_stays(planner, namespaces, without)]
-    unable = {**unending, **find_without_driver(objects.nodes)}
+    unable = {**unmovable, **find_without_driver(objects.nodes)}
     unmoved = [n.name for each in groups for n in each.nodes if n.name in unable and each.units]
     stay = bool(without or planner.kept or unmoved)
     if not stay and any(each.has_plugin for each in groups):
@@ -124,6 +126,14 @@ def find_kept(cluster: ModelCluster, groups: Sequence[Group]) -> frozenset[str]:
                 if (stays or pod.is_static) and group.replaced & kind.units.keys():
                     kept.add(node.name)
     return frozenset(kept)
+
+
+def _find_unowned(groups: Sequence[Group]) -> Iterator[tuple[str, str]]:
+    """Yield the nodes whose plugin no command lets go, and why."""
+    for group in groups:
+        if group.has_plugin and not preparation.replaceable_plugins([group]):
+            for node in group.nodes:
+                yield node.name, _UNOWNED
 
 
 # --- notes ---------------------------------------------------------------------------------------

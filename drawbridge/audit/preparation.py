@@ -203,9 +203,9 @@ def _select_nodes(daemon: Daemon, selector: Mapping[str, object]) -> str:
 
 
 def replaceable_plugins(groups: Iterable[Group]) -> list[Plugin]:
-    """Return the plugins whose pods were found and whose names drivers replace."""
-    serving = (p for g in groups for p in name_serving(g.replaced, g.plugins, g.units) if p.owner)
-    return [*dict.fromkeys(serving)]
+    """Return the plugins whose DaemonSets were found and whose names drivers replace."""
+    serving = (p for g in groups for p in name_serving(g.replaced, g.plugins, g.units))
+    return [*dict.fromkeys(e for e in serving if e.owner.startswith("DaemonSet/"))]
 
 
 def without_operands(plugins: Iterable[Plugin], groups: Iterable[Group]) -> list[Plugin]:

@@ -16,6 +16,22 @@ CASES = load_cases(Path(__file__).parent / "cases" / "audit_plans.yaml")
 GPU, LEGACY, MODE = "gpu.nvidia.com", "nvidia.com/gpu", "drawbridge.dev/translate"
 DRA = "resource.k8s.io/v1"
 
+PLUGIN = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "metadata": {"name": "nvidia-device-plugin", "namespace": "kube-system"},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [{"name": "main", "image": "nvidia/k8s-device-plugin"}],
+                "volumes": [
+                    {"name": "kubelet", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
+                ],
+            }
+        }
+    },
+}
+
 
 def node(name: str, case: YamlValue) -> list[Any]:
     plugin, driver = case.get("plugin", 0), case.get("driver", 0)
@@ -81,6 +97,7 @@ def cluster(case: YamlValue) -> list[Any]:
     ]
     for name, each in case["nodes"].items():
         objects += node(name, each)
+    objects.append(PLUGIN)
     for name, namespace in case["namespaces"].items():
         labels = {MODE: namespace["mode"]} if "mode" in namespace else {}
         metadata = {"name": name, "labels": labels}
