@@ -1,15 +1,18 @@
-"""Says what was not read of a cluster, and what can therefore come otherwise."""
+"""Says what was not read of a cluster or is not rehearsed, and what can come otherwise."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from drawbridge.audit.objects import AuditedObjects, namespace_of, text_at
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import as_list, as_mapping
-from drawbridge.dra.counted import list_some
+from drawbridge.dra.counted import count_noun, list_some
+from drawbridge.names import SCHEDULER_NAME
 from drawbridge.report.plugin_units import count_units
 
 _MAX_NAMES: Final = 5
+_OF_KUBERNETES: Final = ("", "default-scheduler", SCHEDULER_NAME)
 # Owners whose rules decide whether and where their pods come back.
 _DECIDING: Final = ("Job", "StatefulSet")
 
@@ -42,3 +45,21 @@ def note_unread(objects: AuditedObjects) -> Iterator[str]:
         )
     if objects.pods and not objects.budgets:
         yield "No PodDisruptionBudget was read. One that exists can stop a drain."
+    yield from _note_schedulers(objects)
+
+
+def _note_schedulers(objects: AuditedObjects) -> Iterator[str]:
+    """Say which pods no kube-scheduler places."""
+    placed = Counter(text_at(e, "spec", "schedulerName") for e in objects.pods if count_units(e))
+    others = [name for name in sorted(placed) if name not in _OF_KUBERNETES]
+    if others:
+        listed = list_some(
+            [f"{name} ({count_noun(placed[name], 'pod')})" for name in others],
+            _MAX_NAMES,
+            "scheduler",
+        )
+        yield (
+            f"Pods of other schedulers: {listed}. The steps are rehearsed as if kube-scheduler"
+            " placed them: their queues and gangs are not rehearsed, and a queue charges claims"
+            " only where it has the DeviceClass."
+        )
