@@ -50,7 +50,9 @@ def start_waiting(
         if not is_translated and _is_offered(cluster, kind)
     ]
     commands = [*enforce(cluster, sorted({e.namespace for e in waiting} - cluster.enforced))]
-    commands += typed.delete_all_waiting(waiting, find_selector)
+    # For a Job, a pod that is deleted is one that failed.
+    deleted = (each for each in waiting if each.job is None)
+    commands += typed.delete_all_waiting(deleted, find_selector)
     return commands if _count_after(cluster, commands) < cluster.count_waiting() else ()
 
 

@@ -263,7 +263,7 @@ def delete_all_waiting(
     owners = dict.fromkeys(
         (each.namespace, each.owner, find_selector(each))
         for each in kinds
-        if each.owner_kind != "Pod" and each.job is None and not each.is_gated
+        if each.owner_kind != "Pod" and not each.is_gated
     )
     return [delete_waiting(*each) for each in owners if each[-1]]
 
@@ -272,6 +272,14 @@ def wait_for_nodes(namespace: str, selector: str) -> Typed:
     """Return the check that no selected pod waits for a node."""
     get = f"kubectl -n {shlex.quote(namespace)} get pods -l {shlex.quote(selector)} {_WAITING}"
     return Typed(_until(f"! {get} -o name | grep -q ."), is_check=True)
+
+
+def wait_for_job(namespace: str, owner: str, pods: int) -> Typed:
+    """Return the check that a Job has so many pods, or has ended."""
+    named = f"{shlex.quote(namespace)} get {commands.typed_owner(owner)}"
+    told = '-o jsonpath="{.status.active} {.status.conditions[*].type}"'
+    shows = f'kubectl -n {named} {told} | grep -qE "^{pods} |Complete|Failed"'
+    return Typed(_until(shows), is_check=True)
 
 
 def restart(namespace: str, owners: Iterable[str]) -> Iterator[Typed]:

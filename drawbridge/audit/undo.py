@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import created_again, typed
-from drawbridge.audit.left import find_new_waits
 from drawbridge.audit.risks import find_failing_jobs
 from drawbridge.audit.templates import Templates
 from drawbridge.audit.trials import Typing
 from drawbridge.audit.typed import Moving, Typed
 from drawbridge.models.cluster import BLOCKED, ModelCluster
 from drawbridge.models.pods import PodKind
+from drawbridge.models.undecided import find_possible, find_undecided
 
 
 class Moved(NamedTuple):
@@ -76,24 +76,52 @@ def _move_back(
         yield from typed.suspend(jobs)
     yield typed.drain(moving.nodes, obeys_budgets=obeys_budgets)
     yield from typed.swap_back(moving)
-    yield from typed.delete_all_waiting(_find_behind(moved), templates.find_selector)
+    yield from typed.delete_all_waiting(_find_behind(moved, plays[1:]), templates.find_selector)
     yield from _reopen(moved, cluster, templates)
     yield from typed.end(moving)
     # Those that the step has suspended are, if it was interrupted.
     yield from typed.resume(sorted({*jobs, *moved.jobs}))
+    yield from _wait_for_jobs(moved, cluster)
     yield from typed.set_modes(moved.modes)
 
 
-def _find_behind(moved: Moved) -> Iterator[PodKind]:
-    """Yield the kinds that wait for others.
+def _wait_for_jobs(moved: Moved, cluster: ModelCluster) -> Iterator[Typed]:
+    """Yield the checks that Jobs have created pods again, which they do after a pause.
+
+    Created later, they would have claims.
+    """
+    after, nodes = moved.after, moved.moving.nodes
+    kinds = enumerate(after.kinds)
+    jobs = {n for n, e in kinds if e.job is not None and e.namespace in moved.modes}
+    near = {pod.kind for name in nodes for pod in after.on_node(name) if pod.kind in jobs}
+    near.update(after.pods[key].kind for key in find_possible(after, nodes, jobs))
+    owners = dict.fromkeys(after.kinds[e].full_owner for e in sorted(near))
+    for owner in owners:
+        namespace, _, name = owner.partition("/")
+        if number := len(cluster.of_kinds(cluster.kinds_of(owner))):
+            yield typed.wait_for_job(namespace, name, number)
+
+
+def _find_behind(moved: Moved, others: Sequence[ModelCluster]) -> Iterator[PodKind]:
+    """Yield the kinds that wait for others, or would if a scheduler chose otherwise.
 
     Those that wait with claims since the step would not see the devices of the plugin.
     """
-    for kind, is_translated, _ in find_new_waits(moved.before, moved.after):
-        if is_translated and kind.namespace in moved.modes:
+    before, after = moved.before.waiting_kinds(), moved.after
+    since = Counter[tuple[int, bool]]()
+    for play in (after, *others):
+        since |= play.waiting_kinds() - before
+    undecided = (after.pods[key] for key in find_undecided(after))
+    since.update((each.kind, each.is_translated) for each in undecided)
+    for (number, is_translated), pods in sorted(since.items()):
+        kind = after.kinds[number]
+        # For a Job, a pod that is deleted is one that failed.
+        survives = all(e.survives(kind, pods, evicted=False) for e in (after, *others))
+        if is_translated and kind.namespace in moved.modes and survives:
             yield kind
     for kind, _, is_translated in moved.before.describe_waiting():
-        if not is_translated and not kind.asked.nodes.isdisjoint(moved.moving.nodes):
+        stands = kind.job is None and not is_translated
+        if stands and not kind.asked.nodes.isdisjoint(moved.moving.nodes):
             yield kind
 
 
@@ -103,7 +131,10 @@ def _reopen(moved: Moved, cluster: ModelCluster, templates: Templates) -> Iterat
     if not closed:
         return
     yield typed.uncordon(closed)
+    # Who may wait is not waited for.
     waiting = {kind.full_owner for kind, *_ in cluster.describe_waiting()}
+    undecided = (cluster.pods[key].kind for key in find_undecided(cluster))
+    waiting.update(cluster.kinds[each].full_owner for each in undecided)
     ended = dict.fromkeys(
         (each.namespace, templates.find_selector(each))
         for node in closed

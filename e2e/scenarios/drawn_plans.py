@@ -98,12 +98,13 @@ class DrawnMigration(Migration):
 
     def state(self) -> JSON:
         """Return what a step can set, how many pods each owner has, and how many GPUs they have."""
-        listed = self.stage.client.get
+        listed, counted = self.stage.client.get, self.count()
         nodes, fleet = listed("/api/v1/nodes")["items"], self.stage.fleet
         daemons = [(e["metadata"]["name"], pod_spec_of(e)) for e in listed(DAEMONS)["items"]]
         jobs = listed("/apis/batch/v1/jobs")["items"]
         return {
-            "pods": {owner: counts.total() for owner, counts in self.count().items()},
+            "pods": {owner: counts.total() for owner, counts in counted.items()},
+            "served": {owner: dict(counts) for owner, counts in counted.items()},
             "GPUs": sum(self.wanted_by(e) for e in self.pods() if self._is_served(e)),
             "labels": {each["metadata"]["name"]: _ours(each["metadata"]) for each in nodes},
             "cordoned": {e["metadata"]["name"] for e in nodes if e["spec"].get("unschedulable")},
@@ -133,7 +134,7 @@ class DrawnMigration(Migration):
             different.update(
                 {key: (before[key], now[key]) for key in now if now[key] != before[key]}
             )
-            return not different.keys() - {"GPUs"} and now["GPUs"] >= before["GPUs"]
+            return not different.keys() - {"GPUs", "served"} and now["GPUs"] >= before["GPUs"]
 
         try:
             self.stage.wait(f"the undo of {title}", is_there, PATIENCE)

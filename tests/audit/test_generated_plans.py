@@ -12,12 +12,10 @@ from tests.audit.count_plans import count_plans
 from tests.audit.follow import Followed
 from tests.thorough import THOROUGH, drawn
 
-# Of all predictions, so many may come otherwise: who gets a device first is up to the scheduler.
-MOST_MISSED = 0.005
 ALONE = sorted(SURPRISES) if THOROUGH else sorted(SURPRISES)[::6]
 EACH, BATCH = 8, 40
-# Small pods took the nodes of larger ones, in an order that no play of the plan had.
-CROWDED = (324, 457, 478)
+# Small pods took the nodes of larger ones, in an order that no play of the plan had, or left them.
+CROWDED = (119, 290, 324, 417, 457, 478)
 
 
 @pytest.mark.parametrize("number", ALONE)
@@ -29,8 +27,7 @@ def test_a_plan_leaves_what_it_says_after_each_surprise(number: int, tmp_path: P
 
 @pytest.mark.parametrize("first", range(0, drawn(EACH, 1_000), BATCH))
 def test_a_plan_leaves_what_it_says_after_any_mix_of_surprises(first: int, tmp_path: Path) -> None:
-    counts = count_plans(range(first, first + drawn(EACH, BATCH)), tmp_path)
-    assert len(counts.misses) <= counts.predictions * MOST_MISSED, counts.misses
+    assert count_plans(range(first, first + drawn(EACH, BATCH)), tmp_path).misses == []
 
 
 @pytest.mark.parametrize("seed", CROWDED)
