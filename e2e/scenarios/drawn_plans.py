@@ -106,6 +106,7 @@ class DrawnMigration(Migration):
             "pods": {owner: counts.total() for owner, counts in counted.items()},
             "served": {owner: dict(counts) for owner, counts in counted.items()},
             "GPUs": sum(self.wanted_by(e) for e in self.pods() if self._is_served(e)),
+            "waiting": max(map(self.wanted_by, filter(self._is_waiting, self.pods())), default=0),
             "labels": {each["metadata"]["name"]: _ours(each["metadata"]) for each in nodes},
             "cordoned": {e["metadata"]["name"] for e in nodes if e["spec"].get("unschedulable")},
             "plugins": fleet.plugged(),
@@ -121,10 +122,14 @@ class DrawnMigration(Migration):
     def _is_served(self, pod: JSON) -> bool:
         return self._asks(pod) and self.served_by(pod) != "nobody"
 
+    def _is_waiting(self, pod: JSON) -> bool:
+        return self._asks(pod) and self.served_by(pod) == "nobody"
+
     def wait_for(self, title: str, before: JSON) -> None:
         """Wait until there is what was there before a step.
 
-        Which of several pods waits is up to the scheduler, and one can have more than another.
+        Which of several pods waits is up to the scheduler: a small one can have the place of a
+        large one.
         """
         different: JSON = {}
 
@@ -134,7 +139,9 @@ class DrawnMigration(Migration):
             different.update(
                 {key: (before[key], now[key]) for key in now if now[key] != before[key]}
             )
-            return not different.keys() - {"GPUs", "served"} and now["GPUs"] >= before["GPUs"]
+            lacking = before["GPUs"] - now["GPUs"]
+            is_full = lacking <= 0 or lacking < now["waiting"]
+            return is_full and not different.keys() - {"GPUs", "waiting", "served"}
 
         try:
             self.stage.wait(f"the undo of {title}", is_there, PATIENCE)

@@ -19,7 +19,7 @@ from e2e.scenarios.objects import JSON, RESOURCE
 
 T = TypeVar("T")
 LABEL = "rig.drawbridge.dev/stage"
-WAIT_SECONDS = 30.0
+WAIT_SECONDS, END_SECONDS = 30.0, 120.0
 POLL_SECONDS = 0.02
 GONE = 404
 CONFLICT = 409
@@ -88,8 +88,8 @@ class Stage:
         self.wait(f"pod {name} is refused", refused)
 
     def wait_gone(self, path: str) -> None:
-        """Wait until an object does not exist."""
-        self.wait(f"{path} is gone", lambda: not self.exists(path))
+        """Wait until an object does not exist. A namespace ends with all that is in it."""
+        self.wait(f"{path} is gone", lambda: not self.exists(path), END_SECONDS)
 
     def exists(self, path: str) -> bool:
         """Return whether an object exists."""
