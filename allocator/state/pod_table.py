@@ -208,6 +208,9 @@ class PodTable:
         had, has = before.kept, after.kept
         if had is None or has is None or had.held is not has.held:
             self._ledger.keep(key_of(after.uid), has.held if has else ())
+        if had is None or has is None or had.claims != has.claims:
+            self._ledger.expect(had.claims if had else (), expected=False)
+            self._ledger.expect(has.claims if has else (), expected=True)
         self.times.set("kept", after.uid, has.until if has else None)
 
     def _follow_waiting(self, before: Record, after: Record) -> None:

@@ -93,6 +93,7 @@ class Ledger:
         self._records: dict[str, ClaimRecord] = {}
         self._reservations: dict[str, ActiveReservation] = {}
         self._kept: dict[str, tuple[Hold, ...]] = {}
+        self._expected = set[str]()  # claims that get what is kept for their pods
         # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
         self._observed_to = -1
@@ -193,6 +194,7 @@ class Ledger:
         empty = Ledger(sharing=self._sharing, quotas=self.quotas.without_claims())
         for key, held in self._kept.items():
             empty.keep(key, held)
+        empty._expected |= self._expected
         return empty
 
     # --- reservations ---
@@ -244,6 +246,15 @@ class Ledger:
         if holds := tuple(held):
             self._kept[key] = holds
             self._add_holds(key, holds)
+
+    def expect(self, uids: Iterable[str], *, expected: bool) -> None:
+        """Charge claims the least already while devices are kept for their pod.
+
+        Two pods of one namespace could else preempt for room that is there for one.
+        """
+        for uid in uids:
+            (self._expected.add if expected else self._expected.discard)(uid)
+            self._charge(uid)
 
     def has_conflict(self, uids: Iterable[str]) -> bool:
         """Return whether another claim holds a device that is reserved for one of these claims."""
@@ -376,8 +387,8 @@ class Ledger:
         if record is not None and self.quotas:
             reserved = active.reservation.allocation if active else None
             allocation = record.allocation or reserved
-            if allocation is None and record.holds:
-                # The mark does not say which device is for which request.
+            if allocation is None and (record.holds or uid in self._expected):
+                # A mark does not say which device is for which request.
                 least = self.quotas.least_charge(record.spec)
                 self.quotas.charge(uid, record.namespace, least)
             else:

@@ -298,9 +298,30 @@ def test_others_get_what_is_kept_for_a_pod_that_is_over_quota_now() -> None:
     for each in ("c-v", "c-w"):
         cluster.delete_claim(each)
     cluster.state.apply(victim, None)
-    assert cluster.schedule("own", claim("c-own")) == "n2"
+    # Others of the namespace do not get the room of its quota; who allocates elsewhere can.
+    assert codes(cluster.prefilter("own", claim("c-own"))) == ["DeviceQuotaUsedUp"]
+    cluster.add_claim(claim("c-native", allocation=allocation_on("n2", 0), pods=["native"]))
     assert codes(cluster.prefilter("high", claim("c-high"), priority=9)) == ["DeviceQuotaUsedUp"]
     assert cluster.nodes("new", claim("c-new", namespace="other"), namespace="other") == ["n1"]
+
+
+def test_two_pods_do_not_preempt_for_the_room_of_one() -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(1)})
+    cluster = Cluster(quotas=[own], n1=1, n2=1)
+    for name, on in (("v", "n1"), ("w", "n2")):
+        held = allocation_on(on, 0)
+        cluster.add_claim(claim(f"c-{name}", allocation=held, pods=[name], namespace="other"))
+        cluster.add(pod(name, f"c-{name}", node=on, namespace="other"))
+    victims = []
+    for uid, node, victim in (("high", "n1", "v"), ("higher", "n2", "w")):
+        cluster.prefilter(uid, claim(f"c-{uid}"), priority=9)
+        listed = (PotentialVictim(uid=victim, priority=0),)
+        on = PreemptionNode(node=node, pods=listed, running=(victim,))
+        request = PreemptRequest(pod_uid=uid, nodes=(on,))
+        victims.append(cluster.decisions.preempt(request, cluster.now).victims)
+    assert victims == [("v",), ()]
+    cluster.delete_claim("c-v")
+    assert cluster.schedule("high", claim("c-high"), priority=9) == "n1"
 
 
 def test_a_pod_that_is_over_quota_when_it_is_reserved_is_told_the_quota() -> None:
