@@ -6,6 +6,7 @@ the rig chooses where pods start, so the cluster is audited as it then is. A few
 real kubelets and containers.
 """
 
+import contextlib
 import json
 import random
 from collections import Counter
@@ -90,11 +91,8 @@ class DrawnMigration(Migration):
             seen.append(json.dumps({k: dict(n) for k, n in counts.items()}, sort_keys=True))
             return len(seen) > looks and len({*seen[-looks:]}) == 1
 
-        try:
+        with self.reporting("settle", missing):
             self.stage.wait("the pods stay as they are", is_quiet, PATIENCE)
-        except TimeLimitError as problem:
-            told = (f"{problem}; missing: {missing}", *self.report())
-            raise TimeLimitError("\n".join(told)) from problem
 
     def state(self) -> JSON:
         """Return what a step can set, how many pods each owner has, and how many GPUs they have."""
@@ -143,10 +141,16 @@ class DrawnMigration(Migration):
             is_full = lacking <= 0 or lacking < now["waiting"]
             return is_full and not different.keys() - {"GPUs", "waiting", "served"}
 
+        with self.reporting(f"undo of {title}, before and now", different):
+            self.stage.wait("there is what was there", is_there, PATIENCE)
+
+    @contextlib.contextmanager
+    def reporting(self, doing: str, seen: object) -> Iterator[None]:
+        """Say what was done, what was seen and who waits, where something never comes."""
         try:
-            self.stage.wait(f"the undo of {title}", is_there, PATIENCE)
+            yield
         except TimeLimitError as problem:
-            told = (f"{problem}; before and now: {different}", *self.report())
+            told = (f"{problem}; {doing}: {seen}", *self.report())
             raise TimeLimitError("\n".join(told)) from problem
 
     def lost(self) -> set[str]:
@@ -190,7 +194,8 @@ def follow(seed: int, migration: DrawnMigration) -> None:
         before = migration.state()
         counted.type(step)
         if number == undone:
-            migration.type_step(step["undo"])
+            with migration.reporting("undo", step["title"]):
+                migration.type_step(step["undo"])
             migration.wait_for(step["title"], before)
             steps = migration.audit()["steps"]
             break
@@ -214,7 +219,8 @@ class Counted:
     def type(self, step: JSON) -> None:
         """Type a step, and compare what it leaves."""
         migration = self.migration
-        migration.type_step(step["commands"])
+        with migration.reporting(step["title"], step["leaves"]):
+            migration.type_step(step["commands"])
         migration.settle(step)
         self.named |= {text.partition(":")[0] for text in step["loses"]}
         for miss in _compare(step, migration.count()):

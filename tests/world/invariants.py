@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON, named
+from tests.world.asked import has_ended
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, BROKEN, MIGRATED, NODES, TEAM, TEAM_DEVICES, is_open
@@ -253,7 +254,10 @@ def _is_native(pod: JSON) -> bool:
 
 
 def _lacks(world: "World", gang: str, waiting: int) -> int:
-    """Return how many of the waiting members must have devices together; 0 if not enough exist."""
+    """Return how many of the waiting members must have devices together; 0 if not enough exist.
+
+    A member that has ended counts no more, as for kube-scheduler, which does not see it.
+    """
     members = [
         pod
         for pod in world.all("pods")
@@ -262,7 +266,8 @@ def _lacks(world: "World", gang: str, waiting: int) -> int:
     if not members:
         return 1
     least = int(members[0]["metadata"]["labels"][MIN_LABEL])
-    lacks = max(1, least - sum("nodeName" in pod["spec"] for pod in members))
+    bound = sum("nodeName" in pod["spec"] and not has_ended(pod) for pod in members)
+    lacks = max(1, least - bound)
     return lacks if lacks <= waiting else 0
 
 
