@@ -17,7 +17,7 @@ from tests.world.controllers import Autoscaler, ClaimController, PodController
 from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
-from tests.world.network import Network
+from tests.world.network import LEASE_SECONDS, Network
 from tests.world.nodes import (
     PLUGIN,
     Device,
@@ -159,15 +159,12 @@ class World:
         self.back_up()
         self.network.store.listeners.append(self._follow)
         parts = [machine.kubelet.run() for machine in self.machines.values()]
-        parts += [
-            ClaimController(self.network, self.quotas).run(),
-            self.quotas.run(),
-            PodController(self.network).run(),
-        ]
+        claims, pods = ClaimController(self.network, self.quotas), PodController(self.network)
+        parts += [each.run() for each in (claims, self.quotas, pods)]
         slow = self.conditions.slow_bindings_of_others
         stock = StockScheduler(self.network, self.outcome.defects, slow)
-        parts += [stock.run(), self.controller.run(), self.webhook.run()]
-        parts += [Autoscaler(self.network, self.machines.values()).run()]
+        autoscaler = Autoscaler(self.network, self.machines.values())
+        parts += [each.run() for each in (stock, self.controller, self.webhook, autoscaler)]
         tasks = [asyncio.ensure_future(part) for part in parts]
         for host in HOSTS:
             self._start_pair(host)
@@ -205,13 +202,15 @@ class World:
         await self._wait_until_well(SETTLE_SECONDS)
         for pair in self.pairs.values():
             pair.scheduler.slow_bindings = 0.0
+        # Who leads after a kill waits for the end of a Lease, whatever happens meanwhile.
+        after_kill = LEASE_SECONDS * any(e.startswith("kill") for e in self.conditions.calm)
         for name in self.conditions.calm:
             if self.outcome.violation:
                 return
             self._happen(Event(0.0, name, self.random.getrandbits(16)))
             await asyncio.sleep(self.random.uniform(0.5, 8))
-            was_restored = bool(self.network.counted.get("restore"))
-            await self._wait_until_well(CALM_SECONDS + was_restored * GONE_SECONDS)
+            gone = GONE_SECONDS if self.network.counted.get("restore") else 0
+            await self._wait_until_well(CALM_SECONDS + gone + after_kill)
 
     async def _wait_until_well(self, seconds: float) -> None:
         """Wait until all is well, at most for some time."""
