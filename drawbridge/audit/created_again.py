@@ -1,12 +1,13 @@
 """The commands that let pods be created again, with claims where that lets fewer pods wait."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from drawbridge.agreement.scope import Mode
 from drawbridge.audit import typed
 from drawbridge.audit.typed import Typed
 from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.pods import PodKind
+from drawbridge.models.undecided import find_possible
 
 
 def enforce(cluster: ModelCluster, namespaces: Iterable[str]) -> Iterator[Typed]:
@@ -64,6 +65,26 @@ def resume(cluster: ModelCluster, jobs: Sequence[tuple[str, str]]) -> Sequence[T
     as_is = [*typed.resume(jobs)]
     with_claims = [*enforce(cluster, sorted(spaces - cluster.enforced)), *as_is]
     return min(as_is, with_claims, key=lambda each: _count_after(cluster, each))
+
+
+def wait_for_jobs(
+    before: ModelCluster, after: ModelCluster, nodes: Sequence[str], namespaces: Collection[str]
+) -> Iterator[Typed]:
+    """Yield the checks that Jobs have created again the pods that were on drained nodes.
+
+    They do so after a pause, and would create other pods when the namespace has another mode.
+    """
+    jobs = {
+        number
+        for number, kind in enumerate(before.kinds)
+        if kind.job is not None and kind.translated is not None and kind.namespace in namespaces
+    }
+    near = {pod.kind for name in nodes for pod in before.on_node(name) if pod.kind in jobs}
+    near.update(before.pods[key].kind for key in find_possible(before, nodes, jobs))
+    for owner in dict.fromkeys(before.kinds[each].full_owner for each in sorted(near)):
+        namespace, _, name = owner.partition("/")
+        if number := len(after.of_kinds(after.kinds_of(owner))):
+            yield typed.wait_for_job(namespace, name, number)
 
 
 def _is_offered(cluster: ModelCluster, kind: PodKind) -> bool:

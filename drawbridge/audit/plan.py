@@ -327,6 +327,9 @@ class StepPlanner:
         lines = [each.command for each in trial.commands]
         if len(rounds) > 1:
             lines = [typed.move_in_turn(moving)]  # nothing else is typed for such nodes
+        later = self.namespaces.translatable - trial.cluster.enforced
+        waits = [*created_again.wait_for_jobs(before, trial.cluster, nodes, later)]
+        lines += [each.command for each in waits]
         told = story.tell(trial.cluster, trial.changes)
         stay = sum(each.name in self.kept for each in group.nodes)
         self.steps.append(
@@ -346,7 +349,7 @@ class StepPlanner:
                 self._move_back(before, moving, modes, trial.jobs),
                 told.lost,
                 told.lines,
-                tuple(each.command for each in trial.commands if each.is_check),
+                tuple(each.command for each in (*trial.commands, *waits) if each.is_check),
                 tuple(find_changed(then, self._counted)),
             )
         )

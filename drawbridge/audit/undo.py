@@ -17,7 +17,7 @@ from drawbridge.audit.trials import Typing
 from drawbridge.audit.typed import Moving, Typed
 from drawbridge.models.cluster import BLOCKED, ModelCluster
 from drawbridge.models.pods import PodKind
-from drawbridge.models.undecided import find_possible, find_undecided
+from drawbridge.models.undecided import find_undecided
 
 
 class Moved(NamedTuple):
@@ -81,25 +81,8 @@ def _move_back(
     yield from typed.end(moving)
     # Those that the step has suspended are, if it was interrupted.
     yield from typed.resume(sorted({*jobs, *moved.jobs}))
-    yield from _wait_for_jobs(moved, cluster)
+    yield from created_again.wait_for_jobs(moved.after, cluster, moving.nodes, moved.modes)
     yield from typed.set_modes(moved.modes)
-
-
-def _wait_for_jobs(moved: Moved, cluster: ModelCluster) -> Iterator[Typed]:
-    """Yield the checks that Jobs have created pods again, which they do after a pause.
-
-    Created later, they would have claims.
-    """
-    after, nodes = moved.after, moved.moving.nodes
-    kinds = enumerate(after.kinds)
-    jobs = {n for n, e in kinds if e.job is not None and e.namespace in moved.modes}
-    near = {pod.kind for name in nodes for pod in after.on_node(name) if pod.kind in jobs}
-    near.update(after.pods[key].kind for key in find_possible(after, nodes, jobs))
-    owners = dict.fromkeys(after.kinds[e].full_owner for e in sorted(near))
-    for owner in owners:
-        namespace, _, name = owner.partition("/")
-        if number := len(cluster.of_kinds(cluster.kinds_of(owner))):
-            yield typed.wait_for_job(namespace, name, number)
 
 
 def _find_behind(moved: Moved, others: Sequence[ModelCluster]) -> Iterator[PodKind]:
