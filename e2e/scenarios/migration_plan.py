@@ -30,7 +30,7 @@ from e2e.scenarios.sample_cluster import (
     is_plugin,
     pod_spec_of,
 )
-from e2e.scenarios.stage import Stage
+from e2e.scenarios.stage import Stage, TimeLimitError
 
 DAEMONS = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
 DEVICES = "drawbridge.dev/devices"
@@ -201,7 +201,12 @@ class Migration:
         return True
 
     def _wait_for_daemons(self, what: str) -> None:
-        self.stage.wait(what, self.follow_daemons, PATIENCE)
+        try:
+            self.stage.wait(what, self.follow_daemons, PATIENCE)
+        except TimeLimitError as problem:
+            plugged = sorted(self.stage.fleet.plugged())
+            told = f"{self._daemons()} run, {self._wanted_drivers()} are wanted, {plugged} plugged"
+            raise TimeLimitError(f"{problem}: {told}") from problem
 
     def _wanted_drivers(self) -> dict[str, str]:
         """Return for each node the driver that its label asks for, or nothing."""
