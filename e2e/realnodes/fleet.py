@@ -20,6 +20,7 @@ from e2e.realnodes.pod_resources import ContainerShare
 from e2e.realnodes.rig import NodeRig
 
 T = TypeVar("T")
+OURS = "drawbridge.dev/"
 # The kubelet's own labels.
 KEPT = ("kubernetes.io/hostname", "kubernetes.io/os", "kubernetes.io/arch")
 
@@ -127,14 +128,17 @@ class RealFleet(Fleet):
             self._wait_no_capacity(name, resource)
 
     def _end_node(self, name: str) -> None:
-        """Take everything from the node."""
+        """Take everything from the node, with the labels that a scenario has set."""
         plugins = self.plugins.pop(name, {})
         for plugin in plugins.values():
             plugin.stop()
         if plugins:
             self.forget_capacity(name, *plugins)
-        labels = dict.fromkeys(self._labels.pop(name, []))
-        self.client.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": labels}})
+        path = f"/api/v1/nodes/{name}"
+        metadata = self.client.get(path)["metadata"]
+        ours = (each for each in metadata["labels"] if each.startswith(OURS))
+        labels = dict.fromkeys((*self._labels.pop(name, ()), *ours))
+        self.client.patch(path, {"metadata": {"labels": labels}})
 
     def restart_kubelet(self, name: str) -> None:
         """Restart a kubelet, which deletes all slices of its node; the drivers publish again."""
