@@ -63,6 +63,23 @@ def nodes() -> Iterator[dict[str, Any]]:
         }
 
 
+def plugins() -> Iterator[dict[str, Any]]:
+    """Make the DaemonSets of the plugins."""
+    for kind, image in (("plugin", "nvidia/k8s-device-plugin"), ("hami", "projecthami/hami")):
+        folder = {"path": "/var/lib/kubelet/device-plugins"}
+        spec = {
+            "nodeSelector": {"pool": kind},
+            "containers": [{"name": "main", "image": image}],
+            "volumes": [{"name": "kubelet", "hostPath": folder}],
+        }
+        yield {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": f"{kind}-daemons", "namespace": "kube-system"},
+            "spec": {"template": {"spec": spec}},
+        }
+
+
 def devices() -> Iterator[dict[str, Any]]:
     """Make the class, and the slices of the nodes that have a driver."""
     driver = "gpu.nvidia.com"
@@ -153,7 +170,7 @@ def pods() -> Iterator[dict[str, Any]]:
 
 def write_cluster(folder: Path) -> None:
     """Write the objects as kubectl does, a List in each file."""
-    several = {"nodes": nodes(), "devices": devices(), "pods": pods()}
+    several = {"nodes": nodes(), "plugins": plugins(), "devices": devices(), "pods": pods()}
     for name, objects in several.items():
         value = {"apiVersion": "v1", "kind": "List", "items": [*objects]}
         (folder / f"{name}.json").write_text(json.dumps(value, indent=4))
