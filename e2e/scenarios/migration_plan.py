@@ -88,12 +88,18 @@ class Migration:
         for daemons in self.sample.daemons:
             self._run_daemons(daemons)
         self._wait_for_daemons("plugins and drivers run")
+        self.stage.later(self._wait_for_end)
         for namespace in self.sample.of("Namespace"):
             self.stage.cluster_object("/api/v1/namespaces", namespace)
             account = f"/api/v1/namespaces/{namespace['metadata']['name']}/serviceaccounts/default"
             self.stage.wait("the namespace has its account", partial(self.stage.exists, account))
         others = self.sample.of(*OTHERS)
         self.kubectl.apply(*others, *map(self._on_rig, self.sample.workloads.values())).check()
+
+    def _wait_for_end(self) -> None:
+        """Wait until the namespaces are gone: without drivers, no pod with claims ends."""
+        for each in self.sample.of("Namespace"):
+            self.stage.wait_gone(f"/api/v1/namespaces/{each['metadata']['name']}")
 
     def _on_rig(self, workload: JSON) -> JSON:
         """Return a workload whose containers this rig can run, on any node."""
