@@ -7,9 +7,9 @@ placed are elsewhere: a node without these is a loose one.
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from drawbridge.models.nodes import ModelNode, find_request
+from drawbridge.models.nodes import SLACK, ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _SOURCES: Final = (Served.PLUGIN, Served.DRIVER)
+_Waiting: TypeAlias = dict[tuple[int, bool], list[int]]
 
 
 def _loosen(cluster: "ModelCluster", names: Iterable[str]) -> dict[str, ModelNode]:
@@ -138,8 +139,9 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
     for key, pod in placed.items():
         if (cluster.kinds[pod.kind].by_class or pod.has_other_source) and not pod.name:
             open_kinds.setdefault(pod.kind, []).append(key)
-    loose = _find_room_of_others(cluster) if open_kinds or cluster.waiting else {}
-    undecided = {*_find_fitting(cluster, loose)}
+    waiting = _find_waiting(cluster)
+    loose = _find_room_of_others(cluster) if open_kinds or waiting else {}
+    undecided = {*_find_fitting(cluster, waiting, loose)}
     for number, keys in open_kinds.items():
         kind = cluster.kinds[number]
         room = {each: _count_room(kind, loose, each, len(keys)) for each in _SOURCES}
@@ -149,7 +151,7 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
             served = [key for key in keys if placed[key].served is by]
             # So many are served in this way, however a scheduler chooses.
             undecided.update(served[max(0, len(keys) - room[other]) :] if room[by] else ())
-    return undecided.union(_find_contested(cluster, placed))
+    return undecided.union(_find_contested(cluster, waiting, placed))
 
 
 def _find_room_of_others(cluster: "ModelCluster") -> dict[str, ModelNode]:
@@ -187,9 +189,9 @@ def _count_room(kind: PodKind, nodes: Mapping[str, ModelNode], served: Served, m
     return number
 
 
-def _find_waiting(cluster: "ModelCluster") -> dict[tuple[int, bool], list[int]]:
+def _find_waiting(cluster: "ModelCluster") -> _Waiting:
     """Return the pods that wait for devices, by kind and by whether they are translated."""
-    waiting: dict[tuple[int, bool], list[int]] = {}
+    waiting: _Waiting = {}
     for key in cluster.waiting:
         pod = cluster.pods[key]
         if cluster.kinds[pod.kind].needs_devices and not cluster.kinds[pod.kind].is_gated:
@@ -197,27 +199,31 @@ def _find_waiting(cluster: "ModelCluster") -> dict[tuple[int, bool], list[int]]:
     return waiting
 
 
-def _find_fitting(cluster: "ModelCluster", loose: Mapping[str, ModelNode]) -> Iterator[int]:
+def _find_fitting(
+    cluster: "ModelCluster", waiting: _Waiting, loose: Mapping[str, ModelNode]
+) -> Iterator[int]:
     """Yield the pods that wait, and fit on a node if others that were placed there are elsewhere.
 
     There are as many free devices, but on several nodes.
     """
     free = Counter[str]()
-    for node in cluster.nodes.values():
+    for node in cluster.nodes.values() if waiting else ():
         free.update(node.devices | node.free if node.is_ready and not node.is_cordoned else {})
-    for (number, translated), keys in _find_waiting(cluster).items():
+    for (number, translated), keys in waiting.items():
         kind = cluster.kinds[number]
         devices = find_request(kind, translated=translated).devices
         for served, asked in ((Served.PLUGIN, kind.units), (Served.DRIVER, devices)):
-            shares = (int(free[name] // each) for name, each in asked.items() if each)
+            shares = (int(free[name] / each + SLACK) for name, each in asked.items() if each)
             fitting = min(shares, default=0)
             if fitting and _can_serve(kind, loose, served, translated=translated):
                 yield from keys[:fitting]
 
 
-def _find_contested(cluster: "ModelCluster", placed: Mapping[int, ModelPod]) -> Iterator[int]:
+def _find_contested(
+    cluster: "ModelCluster", waiting: _Waiting, placed: Mapping[int, ModelPod]
+) -> Iterator[int]:
     """Yield the pods that were placed where one that already waited would fit, and that one."""
-    for (number, translated), keys in _find_waiting(cluster).items():
+    for (number, translated), keys in waiting.items():
         kind, since = cluster.kinds[number], min(cluster.pods[key].since for key in keys)
         rivals: dict[str, list[int]] = {}
         for key, rival in placed.items():
