@@ -330,15 +330,9 @@ def _find_state(group: Group) -> NodeState:
 def _note_group(
     group: Group, after: Iterable[GroupCapacity], objects: AuditedObjects
 ) -> Iterator[str]:
-    serving = [each.text for each in group.plugins if each.serves(group.units)]
     both = [each.text for each in group.plugins if each.serves(group.replaced)]
     if len(both) > 1:
         yield f"{' and '.join(both)} can give the same device to two pods."
-    elif group.replaced and not serving:
-        yield (
-            "No pod of a device plugin was found on these nodes, so no command keeps it off them:"
-            " give its DaemonSet or its pods, and audit again."
-        )
     if profile := single_profile(group.nodes[0]):
         yield (
             f"nvidia.com/gpu counts partitions {profile} there, and a claim for it asks for a whole"

@@ -23,7 +23,10 @@ from drawbridge.models.nodes import find_request
 from drawbridge.names import TRANSLATE_LABEL
 from drawbridge.report.plugin_units import count_units
 
-_UNOWNED: Final = "has a device plugin of which no DaemonSet was read, so no command lets it go"
+_UNOWNED: Final = (
+    "has a device plugin of which no DaemonSet was read, so no command lets it go: give its"
+    " DaemonSet or its pods"
+)
 
 
 class Rehearsed(NamedTuple):
