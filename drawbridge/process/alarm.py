@@ -11,6 +11,7 @@ import contextlib
 import math
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,6 +41,8 @@ class CutAlarm(Brief):
         self._set_to = 0.0  # the seconds of the timer that rings
         self._is_copy = False
         signal.signal(signal.SIGALRM, self._on_alarm)
+        self._report = sys.unraisablehook
+        sys.unraisablehook = self._on_unraisable
         os.register_at_fork(after_in_child=self._become_copy)
         atexit.register(self.end)
 
@@ -78,6 +81,11 @@ class CutAlarm(Brief):
         elif self._is_late(frame) and is_interruptible(frame):
             raise CutShort
 
+    def _on_unraisable(self, raised: "sys.UnraisableHookArgs") -> None:
+        """Report what a callback of the collector raises, if it is not the alarm."""
+        if raised.exc_type is not CutShort:
+            self._report(raised)
+
     def _is_late(self, frame: FrameType | None) -> bool:
         """Whether the computation took its time, here or in a thread that it waits for."""
         if time.thread_time() >= self._end:
@@ -95,7 +103,7 @@ def cut_after(seconds: float) -> Iterator[Brief]:
     if threading.current_thread() is not threading.main_thread():
         yield Brief()
         return
-    before = signal.getsignal(signal.SIGALRM)
+    before, report = signal.getsignal(signal.SIGALRM), sys.unraisablehook
     alarm = CutAlarm()
     alarm.seconds = seconds
     try:
@@ -103,6 +111,7 @@ def cut_after(seconds: float) -> Iterator[Brief]:
     finally:
         alarm.end()
         signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = report
 
 
 def interruptible(compute: Callable[[], T]) -> T:

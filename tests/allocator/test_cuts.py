@@ -1,14 +1,6 @@
 """A decision that is cut anywhere is the decision that is not cut, or a named refusal."""
 
-import asyncio
-import contextlib
-import gc
 import json
-import math
-import signal
-import sys
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -16,24 +8,19 @@ from msgspec.structs import replace
 
 from allocator.copies import decide_in_copy
 from allocator.decisions.waiting import WaitingPods
-from drawbridge.bounded_cache import BoundedCache
 from drawbridge.brief import (
     FORGIVEN_SECONDS,
     LEAST_SECONDS,
     USUAL_SECONDS,
     Brief,
-    CutShort,
     NamespaceTimes,
 )
-from drawbridge.cel.dra import Selectors
-from drawbridge.cel.fresh_stack import on_fresh_stack
 from drawbridge.dra.device import Attribute
-from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.names import COMPATIBILITY_ANNOTATION
-from drawbridge.process.alarm import CutAlarm
-from drawbridge.process.forked import ForkLimits, run_forked
+from drawbridge.process.alarm import cut_after
+from drawbridge.process.forked import ForkLimits
 from drawbridge.solver import memo
 from drawbridge.solver.search import Search
 from tests.allocator.clusters import (
@@ -218,8 +205,13 @@ def cluster_with_costly_driver(brief: Brief, declarations: int) -> Cluster:
     return made
 
 
-def test_what_the_driver_of_a_node_declares_keeps_no_pod_from_other_nodes(alarm: CutAlarm) -> None:
-    made = cluster_with_costly_driver(alarm, 60)
+def test_what_the_driver_of_a_node_declares_keeps_no_pod_from_other_nodes() -> None:
+    with cut_after(0.005) as brief:
+        check_other_nodes(cluster_with_costly_driver(brief, 60))
+
+
+def check_other_nodes(made: Cluster) -> None:
+    """Pods get devices of the other node, until there are none."""
     assert made.schedule("p", claim("c", 4)) == "n2"
     assert not made.state.planner.was_cut
     # Without devices elsewhere, it is the node about which a copy has to decide.
@@ -316,172 +308,6 @@ def test_a_node_about_which_no_copy_can_decide_is_given_up(
     assert answer[0] == ["n2", "n3"]
     asked = Asked(CutAt(2000), claim("c", 5))
     assert "SearchGaveUp" in {code for code, *_ in asked.decide()[2]}  # type: ignore[attr-defined]
-
-
-# --- the alarm ---
-
-
-@pytest.fixture
-def alarm() -> Iterator[CutAlarm]:
-    """An alarm after 5 ms; the handler of the process stays as it was."""
-    before = signal.getsignal(signal.SIGALRM)
-    made = CutAlarm()
-    made.seconds = 0.005
-    # An exception in a callback of the collector is lost: the test frameworks have such ones.
-    gc.disable()
-    yield made
-    gc.enable()
-    made.end()
-    signal.signal(signal.SIGALRM, before)
-
-
-def endless(seconds: float = 2) -> None:
-    """Compute for a long time, and handle each Exception."""
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        with contextlib.suppress(Exception):  # as pure code may do
-            sum(range(100))
-
-
-def test_an_alarm_cuts_what_has_no_end(alarm: CutAlarm) -> None:
-    before = time.thread_time()
-    with pytest.raises(CutShort):
-        alarm.run(endless)
-    assert time.thread_time() - before >= alarm.seconds
-
-
-def test_the_timer_ends_with_its_first_ring_between_two_computations(alarm: CutAlarm) -> None:
-    alarm.run(lambda: None)
-    alarm.stop()
-    while signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0):
-        time.sleep(0.001)
-    with pytest.raises(CutShort):
-        alarm.run(endless)
-
-
-def test_a_computation_without_a_limit_is_not_cut(alarm: CutAlarm) -> None:
-    alarm.seconds = math.inf
-    assert alarm.run(lambda: 1) == 1
-    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
-
-
-def test_a_copy_of_the_process_is_not_cut(alarm: CutAlarm) -> None:
-    def compute() -> bytes:
-        alarm.run(lambda: endless(0.1))
-        return b"done"
-
-    assert asyncio.run(run_forked(compute)) == b"done"
-
-
-def test_computations_one_after_the_other_have_their_time_each(alarm: CutAlarm) -> None:
-    def compute() -> None:
-        end = time.thread_time() + alarm.seconds / 2
-        while time.thread_time() < end:
-            pass
-
-    for _ in range(20):
-        alarm.run(compute)
-    with pytest.raises(CutShort):
-        alarm.run(endless)
-
-
-def test_an_alarm_that_is_lost_in_a_callback_rings_again(
-    alarm: CutAlarm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lost: list[object] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda raised: lost.append(raised.exc_type))
-
-    class Collected:
-        def __del__(self) -> None:
-            end = time.thread_time() + 0.01
-            while time.thread_time() < end:
-                pass
-
-    def compute() -> None:
-        Collected()
-        endless()
-
-    with pytest.raises(CutShort):
-        alarm.run(compute)
-    assert set(lost) == {CutShort}
-
-
-def test_an_alarm_that_rings_late_interrupts_nobody(alarm: CutAlarm) -> None:
-    late = []
-    with pytest.raises(CutShort):
-        alarm.run(endless)
-    for _ in range(100):
-        # As at the end of a computation, when the timer is not stopped yet.
-        signal.raise_signal(signal.SIGALRM)
-        late.append(time.thread_time())
-    assert len(late) == 100
-
-
-def test_time_without_the_processor_does_not_count(alarm: CutAlarm) -> None:
-    alarm.run(lambda: time.sleep(0.02))
-
-
-def test_the_time_of_a_thread_that_a_computation_waits_for_counts(alarm: CutAlarm) -> None:
-    before = threading.active_count()
-    with pytest.raises(CutShort):
-        alarm.run(lambda: on_fresh_stack(lambda: on_fresh_stack(endless, 60)))
-    # Both threads are interrupted as well.
-    while threading.active_count() > before:
-        time.sleep(0.001)
-
-
-def test_a_thread_that_is_just_starting_is_interrupted(alarm: CutAlarm) -> None:
-    computing: list[int] = []
-
-    def nest(levels: int, short: int) -> None:
-        for _ in range(short):
-            on_fresh_stack(sum, ())
-        if levels:
-            on_fresh_stack(nest, levels - 1, 0)
-        end = time.monotonic() + 1
-        while time.monotonic() < end:
-            computing.append(1)
-
-    for number in range(200):
-        alarm.seconds = LEAST_SECONDS * (1 + number % 3)
-        with pytest.raises(CutShort):
-            alarm.run(lambda: on_fresh_stack(nest, number % 12, number % 37))  # noqa: B023
-        alarm.stop()
-        computing.clear()
-        time.sleep(LEAST_SECONDS)
-        assert not computing
-
-
-def test_the_compilation_of_an_expression_is_cut(alarm: CutAlarm) -> None:
-    patterns = [f'"a".matches("a{{1,{number}}}")' for number in range(500, 800)]
-    programs = Selectors.of_gates(Gates()).stored
-    with pytest.raises(CutShort):
-        alarm.run(lambda: programs.compile(" || ".join(patterns)))
-    assert programs.compile("true")
-
-
-def test_a_cache_is_never_interrupted(alarm: CutAlarm) -> None:
-    alarm.seconds = 0.0001
-    cache: BoundedCache[int, int] = BoundedCache(50, 1000)
-
-    def fill() -> None:
-        for number in range(1 << 30):
-            cache.put(number % 97, number, cost=number % 60)
-
-    for _ in range(200):
-        with pytest.raises(CutShort):
-            alarm.run(fill)
-        assert cache.cost == sum(cost for _, cost, _ in cache._entries.values())  # noqa: SLF001  # its books
-
-
-def test_a_result_is_returned_and_an_exception_is_raised(alarm: CutAlarm) -> None:
-    def fail() -> None:
-        raise ZeroDivisionError
-
-    alarm.seconds = 5.0
-    assert alarm.run(lambda: 3) == 3
-    with pytest.raises(ZeroDivisionError):
-        alarm.run(fail)
 
 
 def test_a_namespace_whose_searches_are_cut_has_less_time_for_the_next_ones() -> None:
