@@ -111,7 +111,8 @@ class Ledger:
         """
         uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
         record = self._records.get(uid)
-        newest = record.version if record else self._observed_to
+        # Of a claim that nobody changed until then, a version in between is of another history.
+        newest = max(record.version if record else -1, self._observed_to)
         if uid in self._deleted or version <= newest:
             return False
         allocation = claim.status.allocation

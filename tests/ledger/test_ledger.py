@@ -105,6 +105,16 @@ def test_after_a_bookmark_late_events_of_unknown_claims_are_ignored() -> None:
     assert ledger.observe(claim("b", 10, "x"))
 
 
+def test_after_a_bookmark_no_version_before_it_replaces_an_older_one() -> None:
+    # As a kube-scheduler sends it that still has the content of etcd from before a restore.
+    ledger = of()
+    ledger.observe(claim("a", 3))
+    ledger.observe_bookmark("9")
+    assert not ledger.observe(claim("a", 7, "x"))
+    assert held(ledger) == {}
+    assert ledger.observe(claim("a", 10, "x"))
+
+
 def test_claims_of_files_need_no_uid_and_no_version() -> None:
     ledger = of()
     plain = claim("", 0, "x")
