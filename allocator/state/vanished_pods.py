@@ -36,7 +36,8 @@ class KeptClaim(NamedTuple):
     """A claim of pods that vanished. Its devices are kept once it is released.
 
     `node` is that of its pools or its allocation, and outlasts the slices; empty if none says it.
-    What is `ours` is kept on a node that is given back as well, since it can be ours again soon.
+    What is `ours`, by its mark or by its node, is kept on a node that is given back as well, since
+    it can be ours again soon.
     `until` is None until the clock is read after the last change.
     """
 
@@ -96,7 +97,8 @@ class VanishedPods:
         node = next(published, None) or (kept and kept.node) or _node_of(before)
         ours = record.ours or bool(kept and kept.ours)
         served = tuple(hold for hold in held if self._serves(hold.device_id, node, ours))
-        changed = KeptClaim(name_of(before), node, pods, grace, ours, served)
+        # A tenant can change the mark of a claim, but not who has owned its node.
+        changed = KeptClaim(name_of(before), node, pods, grace, ours or bool(served), served)
         self._put(uid, changed)
         if served:
             finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))

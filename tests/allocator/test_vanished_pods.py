@@ -287,6 +287,26 @@ def test_what_we_allocated_is_kept_on_a_node_that_is_given_back_for_a_moment(*, 
     assert is_free(state) is not ours
 
 
+def test_what_others_allocated_is_kept_if_the_node_is_given_back_afterwards() -> None:
+    owned = ["n1"]
+    state = AllocatorState(
+        Planner(), Ledger(), lambda *_: bool(owned), SECONDS, lambda *_: bool(owned)
+    )
+    held = as_claim(claim("c", pods=["p"], allocation=allocation_on("n1", 0)))
+    for each in (Node("n1"), gpu_slice("n1", 2), running(), held):
+        state.apply(None, each)
+    for before, after in [(running(), None), (held, RELEASED)]:
+        state.apply(before, after)
+    owned.clear()
+    state.decide_owners_on("n1")
+    state.vanished.observe_time(100.0)
+    owned.append("n1")
+    state.decide_owners_on("n1")
+    assert not is_free(state)
+    state.vanished.observe_time(100.0 + SECONDS + 31)
+    assert is_free(state)
+
+
 def test_a_node_that_goes_after_its_slices_frees_what_was_kept() -> None:
     state = state_with(running(), allocated("p"))
     for before, after in [(running(), None), *RELEASE, (gpu_slice("n1", 2), None)]:
