@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from allocator.state.pod_table import MAX_RECORDS
 from allocator.state.reserved_pods import HoldLimits
-from tests.world.network import Faults
+from tests.world.network import LEASE_SECONDS, Faults
 
 FAULTS = Faults(refused=0.01, overloaded=0.02, broken=0.02, lost=0.04, slow=0.04)
 _WEIGHTS = (0.3, 1.0, 1.0, 3.0)
@@ -39,6 +39,9 @@ _CALM = {
     "cordon": 1,
     "kill scheduler": 1,
 }
+# All is well again this soon after each of these: without faults, and volumes that wait; later
+# after a restore, when pods that are gone are still promised devices from time to time.
+_CALM_SECONDS, _GONE_SECONDS = 15, 75
 
 
 class Conditions(NamedTuple):
@@ -66,6 +69,12 @@ class Conditions(NamedTuple):
     def forgets_pods(self) -> bool:
         """Whether an allocator can forget pods that wait, so that only the scheduler wakes them."""
         return self.most_records < MAX_RECORDS
+
+    def calm_seconds(self, *, has_restored: bool) -> float:
+        """Return how soon all must be well after an event without faults."""
+        # Who leads after a kill waits for the end of a Lease, whatever happens meanwhile.
+        after_kill = LEASE_SECONDS if "kill scheduler" in self.calm else 0.0
+        return _CALM_SECONDS + after_kill + (_GONE_SECONDS if has_restored else 0)
 
 
 def draw_conditions(seed: int, events: Collection[str]) -> Conditions:

@@ -40,6 +40,7 @@ MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 _MAX_NODES = 2
 # kube-scheduler tries a pod again that nobody wakes (podMaxInUnschedulablePodsDuration).
 UNWOKEN_SECONDS = 300
+SLOWEST_BINDING = 45
 
 
 class Scheduler:
@@ -449,7 +450,9 @@ class Scheduler:
         """Do what the binding cycle does: PreBind of others, Bind, Unreserve after a failure."""
         random, uid = self.network.random, place.pod_uid
         is_slow = random.random() < self.slow_bindings  # a volume, for example
-        await asyncio.sleep(random.uniform(5, 45) if is_slow else random.expovariate(20))
+        await asyncio.sleep(
+            random.uniform(5, SLOWEST_BINDING) if is_slow else random.expovariate(20)
+        )
         fails = random.random() < 0.03
         self._held.pop(uid, None)
         is_bound = False

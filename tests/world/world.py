@@ -17,7 +17,7 @@ from tests.world.controllers import Autoscaler, ClaimController, PodController
 from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
-from tests.world.network import LEASE_SECONDS, Network
+from tests.world.network import Network
 from tests.world.nodes import (
     PLUGIN,
     Device,
@@ -30,7 +30,7 @@ from tests.world.nodes import (
 from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
-from tests.world.scheduler import UNWOKEN_SECONDS
+from tests.world.scheduler import SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
 from tests.world.stock import NAME as STOCK
 from tests.world.stock import StockScheduler
@@ -39,9 +39,6 @@ Decided = tuple[str, frozenset[Device]]  # the UID of a claim, and what it got
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
 SETTLE_SECONDS = 240
-# After that, all is well again this soon after each event: without faults, and volumes that wait;
-# later after a restore, when pods that are gone are still promised devices from time to time.
-CALM_SECONDS, GONE_SECONDS = 15, 75
 
 
 @dataclass
@@ -202,15 +199,16 @@ class World:
         await self._wait_until_well(SETTLE_SECONDS)
         for pair in self.pairs.values():
             pair.scheduler.slow_bindings = 0.0
-        # Who leads after a kill waits for the end of a Lease, whatever happens meanwhile.
-        after_kill = LEASE_SECONDS * any(e.startswith("kill") for e in self.conditions.calm)
+        loop = asyncio.get_running_loop()
+        # Who is being bound may have lost its devices, and takes others afterwards.
+        bound = loop.time() + SLOWEST_BINDING
+        soon = self.conditions.calm_seconds(has_restored="restore" in self.network.counted)
         for name in self.conditions.calm:
             if self.outcome.violation:
                 return
             self._happen(Event(0.0, name, self.random.getrandbits(16)))
             await asyncio.sleep(self.random.uniform(0.5, 8))
-            gone = GONE_SECONDS if self.network.counted.get("restore") else 0
-            await self._wait_until_well(CALM_SECONDS + gone + after_kill)
+            await self._wait_until_well(soon + max(0.0, bound - loop.time()))
 
     async def _wait_until_well(self, seconds: float) -> None:
         """Wait until all is well, at most for some time."""
