@@ -386,9 +386,8 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         ledger = state.ledger
         if state.vanished.claims:
             yield f"{pair.host} keeps devices of vanished pods"
-        # What was reserved in an earlier term goes when the next one begins.
-        observed = {hold.device_id for holds in ledger.kept.values() for hold in holds}
-        observed |= {hold.device_id for each in ledger.claims.values() for hold in each.holds}
+        # What was reserved, or kept for a pod, in an earlier term goes when the next one begins.
+        observed = {hold.device_id for each in ledger.claims.values() for hold in each.holds}
         devices = ledger.devices() if pair.parts.term.leading else observed
         recorded = {(device.pool.name, device.name) for device in devices}
         if recorded != held:
