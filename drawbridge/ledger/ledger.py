@@ -111,7 +111,6 @@ class Ledger:
         """
         uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
         record = self._records.get(uid)
-        # Of a claim that nobody changed until then, a version in between is of another history.
         newest = max(record.version if record else -1, self._observed_to)
         if uid in self._deleted or version <= newest:
             return False
@@ -159,7 +158,8 @@ class Ledger:
     def observe_bookmark(self, version: str) -> None:
         """Apply a watch bookmark: all events up to a version were observed.
 
-        A claim unknown at that version was deleted before; later events about it are outdated.
+        A claim unknown at that version was deleted before; later events about it are outdated, and
+        of one that is older, versions in between are of another history.
         """
         self._observed_to = max(self._observed_to, parse_version(version))
         for uid, at in tuple(self._deleted.items()):

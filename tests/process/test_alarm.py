@@ -23,16 +23,13 @@ from drawbridge.process.forked import run_forked
 
 @pytest.fixture
 def alarm() -> Iterator[CutAlarm]:
-    """An alarm after 5 ms; the handler of the process stays as it was."""
-    before = signal.getsignal(signal.SIGALRM)
-    made = CutAlarm()
-    made.seconds = 0.005
-    # An exception in a callback of the collector is lost: the test frameworks have such ones.
-    gc.disable()
-    yield made
-    gc.enable()
-    made.end()
-    signal.signal(signal.SIGALRM, before)
+    """An alarm after 5 ms; the handlers of the process stay as they were."""
+    with cut_after(0.005) as made:
+        assert isinstance(made, CutAlarm)
+        # An exception in a callback of the collector is lost: the test frameworks have such ones.
+        gc.disable()
+        yield made
+        gc.enable()
 
 
 def endless(seconds: float = 2) -> None:
