@@ -35,6 +35,8 @@ _FINALIZER = "resource.kubernetes.io/delete-protection"
 # A binding that is on its way takes no longer than this, less than nodes have to settle.
 LONGEST_SECONDS = 7.0
 LAG_SECONDS = 5.0
+# What a response told counts for so long, unless the storage was restored since.
+LOST_SECONDS = 30.0
 
 
 class StockScheduler:
@@ -62,6 +64,8 @@ class StockScheduler:
         self._revision = 0
         self._busy: set[str] = set()
         self._places: dict[str, str] = {}  # of pods that are being bound, by UID
+        # The version that had a pod which a response told is bound, and until when that counts.
+        self._bound: dict[str, tuple[str, float]] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -99,7 +103,10 @@ class StockScheduler:
         metadata = pod["metadata"]
         is_alive = "deletionTimestamp" not in metadata and "nodeName" not in pod["spec"]
         is_ours = pod["spec"].get("schedulerName") == NAME
-        return is_ours and is_alive and metadata["uid"] not in self._busy
+        version, until = self._bound.get(metadata["uid"], ("", 0.0))
+        is_behind = metadata["resourceVersion"] == version
+        is_bound = is_behind and asyncio.get_running_loop().time() < until
+        return is_ours and is_alive and not is_bound and metadata["uid"] not in self._busy
 
     async def _gather(self) -> set[Device]:
         """Return the devices that are taken."""
@@ -139,6 +146,24 @@ class StockScheduler:
                 self._in_flight |= {uid: frozenset([device]) for uid, device in devices.items()}
                 self._busy.add(_uid(pod))
                 group.create_task(self._bind(pod, node, own, devices))
+                return
+        if only and any(name not in only for name in self._usable_nodes()):
+            await self._deallocate(pod, own)
+
+    async def _deallocate(self, pod: JSON, claims: Iterable[JSON]) -> None:
+        """Do PostFilter: take back one allocation that keeps the pod from a node."""
+        for claim in claims:
+            consumers = (claim.get("status") or {}).get("reservedFor") or []
+            if devices_of(claim) and all(one["uid"] == _uid(pod) for one in consumers):
+                metadata = claim["metadata"]
+                change = {
+                    "metadata": {
+                        "uid": _uid(claim),
+                        "resourceVersion": metadata["resourceVersion"],
+                    },
+                    "status": {"allocation": None, "reservedFor": None},
+                }
+                await self._client.ask("PATCH", path_of(CLAIMS, claim, "status"), change)
                 return
 
     def _count_free(self, name: str) -> int:
@@ -199,7 +224,10 @@ class StockScheduler:
             metadata = {key: pod["metadata"][key] for key in ("name", "namespace", "uid")}
             body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata}
             target = {"target": {"kind": "Node", "name": node}}
-            await self._client.ask("POST", path_of(PODS, pod, "binding"), {**body, **target})
+            path = path_of(PODS, pod, "binding")
+            if await self._client.ask("POST", path, {**body, **target}) is not None:
+                until = asyncio.get_running_loop().time() + LOST_SECONDS
+                self._bound[_uid(pod)] = pod["metadata"]["resourceVersion"], until
         self._busy.discard(_uid(pod))
         self._places.pop(_uid(pod), None)
 
