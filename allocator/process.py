@@ -16,6 +16,7 @@ import msgspec
 
 from allocator.api.opening import ApiOptions, open_api
 from allocator.scheduler.calls import SchedulerCalls
+from allocator.scheduler.known_versions import FollowedCache, KnownVersions
 from allocator.scheduler.lease import LeaseName, SchedulerLease
 from allocator.scheduler.server import ActivationStreams, serve_calls
 from allocator.state.caches import AllocatorCaches
@@ -84,7 +85,11 @@ class _Parts:
     ) -> None:
         host = options.host or socket.gethostname()
         self.caches = caches
-        self.lease = SchedulerLease(session, _parse_lease(options.lease, session.namespace), host)
+        lease = _parse_lease(options.lease, session.namespace)
+        followed: dict[str, FollowedCache] = {"nodes": caches.nodes}
+        if settings.watched:
+            followed["configuration"] = settings.watched[0].cache
+        self.lease = SchedulerLease(session, lease, host, versions=KnownVersions(followed))
         events = ResourceClient(session, EVENTS, decode_object)
         self.recorder = EventRecorder(events, "drawbridge.dev/allocator", host)
         self.changed = asyncio.Event()

@@ -9,10 +9,12 @@ A client that sets the list of pools again and again, such as a GitOps tool, ope
 time. Then the nodes have their taint as well, until that has ended.
 
 A pool that is no longer wanted stays in the policy until the taint of its node has settled, so that
-the allocator can use it all the time.
+the allocator can use it all the time, and until no allocator of ours writes to it any more
+(controller.giving_back).
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from itertools import islice
@@ -20,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from controller.giving_back import GivingBack
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
@@ -54,6 +57,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
 from drawbridge.names import FACTS_CONFIG_MAP, FENCE_POLICY
 
+_LOG: Final = logging.getLogger("controller.rules")
 NAME: Final = "rules"
 # Until the taint that replaces the fence is there and has settled.
 KEEP_SECONDS: Final = 2 * SETTLE_SECONDS
@@ -106,8 +110,10 @@ class FenceRuleReconciler:
         namespace: str,
         configuration: Callable[[], Configuration],
         reporter: Reporter,
+        giving_back: GivingBack[PoolID],
         now: Callable[[], float],
     ) -> None:
+        self._giving_back = giving_back
         self._sources = sources
         self._stores = stores
         self._namespace = namespace
@@ -226,7 +232,8 @@ class FenceRuleReconciler:
         """Write the pools, then the rules; return whether nothing is left."""
         now, unwanted = self._now(), {*named, *self._unwanted, *self._wanted} - wanted
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
-        kept = {each for each, since in self._unwanted.items() if now - since < KEEP_SECONDS}
+        over = await self._find_ended(unwanted)
+        kept = {each for each in unwanted if each not in over}
         if not fits_policy(wanted | kept):
             kept = set()  # what is wanted fits
         ended = unwanted - kept
@@ -246,6 +253,16 @@ class FenceRuleReconciler:
         for each in ended:
             del self._unwanted[each]
         return not wanted and not self._unwanted
+
+    async def _find_ended(self, unwanted: Collection[PoolID]) -> Collection[PoolID]:
+        """Return the pools that need the fence no more; what is wanted does not wait for it."""
+        now = self._now()
+        old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
+        try:
+            return old & await self._giving_back.find_ended(unwanted)
+        except ApiError as error:
+            _LOG.warning("pools stay in the policy %s: %s", FENCE_POLICY, error)
+            return ()
 
     async def _name(self, named: frozenset[PoolID], pools: frozenset[PoolID]) -> None:
         """Have the policy name other pools than before."""

@@ -6,8 +6,8 @@ server rejects the write if the node has changed since.
 
 The allocator does not use a node before the other schedulers have seen the taint. It counts that
 time itself; for allocators that start later, this reconciler notes on the node which taint it has
-watched for as long. A node that is no longer owned keeps the taint until the allocator has seen
-that, and has finished what it was writing. Both times are of a clock that is never set.
+watched for as long. That time is of a clock that is never set. A node that is no longer owned keeps
+the taint until no allocator of ours writes to its devices any more (controller.giving_back).
 """
 
 import datetime as dt
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from controller.giving_back import GivingBack
 from controller.protocols import (
     Gauge,
     ObjectCache,
@@ -116,6 +117,7 @@ class OwnedNodeReconciler:
         configuration: Callable[[], Configuration],
         reporter: Reporter,
         reference: ObjectReference,
+        giving_back: GivingBack[str],
         now: Callable[[], float],
         elapsed: Callable[[], float],
         rules_hold: Callable[[str], bool | None] = lambda _node: None,
@@ -125,11 +127,12 @@ class OwnedNodeReconciler:
         self._configuration = configuration
         self._reporter = reporter
         self._reference = reference
+        self._giving_back = giving_back
         self._now, self._elapsed = now, elapsed
         self._rules_hold = rules_hold
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
-        # Since when nodes have the taint without need.
+        # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
 
@@ -140,10 +143,11 @@ class OwnedNodeReconciler:
         decided = {
             node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
-        changes = self._without_recent(taint_changes(nodes, decided, rules_hold=self._rules_hold))
+        changes = taint_changes(nodes, decided, rules_hold=self._rules_hold)
+        added = [each for each in changes if not each.removed]
         settled = self._find_settled(nodes, decided)
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
-        self._reporter.set_gauge(Gauge.UNFENCED_NODES, sum(not each.removed for each in changes))
+        self._reporter.set_gauge(Gauge.UNFENCED_NODES, len(added))
         rejected: list[str] = []
 
         async def write(change: TaintChange) -> None:
@@ -154,7 +158,9 @@ class OwnedNodeReconciler:
                 raise
 
         try:
-            await process_each([*changes, *settled][:MAX_CHANGES], write)
+            await process_each([*added, *settled][:MAX_CHANGES], write)
+            removed = await self._find_removed([each for each in changes if each.removed], decided)
+            await process_each(removed[: max(MAX_CHANGES - len(added) - len(settled), 0)], write)
         finally:
             findings = (
                 report_selection(owned, decided),
@@ -163,16 +169,21 @@ class OwnedNodeReconciler:
             )
             self._report(frozenset(each for each in findings if each is not None))
 
-    def _without_recent(self, changes: Iterable[TaintChange]) -> list[TaintChange]:
-        """Leave out the removals that became necessary only now; a later run makes them."""
-        now = self._elapsed()
-        before, self._left, due = self._left, {}, []
+    async def _find_removed(
+        self, changes: Iterable[TaintChange], decided: Mapping[str, NodeOwnership]
+    ) -> list[TaintChange]:
+        """Return the removals that nothing has to wait for any more."""
+        now, before, self._left = self._elapsed(), self._left, {}
+        due, leaving = [], {}
         for change in changes:
-            if change.removed:
-                self._left[change.node] = before.get(change.node, now)
-            if not change.removed or now - self._left[change.node] >= SETTLE_SECONDS:
+            if not decided[change.node].owned:
+                leaving[change.node] = change
+                continue
+            self._left[change.node] = before.get(change.node, now)
+            if now - self._left[change.node] >= SETTLE_SECONDS:
                 due.append(change)
-        return due
+        ended = await self._giving_back.find_ended(leaving)
+        return sorted([*due, *(leaving[node] for node in ended)])
 
     def _find_settled(
         self,

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from certs.issuing import NAME as ALLOCATOR_CERTIFICATE
 from certs.reconciler import NAME as CERTIFICATES
@@ -24,6 +24,7 @@ from controller.facts import FactsReconciler, FactsSources
 from controller.fence_rules import NAME as RULES
 from controller.fence_rules import FenceRuleReconciler, FenceSources, make_fence_stores
 from controller.field_probe import FieldProbeReconciler
+from controller.giving_back import GivingBack, read_pending_pools
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import LEAST_SECONDS, MissingTemplateReconciler
 from controller.other_webhooks import OtherWebhookReconciler
@@ -41,9 +42,11 @@ from controller.usage_observer import UsageObserver
 from controller.usage_series import UsageSeries
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
+from drawbridge.agreement.required_versions import RequiredVersions
 from drawbridge.brief import BriefRuns
 from drawbridge.cluster.client import Fence, ResourceClient, decode_object
 from drawbridge.cluster.resources import (
+    CLAIMS,
     CONFIG_MAPS,
     DEPLOYMENTS,
     LEASES,
@@ -58,10 +61,15 @@ from drawbridge.cluster.resources import (
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
+from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import Slice
 from drawbridge.names import FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION, WEBHOOK_DEPLOYMENT
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.settings import Settings
+from drawbridge.resource_version import parse_version
+
+K = TypeVar("K", str, PoolID)
 
 SCHEDULES: Final = {
     # Every process waits for it. A refused configuration is reported again in each run.
@@ -299,6 +307,7 @@ class Reconcilers:
             configuration=lambda: self._context.settings.current,
             reporter=self._reporter,
             reference=reference,
+            giving_back=self._make_giving_back(self._find_nodes),
             now=self._context.session.clock.now,
             elapsed=boot_time,
             rules_hold=self.rules.holds,
@@ -319,8 +328,45 @@ class Reconcilers:
             namespace=self._context.namespace,
             configuration=lambda: self._context.settings.current,
             reporter=self._reporter,
+            giving_back=self._make_giving_back(frozenset.intersection),
             now=boot_time,
         )
+
+    def _make_giving_back(
+        self, find_touched: Callable[[frozenset[PoolID], frozenset[K]], Collection[K]]
+    ) -> GivingBack[K]:
+        context = self._context
+        claims = ResourceClient(context.session, CLAIMS, read_pending_pools)
+        return GivingBack(
+            self._store(LEASES, context.namespace),
+            claims.list,
+            versions=self._find_versions,
+            find_touched=find_touched,
+            elapsed=boot_time,
+        )
+
+    def _find_versions(self) -> RequiredVersions:
+        """Return what this process knows of what decides who owns a node.
+
+        These are versions of objects: of a bookmark, another watch can hear a minute later.
+        """
+        watched = self._context.settings.watched[:1]
+        nodes = [each.version for each in self._caches.nodes.all()]
+        configurations = [each.version for one in watched for each in one.cache.all()]
+        return RequiredVersions(
+            max(nodes, key=parse_version, default=""),
+            max(configurations, key=parse_version, default=""),
+        )
+
+    def _find_nodes(self, pools: frozenset[PoolID], nodes: frozenset[str]) -> Collection[str]:
+        """Return which of these nodes have pools; all if nothing tells where a pool is."""
+        find_node = self._caches.nodes.get
+        places = {pool: {pool.name} if find_node(pool.name) else set() for pool in pools}
+        for cached in self._caches.slices.all():
+            value = cached.value
+            if isinstance(value, Slice) and (of_pool := PoolID(value.driver, value.pool)) in places:
+                places[of_pool].add(value.node_name or "")
+        return nodes if not all(places.values()) else nodes & set().union(*places.values())
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:
         return OtherWebhookReconciler(

@@ -45,6 +45,8 @@ COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
 HOLD_ANNOTATION: Final = "drawbridge.dev/held-for"
 # Of a node: the time in its fence, once the controller has watched this fence for the settle time.
 SETTLED_ANNOTATION: Final = "drawbridge.dev/fence-settled"
+# On the Lease of the scheduler: the versions that an allocator has to know before it writes.
+REQUIRED_VERSIONS_ANNOTATION: Final = "drawbridge.dev/required-versions"
 # The time when a pod last referred to a template.
 USED_ANNOTATION: Final = "drawbridge.dev/used"
 FACTS_ORDER_ANNOTATION: Final = "drawbridge.dev/facts-order"

@@ -5,6 +5,9 @@ Another kube-scheduler takes the Lease when it has not changed for its whole dur
 is safe until that duration has passed since its last renewal. The renewal happened after the
 request before the one that shows it was sent. This time, on the clock of this machine, is what
 counts here: a response that arrives late, or a process that was stopped, never extends the time.
+
+The Lease also says what a process has to know before it writes, because this is the one object of
+which every process that writes has a recent copy (drawbridge.agreement.required_versions).
 """
 
 import asyncio
@@ -14,6 +17,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from allocator.scheduler.known_versions import KnownVersions
+from drawbridge.agreement.required_versions import read_required
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import Fence
@@ -49,7 +54,12 @@ class _LeaseSpec(msgspec.Struct, rename="camel"):
     renew_time: str | None = None
 
 
+class _LeaseMetadata(msgspec.Struct):
+    annotations: dict[str, str] | None = None
+
+
 class _Lease(msgspec.Struct):
+    metadata: _LeaseMetadata = msgspec.field(default_factory=_LeaseMetadata)
     spec: _LeaseSpec = msgspec.field(default_factory=_LeaseSpec)
 
 
@@ -59,18 +69,20 @@ class SchedulerLease:
     A kube-scheduler names itself `<host name>_<UUID>`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all but three by name
         self,
         session: Session,
         name: LeaseName,
         host: str,
         *,
+        versions: KnownVersions | None = None,
         now: Callable[[], float] = boot_time,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._session = session
         self._name = name
         self._host = host
+        self._versions = versions or KnownVersions({})
         self._now, self._pause = now, pause
         self._backoff = Backoff(maximum=READ_SECONDS)
         self._spec: _LeaseSpec | None = None
@@ -80,8 +92,11 @@ class SchedulerLease:
 
     @property
     def leading(self) -> bool:
-        """Whether the kube-scheduler of this host certainly holds the Lease."""
-        return self._now() < self._until
+        """Whether the kube-scheduler of this host certainly holds the Lease.
+
+        And whether this process knows what it requires.
+        """
+        return self._now() < self._until and not self._versions.find_behind()
 
     @property
     def term(self) -> Term | None:
@@ -100,6 +115,8 @@ class SchedulerLease:
         name = f"{self._name.namespace}/{self._name.name}"
         if self.problem:
             return f"the Lease {name}: {self.problem}"
+        if behind := self._versions.find_behind():
+            return f"the Lease {name} requires newer {behind} than this process has read"
         holder = self._spec.holder_identity if self._spec else ""
         if holder and self._is_ours(holder):
             return f"{holder} did not renew the Lease {name} in time"
@@ -127,7 +144,9 @@ class SchedulerLease:
         sent = self._now()
         path = LEASES.path(self._name.namespace, self._name.name)
         response = await self._session.call("GET", path, seconds=5)
-        self._observe(msgspec.json.decode(response, type=_Lease).spec, sent)
+        lease = msgspec.json.decode(response, type=_Lease)
+        self._versions.require(read_required(lease.metadata.annotations))
+        self._observe(lease.spec, sent)
 
     def _observe(self, spec: _LeaseSpec, sent: float) -> None:
         """Take over what a read that was sent at a time shows."""

@@ -302,7 +302,8 @@ class ReservedPods:
         if devices is None:
             return "the reservation expired; the pod is tried again"
         claims = devices.reservation.claims
-        problem = self._lost_claim(claims) or self._lost_device(claims)
+        lost = filter(None, map(self.find_lost_device, claims))
+        problem = self._lost_claim(claims) or next(lost, "")
         if not problem and self._state.ledger.has_conflict(each.uid for each in claims):
             problem = f"cannot write the allocation: {ReservationRefusal.HELD}"
         if not problem:
@@ -343,25 +344,22 @@ class ReservedPods:
                 return f"the devices of {name} are not reserved any more; the pod is tried again"
         return ""
 
-    def _lost_device(self, claims: Iterable[ClaimReservation]) -> str:
-        """Return which reserved device is no longer published, or has a new taint."""
-        planner = self._state.planner
-        for claim in claims:
-            if claim.allocation is None or not self.keeps(claim):
-                continue  # it is allocated
-            for result in claim.allocation.devices.results:
-                name = f"device {result.driver}/{result.pool}/{result.device}"
-                published = planner.find_pool(PoolID(result.driver, result.pool))
-                if published is None:
-                    return f"the driver is updating the pool of {name}; the pod is tried again"
-                device = published.devices.get(result.device)
-                if device is None:
-                    return f"{name} is no longer published; the pod is tried again"
-                taint = first_untolerated(device.taints, result.tolerations)
-                if taint is not None:
-                    return (
-                        f"{name} has the taint {taint.key}:{taint.effect}; the pod is tried again"
-                    )
+    def find_lost_device(self, claim: ClaimReservation) -> str:
+        """Return which reserved device is not ours any more, not published, or has a new taint."""
+        if claim.allocation is None or not self.keeps(claim):
+            return ""  # it is allocated
+        for result in claim.allocation.devices.results:
+            name = f"device {result.driver}/{result.pool}/{result.device}"
+            published = self._state.planner.find_pool(PoolID(result.driver, result.pool))
+            if published is None:
+                why = f"the driver is updating the pool of {name}, or another scheduler owns it"
+                return f"{why}; the pod is tried again"
+            device = published.devices.get(result.device)
+            if device is None:
+                return f"{name} is no longer published; the pod is tried again"
+            taint = first_untolerated(device.taints, result.tolerations)
+            if taint is not None:
+                return f"{name} has the taint {taint.key}:{taint.effect}; the pod is tried again"
         return ""
 
 

@@ -139,12 +139,16 @@ class ClaimWriter:
     def _check_reserved(self, reserved: ClaimReservation) -> None:
         """Raise BindRefusedError if another claim can have the devices.
 
-        Another pod with the same claim, or another client, can have ended the reservation.
+        Another pod with the same claim, or another client, can have ended the reservation, and the
+        devices can have gone to another owner since.
         """
         self._check()
-        if not self._state.reservations.keeps(reserved):
+        reservations = self._state.reservations
+        if not reservations.keeps(reserved):
             text = f"the devices of claim {reserved.full_name} are not reserved any more"
             raise BindRefusedError(text)
+        if problem := reservations.find_lost_device(reserved):
+            raise BindRefusedError(problem)
 
     def _observed(self, live: Claim) -> Claim:
         self._state.observe_claim(live)

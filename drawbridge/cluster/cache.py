@@ -130,6 +130,7 @@ class Cache(Generic[T]):
     _chunks = 0  # the number of chunks that watches delivered
     _version = ""  # the latest resourceVersion
     _listed_to = ""  # the resourceVersion of the last list
+    lists_begun = listed = 0  # the number of the latest list, and of the last one that was accepted
     _listed_at = 0.0
     _older_lists = 0  # older lists in a row
     _needs_list = True  # whether a watch cannot continue from `_version`
@@ -227,6 +228,12 @@ class Cache(Generic[T]):
         if is_older(self._version, identity.version):
             self._expected[key] = identity
 
+    def read_again(self) -> None:
+        """List everything, instead of waiting for what the watch tells."""
+        self._needs_list = True
+        if self._watching is not None:
+            self._watching.reschedule(0)
+
     def age(self) -> float:
         """Return the seconds since the last response of the server; infinite before the first."""
         return float("inf") if self._last_response is None else self._now() - self._last_response
@@ -285,6 +292,7 @@ class Cache(Generic[T]):
         await self._pause(pause)
 
     async def _list_and_watch(self) -> None:
+        self.lists_begun += 1
         try_streaming, self._try_streaming = self._try_streaming, True
         if self._watch_list and try_streaming:
             # If the stream breaks before its list is complete, the next attempt uses pages, because
@@ -356,10 +364,9 @@ class Cache(Generic[T]):
         self._check_history(listing.identities, version)
         self._needs_list = False
         self._try_streaming = True
-        self._listed_at = self._now()
-        for key in [*self._expected]:
-            if not is_older(version, self._expected[key].version):
-                del self._expected[key]
+        self._listed_at, self.listed = self._now(), self.lists_begun
+        left = self._expected.items()
+        self._expected = {key: each for key, each in left if is_older(version, each.version)}
         self._index.replace(listing.objects.values(), listing.identities)
         self._mark_in_sync(version)
         self._index.note_list(version, listing.identities.values())
@@ -448,9 +455,8 @@ class Cache(Generic[T]):
             header = read_header(event.object)
         except DECODE_ERRORS as error:
             excerpt = line[:80].decode(errors="replace")
-            raise _InvalidDataError(
-                0, "InvalidData", f"a watch of {self._path}: {error}: {excerpt}"
-            ) from None
+            message = f"a watch of {self._path}: {error}: {excerpt}"
+            raise _InvalidDataError(0, "InvalidData", message) from None
         if listing is not None:
             listing.add(header, bytes(event.object))
         else:

@@ -171,6 +171,7 @@ class FakeReservations:
         self.group: Consumer | None = None  # for which claims are reserved from now on
         self.users: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self.refusal = ""
+        self.lost = ""
         self.begun: list[str] = []
         self.bound: list[str] = []
         self.ended: list[tuple[str, bool]] = []
@@ -311,6 +312,10 @@ class FakeReservations:
     def observe_claim(self, claim: Claim) -> None:
         """Record a version."""
         self.observed.append(claim)
+
+    def find_lost_device(self, _claim: ClaimReservation) -> str:
+        """Return which device went to another owner."""
+        return self.lost
 
     def keeps(self, reserved: ClaimReservation) -> bool:
         """Whether a pod has this reservation."""

@@ -43,6 +43,19 @@ async def test_nothing_is_written_for_a_claim_whose_devices_are_not_reserved_any
     assert rig.cluster.is_clean("b")
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_nothing_is_written_for_a_device_that_went_to_another_owner(
+    rig: Rig, number: int
+) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    lost = "another scheduler owns it"
+    rig.reservations.find_lost_device = lambda _: lost * (len(rig.cluster.writes) >= number)  # type: ignore[method-assign]  # lost then
+    assert lost in await rig.bind()
+    assert not any(each.startswith("allocate") for each in rig.cluster.writes)
+    assert rig.cluster.is_clean("a")
+    assert rig.cluster.is_clean("b")
+
+
 async def test_an_unexpected_exception_leaves_nothing_behind(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     allocate = rig.cluster.allocate

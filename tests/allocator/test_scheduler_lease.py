@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from allocator.scheduler.known_versions import KnownVersions
 from allocator.scheduler.lease import MARGIN_SECONDS, LeaseName, SchedulerLease, Term
+from drawbridge.agreement.required_versions import RequiredVersions
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.cluster.session import Session
+from tests.allocator.test_known_versions import FakeCache
 from tests.cluster.clocks import Clock
 from tests.cluster.fake.api import FakeApi
 
@@ -26,11 +29,18 @@ class Rig:
     def __init__(self, api: FakeApi, session: Session) -> None:
         self.api = api
         self.clock = Clock()
+        self.nodes = FakeCache("90")
         name = LeaseName("kube-system", "drawbridge-scheduler")
         self.lease = SchedulerLease(
-            session, name, "host-a", now=self.clock.now, pause=self.clock.pause
+            session,
+            name,
+            "host-a",
+            versions=KnownVersions({"nodes": self.nodes}),
+            now=self.clock.now,
+            pause=self.clock.pause,
         )
         self.renewals = 0
+        self.annotations: dict[str, str] = {}
 
     def renew(self, holder: str = OURS, transitions: int = 3) -> None:
         """Renew the Lease as kube-scheduler does; its clock is wrong."""
@@ -42,8 +52,14 @@ class Rig:
             "renewTime": f"1999-01-01T00:00:{self.renewals:02}.000000Z",
         }
         metadata = {"name": "drawbridge-scheduler", "namespace": "kube-system"}
+        metadata |= {"annotations": self.annotations} if self.annotations else {}
         lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
         self.api.put({**lease, "metadata": metadata, "spec": spec})
+
+    def require(self, required: RequiredVersions) -> None:
+        """Require versions as the controller does, and renew the Lease."""
+        self.annotations = required.annotation()
+        self.renew()
 
     async def read_after(self, seconds: float) -> bool:
         """Read the Lease when some time has passed; returns whether this process leads."""
@@ -151,3 +167,14 @@ async def test_the_loop_reads_on_after_an_error_and_tells_the_reason(rig: Rig) -
         await rig.lease.run()
     assert ["no right" in each for each in reasons] == [True, True, False, False, False]
     assert rig.lease.leading
+
+
+async def test_a_lease_that_requires_more_than_is_known_does_not_lead(rig: Rig) -> None:
+    nodes = rig.nodes
+    await rig.lead()
+    rig.require(RequiredVersions("100"))
+    assert not await rig.read_after(1)
+    with pytest.raises(NotLeadingError, match="requires newer nodes than this process has read"):
+        await rig.lease.check()
+    nodes.version = "100"
+    assert rig.lease.term == Term(OURS, 3)

@@ -3,11 +3,16 @@
 # ruff: noqa: D102  # fakes of documented protocols; objects are JSON
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+from controller.giving_back import GivingBack
 from controller.protocols import Gauge, ObjectReference
+from drawbridge.agreement.required_versions import RequiredVersions
+from drawbridge.dra.inventory import PoolID
 from drawbridge.finding import Finding
-from tests.cluster.memory_store import START
+from tests.cluster.memory_store import START, MemoryStore
 
 
 @dataclass
@@ -44,3 +49,18 @@ class FakeClock:
 
     def __call__(self) -> dt.datetime:
         return self.now
+
+
+def given_back(elapsed: Callable[[], float]) -> GivingBack[Any]:
+    """Return what tells when something can be given back where no scheduler leads."""
+
+    async def list_pending() -> list[frozenset[PoolID]]:
+        return []
+
+    return GivingBack(
+        MemoryStore[dict[str, Any]](dict[str, Any]),
+        list_pending,
+        versions=RequiredVersions,
+        find_touched=lambda _pools, _keys: (),
+        elapsed=elapsed,
+    )

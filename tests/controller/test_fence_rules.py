@@ -28,7 +28,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import slice_reader
 from tests.agreement.bridge_configuration import configured
 from tests.cluster.memory_store import MemoryStore
-from tests.controller.harness import FakeReporter
+from tests.controller.harness import FakeReporter, given_back
 
 DRIVER, NAMESPACE = "gpu.example.com", "own"
 OPEN = {"pool": "open"}
@@ -53,6 +53,7 @@ class Scene:
             namespace=NAMESPACE,
             configuration=lambda: self.configuration,
             reporter=self.reporter,
+            giving_back=given_back(lambda: self.time),
             now=lambda: START + self.time,
         )
         self.reconciler.listener = self.listen

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from controller.giving_back import LEASE_SECONDS
 from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
@@ -13,7 +14,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from tests.agreement.bridge_configuration import configured
 from tests.cluster.memory_store import MemoryStore
-from tests.controller.harness import FakeReporter
+from tests.controller.harness import FakeReporter, given_back
 
 OWNED = {"pool": "bridge"}
 START = 1_795_168_800.0
@@ -45,6 +46,7 @@ class Scene:
             configuration=lambda: self.configuration,
             reporter=self.reporter,
             reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
+            giving_back=given_back(lambda: self.time),
             now=lambda: START + self.time + self.skew,
             elapsed=lambda: self.time,
             rules_hold=lambda _node: self.rules_hold,
@@ -58,7 +60,7 @@ class Scene:
     def settle(self) -> dict[str, Taints | None]:
         """Run the reconciler before and after the settle time, and return the taints at the end."""
         self.reconcile()
-        self.time += SETTLE_SECONDS
+        self.time += LEASE_SECONDS
         return self.reconcile()
 
     def reconcile(self) -> dict[str, Taints | None]:
@@ -90,9 +92,9 @@ def test_the_taint_stays_until_the_allocator_has_finished_on_a_node() -> None:
     scene.node("a", {}, [FENCE])
     scene.node("b", OWNED)
     scene.reconcile()
-    scene.time = SETTLE_SECONDS - 1
+    scene.time = LEASE_SECONDS - 1
     assert scene.reconcile()["a"] == [FENCE]
-    scene.time = SETTLE_SECONDS
+    scene.time = LEASE_SECONDS
     assert scene.reconcile()["a"] is None
 
 
@@ -103,9 +105,9 @@ def test_a_node_that_is_owned_again_settles_from_the_start_when_it_leaves_again(
     scene.node("a", OWNED, [FENCE])
     scene.reconcile()
     scene.node("a", {}, [FENCE])
-    scene.time = SETTLE_SECONDS
+    scene.time = LEASE_SECONDS
     assert scene.reconcile() == {"a": [FENCE]}
-    scene.time = 2 * SETTLE_SECONDS
+    scene.time = 2 * LEASE_SECONDS
     assert scene.reconcile() == {"a": None}
 
 
@@ -196,7 +198,7 @@ def test_one_run_changes_a_bounded_number_of_nodes_and_adds_first() -> None:
         scene.node(f"a{i:03}", {}, [FENCE])
     scene.reconcile()
     scene.node("z", OWNED)
-    scene.time = SETTLE_SECONDS
+    scene.time = LEASE_SECONDS
     scene.reconcile()
     assert len(scene.nodes.requests) == MAX_CHANGES
     assert scene.nodes.requests[0] == ("merge", "z")
@@ -298,7 +300,7 @@ def test_a_clock_that_is_set_does_not_remove_a_taint_early_or_late(skew: float) 
     scene.node("a", {}, [FENCE])
     scene.reconcile()
     scene.skew = skew
-    scene.time += SETTLE_SECONDS - 0.1
+    scene.time += LEASE_SECONDS - 0.1
     assert scene.reconcile()["a"] == [FENCE]
     scene.time += 0.1
     assert scene.reconcile()["a"] is None

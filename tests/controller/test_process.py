@@ -18,7 +18,7 @@ import pytest
 
 from certs.rotation import RotationPolicy
 from controller import facts as facts_reconciler
-from controller import owned_nodes, process, quota_mirror
+from controller import giving_back, process, quota_mirror
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
@@ -138,7 +138,7 @@ async def running(
 def test_it_reconciles_everything_and_releases_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owned_nodes, "SETTLE_SECONDS", 0.1)
+    monkeypatch.setattr(giving_back, "LEASE_SECONDS", 0.1)
     asyncio.run(_everything(tmp_path))
 
 

@@ -1,0 +1,73 @@
+"""Whether this process knows what the Lease of its scheduler requires, before it writes.
+
+A watch tells of a change at some time, and nothing tells that it is late. The Lease names the
+versions that count, and is read each second.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from drawbridge.agreement.required_versions import RequiredVersions
+from drawbridge.resource_version import parse_version
+
+# A watch that is behind for so many reads of the Lease is replaced by a list.
+_PATIENT_READS: Final = 3
+
+
+class FollowedCache(Protocol):
+    """A cache, as far as it tells how much it knows."""
+
+    lists_begun: int
+    listed: int
+
+    @property
+    def version(self) -> str:
+        """The newest version that the server has told of."""
+        ...
+
+    def read_again(self) -> None:
+        """List everything, instead of waiting for what the watch tells."""
+
+
+class _Followed:
+    """One cache, and the version that it has to reach."""
+
+    def __init__(self, cache: FollowedCache) -> None:
+        self._cache = cache
+        self._required = ""
+        self._lists = 0  # that had begun when the version was read
+        self._reads = 0  # of the Lease, while the cache is behind
+
+    def require(self, version: str) -> None:
+        if version != self._required:
+            self._required, self._lists, self._reads = version, self._cache.lists_begun, 0
+        if self.is_behind:
+            self._reads += 1
+            if self._reads % _PATIENT_READS == 0:
+                self._cache.read_again()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether neither the watch nor a list that began later has told of the version.
+
+        A list counts because the version can be of a cluster from which the Lease was copied.
+        """
+        if not self._required or self._cache.listed > self._lists:
+            return False
+        return parse_version(self._cache.version) < parse_version(self._required)
+
+
+class KnownVersions:
+    """Compares caches with what the Lease requires, by the names that it uses."""
+
+    def __init__(self, caches: Mapping[str, FollowedCache]) -> None:
+        self._followed = {name: _Followed(cache) for name, cache in caches.items()}
+
+    def require(self, required: RequiredVersions) -> None:
+        """Follow a read of the Lease."""
+        for name, followed in self._followed.items():
+            followed.require(getattr(required, name))
+
+    def find_behind(self) -> str:
+        """Return what is not known yet; empty if everything is."""
+        return next((name for name, each in self._followed.items() if each.is_behind), "")

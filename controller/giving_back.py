@@ -1,0 +1,118 @@
+"""Finds out when no allocator of ours writes any more to what other schedulers are to get.
+
+Three things happen, in this order:
+
+1. The Lease of the scheduler requires that an allocator knows of the change
+   (drawbridge.agreement.required_versions).
+2. The duration of the Lease passes. From then on, each allocator that writes knows it: none marks a
+   claim for these devices, and none allocates what it has marked before.
+3. No claim has a mark for them without an allocation. An allocation that is still under way names
+   the version of such a mark, so the API server rejects it once the mark is gone.
+
+A tenant can write a mark, and a process that wrote one can have ended. An API server ends a request
+after a minute, so a mark counts for no longer.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from controller.protocols import ObjectStore
+from drawbridge.agreement.required_versions import RequiredVersions, read_required
+from drawbridge.dra.inventory import PoolID
+from drawbridge.names import ALLOCATION_ANNOTATION, SCHEDULER_LEASE
+
+# The duration of the Lease by default; one that was released names a shorter one.
+LEASE_SECONDS: Final = 15.0
+LATEST_SECONDS: Final = 60.0
+_NO_POOLS: Final[frozenset[PoolID]] = frozenset()
+K = TypeVar("K", bound=Hashable)
+
+
+class _Device(msgspec.Struct):
+    driver: str = ""
+    pool: str = ""
+
+
+class _Mark(msgspec.Struct):
+    devices: tuple[_Device, ...] = ()
+
+
+class _Metadata(msgspec.Struct):
+    annotations: dict[str, Any] | None = None
+
+
+class _Status(msgspec.Struct):
+    allocation: dict[str, Any] | None = None
+
+
+class _Claim(msgspec.Struct):
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    status: _Status | None = None
+
+
+def read_pending_pools(raw: bytes) -> frozenset[PoolID]:
+    """Return the pools that the mark of a claim without an allocation names."""
+    claim = msgspec.json.decode(raw, type=_Claim)
+    text = (claim.metadata.annotations or {}).get(ALLOCATION_ANNOTATION)
+    if text is None or (claim.status is not None and claim.status.allocation is not None):
+        return _NO_POOLS
+    mark = msgspec.json.decode(f"{text}", type=_Mark)
+    return frozenset(PoolID(each.driver, each.pool) for each in mark.devices)
+
+
+class GivingBack(Generic[K]):
+    """What is given back, nodes or pools, and when the writes of our allocators to it have ended.
+
+    `versions` is what this process knows, and `list_pending` what `read_pending_pools` tells of all
+    claims. `find_touched` tells which of the keys have devices of these pools. `elapsed` is a clock
+    that is never set.
+    """
+
+    def __init__(
+        self,
+        leases: ObjectStore,
+        list_pending: Callable[[], Awaitable[Iterable[frozenset[PoolID]]]],
+        *,
+        versions: Callable[[], RequiredVersions],
+        find_touched: Callable[[frozenset[PoolID], frozenset[K]], Collection[K]],
+        elapsed: Callable[[], float],
+    ) -> None:
+        self._leases, self._list_pending = leases, list_pending
+        self._versions, self._find_touched = versions, find_touched
+        self._elapsed = elapsed
+        self._known_at: dict[K, float] = {}  # when each allocator that writes knows it
+
+    async def find_ended(self, leaving: Collection[K]) -> frozenset[K]:
+        """Return which of these can go to others now; the others are asked about again.
+
+        What is not named any more starts anew when it is named again.
+        """
+        self._known_at = {key: at for key, at in self._known_at.items() if key in leaving}
+        new = [key for key in leaving if key not in self._known_at]
+        if new:
+            seconds = await self._announce()
+            self._known_at |= dict.fromkeys(new, self._elapsed() + seconds)
+        now = self._elapsed()
+        due = {key: now - at for key, at in self._known_at.items() if at <= now}
+        recent = frozenset(key for key, seconds in due.items() if seconds < LATEST_SECONDS)
+        if not recent:
+            return frozenset(due)
+        pending = _NO_POOLS.union(*await self._list_pending())
+        return frozenset(due) - frozenset(self._find_touched(pending, recent))
+
+    async def _announce(self) -> float:
+        """Require what this process knows; return after how many seconds every writer knows it."""
+        lease = await self._leases.read(SCHEDULER_LEASE)
+        if lease is None:
+            return LEASE_SECONDS  # nobody leads; who leads later has read it when it is there
+        metadata = lease["metadata"]
+        before = read_required(metadata.get("annotations"))
+        required = before.with_newer(self._versions())
+        if required != before:
+            version = metadata["resourceVersion"]
+            change = {"resourceVersion": version, "annotations": required.annotation()}
+            await self._leases.merge(SCHEDULER_LEASE, {"metadata": change})
+        duration = (lease.get("spec") or {}).get("leaseDurationSeconds") or 0
+        return max(float(duration), LEASE_SECONDS)

@@ -1,0 +1,159 @@
+"""When what is given back goes to other schedulers."""
+
+import asyncio
+import json
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from controller.giving_back import (
+    LATEST_SECONDS,
+    LEASE_SECONDS,
+    GivingBack,
+    read_pending_pools,
+)
+from controller.protocols import Unstructured
+from drawbridge.agreement.required_versions import RequiredVersions, read_required
+from drawbridge.api_error import ApiError
+from drawbridge.dra.inventory import PoolID
+from drawbridge.names import ALLOCATION_ANNOTATION, SCHEDULER_LEASE
+from tests.cluster.memory_store import MemoryStore
+
+N1, N2 = PoolID("gpu.example.com", "n1"), PoolID("gpu.example.com", "n2")
+
+
+class Scene:
+    """The Lease of a scheduler, and the marks of claims."""
+
+    def __init__(self, seconds: int = int(LEASE_SECONDS)) -> None:
+        self.leases = MemoryStore[dict[str, Any]](dict[str, Any])
+        self.leases.put(
+            {"metadata": {"name": SCHEDULER_LEASE}, "spec": {"leaseDurationSeconds": seconds}}
+        )
+        self.pending: list[frozenset[PoolID]] = []
+        self.time, self.lists = 0.0, 0
+        self.versions = RequiredVersions("7", "3")
+        self.giving_back: GivingBack[str] = GivingBack(
+            self.leases,
+            self.list_pending,
+            versions=lambda: self.versions,
+            find_touched=lambda pools, names: {each.name for each in pools} & names,
+            elapsed=lambda: self.time,
+        )
+
+    async def list_pending(self) -> list[frozenset[PoolID]]:
+        """Return the pools that the marks name."""
+        self.lists += 1
+        return self.pending
+
+    def ask(self, *names: str, at: float) -> Collection[str]:
+        """Return which of these nodes can go to others at a time."""
+        self.time = at
+        return asyncio.run(self.giving_back.find_ended(names))
+
+    @property
+    def required(self) -> RequiredVersions:
+        """What the Lease requires."""
+        lease = self.leases.objects["", SCHEDULER_LEASE]
+        return read_required(lease["metadata"].get("annotations"))
+
+
+def test_a_node_goes_when_every_writer_knows_it_and_no_mark_names_it() -> None:
+    scene = Scene()
+    assert not scene.ask("n1", at=100)
+    assert scene.required == RequiredVersions("7", "3")
+    assert not scene.ask("n1", at=100 + LEASE_SECONDS - 0.1)
+    assert not scene.lists  # nobody asks for all claims in vain
+    assert scene.ask("n1", at=100 + LEASE_SECONDS) == {"n1"}
+
+
+def test_a_mark_without_allocation_keeps_its_node_and_no_other() -> None:
+    scene = Scene()
+    scene.pending = [frozenset({N2}), frozenset()]
+    scene.ask("n1", "n2", at=0)
+    assert scene.ask("n1", "n2", at=LEASE_SECONDS) == {"n1"}
+    assert not scene.ask("n2", at=LEASE_SECONDS + LATEST_SECONDS - 0.1)
+    assert scene.ask("n2", at=LEASE_SECONDS + LATEST_SECONDS) == {"n2"}
+
+
+def test_a_mark_that_goes_lets_its_node_go() -> None:
+    scene = Scene()
+    scene.pending = [frozenset({N1})]
+    scene.ask("n1", at=0)
+    assert not scene.ask("n1", at=LEASE_SECONDS)
+    scene.pending = []
+    assert scene.ask("n1", at=LEASE_SECONDS + 1) == {"n1"}
+
+
+def test_a_node_that_returns_in_between_starts_anew() -> None:
+    scene = Scene()
+    scene.ask("n1", at=0)
+    scene.ask(at=5)
+    assert not scene.ask("n1", at=LEASE_SECONDS)
+    assert scene.ask("n1", at=2 * LEASE_SECONDS) == {"n1"}
+
+
+def test_the_requirement_never_becomes_older() -> None:
+    scene = Scene()
+    scene.ask("n1", at=0)
+    scene.versions = RequiredVersions("6", "10")
+    scene.ask("n1", "n2", at=1)
+    assert scene.required == RequiredVersions("7", "10")
+
+
+@pytest.mark.parametrize(("duration", "after"), [(1, LEASE_SECONDS), (40, 40)])
+def test_the_duration_of_the_lease_counts_unless_it_was_released(
+    duration: int, after: float
+) -> None:
+    scene = Scene(duration)
+    scene.ask("n1", at=0)
+    assert not scene.ask("n1", at=after - 0.1)
+    assert scene.ask("n1", at=after)
+
+
+def test_without_a_lease_nobody_writes() -> None:
+    scene = Scene()
+    scene.leases.objects.clear()
+    scene.ask("n1", at=0)
+    assert scene.ask("n1", at=LEASE_SECONDS) == {"n1"}
+    assert not scene.leases.requests or scene.leases.requests == [("read", SCHEDULER_LEASE)]
+
+
+def test_what_cannot_be_required_does_not_begin() -> None:
+    scene = Scene()
+
+    def reject(_verb: str, _value: Unstructured) -> None:
+        raise ApiError(403, "Forbidden", "no right")
+
+    scene.leases.before_write = reject
+    with pytest.raises(ApiError):
+        scene.ask("n1", at=0)
+    scene.leases.before_write = lambda _verb, _value: None
+    assert not scene.ask("n1", at=LEASE_SECONDS)
+    assert scene.ask("n1", at=2 * LEASE_SECONDS) == {"n1"}
+
+
+def _claim(mark: str | None, status: dict[str, Any] | None = None) -> bytes:
+    annotations = {} if mark is None else {ALLOCATION_ANNOTATION: mark}
+    return json.dumps({"metadata": {"annotations": annotations}, "status": status}).encode()
+
+
+MARK = json.dumps(
+    {"allocator": "drawbridge", "devices": [{"driver": N1.driver, "pool": "n1", "device": "gpu-0"}]}
+)
+
+
+@pytest.mark.parametrize(
+    ("claim", "pools"),
+    [
+        (_claim(MARK), {N1}),
+        (_claim(MARK, {}), {N1}),
+        (_claim(MARK, {"allocation": None}), {N1}),
+        (_claim(MARK, {"allocation": {"devices": {}}}), set()),
+        (_claim(None), set()),
+        (b'{"metadata": {"annotations": null}}', set()),
+    ],
+)
+def test_a_mark_counts_until_the_claim_is_allocated(claim: bytes, pools: set[PoolID]) -> None:
+    assert read_pending_pools(claim) == pools
