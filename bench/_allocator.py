@@ -6,6 +6,7 @@ next pods, as the plugin of a kube-scheduler does.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import math
 import re
@@ -193,9 +194,18 @@ async def allocator(server: FakeApi, *options: str, tree: Path = ROOT) -> AsyncI
 
 
 class Scheduler:
-    """Creates pods, and schedules them with the calls of the plugin."""
+    """Creates pods, and schedules them with the calls of the plugin.
 
-    def __init__(self, server: FakeApi, process: Process, requests: Json) -> None:
+    A namespace gets half of the memory for objects, and two get a third each: with several
+    `namespaces`, more pods are known whole.
+    """
+
+    def __init__(
+        self, server: FakeApi, process: Process, requests: Json, namespaces: int = 1
+    ) -> None:
+        self._namespaces = itertools.cycle(
+            [NAMESPACE, *(f"{NAMESPACE}-{number}" for number in range(1, namespaces))]
+        )
         self._server = server
         self._process = process
         self._requests = requests
@@ -205,15 +215,15 @@ class Scheduler:
 
     def create(self, name: str) -> Json:
         """Create a pod with a claim; return the request of its prefilter."""
-        spec = {"devices": self._requests}
-        claim = make("ResourceClaim", name, namespace=NAMESPACE, spec=spec)
+        spec, namespace = {"devices": self._requests}, next(self._namespaces)
+        claim = make("ResourceClaim", name, namespace=namespace, spec=spec)
         claim = self._server.put(claim)
         del claim["metadata"]["managedFields"]  # kube-scheduler does not keep them
         pod_spec = {"resourceClaims": [{"name": "d", "resourceClaimName": name}], "containers": []}
-        pod = make("Pod", name, namespace=NAMESPACE, spec=pod_spec, status={"phase": "Pending"})
+        pod = make("Pod", name, namespace=namespace, spec=pod_spec, status={"phase": "Pending"})
         uid = self._server.put(pod)["metadata"]["uid"]
         toleration = {"key": FENCE["key"], "operator": "Exists"}
-        identity = {"namespace": NAMESPACE, "name": name, "uid": uid, "tolerations": [toleration]}
+        identity = {"namespace": namespace, "name": name, "uid": uid, "tolerations": [toleration]}
         return {"pod": identity, "claims": [claim], "maxNodes": MAX_NODES, "reserve": True}
 
     async def schedule(self, names: list[str]) -> None:

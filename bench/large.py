@@ -52,6 +52,8 @@ SIZES: Final = (NODES, 2 * NODES)
 READY_SECONDS, READY_MIB = 30.0, 1536.0
 SLICE_CHANGES, SLICE_MS = scaled(1_000, 5), 5.0
 BIND_SECONDS, BINDS_PER_SECOND = scaled(60.0, 0.2), 300.0
+# Of the pods that are bound; one alone reaches its share of the memory with 10,000 nodes.
+NAMESPACES: Final = 8
 LOST_NODES, GAP_MS = scaled(2_000, 5), 1_000.0
 # An hour in which a hundred pods come and go each minute.
 CHURN, SAMPLES = scaled(6_000, 20), scaled(10, 2)
@@ -234,7 +236,7 @@ async def measure_changes(server: FakeApi, process: Process) -> None:
 
 async def measure_binds(server: FakeApi, process: Process) -> None:
     """Print how many pods are bound in a minute, from prefilter to bind, as fast as it goes."""
-    scheduler = Scheduler(server, process, requests_of(GPUS))
+    scheduler = Scheduler(server, process, requests_of(GPUS), NAMESPACES)
     await scheduler.schedule([f"warm-{number}" for number in range(BATCH)])
     scheduler.latencies.clear()
     used, own = cpu_seconds(process.pid), cpu_seconds(os.getpid())
