@@ -214,7 +214,8 @@ class World:
         """Wait until all is well, at most for some time."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        end = began + seconds + (UNWOKEN_SECONDS if self.conditions.forgets_pods else 0)
+        # What one of these pods evicts lets others ask for what is left, at the next time.
+        end = began + seconds + (2 * UNWOKEN_SECONDS if self.conditions.forgets_pods else 0)
         while left := self._find(invariants.AT_THE_END):
             if loop.time() > end:
                 self._break(left)
