@@ -109,6 +109,7 @@ class WaitingPods:
             # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.get(uid).nominated_node:
                 victims = (victims or VictimQuestion()).refused(self._ended)
+        others = None if fitting else self._decisions.groups.wait_for_others(record.group, now)
         exceeds = not fitting and self._decisions.exceeds_quota(key)
         waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
         parts = {"device_pause": pause, "victims": victims, "unanswered": False}
@@ -117,6 +118,9 @@ class WaitingPods:
             self._move_members(key, rank)
         if not fitting and not complete:
             self._records.change(uid, RecordEvent.SEARCHED, unanswered=True)
+        if others is not None:
+            # Behind groups that come first, it was not asked whether it can preempt others.
+            self._ask_again(uid, others.pauses_until)
 
     def _change(self, uid: str, event: RecordEvent, waiting: Waiting, **parts: Any) -> None:  # noqa: ANN401
         self._records.change(uid, event, waiting=waiting, **parts)
@@ -162,10 +166,14 @@ class WaitingPods:
             elif again:
                 self._ask_again(uid)
 
-    def _ask_again(self, uid: str) -> None:
-        """Let a pod ask for victims again, at the end of its pause."""
-        question = self._records.get(uid).victims or VictimQuestion()
-        self._records.change(uid, RecordEvent.ASKS_VICTIMS, victims=question._replace(asks=True))
+    def _ask_again(self, uid: str, at: float = 0.0) -> None:
+        """Let a pod ask for victims again, at the end of its pause and not before a time."""
+        record = self._records.get(uid)
+        parts = {
+            "victims": (record.victims or VictimQuestion())._replace(asks=True),
+            "victim_pause": record.victim_pause.extended(at),
+        }
+        self._records.change(uid, RecordEvent.ASKS_VICTIMS, **parts)
         self._may_ask = True
 
     def delay_preemption(self, uid: str, now: float) -> float:

@@ -345,6 +345,19 @@ def test_a_group_that_nobody_asks_about_delays_others_for_a_moment() -> None:
     assert cluster.nodes("other", claim("d")) == ["n1"]
 
 
+def test_pods_behind_a_group_ask_for_victims_although_nothing_has_become_free() -> None:
+    cluster = interrupted(0)
+    waiting = WaitingPods(cluster.decisions)
+    for uid, priority in (("low", 0), ("high", 1000)):
+        assert not cluster.prefilter(uid, claim(f"of-{uid}"), priority=priority).preemptible
+        waiting.note_answer(uid, [], cluster.now)
+    assert not waiting.wake(FIRST_SECONDS - 0.1).woken
+    cluster.now = FIRST_SECONDS
+    assert waiting.wake(cluster.now).woken == ("high", "low")
+    reply = cluster.prefilter("high", claim("of-high"), priority=1000)
+    assert (reply.fit, reply.preemptible) == ((), True)
+
+
 def test_a_partly_bound_group_gets_the_devices_that_become_free_first() -> None:
     cluster = interrupted(0)
     waiting = WaitingPods(cluster.decisions)
