@@ -240,7 +240,6 @@ def delete_with_force(world: "World", drawn: int) -> str:
 
 
 def _delete_with_force(world: "World", pod: JSON) -> None:
-    world.note_forced(pod)
     world.network.store.delete(named("pods"), pod)
 
 

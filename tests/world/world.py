@@ -236,6 +236,8 @@ class World:
                     self.holders[key] = after
                     self._note_decision(after)
                 self.check("allocation")
+        if kind.plural == "pods" and change.before is not None and change.after is None:
+            self._note_gone(change.before)
         if kind.plural in ("resourceclaims", "pods", "leases"):
             self.check("write")
 
@@ -448,8 +450,8 @@ class World:
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
         }
 
-    def note_forced(self, pod: JSON) -> None:
-        """Note that Kubernetes itself frees what a pod uses that is deleted with force."""
+    def _note_gone(self, pod: JSON) -> None:
+        """Note that Kubernetes itself frees what a pod uses that was deleted with force."""
         uid = pod["metadata"]["uid"]
         self._vanished.add(uid)
         if pod["spec"]["schedulerName"] == STOCK and self._frees_too_early:
@@ -471,7 +473,7 @@ class World:
         self.uses[key] = Use(*names, devices_of(claim), node)
         # A kubelet can prepare before it sees that its pod is gone.
         if key[0] in self._vanished:
-            self.note_forced(pod)
+            self._note_gone(pod)
         self._forget_unseen(self._key(key))
         self.network.count("preparation")
         self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")
