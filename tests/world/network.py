@@ -49,18 +49,19 @@ class Faults:
 class Front:
     """One API server; its clock can be wrong, and its watches lag by a mean time.
 
-    `until` is when it is up again after a stop.
+    `until` is when it is up again after a stop. What was sent to it before does not arrive then.
     """
 
     server: Server
     skew: float = 0.0
     lag: float = 0.02
     until: float = 0.0
+    stops: int = 0
     streams: dict["Lagging", None] = field(default_factory=dict)
 
     def stop(self, until: float) -> None:
         """Answer nothing before a time; what watches were still to tell is lost."""
-        self.until = max(self.until, until)
+        self.until, self.stops = max(self.until, until), self.stops + 1
         for lines in tuple(self.streams):
             lines.break_off()
 
@@ -187,7 +188,8 @@ class Network:
             is_lost, pause = True, self.trap.late
             self._spring(who, seen)
         # It arrives also if nobody waits for it any more.
-        loop.call_later(pause, self._arrive, who, front, seen, answered)
+        arrive = functools.partial(self._arrive, who, front, seen, answered)
+        loop.call_later(pause, arrive, front.stops)
         if is_lost:
             self.count("lost response")
             await asyncio.sleep(self.random.uniform(0, 0.2))
@@ -199,9 +201,13 @@ class Network:
             raise error_from_response(refused.code, {}, encoded(refused.body)) from None
 
     def _arrive(
-        self, who: str, front: Front, seen: Seen, answered: "asyncio.Future[bytes]"
+        self, who: str, front: Front, seen: Seen, answered: "asyncio.Future[bytes]", stops: int
     ) -> None:
         """Answer a request; its sender gets the answer a moment later."""
+        if front.stops != stops:
+            if not answered.done():
+                answered.set_exception(UnreachableError("connection reset", unknown=True))
+            return
         if seen.method != "GET":
             self.written.append((who, seen.method, seen.path))
         try:
