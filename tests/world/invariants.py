@@ -303,8 +303,8 @@ def _fit_together(nodes: Collection[str], held: set[Device], wanted: list[tuple[
     if not wanted:
         return True
     (count, only), *others = wanted
-    for node in nodes:
-        devices = _free_devices(held, node)[:count] if only in ("", node) else []
+    for node in nodes if not only else {only} & {*nodes}:
+        devices = _free_devices(held, node)[:count]
         if len(devices) >= count and _fit_together(nodes, held.union(devices), others):
             return True
     return False
