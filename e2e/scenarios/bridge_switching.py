@@ -78,9 +78,14 @@ def nodes_return_while_the_allocator_binds_pods(stage: BridgeStage) -> None:
         change_owner(stage, names, owned=False)
         create_pods(stage, "theirs", **DEFAULT)
         pass_time(stage, STOPPED_SECONDS)
+    # It can have reserved all of them, so that nobody waits for the nodes to return.
     stage.wait("all devices are used", partial(running, stage, PODS), SWITCH_SECONDS)
+    stage.wait(
+        "no node has the taint",
+        lambda: not any(FENCE in taints(stage, name) for name in names),
+        SWITCH_SECONDS,
+    )
     assert stage.check_allocations() == PODS
-    assert not any(FENCE in taints(stage, name) for name in names)
 
 
 @bridge_scenario("full")
