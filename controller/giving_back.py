@@ -9,10 +9,14 @@ Three things happen, in this order:
 3. No claim has a mark for them without an allocation. An allocation that is still under way names
    the version of such a mark, so the API server rejects it once the mark is gone.
 
+All of it begins anew with each change that can have made the key ours in between: a reconciler sees
+only what there is at one moment.
+
 A tenant can write a mark, and a process that wrote one can have ended. An API server ends a request
 after a minute, so a mark counts for no longer.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from typing import Any, Final, Generic, TypeVar
 
@@ -84,6 +88,14 @@ class GivingBack(Generic[K]):
         self._elapsed = elapsed
         self._known_at: dict[K, float] = {}  # when each allocator that writes knows it
 
+    def restart(self, is_meant: Callable[[K], bool] = lambda _key: True) -> None:
+        """Begin anew with some keys, or with all: they can have been ours in between."""
+        self._known_at = {key: at for key, at in self._known_at.items() if not is_meant(key)}
+
+    def has_ended(self, key: K) -> bool:
+        """Whether nothing has changed since `find_ended` returned a key."""
+        return self._known_at.get(key, math.inf) <= self._elapsed()
+
     async def find_ended(self, leaving: Collection[K]) -> frozenset[K]:
         """Return which of these can go to others now; the others are asked about again.
 
@@ -92,15 +104,22 @@ class GivingBack(Generic[K]):
         self._known_at = {key: at for key, at in self._known_at.items() if key in leaving}
         new = [key for key in leaving if key not in self._known_at]
         if new:
-            seconds = await self._announce()
-            self._known_at |= dict.fromkeys(new, self._elapsed() + seconds)
+            self._known_at |= dict.fromkeys(new, math.inf)
+            try:
+                seconds = await self._announce()
+            except BaseException:
+                self.restart(frozenset(new).__contains__)
+                raise
+            known_at = self._elapsed() + seconds
+            self._known_at |= {key: known_at for key in new if key in self._known_at}
         now = self._elapsed()
         due = {key: now - at for key, at in self._known_at.items() if at <= now}
         recent = frozenset(key for key, seconds in due.items() if seconds < LATEST_SECONDS)
         if not recent:
             return frozenset(due)
         pending = _NO_POOLS.union(*await self._list_pending())
-        return frozenset(due) - frozenset(self._find_touched(pending, recent))
+        ended = frozenset(due) - frozenset(self._find_touched(pending, recent))
+        return frozenset(filter(self.has_ended, ended))
 
     async def _announce(self) -> float:
         """Require what this process knows; return after how many seconds every writer knows it."""

@@ -132,6 +132,7 @@ class OwnedNodeReconciler:
         self._rules_hold = rules_hold
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
+        self._leaving: frozenset[str] = frozenset()  # the nodes that are given back
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
@@ -182,6 +183,7 @@ class OwnedNodeReconciler:
             self._left[change.node] = before.get(change.node, now)
             if now - self._left[change.node] >= SETTLE_SECONDS:
                 due.append(change)
+        self._leaving = frozenset(leaving)
         ended = await self._giving_back.find_ended(leaving)
         return sorted([*due, *(leaving[node] for node in ended)])
 
@@ -206,7 +208,8 @@ class OwnedNodeReconciler:
 
     async def _write(self, change: TaintChange) -> None:
         cached = self._nodes.get(change.node)
-        if cached is None:
+        was_owned = change.node in self._leaving and not self._giving_back.has_ended(change.node)
+        if cached is None or (change.removed and was_owned):
             return
         if change.settled:
             await self._merge(cached, {SETTLED_ANNOTATION: change.settled}, {})

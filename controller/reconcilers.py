@@ -145,8 +145,7 @@ class Reconcilers:
         )
         self._accepting = tuple(self._make_configuration())
         self.scheduler = SchedulerLeaseReconciler(
-            self._store(LEASES, context.namespace),
-            lambda: settings.current,
+            self._store(LEASES, context.namespace), lambda: settings.current
         )
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()
@@ -161,6 +160,8 @@ class Reconcilers:
         self.changes = ChangeCounter(caches.device_pods, caches.templates)
         self.usage = self._make_usage()
         self.stuck = self._make_stuck()
+        self._leaving_nodes: GivingBack[str] = self._make_giving_back(self._find_nodes)
+        self._leaving_pools: GivingBack[PoolID] = self._make_giving_back(frozenset.intersection)
         self.rules = self._make_rules()
         self._independent: tuple[Reconciler, ...] = (
             self.usage,
@@ -307,7 +308,7 @@ class Reconcilers:
             configuration=lambda: self._context.settings.current,
             reporter=self._reporter,
             reference=reference,
-            giving_back=self._make_giving_back(self._find_nodes),
+            giving_back=self._leaving_nodes,
             now=self._context.session.clock.now,
             elapsed=boot_time,
             rules_hold=self.rules.holds,
@@ -328,7 +329,7 @@ class Reconcilers:
             namespace=self._context.namespace,
             configuration=lambda: self._context.settings.current,
             reporter=self._reporter,
-            giving_back=self._make_giving_back(frozenset.intersection),
+            giving_back=self._leaving_pools,
             now=boot_time,
         )
 
@@ -405,12 +406,28 @@ class Reconcilers:
             self._wake("facts", "dual")()
         if not before or not after or before.value.fence_fields != after.value.fence_fields:
             self._wake("owned", RULES)()
+        labels = [each.value.metadata.labels if each else None for each in (before, after)]
+        if labels[0] != labels[1] and (node := after or before) is not None:
+            self._restart_giving_back(node.name)
+
+    def _restart_giving_back(self, node: str = "") -> None:
+        """Begin anew with a node and its pools, or with all, which can have been ours meanwhile."""
+        find_node = self._caches.nodes.get
+
+        def is_of_node(pool: PoolID) -> bool:
+            # Nothing tells of which node a pool is that has the name of none.
+            return node in ("", pool.name) or not find_node(pool.name)
+
+        self._leaving_nodes.restart(lambda each: node in ("", each))
+        self._leaving_pools.restart(is_of_node)
 
     def _subscribe(self, caches: ControllerCaches, settings: Settings) -> None:
         for cache in (caches.slices, caches.classes):
             cache.subscribe(self._wake("facts"))
         caches.slices.subscribe(self._wake(RULES))
         caches.nodes.subscribe(self._node_changed)
+        caches.nodes.subscribe_to_lists(lambda *_: self._restart_giving_back())
+        settings.subscribe(lambda _: self._restart_giving_back())
         caches.nodes.subscribe(self.observer.plugins.node_changed)
         caches.pods.subscribe(self.templates.pod_changed)
         caches.pods.subscribe(self._wake("templates"))

@@ -94,6 +94,40 @@ def test_a_node_that_returns_in_between_starts_anew() -> None:
     assert scene.ask("n1", at=2 * LEASE_SECONDS) == {"n1"}
 
 
+def test_a_node_that_can_have_been_ours_in_between_starts_anew() -> None:
+    scene = Scene()
+    scene.ask("n1", "n2", at=0)
+    scene.giving_back.restart(lambda each: each == "n1")
+    assert scene.ask("n1", "n2", at=LEASE_SECONDS) == {"n2"}
+    assert scene.ask("n1", "n2", at=2 * LEASE_SECONDS) == {"n1", "n2"}
+    assert scene.giving_back.has_ended("n1")
+    scene.giving_back.restart()
+    assert not scene.giving_back.has_ended("n1")
+
+
+@pytest.mark.parametrize("during", ["announcement", "list"])
+def test_a_node_that_changes_during_a_request_starts_anew(during: str) -> None:
+    scene = Scene()
+
+    def restart(_verb: str, _value: Unstructured) -> None:
+        scene.giving_back.restart()
+
+    async def list_pending() -> list[frozenset[PoolID]]:
+        scene.giving_back.restart()
+        return []
+
+    if during == "announcement":
+        scene.leases.before_write = restart
+    scene.ask("n1", at=0)
+    scene.leases.before_write = lambda _verb, _value: None
+    if during == "list":
+        scene.giving_back._list_pending = list_pending  # noqa: SLF001  # once
+    assert not scene.ask("n1", at=LEASE_SECONDS)
+    scene.giving_back._list_pending = scene.list_pending  # noqa: SLF001  # as before
+    assert not scene.ask("n1", at=LEASE_SECONDS + 1)
+    assert scene.ask("n1", at=2 * LEASE_SECONDS + 1) == {"n1"}
+
+
 def test_the_requirement_never_becomes_older() -> None:
     scene = Scene()
     scene.ask("n1", at=0)

@@ -40,13 +40,14 @@ class Scene:
         self.time, self.skew = 0.0, 0.0
         self.rules_hold: bool | None = None
         self.configuration = configured(*entries) if entries else Configuration()
+        self.giving_back = given_back(lambda: self.time)
         self.reconciler = OwnedNodeReconciler(
             self.nodes,
             self.nodes,
             configuration=lambda: self.configuration,
             reporter=self.reporter,
             reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
-            giving_back=given_back(lambda: self.time),
+            giving_back=self.giving_back,
             now=lambda: START + self.time + self.skew,
             elapsed=lambda: self.time,
             rules_hold=lambda _node: self.rules_hold,
@@ -109,6 +110,17 @@ def test_a_node_that_is_owned_again_settles_from_the_start_when_it_leaves_again(
     assert scene.reconcile() == {"a": [FENCE]}
     scene.time = 2 * LEASE_SECONDS
     assert scene.reconcile() == {"a": None}
+
+
+def test_a_node_that_changes_before_the_write_keeps_its_taint() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", {}, [FENCE])
+    scene.node("b", {}, [FENCE])
+    scene.reconcile()
+    scene.time = LEASE_SECONDS
+    # The nodes are written one after the other, and the watch tells of the second meanwhile.
+    scene.nodes.before_write = lambda *_: scene.giving_back.restart(lambda each: each == "b")
+    assert scene.reconcile() == {"a": None, "b": [FENCE]}
 
 
 @pytest.mark.parametrize(
