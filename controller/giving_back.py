@@ -18,13 +18,16 @@ after a minute, so a mark counts for no longer.
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from controller.protocols import ObjectStore
+from controller.protocols import ObjectCache, ObjectStore, WatchedObject
+from controller.watched_objects import WatchedNode
 from drawbridge.agreement.required_versions import RequiredVersions, read_required
 from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import Slice
+from drawbridge.finding import Finding
 from drawbridge.names import ALLOCATION_ANNOTATION, SCHEDULER_LEASE
 
 # The duration of the Lease by default; one that was released names a shorter one.
@@ -64,6 +67,21 @@ def read_pending_pools(raw: bytes) -> frozenset[PoolID]:
         return _NO_POOLS
     mark = msgspec.json.decode(f"{text}", type=_Mark)
     return frozenset(PoolID(each.driver, each.pool) for each in mark.devices)
+
+
+class FollowedNodes(ObjectCache[WatchedNode], Protocol):
+    """The cache of nodes, which tells of each change and of each list."""
+
+    def subscribe(
+        self,
+        listener: Callable[
+            [WatchedObject[WatchedNode] | None, WatchedObject[WatchedNode] | None], None
+        ],
+    ) -> None:
+        """Call `listener` after each change, with the node before and after it."""
+
+    def subscribe_to_lists(self, listener: Callable[..., None]) -> None:
+        """Call `listener` after each list."""
 
 
 class GivingBack(Generic[K]):
@@ -135,3 +153,49 @@ class GivingBack(Generic[K]):
             await self._leases.merge(SCHEDULER_LEASE, {"metadata": change})
         duration = (lease.get("spec") or {}).get("leaseDurationSeconds") or 0
         return max(float(duration), LEASE_SECONDS)
+
+
+def find_nodes(
+    pools: frozenset[PoolID],
+    names: frozenset[str],
+    nodes: ObjectCache[Any],
+    slices: ObjectCache[Slice | tuple[Finding, ...]],
+) -> Collection[str]:
+    """Return which nodes of these names have pools; all if nothing tells where a pool is."""
+    places = {pool: {pool.name} if nodes.get(pool.name) else set() for pool in pools}
+    for cached in slices.all():
+        value = cached.value
+        if isinstance(value, Slice) and (of_pool := PoolID(value.driver, value.pool)) in places:
+            places[of_pool].add(value.node_name or "")
+    return names if not all(places.values()) else names & set().union(*places.values())
+
+
+def restart_with_nodes(
+    cache: FollowedNodes, nodes: GivingBack[str], pools: GivingBack[PoolID]
+) -> Callable[[], None]:
+    """Begin anew with a node and its pools when its labels change, and with all after a list.
+
+    Return what begins anew with all.
+    """
+
+    def follow(
+        before: WatchedObject[WatchedNode] | None, after: WatchedObject[WatchedNode] | None
+    ) -> None:
+        node = after or before
+        if node is None or (before and after and _labels(before) == _labels(after)):
+            return
+        nodes.restart(lambda each: each == node.name)
+        # Nothing tells of which node a pool is that has the name of none.
+        pools.restart(lambda each: each.name == node.name or cache.get(each.name) is None)
+
+    def restart(*_: object) -> None:
+        nodes.restart()
+        pools.restart()
+
+    cache.subscribe(follow)
+    cache.subscribe_to_lists(restart)
+    return restart
+
+
+def _labels(node: WatchedObject[WatchedNode]) -> object:
+    return node.value.metadata.labels

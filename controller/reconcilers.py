@@ -24,7 +24,7 @@ from controller.facts import FactsReconciler, FactsSources
 from controller.fence_rules import NAME as RULES
 from controller.fence_rules import FenceRuleReconciler, FenceSources, make_fence_stores
 from controller.field_probe import FieldProbeReconciler
-from controller.giving_back import GivingBack, read_pending_pools
+from controller.giving_back import GivingBack, find_nodes, read_pending_pools, restart_with_nodes
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import LEAST_SECONDS, MissingTemplateReconciler
 from controller.other_webhooks import OtherWebhookReconciler
@@ -62,7 +62,6 @@ from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
 from drawbridge.dra.inventory import PoolID
-from drawbridge.dra.slices import Slice
 from drawbridge.names import FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION, WEBHOOK_DEPLOYMENT
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import CollectionPause
@@ -346,6 +345,9 @@ class Reconcilers:
             elapsed=boot_time,
         )
 
+    def _find_nodes(self, pools: frozenset[PoolID], nodes: frozenset[str]) -> Collection[str]:
+        return find_nodes(pools, nodes, self._caches.nodes, self._caches.slices)
+
     def _find_versions(self) -> RequiredVersions:
         """Return what this process knows of what decides who owns a node.
 
@@ -358,16 +360,6 @@ class Reconcilers:
             max(nodes, key=parse_version, default=""),
             max(configurations, key=parse_version, default=""),
         )
-
-    def _find_nodes(self, pools: frozenset[PoolID], nodes: frozenset[str]) -> Collection[str]:
-        """Return which of these nodes have pools; all if nothing tells where a pool is."""
-        find_node = self._caches.nodes.get
-        places = {pool: {pool.name} if find_node(pool.name) else set() for pool in pools}
-        for cached in self._caches.slices.all():
-            value = cached.value
-            if isinstance(value, Slice) and (of_pool := PoolID(value.driver, value.pool)) in places:
-                places[of_pool].add(value.node_name or "")
-        return nodes if not all(places.values()) else nodes & set().union(*places.values())
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:
         return OtherWebhookReconciler(
@@ -406,28 +398,14 @@ class Reconcilers:
             self._wake("facts", "dual")()
         if not before or not after or before.value.fence_fields != after.value.fence_fields:
             self._wake("owned", RULES)()
-        labels = [each.value.metadata.labels if each else None for each in (before, after)]
-        if labels[0] != labels[1] and (node := after or before) is not None:
-            self._restart_giving_back(node.name)
-
-    def _restart_giving_back(self, node: str = "") -> None:
-        """Begin anew with a node and its pools, or with all, which can have been ours meanwhile."""
-        find_node = self._caches.nodes.get
-
-        def is_of_node(pool: PoolID) -> bool:
-            # Nothing tells of which node a pool is that has the name of none.
-            return node in ("", pool.name) or not find_node(pool.name)
-
-        self._leaving_nodes.restart(lambda each: node in ("", each))
-        self._leaving_pools.restart(is_of_node)
 
     def _subscribe(self, caches: ControllerCaches, settings: Settings) -> None:
         for cache in (caches.slices, caches.classes):
             cache.subscribe(self._wake("facts"))
         caches.slices.subscribe(self._wake(RULES))
         caches.nodes.subscribe(self._node_changed)
-        caches.nodes.subscribe_to_lists(lambda *_: self._restart_giving_back())
-        settings.subscribe(lambda _: self._restart_giving_back())
+        restart = restart_with_nodes(caches.nodes, self._leaving_nodes, self._leaving_pools)
+        settings.subscribe(lambda _: restart())
         caches.nodes.subscribe(self.observer.plugins.node_changed)
         caches.pods.subscribe(self.templates.pod_changed)
         caches.pods.subscribe(self._wake("templates"))

@@ -41,9 +41,10 @@ class _Followed:
     def require(self, version: str) -> None:
         if version != self._required:
             self._required, self._lists, self._reads = version, self._cache.lists_begun, 0
-        if self.is_behind:
+        # A list that has begun since is repeated by the cache itself until it ends.
+        if self.is_behind and self._cache.lists_begun == self._lists:
             self._reads += 1
-            if self._reads % _PATIENT_READS == 0:
+            if self._reads >= _PATIENT_READS:
                 self._cache.read_again()
 
     @property

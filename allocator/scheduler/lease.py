@@ -94,7 +94,7 @@ class SchedulerLease:
     def leading(self) -> bool:
         """Whether the kube-scheduler of this host certainly holds the Lease.
 
-        And whether this process knows what it requires.
+        A process that does not know what the Lease requires does not lead either.
         """
         return self._now() < self._until and not self._versions.find_behind()
 

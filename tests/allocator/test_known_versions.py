@@ -38,12 +38,20 @@ def test_a_cache_is_behind_until_its_watch_tells_of_the_version() -> None:
 def test_a_watch_that_stays_behind_is_replaced_by_a_list() -> None:
     nodes = FakeCache("90")
     versions = KnownVersions({"nodes": nodes})
-    for _ in range(5):
+    for asked in (0, 0, 1):
         versions.require(RequiredVersions("100"))
-    assert nodes.asked == 1
-    for _ in range(4):
+        assert nodes.asked == asked
+
+
+def test_a_list_that_takes_long_is_not_begun_again() -> None:
+    nodes = FakeCache("90")
+    versions = KnownVersions({"nodes": nodes})
+    for _ in range(3):
         versions.require(RequiredVersions("100"))
-    assert nodes.asked == 3
+    nodes.lists_begun += 1
+    for _ in range(10):
+        versions.require(RequiredVersions("100"))
+    assert (nodes.asked, versions.find_behind()) == (1, "nodes")
 
 
 def test_a_list_that_began_later_suffices_also_in_another_history() -> None:

@@ -57,6 +57,23 @@ async def test_an_interrupted_watch_continues_from_its_version(rig: Rig, watch_l
     assert rig.cache.restarts == 1
 
 
+@BOTH
+async def test_a_list_replaces_a_watch_that_is_behind(rig: Rig, watch_list: bool) -> None:  # noqa: FBT001  # a case
+    rig.api.put(text("a", "1"))
+    cache = rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        assert (cache.lists_begun, cache.listed) == (1, 1)
+        cache.read_again()
+        while cache.listed == 1:  # noqa: ASYNC110  # nothing says when a list was read
+            await asyncio.sleep(0)
+        assert (cache.lists_begun, cache.listed) == (2, 2)
+        rig.api.put(text("b", "1"))
+        await rig.holds(a="1", b="1")
+
+    assert rig.told == ["+a", "+b"]
+
+
 async def test_the_next_watch_starts_at_the_last_bookmark(rig: Rig) -> None:
     async with rig.running():
         await rig.watched()

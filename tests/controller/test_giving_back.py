@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -11,14 +11,19 @@ from controller.giving_back import (
     LATEST_SECONDS,
     LEASE_SECONDS,
     GivingBack,
+    find_nodes,
     read_pending_pools,
+    restart_with_nodes,
 )
 from controller.protocols import Unstructured
+from controller.watched_objects import WatchedNode
 from drawbridge.agreement.required_versions import RequiredVersions, read_required
 from drawbridge.api_error import ApiError
 from drawbridge.dra.inventory import PoolID
+from drawbridge.dra.slices import slice_reader
 from drawbridge.names import ALLOCATION_ANNOTATION, SCHEDULER_LEASE
 from tests.cluster.memory_store import MemoryStore
+from tests.controller.harness import given_back
 
 N1, N2 = PoolID("gpu.example.com", "n1"), PoolID("gpu.example.com", "n2")
 
@@ -191,3 +196,66 @@ MARK = json.dumps(
 )
 def test_a_mark_counts_until_the_claim_is_allocated(claim: bytes, pools: set[PoolID]) -> None:
     assert read_pending_pools(claim) == pools
+
+
+# --- nodes and their pools ---------------------------------------------------------------------
+
+OWN_NAME, UNKNOWN = PoolID("gpu.example.com", "special"), PoolID("gpu.example.com", "gone")
+
+
+class Nodes(MemoryStore[WatchedNode]):
+    """Nodes whose lists a test tells of."""
+
+    def subscribe_to_lists(self, listener: Callable[..., None]) -> None:
+        """Keep the only listener."""
+        self.tell_list = listener
+
+
+def _nodes() -> Nodes:
+    nodes = Nodes(WatchedNode)
+    for name in ("n1", "n2", "n3"):
+        nodes.put({"metadata": {"name": name, "labels": {"pool": "native"}}, "spec": {}})
+    return nodes
+
+
+def test_a_pool_is_on_its_nodes_and_on_any_if_nothing_tells() -> None:
+    nodes, slices = _nodes(), MemoryStore[Any](None, decode=slice_reader().read)
+    of_pool = {"name": "special", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": OWN_NAME.driver, "nodeName": "n3", "pool": of_pool, "devices": []}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+    slices.put({**head, "metadata": {"name": "s"}, "spec": spec})
+
+    def find(*pools: PoolID) -> set[str]:
+        return {*find_nodes(frozenset(pools), frozenset({"n1", "n3"}), nodes, slices)}
+
+    assert find() == set()
+    assert find(N1) == {"n1"}
+    assert find(N2) == set()
+    assert find(OWN_NAME, N2) == {"n3"}
+    assert find(UNKNOWN) == {"n1", "n3"}
+
+
+def test_labels_lists_and_configurations_begin_anew() -> None:
+    nodes, clock = _nodes(), [0.0]
+    of_nodes, of_pools = given_back(lambda: clock[0]), given_back(lambda: clock[0])
+    restart = restart_with_nodes(nodes, of_nodes, of_pools)
+    names, pools = ("n1", "n2"), (N1, N2, OWN_NAME)
+
+    def find_left(act: Callable[[], object]) -> tuple[set[str], set[PoolID]]:
+        for _ in range(2):
+            clock[0] += LEASE_SECONDS
+            asyncio.run(of_nodes.find_ended(names))
+            asyncio.run(of_pools.find_ended(pools))
+        act()
+        return {*filter(of_nodes.has_ended, names)}, {*filter(of_pools.has_ended, pools)}
+
+    def change(**node: Any) -> object:  # noqa: ANN401  # JSON
+        spec = {"taints": node.get("taints")}
+        return nodes.put({"metadata": {"name": "n1", "labels": node["labels"]}, "spec": spec})
+
+    taint = [{"key": "k", "effect": "NoSchedule"}]
+    same = {"pool": "native"}
+    assert find_left(lambda: change(labels=same, taints=taint)) == ({*names}, {*pools})
+    assert find_left(lambda: change(labels={"pool": "bridge"})) == ({"n2"}, {N2})
+    assert find_left(lambda: nodes.tell_list("7", ())) == (set(), set())
+    assert find_left(restart) == (set(), set())

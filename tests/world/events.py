@@ -235,12 +235,8 @@ def delete_with_force(world: "World", drawn: int) -> str:
     pod = _choose_bound(world, drawn)
     if pod is None:
         return ""
-    _delete_with_force(world, pod)
-    return f"{pod['metadata']['name']}"
-
-
-def _delete_with_force(world: "World", pod: JSON) -> None:
     world.network.store.delete(named("pods"), pod)
+    return f"{pod['metadata']['name']}"
 
 
 @event(14)
@@ -386,7 +382,7 @@ def restart_daemons(world: "World", drawn: int) -> str:
     down, gone = draw_seconds(drawn, 15), draw_seconds(drawn // 4, 4)
     machine.stop_kubelet(down)
     if is_forced:
-        _delete_with_force(world, pod)
+        world.network.store.delete(named("pods"), pod)
     machine.stop_driver(gone)
     vanished = f", {pod['metadata']['name']} vanishes" if is_forced else ""
     return f"{machine.name} for {down:.1f} s, its driver for {gone:.1f} s{vanished}"

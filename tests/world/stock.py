@@ -35,8 +35,8 @@ _FINALIZER = "resource.kubernetes.io/delete-protection"
 # A binding that is on its way takes no longer than this, less than nodes have to settle.
 LONGEST_SECONDS = 7.0
 LAG_SECONDS = 5.0
-# What a response told counts for so long, unless the storage was restored since.
-LOST_SECONDS = 30.0
+# That a response told of a binding counts for so long: the storage can be restored since.
+BOUND_SECONDS = 30.0
 
 
 class StockScheduler:
@@ -226,7 +226,7 @@ class StockScheduler:
             target = {"target": {"kind": "Node", "name": node}}
             path = path_of(PODS, pod, "binding")
             if await self._client.ask("POST", path, {**body, **target}) is not None:
-                until = asyncio.get_running_loop().time() + LOST_SECONDS
+                until = asyncio.get_running_loop().time() + BOUND_SECONDS
                 self._bound[_uid(pod)] = pod["metadata"]["resourceVersion"], until
         self._busy.discard(_uid(pod))
         self._places.pop(_uid(pod), None)
