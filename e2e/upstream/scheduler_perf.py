@@ -1,11 +1,12 @@
 """Compares bridge placement with the stock scheduler in upstream's benchmark scheduler_perf.
 
-    python -m e2e.upstream.scheduler_perf [--rounds 5] [--all] [-k PART,...]
+    python -m e2e.upstream.scheduler_perf [--rounds 5] [--all] [--beside] [-k PART,...]
 
 Each workload runs with and without Drawbridge in alternating order, each time in a new process with
 an API server and an etcd of its own. Workloads, sizes and thresholds are those of the pinned
 module, and two of a newer one (`newer.py`); `workloads.yaml` says why some are not measured.
-Without `--all` only those run that upstream's own CI measures. The run fails if Drawbridge misses a
+Without `--all` only those run that upstream's own CI measures. With `--beside` they also run with
+Drawbridge beside the stock scheduler, which does not ask it. The run fails if Drawbridge misses a
 threshold that the stock scheduler reaches beside it: the thresholds are for machines of upstream's
 CI, which few others equal.
 """
@@ -40,17 +41,18 @@ CONFIGURATION = "performance-config.yaml"
 DRIVER = "test-driver.cdi.k8s.io"
 # The label in the benchmark's template of a node with devices.
 OWNED = {"node-with-dra": "true"}
-IN_TREE, OURS = "in-tree", "Drawbridge"
+IN_TREE, OURS, BESIDE = "in-tree", "Drawbridge", "in-tree beside Drawbridge"
 ROUNDS = 5
 LIMIT_SECONDS = 1800
 THROUGHPUT = "SchedulingThroughput"
 ATTEMPT = "scheduler_scheduling_attempt_duration_seconds"
 HEAD = (
     "| workload | scheduler | pods/s, each round | ratio | rate p50, p90, p99"
-    " | attempt ms p50, p90, p99 | CPU s | threshold |\n|---|---|---|---|---|---|---|---|"
+    " | attempt ms p50, p90, p99 | CPU s | CPU ms a pod | threshold |"
+    "\n|---|---|---|---|---|---|---|---|---|"
 )
 PERCENTILES = ("Perc50", "Perc90", "Perc99")
-USED = re.compile(r"([\d.]+) allocator_seconds")
+PART = re.compile(r"^([\d.]+) ms_a_pod (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,12 @@ class Workload:
 
 @dataclass(frozen=True)
 class Turn:
-    """What one run measured; CPU in seconds, of all processes and of the allocator."""
+    """What one run measured."""
 
     rates: Mapping[str, float]  # pods per second: the average, and percentiles of the seconds
     attempts: Mapping[str, float]  # milliseconds of a scheduling attempt
-    cpu: float
-    allocator: float
+    cpu: float  # seconds of all processes, from the start to the end
+    parts: Mapping[str, float]  # milliseconds of CPU of each process for a pod
 
 
 def workloads(folder: Path) -> Iterator[Workload]:
@@ -130,13 +132,13 @@ class Bench:
         profile.write_text(scheduler_configuration(self.socket), encoding="utf-8")
         cases = yaml.safe_load((self.source / CONFIGURATION).read_text(encoding="utf-8"))
         cases += rewritten(newer_module() / FOLDER, self.folder)
-        paths = {kind: self.folder / f"{kind}.yaml" for kind in (IN_TREE, OURS)}
-        paths[IN_TREE].write_text(yaml.safe_dump(cases), encoding="utf-8")
+        stock, ours = self.folder / "in-tree.yaml", self.folder / "drawbridge.yaml"
+        stock.write_text(yaml.safe_dump(cases), encoding="utf-8")
         for case in cases:
             case["schedulerConfigPath"] = str(profile)
             case["workloadTemplate"] = [*map(self._without_grace, case["workloadTemplate"])]
-        paths[OURS].write_text(yaml.safe_dump(cases), encoding="utf-8")
-        return paths
+        ours.write_text(yaml.safe_dump(cases), encoding="utf-8")
+        return {IN_TREE: stock, OURS: ours, BESIDE: stock}
 
     def _without_grace(self, operation: JSON) -> JSON:
         """Return an operation whose pods, if any, have no containers that could still run.
@@ -178,7 +180,8 @@ class Bench:
         words += [f"-test.bench=^BenchmarkPerfScheduling$/^{workload.case}$/^{workload.name}$"]
         words += ["-perf-scheduling-label-filter=", f"-test.timeout={LIMIT_SECONDS}s"]
         words.append(f"-workloads={self.workloads[kind]}")
-        if kind == OURS:
+        if kind != IN_TREE:
+            words.append(f"-beside={str(kind == BESIDE).lower()}")
             words.append(f"-drawbridge={COMMANDS / 'drawbridge'}")
             words += [f"-socket={self.socket}", f"-access={self.folder / 'kubeconfig'}"]
             words += [f"-configuration={self.folder / 'configuration.yaml'}"]
@@ -196,8 +199,8 @@ def read_turn(data: Path, text: str, cpu: float) -> Turn:
         for item in items
         if item["labels"].get("Metric") == ATTEMPT and item["labels"].get("result") == "scheduled"
     ]
-    used = USED.search(text)
-    return Turn(rates[-1], attempts[-1] if attempts else {}, cpu, float(used[1]) if used else 0.0)
+    parts = {name: float(number) for number, name in PART.findall(text)}
+    return Turn(rates[-1], attempts[-1] if attempts else {}, cpu, parts)
 
 
 def scheduler_configuration(path: Path) -> str:
@@ -223,7 +226,12 @@ def configuration() -> str:
     return yaml.safe_dump({"apiVersion": "v1", "kind": "ConfigMap", **data})
 
 
-def compare(chosen: Sequence[Workload], rounds: int, say: Callable[[str], None]) -> int:
+def compare(
+    chosen: Sequence[Workload],
+    rounds: int,
+    say: Callable[[str], None],
+    kinds: Sequence[str] = (IN_TREE, OURS),
+) -> int:
     """Say the results as Markdown; return how many thresholds only Drawbridge missed."""
     failures = 0
     say(f"{os.cpu_count()} processors, {rounds} rounds; load before: {os.getloadavg()[0]:.1f}\n")
@@ -231,7 +239,7 @@ def compare(chosen: Sequence[Workload], rounds: int, say: Callable[[str], None])
     with tempfile.TemporaryDirectory(prefix="perf-") as folder:
         bench = Bench(Path(folder))
         for workload in chosen:
-            turns: dict[str, list[Turn]] = {IN_TREE: [], OURS: []}
+            turns: dict[str, list[Turn]] = {kind: [] for kind in kinds}
             for number in range(rounds):
                 for kind in turns if number % 2 else reversed(turns):
                     turns[kind].append(bench.run(workload, kind))
@@ -262,10 +270,12 @@ def row(workload: Workload, kind: str, turns: Sequence[Turn], beside: Sequence[T
         _percentiles([turn.rates for turn in turns], 0),
         _percentiles([turn.attempts for turn in turns], 1),
         f"{statistics.median(turn.cpu for turn in turns):.0f}",
+        ", ".join(
+            f"{name} {statistics.median(turn.parts.get(name, 0.0) for turn in turns):.1f}"
+            for name in turns[0].parts
+        ),
         _threshold(workload, turns),
     ]
-    if kind == OURS:
-        cells[-2] += f", allocator {statistics.median(turn.allocator for turn in turns):.0f}"
     return f"| {' | '.join(cells)} |"
 
 
@@ -290,6 +300,11 @@ def main(words: Sequence[str]) -> int:
         "--all", action="store_true", help="also those that upstream's CI leaves out"
     )
     parser.add_argument(
+        "--beside",
+        action="store_true",
+        help="also with Drawbridge beside a scheduler that does not ask it",
+    )
+    parser.add_argument(
         "-k", default="", metavar="PART,...", help="only workloads with such a name"
     )
     options = parser.parse_args(words)
@@ -302,7 +317,8 @@ def main(words: Sequence[str]) -> int:
         and (one.performance or options.all)
         and any(part in str(one) for part in parts)
     ]
-    return int(compare(chosen, options.rounds, print_line) > 0)
+    kinds = (IN_TREE, OURS, BESIDE) if options.beside else (IN_TREE, OURS)
+    return int(compare(chosen, options.rounds, print_line, kinds) > 0)
 
 
 if __name__ == "__main__":

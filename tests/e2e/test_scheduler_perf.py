@@ -62,9 +62,9 @@ def test_rates_and_attempts_of_scheduled_pods_are_read(tmp_path: Path) -> None:
         _item(attempt, 5.0, result="unschedulable"),
         _item(attempt, 7.0, result="scheduled"),
     )
-    turn = read_turn(data, "1 0 ns/op 2.5 allocator_seconds", 9.0)
+    turn = read_turn(data, "1 0 ns/op\n2.500 ms_a_pod allocator\n5.000 ms_a_pod etcd\n", 9.0)
     assert (turn.rates["Average"], turn.attempts["Average"]) == (25.0, 7.0)
-    assert (turn.cpu, turn.allocator) == (9.0, 2.5)
+    assert (turn.cpu, turn.parts) == (9.0, {"allocator": 2.5, "etcd": 5.0})
 
 
 def test_a_run_without_a_rate_shows_the_end_of_its_log(tmp_path: Path) -> None:
@@ -75,15 +75,14 @@ def test_a_run_without_a_rate_shows_the_end_of_its_log(tmp_path: Path) -> None:
 
 def turns(*averages: float) -> list[Turn]:
     rates = ({"Average": each, "Perc50": 1, "Perc90": 2, "Perc99": 3} for each in averages)
-    return [Turn(each, {}, 10.0, 4.0) for each in rates]
+    return [Turn(each, {}, 10.0, {"etcd": 5.25, "allocator": 4.0}) for each in rates]
 
 
 def test_each_round_is_compared_with_the_one_beside_it() -> None:
     workload = Workload("Steady", "empty", performance=True, threshold=64, reason="")
     text = row(workload, OURS, turns(20, 30, 40), turns(20, 20, 10))
     assert "20 30 40 | 1.50 (1.00 to 4.00) | 1, 2, 3 |" in text
-    assert text.endswith("| 10, allocator 4 | 64, missed |")
-    assert "allocator" not in row(workload, IN_TREE, turns(20), turns(20))
+    assert text.endswith("| 10 | etcd 5.2, allocator 4.0 | 64, missed |")
 
 
 @pytest.mark.parametrize(

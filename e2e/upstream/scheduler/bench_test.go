@@ -53,6 +53,7 @@ var (
 	configuration = flag.String("configuration", "", "a file with the ConfigMap of its configuration")
 	socket        = flag.String("socket", "", "the socket of the allocator; logs are beside it")
 	kubeconfig    = flag.String("access", "", "where to write the access to the API server")
+	beside        = flag.Bool("beside", false, "run Drawbridge beside a scheduler that does not ask it")
 )
 
 func TestMain(m *testing.M) {
@@ -68,15 +69,21 @@ func BenchmarkPerfScheduling(b *testing.B) {
 	structured.EnableAllocators("incubating")
 	defer structured.EnableAllocators()
 	if *drawbridge == "" {
-		perf.RunBenchmarkPerfScheduling(b, *workloads, *topic, nil)
+		perf.RunBenchmarkPerfScheduling(b, *workloads, *topic, nil, perf.WithPrepareFn(measureParts))
 		return
 	}
-	plugins := runtime.Registry{plugin.Name: plugin.New}
+	var plugins runtime.Registry
+	if !*beside {
+		plugins = runtime.Registry{plugin.Name: plugin.New}
+	}
 	perf.RunBenchmarkPerfScheduling(b, *workloads, *topic, plugins, perf.WithPrepareFn(install))
 }
 
 // install starts Drawbridge for the API server of a workload and returns when its allocator is ready.
 func install(tCtx ktesting.TContext) error {
+	if err := measureParts(tCtx); err != nil {
+		return err
+	}
 	if err := createConfiguration(tCtx); err != nil {
 		return err
 	}
