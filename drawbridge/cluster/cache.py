@@ -118,7 +118,7 @@ class _InvalidDataError(ApiError):
 class Cache(Generic[T]):
     """All objects of a kind, or those that a namespace and selectors select, decoded as `shape`.
 
-    Without `keep_raw`, the JSON of the objects is dropped after decoding.
+    Without `keep_raw`, the JSON is dropped after decoding. `gather_seconds`: see Session.stream.
 
     Listeners run in the event loop after each change, in order. A listener that raises is counted
     in `listener_failures` and logged. `restarts` counts the watches and lists that ended.
@@ -150,6 +150,7 @@ class Cache(Generic[T]):
         decode: Callable[[bytes], T] | None = None,
         keep_raw: bool = True,
         accounting: Accounting[T] | None = None,
+        gather_seconds: float = 0,
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
@@ -165,13 +166,11 @@ class Cache(Generic[T]):
             accounting=accounting,
         )
         self._path = resource.path(namespace)
-        self._page_size = page
-        self._watch_list = watch_list
-        self._now = now
-        self._pause = pause
+        self._page_size, self._watch_list = page, watch_list
+        self._gather_seconds = gather_seconds
+        self._now, self._pause = now, pause
         self._backoff = Backoff()
-        self._synced = asyncio.Event()
-        self._verified = asyncio.Event()
+        self._synced, self._verified = asyncio.Event(), asyncio.Event()
         self._watching: asyncio.Timeout | None = None  # ends the open watch
         # What responses have told, and the watch has not reached.
         self._expected: dict[ObjectKey, Identity] = {}
@@ -415,7 +414,8 @@ class Cache(Generic[T]):
         """Process a watch until it ends; with `listing`, the first events are a list."""
         seconds, started = random.randint(*WATCH_SECONDS), self._now()  # noqa: S311  # jitter
         watch = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": f"{seconds}"}
-        stream = self._session.stream(self._path, query={**self._selectors, **watch, **query})
+        query = {**self._selectors, **watch, **query}
+        stream = self._session.stream(self._path, query=query, gather_seconds=self._gather_seconds)
         try:
             async with asyncio.timeout(None) as self._watching, stream as chunks, aclosing(chunks):
                 if listing is None:

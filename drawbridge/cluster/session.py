@@ -34,6 +34,7 @@ _JSON_PATCH: Final = "application/json-patch+json"  # not idempotent: it can app
 _UNAVAILABLE: Final = frozenset({500, 502, 503, 504})
 _NONE: Final[Mapping[str, str]] = {}
 _READ_BUFFER: Final = 1024 * 1024
+_BULK_BYTES: Final = 64 * 1024  # while so much arrives at once, a watch is read without pauses
 
 
 class Session:
@@ -207,8 +208,12 @@ class Session:
         *,
         query: Mapping[str, str] = _NONE,
         idle_seconds: float = IDLE_SECONDS,
+        gather_seconds: float = 0,
     ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
         """Open a watch that yields lists of lines, as they arrive.
+
+        After each short list, what arrives for `gather_seconds` is left to the next one: to read
+        many events at once takes less CPU time for each.
 
         The watch ends when the server ends it. It raises UnreachableError if the connection breaks
         or delivers no data for `idle_seconds`, since a firewall can drop a connection silently.
@@ -232,21 +237,31 @@ class Session:
                     continue
                 if response.status >= 400:
                     raise error_from_response(response.status, response.headers, error_body)
-                yield self._read_lines(response, request)
+                yield self._read_lines(response, request, gather_seconds)
                 return
 
     async def _read_lines(
-        self, response: aiohttp.ClientResponse, request: "_Request"
+        self, response: aiohttp.ClientResponse, request: "_Request", gather_seconds: float
     ) -> AsyncGenerator[list[bytes], None]:
         splitter = LineSplitter()
         try:
             async for chunk in response.content.iter_any():
                 if lines := splitter.feed(chunk):
                     yield lines
+                if gather_seconds and len(chunk) < _BULK_BYTES:
+                    await self._gather(response, gather_seconds)
         except _CONNECTION_ERRORS as error:
             # An API server that restarts ends all watches. In an outage, the next requests fail.
             reason = f"{request.method} {request.path}: {describe_failure(error)}"
             raise UnreachableError(reason) from None
+
+    async def _gather(self, response: aiohttp.ClientResponse, seconds: float) -> None:
+        """Let what arrives add up for a time; nothing can arrive any more at the end."""
+        transport = response.connection and response.connection.transport
+        if isinstance(transport, asyncio.ReadTransport):
+            transport.pause_reading()
+            await self._pause(seconds)
+            transport.resume_reading()
 
     @contextlib.asynccontextmanager
     async def websocket(

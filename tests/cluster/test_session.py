@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -258,6 +259,96 @@ async def test_a_stream_ends_when_the_server_closes_it(api: FakeApi, session: Se
     async with session.stream(PATH, query={"watch": "true"}) as chunks:
         await api.until(lambda: api.store.watchers)
         api.end_watches()
+        assert [lines async for lines in chunks] == []
+
+
+class Gate:
+    """Pauses that end when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self.begun, self.opened = asyncio.Event(), asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        """Pause until the gate is open."""
+        self.seconds.append(seconds)
+        self.begun.set()
+        await self.opened.wait()
+
+
+@pytest_asyncio.fixture
+async def gate() -> Gate:
+    return Gate()
+
+
+@pytest_asyncio.fixture
+async def gathering(api: FakeApi, gate: Gate, tmp_path: Path) -> AsyncIterator[Session]:
+    credentials = Credentials(str(api.kubeconfig(tmp_path / "config")))
+    async with Session(credentials, pause=gate.pause) as opened:
+        yield opened
+
+
+def config_map(name: str, size: int = 0) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"a": "x" * size},
+    }
+
+
+@asynchronous
+async def test_what_arrives_soon_after_a_short_list_adds_up(
+    api: FakeApi, gathering: Session, gate: Gate
+) -> None:
+    async with gathering.stream(PATH, query={"watch": "true"}, gather_seconds=7) as chunks:
+        await api.until(lambda: api.store.watchers)
+        api.put(config_map("a"))
+        assert len(await anext(chunks)) == 1
+        following = asyncio.ensure_future(anext(chunks))
+        await gate.begun.wait()
+        assert gate.seconds == [7]
+        for name in "bc":
+            api.put(config_map(name))
+        await asyncio.sleep(0.05)
+        assert not following.done()
+        gate.opened.set()
+        lines = await following
+        while len(lines) < 2:
+            lines += await anext(chunks)
+        assert [b'"b"' in lines[0], b'"c"' in lines[1]] == [True, True]
+
+
+@asynchronous
+async def test_a_long_list_is_followed_without_a_pause(
+    api: FakeApi, gathering: Session, gate: Gate
+) -> None:
+    async with gathering.stream(PATH, query={"watch": "true"}, gather_seconds=7) as chunks:
+        await api.until(lambda: api.store.watchers)
+        api.put(config_map("a", size=200_000))
+        gate.opened.set()
+        assert len(await anext(chunks)) == 1
+        api.put(config_map("b"))
+        assert len(await anext(chunks)) == 1
+        assert not gate.seconds
+
+
+@asynchronous
+async def test_a_stream_can_end_while_events_add_up(
+    api: FakeApi, gathering: Session, gate: Gate
+) -> None:
+    async with gathering.stream(PATH, query={"watch": "true"}, gather_seconds=7) as chunks:
+        await api.until(lambda: api.store.watchers)
+        api.put(config_map("a"))
+        await anext(chunks)
+        following = asyncio.ensure_future(anext(chunks))
+        await gate.begun.wait()
+        assert gate.seconds == [7]
+        api.put(config_map("b"))
+        api.end_watches()
+        gate.opened.set()
+        assert len(await following) == 1
         assert [lines async for lines in chunks] == []
 
 

@@ -297,6 +297,7 @@ class WorldSession(Session):
         *,
         query: Mapping[str, str] = {},
         idle_seconds: float = 150,  # noqa: ARG002  # not changed
+        gather_seconds: float = 0,  # noqa: ARG002  # a watch lags here, too
     ) -> AsyncIterator[AsyncGenerator[list[bytes], None]]:
         """Open a watch."""
         front, seen = self._network.choose(), Seen("GET", path, dict(query))
