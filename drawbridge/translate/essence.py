@@ -15,6 +15,7 @@ from drawbridge import pod_groups
 from drawbridge.documents.values import Value
 from drawbridge.translate.changes.environment import DEVICE_VARIABLES
 from drawbridge.translate.legacy import pod_view
+from drawbridge.translate.legacy.asks import SET_VARIABLES
 from drawbridge.translate.legacy.read import DIALECTS
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -40,6 +41,7 @@ _READ_BY_OTHER_STEPS: Final = frozenset(
         *(f"spec.{field}" for field in pod_groups.FIELDS),
     }
 )
+_READ_VARIABLES: Final = DEVICE_VARIABLES | SET_VARIABLES
 _READ: Final = pod_view.READS.union(_READ_BY_OTHER_STEPS, *(dialect.READS for dialect in DIALECTS))
 
 
@@ -141,15 +143,28 @@ def _reduce_container(container: Value) -> Value:
 
 
 def _reduce_environment(listed: list[Value]) -> Value:
-    """Keep the variables about devices; of every other variable only the name stays."""
-    return [
-        {"name": name}
+    """Keep the variables that a translation reads, and then of every other variable the name.
+
+    The undo of a variable that is removed has the name of its neighbor.
+    """
+    read: list[Value] = [
+        variable
         if isinstance(variable, dict)
         and isinstance(name := variable.get("name"), str)
-        and name not in DEVICE_VARIABLES
-        else variable
+        and name in _READ_VARIABLES
+        else None
         for variable in listed
     ]
+    if any(read):
+        names = map(_reduce_variable, listed)
+        return [variable or named for variable, named in zip(read, names, strict=True)]
+    return read
+
+
+def _reduce_variable(variable: Value) -> Value:
+    if isinstance(variable, dict) and isinstance(name := variable.get("name"), str):
+        return {"name": name}
+    return variable
 
 
 def _reduce_volume(volume: Value) -> Value:

@@ -9,7 +9,9 @@ import pytest
 
 from drawbridge.config.model import Configuration, Legacy
 from drawbridge.documents.values import Value
+from drawbridge.translate.changes.environment import DEVICE_VARIABLES
 from drawbridge.translate.essence import essence_key
+from drawbridge.translate.legacy.asks import SET_VARIABLES
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.pods import make_context, translate
 from tests.tables import YamlValue, every_row
@@ -40,6 +42,25 @@ def test_pods_with_equal_requests_share_one_translation() -> None:
     by = make_context(Configuration())
     first = translate(pod("a", "one", LEVEL="1"), by)
     assert translate(pod("b", "other", LEVEL="2"), by) is first
+
+
+def test_names_and_values_of_other_variables_change_no_key() -> None:
+    assert essence_key(pod(LEVEL="1")) == essence_key(pod(OTHER="2"))
+    for read in sorted(DEVICE_VARIABLES | SET_VARIABLES):
+        keys = {essence_key(pod(**env)) for env in ({read: "1"}, {read: "2"}, {"OTHER": "1"})}
+        assert len(keys) == 3
+
+
+def test_a_variable_that_a_dialect_sets_is_added_where_the_user_has_none() -> None:
+    limits = {"nvidia.com/gpu": 1, "nvidia.com/priority": 1}
+    by = make_context(Configuration())
+    added = []
+    for env in ({"OTHER": "1"}, {"CUDA_TASK_PRIORITY": "7"}):
+        given = pod(**env)
+        given["spec"]["containers"][0]["resources"]["limits"] = limits  # type: ignore[index,call-overload]
+        paths = [str(edit.path) for edit in translate(given, by).edits]
+        added.append(any("env" in path for path in paths))
+    assert added == [True, False]
 
 
 @every_row(

@@ -6,7 +6,7 @@ one pod.
 
 import enum
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -135,10 +135,15 @@ class VfSettings(msgspec.Struct, frozen=True, tag=True):
     parameters: tuple[tuple[str, Value], ...] = ()  # mac, ips and the like, as in the annotation
 
 
+# The variables that dialects set where the user has not; a translation reads whether there is one.
+VariableName: TypeAlias = Literal["CUDA_TASK_PRIORITY"]
+SET_VARIABLES: Final = frozenset[str](get_args(VariableName))
+
+
 class EnvironmentVariable(msgspec.Struct, frozen=True, tag=True):
     """An environment variable that the dialect sets in the containers of the ask."""
 
-    name: str
+    name: VariableName
     value: str
 
 
