@@ -112,9 +112,11 @@ class Kubelet:
     def vanish(self) -> None:
         """End at once, with all containers: the machine is gone, and no kubelet runs on it."""
         self.runs.clear()
-        for uid, worker in tuple(self._workers.items()):
+        for uid, worker in self._workers.items():
             worker.cancel()
             self._end_use(uid)
+        # The next machine can start before these have ended.
+        self._workers, self._wakes = {}, {}
 
     def _follow(self, before: JSON | None, after: JSON | None) -> None:
         uid = (after or before or {})["metadata"]["uid"]
@@ -129,6 +131,8 @@ class Kubelet:
             worker.add_done_callback(lambda done: self._end(uid, done))
 
     def _end(self, uid: str, done: "asyncio.Task[None]") -> None:
+        if self._workers.get(uid) is not done:
+            return
         del self._workers[uid], self._wakes[uid]
         # After a restore, a pod can be bound here again.
         if not done.cancelled() and (pod := self._pods.objects.get(uid)) is not None:
