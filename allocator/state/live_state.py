@@ -271,6 +271,8 @@ class LiveState:
                 state.apply(None, stored.value)
         for namespace in caches.namespaces.all():
             state.ledger.quotas.set_labels(namespace.name, namespace.value.metadata.labels)
+        # The scheduler can still know a claim that was deleted before.
+        state.ledger.observe_bookmark(caches.claims.version)
         state.conflicts.start()
         if self._decisions is not None:
             state.vanished.take_over(self.cluster.vanished.claims)

@@ -132,6 +132,8 @@ def test_a_state_has_the_quotas_of_the_configuration(
 class StoredObjects:
     """A cache that a test fills."""
 
+    version = "0"  # up to which everything was told
+
     def __init__(self, *values: Any) -> None:  # noqa: ANN401  # the values of any kind
         self.revision = 0
         self._stored = [_stored(each) for each in values]
@@ -349,3 +351,15 @@ async def test_a_pod_that_must_release_its_claims_is_tried_again_at_the_earliest
         live.wake_at("p", at)
     assert live.times.take("retry", 5.0) == ["p"]
     assert live.times.take("retry", 100.0) == []
+
+
+@pytest.mark.asyncio
+async def test_a_claim_that_was_deleted_before_the_start_is_not_taken_from_the_scheduler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The informer of the scheduler can be behind the cache of this process."""
+    monkeypatch.setattr(StoredObjects, "version", "7")
+    live, _, _ = live_state(OURS)
+    live.observe_claim(written("gone", 1, version=7))
+    live.observe_claim(written("new", 2, version=8))
+    assert live.decisions.state.ledger.claims.keys() == {"ours", "new"}

@@ -83,7 +83,11 @@ class Caches:
             return [each for (of, _), each in self._stored.items() if of is kind]
 
         return SimpleNamespace(
-            all=list_stored, subscribe=subscribe, subscribe_to_lists=lambda _: None, revision=0
+            all=list_stored,
+            subscribe=subscribe,
+            subscribe_to_lists=lambda _: None,
+            revision=0,
+            version="0",
         )
 
 
