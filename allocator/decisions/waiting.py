@@ -21,7 +21,7 @@ turn.
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
@@ -115,7 +115,7 @@ class WaitingPods:
         parts = {"device_pause": pause, "victims": victims, "unanswered": False}
         self._change(uid, RecordEvent.ANSWERED, waiting, **parts)
         if record.group:
-            self._move_members(key, rank)
+            self._again |= self._records.move_alike(key, rank)
         if not fitting and not complete:
             self._records.change(uid, RecordEvent.SEARCHED, unanswered=True)
         if others is not None:
@@ -125,17 +125,6 @@ class WaitingPods:
     def _change(self, uid: str, event: RecordEvent, waiting: Waiting, **parts: Any) -> None:  # noqa: ANN401
         self._records.change(uid, event, waiting=waiting, **parts)
         self._again = True
-
-    def _move_members(self, key: bytes, rank: int) -> None:
-        """Move all members of a group to one rank, which another member has changed."""
-        uids = self._records.alike.get(key)
-        # All but the one that was answered have one rank.
-        first = [pod for pod in map(self._find, islice(uids, 2)) if pod]
-        is_new = any(pod.place.priority != rank for pod in first)
-        for pod in tuple(filter(None, map(self._find, uids))) if is_new else ():
-            if pod.place.priority != rank:
-                moved = replace(pod, place=pod.place._replace(priority=rank))
-                self._change(pod.place.uid, RecordEvent.SEARCHED, moved)
 
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
@@ -212,10 +201,25 @@ class WaitingPods:
         settled = self._state.pods.take_settled()
         for uid in settled:
             self.end(uid)
+        self._ask_above(settled)
         freed = self._state.take_freed()
         if settled or freed:
             self._ended += 1
             self._may_ask = True
+
+    def _ask_above(self, settled: Iterable[str]) -> None:
+        """Let pods ask for victims that are bound by now.
+
+        kube-scheduler asks for none of a pod while those that have the devices are not bound.
+        """
+        pods = self._state.pods
+        bound = [seen for seen in map(pods.get, settled) if seen.node]
+        # kube-scheduler evicts none that ends already.
+        able = [seen.priority for seen in bound if not (seen.ended or seen.terminating)]
+        if able:
+            for uid in self._records.list_waiting_above(min(able)):
+                if not pods.get(uid).never_preempts:
+                    self._ask_again(uid)
 
     # --- waking ---
 

@@ -11,6 +11,7 @@ from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import islice, takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec.structs import force_setattr, replace
@@ -79,6 +80,36 @@ class PodTable:
     def with_part(self, part: Part) -> Collection[str]:
         """Return the UIDs of the pods with a part, in the order in which they got it."""
         return self._having[part].keys()
+
+    def list_waiting_above(self, priority: int) -> list[str]:
+        """Return the pods that wait with a higher priority, and have and ask for no victims."""
+        more = takewhile(lambda place: place.priority < -priority, self.places)
+        return [
+            record.uid
+            for record in map(self.get, [place.uid for place in more])
+            if record.victims is None
+            and record.kept is None
+            and record.waiting is not None
+            and not record.waiting.seen
+            and record.request is not None
+            and record.request.pod.priority > priority
+        ]
+
+    def move_alike(self, key: bytes, rank: int) -> bool:
+        """Move all members of a group to one rank, which another member has changed.
+
+        Return whether any has moved.
+        """
+        uids = self.alike.get(key)
+        # All but the one that was answered have one rank.
+        first = [self.get(uid).waiting for uid in islice(uids, 2)]
+        if all(waiting is None or waiting.place.priority == rank for waiting in first):
+            return False
+        for waiting in [self.get(uid).waiting for uid in uids]:
+            if waiting is not None and waiting.place.priority != rank:
+                moved = replace(waiting, place=waiting.place._replace(priority=rank))
+                self.change(moved.place.uid, RecordEvent.SEARCHED, waiting=moved)
+        return True
 
     def move_to_end(self, part: Part, uid: str) -> None:
         """Move a pod behind the others with a part."""

@@ -48,6 +48,7 @@ class SeenPod(NamedTuple):
     # Whether another scheduler handles the pod.
     foreign: bool = False
     never_preempts: bool = False
+    priority: int = 0
     requests: ContainerResources | None = None
     unschedulable_since: float | None = None  # Unix time from which no node is known to fit
     # How long its containers may take to end, whether it was deleted or not.
@@ -277,6 +278,7 @@ def _read_pod(pod: Pod) -> SeenPod:
         gated=bool(pod.spec.scheduling_gates),
         foreign=not pod.is_of_our_scheduler,
         never_preempts=pod.spec.preemption_policy == NEVER,
+        priority=pod.spec.priority or 0,
         requests=pod.spec.resources,
         unschedulable_since=since.timestamp() if since else None,
         container_seconds=min(_container_seconds(pod), MAX_GRACE_SECONDS),

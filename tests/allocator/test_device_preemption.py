@@ -215,6 +215,7 @@ def test_a_pod_with_a_long_grace_period_that_has_ended_is_waited_for(full: Conte
 
 
 def test_a_pod_that_a_finalizer_keeps_is_waited_for_only_for_a_time(full: Contest) -> None:
+    assert full.woken() == []
     full.evict("second")
     assert full.preempt("high").waiting
     assert full.woken() == []

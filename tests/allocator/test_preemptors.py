@@ -205,6 +205,19 @@ def test_a_nominated_pod_that_was_not_let_ask_for_victims_asks_when_a_pod_has_en
     assert full.victims("high") == ["first"]
 
 
+def test_a_pod_asks_for_victims_that_are_bound_after_its_answer(full: Contest) -> None:
+    """kube-scheduler sees no victims while the pods that have the devices are being bound."""
+    assert full.woken() == []
+    assert full.ask("high") == []
+    assert full.ask("equal", priority=LOW) == []
+    assert full.woken() == []
+    full.end("second")
+    full.run("other", "n1", 1, priority=LOW)
+    assert full.woken() == ["high"]
+    assert full.victims("high") == ["other"]
+    assert full.woken() == []
+
+
 def nominate(waiting: Pod, node: str) -> Pod:
     """Return a pod for which others were evicted on a node."""
     return replace(waiting, status=replace(waiting.status, nominated_node_name=node))
@@ -253,6 +266,7 @@ def test_a_new_term_keeps_nothing(full: Contest) -> None:
 
 def test_pods_that_share_a_claim_preempt_for_it_once(full: Contest) -> None:
     shared = claim("wanted")
+    assert full.woken() == []
     for uid in ("one", "two"):
         reply = full.cluster.prefilter(uid, shared, priority=HIGH)
         full.waiting.note_answer(uid, (), 0.0)
