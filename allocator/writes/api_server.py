@@ -43,12 +43,12 @@ class VerifiedHistory(Protocol):
     """The watch of claims."""
 
     @property
-    def version(self) -> str:
-        """The newest version that it has told of."""
+    def newest(self) -> str:
+        """The newest version that it, or a response to a write, has told of."""
         ...
 
     def compare_written(self, version: str, since: str) -> None:
-        """Compare the history, if a write is older than the version seen before it."""
+        """Notice another history, if a write is older than the version seen before it."""
 
     async def wait_until_verified(self) -> None:
         """Wait while the API server may have another history than the watch."""
@@ -163,7 +163,7 @@ class ApiServerWrites:
 
     async def _compare(self, claim: Claim, write: Awaitable[Claim]) -> Claim:
         """Write, and compare the version with what was seen before. No change gives no version."""
-        before = self._watch.version
+        before = self._watch.newest
         written = await write
         version = written.metadata.resource_version
         if version != claim.metadata.resource_version:

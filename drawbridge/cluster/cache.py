@@ -20,8 +20,8 @@ and so does a list that contradicts what the cache has (drawbridge.cluster.histo
 finds a server that has passed the cached version. A watch shows neither: for a version in the
 future the server waits without an error. A backup is restored while no API server runs. The cache
 therefore compares the metadata of all objects before it continues a watch that ended in any other
-way than in its own time, and when a write has an older version than was seen before it was sent,
-which no server of the same history gives; until then it is not `verified`.
+way than in its own time; until then it is not `verified`. A write with an older version than was
+seen before it was sent shows a restore by itself: no server of the same history gives that.
 
 A response can tell of an object before the watch does. The watch of the same history tells of it in
 its turn, and so does every list from then on: a restore in between shows as soon as none does.
@@ -48,9 +48,9 @@ from drawbridge.cluster.errors import (
 from drawbridge.cluster.history import (
     HistoryChangedError,
     Identity,
-    find_contradiction,
+    check_listed,
+    check_undone,
     find_passed,
-    find_undone,
     is_older,
 )
 from drawbridge.cluster.listing import ListedHeaders, Listing
@@ -72,6 +72,7 @@ from drawbridge.cluster.store import (
     pause_garbage_collection,
     read_header,
 )
+from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
 _LOG = logging.getLogger("drawbridge.cluster.cache")
@@ -130,6 +131,8 @@ class Cache(Generic[T]):
     _chunks = 0  # the number of chunks that watches delivered
     _version = ""  # the latest resourceVersion
     _listed_to = ""  # the resourceVersion of the last list
+    _answered_to = ""  # the latest resourceVersion in a response to a write
+    _undone = ""  # why a response shows that the server has another history
     lists_begun = listed = 0  # the number of the latest list, and of the last one that was accepted
     _listed_at = 0.0
     _older_lists = 0  # older lists in a row
@@ -188,6 +191,11 @@ class Cache(Generic[T]):
         return self._version
 
     @property
+    def newest(self) -> str:
+        """The newest version that the server has told of, also in responses to writes."""
+        return max(self._version, self._answered_to, key=parse_version)
+
+    @property
     def revision(self) -> int:
         """A number that grows with every change."""
         return self._index.revision
@@ -216,14 +224,16 @@ class Cache(Generic[T]):
         await self._verified.wait()
 
     def compare_written(self, version: str, since: str) -> None:
-        """Compare what the server has, if a write is older than the version seen before it."""
-        if is_older(version, since) and self._verified.is_set():
+        """End with HistoryChangedError if a write is older than the version seen before it."""
+        if is_older(version, since):
+            self._undone = f"{self._path}: a write has version {version}, after {since} was seen"
             self._verified.clear()
             if self._watching is not None:
                 self._watching.reschedule(0)
 
     def expect(self, key: ObjectKey, identity: Identity) -> None:
         """Expect that the watch tells of an object at the version that a response had."""
+        self._answered_to = max(self._answered_to, identity.version, key=parse_version)
         if is_older(self._version, identity.version):
             self._expected[key] = identity
 
@@ -373,31 +383,21 @@ class Cache(Generic[T]):
         self._synced.set()
 
     def _check_history(self, listed: Mapping[ObjectKey, Identity], version: str) -> None:
-        """Raise HistoryChangedError if a list shows a restore, and ApiError if it may be stale."""
+        """Raise HistoryChangedError if a restore shows, and ApiError if a list may be stale."""
+        if self._undone:
+            raise HistoryChangedError(self._undone)
         if is_older(version, self._version):
             self._older_lists += 1
-            message = (
-                f"a list of {self._path} has version {version}, older than the cached version "
-                f"{self._version}"
-            )
+            about = f"a list of {self._path} has version {version}"
+            message = f"{about}, older than the cached version {self._version}"
             if self._older_lists < OLDER_LISTS_OF_A_RESTORE:
                 raise ApiError(504, "Older", message)
             raise HistoryChangedError(message)
         self._older_lists = 0
         self._listed_to = version
         cached, is_deleted = self._index.identities(), self._index.deleted.__contains__
-        key = find_contradiction(cached, self._version, listed, is_deleted)
-        if key is not None:
-            name, at = "/".join(filter(None, key)), listed[key].version
-            raise HistoryChangedError(
-                f"{self._path}: {name} has version {at}, and was another object or deleted when "
-                f"version {self._version} was reached"
-            )
-        if (key := find_undone(self._expected, version, listed)) is not None:
-            name, had = "/".join(filter(None, key)), self._expected[key].version
-            raise HistoryChangedError(
-                f"{self._path}: {name} had version {had}, and has {listed[key].version} in a list"
-            )
+        check_listed(self._path, cached, self._version, listed, is_deleted)
+        check_undone(self._path, self._expected, version, listed)
 
     def _mark_in_sync(self, version: str) -> None:
         """Note that everything up to a version was told; raises HistoryChangedError if not."""

@@ -45,6 +45,23 @@ def find_contradiction(
     return None
 
 
+def check_listed(
+    path: str,
+    cached: Mapping[tuple[str, str], Identity],
+    synced_to: str,
+    listed: Mapping[tuple[str, str], Identity],
+    is_deleted: Callable[[str], bool],
+) -> None:
+    """Raise HistoryChangedError if a list contradicts what is cached at a version."""
+    key = find_contradiction(cached, synced_to, listed, is_deleted)
+    if key is not None:
+        name, at = "/".join(filter(None, key)), listed[key].version
+        raise HistoryChangedError(
+            f"{path}: {name} has version {at}, and was another object or deleted when "
+            f"version {synced_to} was reached"
+        )
+
+
 def find_undone(
     expected: Mapping[tuple[str, str], Identity],
     listed_to: str,
@@ -57,6 +74,21 @@ def find_undone(
         if is_undone and not is_older(listed_to, version):
             return key
     return None
+
+
+def check_undone(
+    path: str,
+    expected: Mapping[tuple[str, str], Identity],
+    listed_to: str,
+    listed: Mapping[tuple[str, str], Identity],
+) -> None:
+    """Raise HistoryChangedError if a list has an object as it was before a response about it."""
+    key = find_undone(expected, listed_to, listed)
+    if key is not None:
+        name, had = "/".join(filter(None, key)), expected[key].version
+        raise HistoryChangedError(
+            f"{path}: {name} had version {had}, and has {listed[key].version} in a list"
+        )
 
 
 def find_passed(

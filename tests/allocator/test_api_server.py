@@ -24,7 +24,7 @@ class OpenFence:
 class Watch:
     """A watch of claims that has seen version 50, and what was written since."""
 
-    version = "50"
+    newest = "50"
 
     def __init__(self) -> None:
         self.written: list[tuple[str, str]] = []
