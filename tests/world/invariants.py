@@ -397,6 +397,15 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
             yield f"the ledger of {pair.host} charges {TEAM} {charged}"
 
 
+def is_gathering(world: "World") -> bool:
+    """Whether an interrupted gang keeps what becomes free, which takes a limited time."""
+    leading = (pair.parts for pair in world.pairs.values() if pair.parts)
+    interrupted = (
+        parts.state.decisions.groups.interrupted for parts in leading if parts.term.leading
+    )
+    return any(each._gathering for each in interrupted)  # noqa: SLF001
+
+
 def an_allocator_has_what_is_stored(world: "World") -> Iterator[str]:
     """Its caches follow the API server, whatever came in between."""
     for pair in world.pairs.values():

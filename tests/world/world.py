@@ -212,14 +212,14 @@ class World:
 
     async def _wait_until_well(self, seconds: float) -> None:
         """Wait until all is well, at most for some time."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
+        began = (loop := asyncio.get_running_loop()).time()
         # What one of these pods evicts lets others ask for what is left, at the next time.
         end = began + seconds + (2 * UNWOKEN_SECONDS if self.conditions.forgets_pods else 0)
         while left := self._find(invariants.AT_THE_END):
             if loop.time() > end:
                 self._break(left)
                 return
+            end += 0.5 if invariants.is_gathering(self) else 0
             await asyncio.sleep(0.5)
         self._say(f"all is well after {loop.time() - began:.1f} s")
 
