@@ -21,7 +21,7 @@ turn.
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from allocator.decisions.pod_devices import PodDecisions, Promise
 from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
-from allocator.decisions.wake_turns import VISITS_PER_TURN, ToldPods, Turn, TurnWork
+from allocator.decisions.wake_turns import VISITS_PER_TURN, BoundVictims, ToldPods, Turn, TurnWork
 from allocator.scheduler.protocol import PreemptRequest
 from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.record_states import RecordEvent
@@ -69,6 +69,7 @@ class WaitingPods:
         self._records = decisions.state.records
         self._ended = 0  # how often pods ended, after which others can have victims
         self._may_ask = False  # whether a pod that asks for victims again may have no pause
+        self._bound = BoundVictims(self._records, self._state.pods)
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = CutSearches()
         self._cut = SearchesAside()
@@ -201,25 +202,11 @@ class WaitingPods:
         settled = self._state.pods.take_settled()
         for uid in settled:
             self.end(uid)
-        self._ask_above(settled)
+        self._bound.note(settled)
         freed = self._state.take_freed()
         if settled or freed:
             self._ended += 1
             self._may_ask = True
-
-    def _ask_above(self, settled: Iterable[str]) -> None:
-        """Let pods ask for victims that are bound by now.
-
-        kube-scheduler asks for none of a pod while those that have the devices are not bound.
-        """
-        pods = self._state.pods
-        bound = [seen for seen in map(pods.get, settled) if seen.node]
-        # kube-scheduler evicts none that ends already.
-        able = [seen.priority for seen in bound if not (seen.ended or seen.terminating)]
-        if able:
-            for uid in self._records.list_waiting_above(min(able)):
-                if not pods.get(uid).never_preempts:
-                    self._ask_again(uid)
 
     # --- waking ---
 
@@ -244,6 +231,8 @@ class WaitingPods:
         work.woken += self._records.times.take("retry", now)
         work.woken += self._end_searches()
         work.woken += filter(self._find, self._decisions.preemptors.take_to_retry())
+        for uid in self._bound.take():
+            self._ask_again(uid)
         work.woken += self._take_asking(now)
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
@@ -265,7 +254,7 @@ class WaitingPods:
         self._continue_answered(work)
         aside = self._continue_aside(work) if may_copy else ""
         unfinished = bool(self._records.places) and (self._continue_pass() or self._may_ask)
-        unfinished |= any((self._told, self._cut, self._victims))
+        unfinished |= any((self._told, self._cut, self._victims, self._bound))
         unfinished |= may_copy and not aside and bool(self._aside)
         records = map(self._records.get, set(work.woken))
         woken = tuple(each.uid for each in sorted(records, key=_place_of))

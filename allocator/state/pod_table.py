@@ -7,7 +7,7 @@ devices, once the call of the scheduler is answered.
 """
 
 import time
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
@@ -81,19 +81,19 @@ class PodTable:
         """Return the UIDs of the pods with a part, in the order in which they got it."""
         return self._having[part].keys()
 
-    def list_waiting_above(self, priority: int) -> list[str]:
-        """Return the pods that wait with a higher priority, and have and ask for no victims."""
-        more = takewhile(lambda place: place.priority < -priority, self.places)
-        return [
-            record.uid
-            for record in map(self.get, [place.uid for place in more])
-            if record.victims is None
-            and record.kept is None
-            and record.waiting is not None
-            and not record.waiting.seen
-            and record.request is not None
-            and record.request.pod.priority > priority
-        ]
+    def find_waiting_above(
+        self, priority: float, behind: WaitingPlace | None = None
+    ) -> Iterator[WaitingPlace]:
+        """Yield the places of pods with a higher priority that have and ask for no victims."""
+        start = bisect_right(self.places, behind) if behind else 0
+        rest = islice(self.places, start, None)
+        for place in takewhile(lambda place: place.priority < -priority, rest):
+            record = self.get(place.uid)
+            has_victims = record.victims is not None or record.kept is not None
+            is_refused = record.waiting is not None and not record.waiting.seen
+            above = record.request is not None and record.request.pod.priority > priority
+            if above and is_refused and not has_victims:
+                yield place
 
     def move_alike(self, key: bytes, rank: int) -> bool:
         """Move all members of a group to one rank, which another member has changed.

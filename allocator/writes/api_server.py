@@ -44,7 +44,7 @@ class VerifiedHistory(Protocol):
 
     @property
     def newest(self) -> str:
-        """The newest version that it, or a response to a write, has told of."""
+        """The newest version that it, or any response, has told of."""
         ...
 
     def compare_written(self, version: str, since: str) -> None:

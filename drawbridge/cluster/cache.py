@@ -131,7 +131,7 @@ class Cache(Generic[T]):
     _chunks = 0  # the number of chunks that watches delivered
     _version = ""  # the latest resourceVersion
     _listed_to = ""  # the resourceVersion of the last list
-    _answered_to = ""  # the latest resourceVersion in a response to a write
+    _answered_to = ""  # the latest resourceVersion in a response to another request
     _undone = ""  # why a response shows that the server has another history
     lists_begun = listed = 0  # the number of the latest list, and of the last one that was accepted
     _listed_at = 0.0
@@ -192,7 +192,7 @@ class Cache(Generic[T]):
 
     @property
     def newest(self) -> str:
-        """The newest version that the server has told of, also in responses to writes."""
+        """The newest version that the server has told of, also in responses (expect)."""
         return max(self._version, self._answered_to, key=parse_version)
 
     @property

@@ -62,20 +62,6 @@ def check_listed(
         )
 
 
-def find_undone(
-    expected: Mapping[tuple[str, str], Identity],
-    listed_to: str,
-    listed: Mapping[tuple[str, str], Identity],
-) -> tuple[str, str] | None:
-    """Return an object that a list of a version has as it was before a response about it."""
-    for key, (uid, version) in expected.items():
-        shown = listed.get(key)
-        is_undone = shown is not None and shown.uid == uid and is_older(shown.version, version)
-        if is_undone and not is_older(listed_to, version):
-            return key
-    return None
-
-
 def check_undone(
     path: str,
     expected: Mapping[tuple[str, str], Identity],
@@ -83,12 +69,15 @@ def check_undone(
     listed: Mapping[tuple[str, str], Identity],
 ) -> None:
     """Raise HistoryChangedError if a list has an object as it was before a response about it."""
-    key = find_undone(expected, listed_to, listed)
-    if key is not None:
-        name, had = "/".join(filter(None, key)), expected[key].version
-        raise HistoryChangedError(
-            f"{path}: {name} had version {had}, and has {listed[key].version} in a list"
-        )
+    for key, (uid, had) in expected.items():
+        shown = listed.get(key)
+        if shown is None or shown.uid != uid or is_older(listed_to, had):
+            continue
+        if is_older(shown.version, had):
+            name = "/".join(filter(None, key))
+            raise HistoryChangedError(
+                f"{path}: {name} had version {had}, and has {shown.version} in a list"
+            )
 
 
 def find_passed(

@@ -361,7 +361,7 @@ def test_pods_behind_a_group_ask_for_victims_although_nothing_has_become_free() 
 def test_a_partly_bound_group_gets_the_devices_that_become_free_first() -> None:
     cluster = interrupted(0)
     waiting = WaitingPods(cluster.decisions)
-    waiting.end_settled()
+    waiting.wake(0.0)
     cluster.ask_group(KEY, "m2", "m3", min_count=4, scheduled=2)
     waiting.note_answer("high", [], 0.0)
     cluster.prefilter("high", claim("d"), claim("e"), priority=1000)

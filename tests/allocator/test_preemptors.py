@@ -218,6 +218,21 @@ def test_a_pod_asks_for_victims_that_are_bound_after_its_answer(full: Contest) -
     assert full.woken() == []
 
 
+def test_many_pods_ask_for_victims_that_are_bound_some_in_each_turn(
+    full: Contest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("allocator.decisions.wake_turns.VISITS_PER_TURN", 2)
+    assert full.woken() == []
+    pods = [f"high-{number}" for number in range(5)]
+    assert [full.ask(each) for each in pods] == [[]] * 5
+    full.end("second")
+    full.run("other", "n1", 1, priority=LOW)
+    turns = [full.waiting.wake(full.cluster.now) for _ in range(4)]
+    assert [len(each.woken) for each in turns] == [2, 2, 1, 0]
+    assert sorted(uid for each in turns for uid in each.woken) == pods
+    assert [each.unfinished for each in turns][:2] == [True, True]
+
+
 def nominate(waiting: Pod, node: str) -> Pod:
     """Return a pod for which others were evicted on a node."""
     return replace(waiting, status=replace(waiting.status, nominated_node_name=node))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -298,17 +298,25 @@ def config_map(name: str, size: int = 0) -> dict[str, Any]:
     }
 
 
+async def follow(
+    api: FakeApi, chunks: AsyncGenerator[list[bytes], None], gate: Gate
+) -> "asyncio.Future[list[bytes]]":
+    """Read one event, and then until events add up; return what comes next."""
+    await api.until(lambda: api.store.watchers)
+    api.put(config_map("a"))
+    assert len(await anext(chunks)) == 1
+    following = asyncio.ensure_future(anext(chunks))
+    await gate.begun.wait()
+    assert gate.seconds == [7]
+    return following
+
+
 @asynchronous
 async def test_what_arrives_soon_after_a_short_list_adds_up(
     api: FakeApi, gathering: Session, gate: Gate
 ) -> None:
     async with gathering.stream(PATH, query={"watch": "true"}, gather_seconds=7) as chunks:
-        await api.until(lambda: api.store.watchers)
-        api.put(config_map("a"))
-        assert len(await anext(chunks)) == 1
-        following = asyncio.ensure_future(anext(chunks))
-        await gate.begun.wait()
-        assert gate.seconds == [7]
+        following = await follow(api, chunks, gate)
         for name in "bc":
             api.put(config_map(name))
         await asyncio.sleep(0.05)
@@ -339,12 +347,7 @@ async def test_a_stream_can_end_while_events_add_up(
     api: FakeApi, gathering: Session, gate: Gate
 ) -> None:
     async with gathering.stream(PATH, query={"watch": "true"}, gather_seconds=7) as chunks:
-        await api.until(lambda: api.store.watchers)
-        api.put(config_map("a"))
-        await anext(chunks)
-        following = asyncio.ensure_future(anext(chunks))
-        await gate.begun.wait()
-        assert gate.seconds == [7]
+        following = await follow(api, chunks, gate)
         api.put(config_map("b"))
         api.end_watches()
         gate.opened.set()
