@@ -1,4 +1,4 @@
-"""An API server in memory for the write path: claims with versions, pods, and faults.
+"""The write path at an API server in memory: claims and pods, and faults of its writes.
 
 A fault hits one of the writes, counted from 1. `refuse` fails before the write is stored, `lose`
 after it, as if the response was lost, and `kill` ends the process at that point.
@@ -6,15 +6,17 @@ after it, as if the response was lost, and `kill` ends the process at that point
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from msgspec.structs import replace
+import msgspec
 
 from allocator.state.conflicts import Conflicts, ContestedClaim
 from allocator.state.records import ClaimReservation, PodReservation
 from allocator.state.wheel import Wheel
+from allocator.writes.api_server import ApiServerWrites
 from allocator.writes.cluster_writes import PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
@@ -25,56 +27,77 @@ from drawbridge.dra.allocation import (
     ClaimStatus,
     Consumer,
 )
-from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.dra.claim import Claim
 from drawbridge.finding import Finding
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import NamedPodMetadata, Pod
-from tests.allocator.memory_writes import Change, MemoryWrites
+from tests.allocator.clusters import as_claim
+from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.server import Server
+from tests.cluster.fake.session import ServerSession
 
+T = TypeVar("T")
 Fault = Literal["refuse", "lose", "kill before", "kill after", "not leading"]
 NOW = 1_700_000_000.0
-_READER = claim_reader()
+_CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
 
 
 class KilledError(BaseException):
     """The process ends here."""
 
 
-class FakeCluster(MemoryWrites):
-    """Implements `ClusterWrites` and the cache of claims; the cache is always current."""
+class FakeCluster(ApiServerWrites):
+    """The write path at the fake API server, and a cache of claims that is always current."""
 
     def __init__(self) -> None:
-        self.claims: dict[tuple[str, str], Claim] = {}
-        self.nodes_of_pods: dict[str, str] = {}
-        self.versions_of_pods: defaultdict[str, str] = defaultdict(lambda: "1")
+        self.server = Server()
+        super().__init__(ServerSession(self.server), _Trusted(), _Trusted())
         self.writes: list[str] = []
         self.ended_waits: list[str] = []
         self.faults: dict[int, Fault] = {}
         self.is_down = False
-        self._version = 100
+        self.first_versions: dict[str, str] = {}  # of the pods, which the watch shows
+
+    # --- what others do ---
 
     def add_claim(self, name: str, namespace: str = "n") -> Claim:
         """Create a claim."""
         request = {"name": "r", "exactly": {"deviceClassName": "g"}}
-        read = _READER.read(
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaim",
-                "metadata": {"name": name, "namespace": namespace, "uid": f"uid-{name}"},
-                "spec": {"devices": {"requests": [request]}},
-            }
-        )
-        assert isinstance(read, Claim)
-        return self.put(read)
+        metadata = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
+        spec = {"devices": {"requests": [request]}}
+        self._load({**_CLAIM, "metadata": metadata, "spec": spec})
+        return self.claims[namespace, name]
 
-    def put(self, claim: Claim) -> Claim:
-        """Store a claim at a new version."""
-        self._version += 1
-        metadata = replace(claim.metadata, resource_version=f"{self._version}")
-        stored = replace(claim, metadata=metadata)
-        self.claims[metadata.namespace, metadata.name] = stored
-        return stored
+    def put(self, claim: Claim) -> None:
+        """Store a claim as it is, at a new version."""
+        self._load({**msgspec.json.decode(msgspec.json.encode(claim, enc_hook=str)), **_CLAIM})
+
+    def put_pod(self, name: str, node: str = "") -> None:
+        """Let a pod be on a node, at a new version."""
+        metadata = {"name": name, "namespace": "n", "uid": f"uid-{name}"}
+        spec = {"nodeName": node} if node else {}
+        self._load({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        self.first_versions.setdefault(name, f"{self.server.store.version}")
+
+    def _load(self, value: JSON) -> None:
+        """Store an object with the UID that it has."""
+        self.server.store.version += 1
+        value["metadata"]["resourceVersion"] = f"{self.server.store.version}"
+        self.server.load([value])
+
+    # --- what is stored ---
+
+    @property
+    def claims(self) -> dict[tuple[str, str], Claim]:
+        """The claims, by namespace and name."""
+        claims = map(as_claim, self.server.all("resourceclaims"))
+        return {(each.metadata.namespace, each.metadata.name): each for each in claims}
+
+    def node_of(self, pod: str) -> str | None:
+        """Return the node of a pod; None if there is no such pod."""
+        stored = self.server.get("pods", pod, "n")
+        return None if stored is None else stored["spec"].get("nodeName", "")
 
     def is_clean(self, name: str) -> bool:
         """Whether a claim has neither a mark nor an allocation, a consumer or a finalizer."""
@@ -104,41 +127,49 @@ class FakeCluster(MemoryWrites):
     async def read_claim(self, namespace: str, name: str) -> Claim | None:
         """Read a claim."""
         self._reach()
-        return self.claims.get((namespace, name))
+        return await super().read_claim(namespace, name)
 
     async def list_claims(self) -> list[Claim]:
         """Return all claims."""
         self._reach()
-        return list(self.claims.values())
+        return await super().list_claims()
 
     async def read_place(self, pod: PodName) -> PodPlace | None:
         """Return where a pod is."""
         self._reach()
-        node = self.nodes_of_pods.get(pod.uid)
-        return None if node is None else PodPlace(node, self.versions_of_pods[pod.uid])
+        return await super().read_place(pod)
+
+    async def mark(self, claim: Claim, mark: str) -> Claim:
+        """Write the mark and the finalizer."""
+        return await self._write(f"mark {claim.metadata.name}", partial(super().mark, claim, mark))
+
+    async def unmark(self, claim: Claim) -> Claim:
+        """Remove the mark."""
+        return await self._write(f"unmark {claim.metadata.name}", partial(super().unmark, claim))
+
+    async def allocate(
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
+    ) -> Claim:
+        """Write the allocation and the consumers."""
+        request = partial(super().allocate, claim, allocation, consumers)
+        return await self._write(f"allocate {claim.metadata.name}", request)
+
+    async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
+        """Write the consumers."""
+        request = partial(super().set_consumers, claim, consumers)
+        return await self._write(f"consumers {claim.metadata.name}", request)
+
+    async def deallocate(self, claim: Claim) -> Claim:
+        """Remove the allocation and the consumers."""
+        request = partial(super().deallocate, claim)
+        return await self._write(f"deallocate {claim.metadata.name}", request)
 
     async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a pod."""
-        fault = self._begin("bind")
-        current = self.nodes_of_pods.get(pod.uid)
-        if current is None or current or self.versions_of_pods[pod.uid] != version:
-            raise ApiError(409, "Conflict", "the pod is gone, bound or changed")
-        self.nodes_of_pods[pod.uid] = node
-        self._end(fault)
+        await self._write("bind", partial(super().bind, pod, node, version))
 
-    async def change(self, action: str, claim: Claim, change: Change) -> Claim:
-        """Change this version of a claim, unless a fault hits the write."""
-        fault = self._begin(f"{action} {claim.metadata.name}")
-        current = self.claims.get((claim.metadata.namespace, claim.metadata.name))
-        if current is None:
-            raise ApiError(404, "NotFound", "not found")
-        if current.metadata.resource_version != claim.metadata.resource_version:
-            raise ApiError(409, "Conflict", "the claim changed")
-        stored = self.put(change(current))
-        self._end(fault)
-        return stored
-
-    def _begin(self, what: str) -> Fault | None:
+    async def _write(self, what: str, send: Callable[[], Awaitable[T]]) -> T:
+        """Send a write, unless a fault hits it."""
         self._reach()
         self.writes.append(what)
         fault = self.faults.get(len(self.writes))
@@ -149,9 +180,12 @@ class FakeCluster(MemoryWrites):
                 raise NotLeadingError("host-b holds the Lease")
             case "kill before":
                 raise KilledError
-        return fault
+        answer = await send()
+        self.answer(fault)
+        return answer
 
-    def _end(self, fault: Fault | None) -> None:
+    def answer(self, fault: Fault | None) -> None:
+        """Let the response to a write arrive, unless a fault hits it."""
         if fault == "lose":
             raise ApiError(0, "", "no response", unknown=True)
         if fault == "kill after":
@@ -160,6 +194,21 @@ class FakeCluster(MemoryWrites):
     def _reach(self) -> None:
         if self.is_down:
             raise ApiError(0, "", "connection refused")
+
+
+class _Trusted:
+    """Lets every write go on: who leads and what was restored is not asked here."""
+
+    newest = ""
+
+    async def check(self) -> None:
+        """This process leads."""
+
+    async def wait_until_verified(self) -> None:
+        """Nothing was restored."""
+
+    def compare_written(self, version: str, since: str) -> None:
+        """Nothing was restored."""
 
 
 class FakeReservations:
@@ -186,7 +235,8 @@ class FakeReservations:
 
     def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
         """Reserve a device for each claim of a pod; an allocated claim keeps its allocation."""
-        self._cluster.nodes_of_pods.setdefault(f"uid-{pod}", "")
+        if self._cluster.node_of(pod) is None:
+            self._cluster.put_pod(pod)
         consumer = self.group or Consumer.of_pod(pod, f"uid-{pod}")
         reserved = tuple(
             self._reserve_claim(name, consumer, device, i) for i, name in enumerate(claims)
@@ -218,10 +268,11 @@ class FakeReservations:
 
     def find_pod(self, namespace: str, name: str) -> Pod | None:
         """Return the first version of a pod: the watch is behind."""
+        version = self._cluster.first_versions.get(name, "")
         metadata = NamedPodMetadata(
-            name=name, namespace=namespace, uid=f"uid-{name}", resource_version="1"
+            name=name, namespace=namespace, uid=f"uid-{name}", resource_version=version
         )
-        return Pod(metadata=metadata) if f"uid-{name}" in self._cluster.nodes_of_pods else None
+        return Pod(metadata=metadata) if self._cluster.node_of(name) is not None else None
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims of a pod."""

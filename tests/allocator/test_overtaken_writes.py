@@ -92,13 +92,13 @@ async def test_a_call_writes_no_more_when_the_lease_comes_back_before_the_recove
     rig: Rig, number: int
 ) -> None:
     rig.reservations.reserve("pod", "a", "b")
-    original = rig.cluster._end  # noqa: SLF001  # another pair leads and ends during this response
+    original = rig.cluster.answer  # another pair leads and ends during this response
 
     def lose_and_regain(fault: Fault | None) -> None:
         rig.leads = rig.leads and len(rig.cluster.writes) != number
         original(fault)
 
-    rig.cluster._end = lose_and_regain  # type: ignore[method-assign]  # noqa: SLF001  # the same
+    rig.cluster.answer = lose_and_regain  # type: ignore[method-assign]  # the same
     assert await rig.bind() == "the term of the scheduler ended during the binding"
     assert [each for each in rig.cluster.writes if "unmark" not in each] == ORDER[:number]
 
@@ -154,7 +154,8 @@ async def test_a_failed_device_stays_allocated_for_a_pod_that_runs(rig: Rig) -> 
 
 async def test_the_last_of_several_unbound_pods_deallocates_the_claim(rig: Rig) -> None:
     await _share_a_broken_device(rig)
-    rig.cluster.nodes_of_pods |= {"uid-first": "", "uid-second": ""}
+    for pod in ("first", "second"):
+        rig.cluster.put_pod(pod)
     consumers = tuple(Consumer("pods", name, f"uid-{name}") for name in ("first", "second"))
     shared = rig.claim("a")
     rig.cluster.put(replace(shared, status=replace(shared.status, reserved_for=consumers)))
@@ -177,12 +178,12 @@ async def test_a_binding_without_a_response_is_sent_again(rig: Rig) -> None:
 
     rig.cluster.bind = lose_first  # type: ignore[method-assign]  # the first one does not arrive
     assert not await rig.bind()
-    assert rig.cluster.nodes_of_pods["uid-pod"] == "node-1"
+    assert rig.cluster.node_of("pod") == "node-1"
 
 
 async def test_a_pod_that_has_changed_since_it_was_seen_is_read_again(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
-    rig.cluster.versions_of_pods["uid-pod"] = "2"
+    rig.cluster.put_pod("pod")
     assert not await rig.bind()
     assert rig.cluster.writes == ["mark a", "allocate a", "bind", "bind"]
 
@@ -193,12 +194,12 @@ async def test_a_binding_that_is_sent_late_fails_if_the_pod_has_changed(rig: Rig
 
     async def stop_before_it_is_sent(pod: PodName, node: str, version: str) -> None:
         rig.leads = False  # the next leader tries the pod, and the scheduler reports that it waits
-        rig.cluster.versions_of_pods[pod.uid] = "2"
+        rig.cluster.put_pod(pod.name)
         await bind(pod, node, version)
 
     rig.cluster.bind = stop_before_it_is_sent  # type: ignore[method-assign]  # the process stops
     assert await rig.bind() == "the term of the scheduler ended during the binding"
-    assert rig.cluster.nodes_of_pods["uid-pod"] == ""
+    assert rig.cluster.node_of("pod") == ""
 
 
 @pytest.mark.parametrize("when", ["in this term", "in an earlier term"])

@@ -6,7 +6,7 @@ import pytest
 
 from allocator.writes.binding import LATE_SECONDS, RETRY_SECONDS
 from tests.allocator.binding_rig import Rig
-from tests.allocator.simulated_api import run_virtually
+from tests.virtual_time import run_virtually
 
 CAUSES = {"an earlier binding may arrive": LATE_SECONDS, "no connection": RETRY_SECONDS}
 

@@ -46,7 +46,7 @@ async def test_a_pod_whose_device_is_contested_is_not_bound(rig: Rig) -> None:
     await rig.recovery.run_turn()
     assert rig.cluster.writes[2:] == ["deallocate a", "unmark a"]
     assert rig.cluster.is_clean("a")
-    assert rig.cluster.nodes_of_pods["uid-pod"] == ""
+    assert rig.cluster.node_of("pod") == ""
 
 
 async def test_a_conflict_that_begins_after_the_devices_are_ready_is_seen(rig: Rig) -> None:
@@ -61,7 +61,7 @@ async def test_a_conflict_that_begins_after_the_devices_are_ready_is_seen(rig: R
 
     rig.reservations.find_contest = find_later  # type: ignore[method-assign]  # from the second on
     assert await rig.bind() == f"{MESSAGE}; the pod is tried again"
-    assert rig.cluster.nodes_of_pods["uid-pod"] == ""
+    assert rig.cluster.node_of("pod") == ""
 
 
 async def test_an_allocation_that_yields_is_reported_and_its_pod_is_tried_again(rig: Rig) -> None:
@@ -73,7 +73,7 @@ async def test_an_allocation_that_yields_is_reported_and_its_pod_is_tried_again(
     assert rig.reported == [f"AllocationTakenBack a: {MESSAGE}"]
     assert rig.woken.get_nowait() == "uid-pod"
     assert rig.reservations.penalised == ["gpu-0-0"]
-    assert rig.claim("b") is theirs
+    assert rig.claim("b") == theirs
     # Once: the claim has no allocation any more.
     await rig.recovery.run_turn()
     assert len(rig.cluster.writes) == 2

@@ -17,23 +17,22 @@ from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.claim import Claim
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.binding_rig import Rig
-from tests.allocator.memory_writes import Change
-from tests.allocator.simulated_api import run_virtually
+from tests.virtual_time import run_virtually
 
 MARK = '{"allocator":"drawbridge"}'
 
 
 def _refuse(rig: Rig, names: Collection[str], seconds: float = 0.0) -> None:
     """Let a webhook refuse the removal of marks from claims, after some seconds."""
-    original = rig.cluster.change
+    original = rig.cluster.unmark
 
-    async def change(action: str, claim: Claim, change: Change) -> Claim:
-        if action == "unmark" and claim.metadata.name in names:
+    async def unmark(claim: Claim) -> Claim:
+        if claim.metadata.name in names:
             await asyncio.sleep(seconds)
             raise ApiError(500, "InternalError", "failed calling webhook", unknown=False)
-        return await original(action, claim, change)
+        return await original(claim)
 
-    rig.cluster.change = change  # type: ignore[method-assign]  # the webhook
+    rig.cluster.unmark = unmark  # type: ignore[method-assign]  # the webhook
 
 
 def test_a_term_starts_beside_a_mark_that_cannot_be_removed() -> None:

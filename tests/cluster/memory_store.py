@@ -1,13 +1,14 @@
-"""An API server in memory for tests and benches: the objects of one resource, with versions.
+"""The objects of one resource in the storage of the fake API server, without requests.
 
-It implements the protocols behind which controller and webhook reach kube-apiserver, without HTTP.
-It does not track the fields of managers, and `apply` replaces whole fields of the object.
+It implements the protocols behind which controller and webhook reach kube-apiserver. `apply`
+replaces whole fields of the object.
 """
 
 # ruff: noqa: D102  # methods of documented protocols; objects are JSON
 
 import asyncio
 import datetime as dt
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -16,14 +17,19 @@ import msgspec
 
 from controller.protocols import ObjectStore
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import error_from_response
 from drawbridge.cluster.resources import ApiObject
 from drawbridge.cluster.store import CachedObject, ChangeListener
 from tests.cluster.fake.answers import merged
-from tests.cluster.fake.kinds import copied
-from tests.cluster.fake.selectors import selects
+from tests.cluster.fake.kinds import Kind, copied
+from tests.cluster.fake.status import RefusedError
+from tests.cluster.fake.store import Change, Store, encoded
 
 T = TypeVar("T")
 START = dt.datetime(2026, 3, 1, 12, tzinfo=dt.UTC)
+# Whatever the objects are.
+_KIND = Kind("", "v1", "objects", "Object", namespaced=True)
+_MANAGER = "test"
 
 
 @dataclass
@@ -34,44 +40,53 @@ class MemoryStore(Generic[T]):
     """
 
     shape: type[T] | None
-    objects: dict[tuple[str, str], ApiObject] = field(default_factory=dict)
     requests: list[tuple[str, str]] = field(default_factory=list)
     # Called before a write with its verb and object; raises the error to inject.
     before_write: Callable[[str, ApiObject], None] = lambda _verb, _object: None
     # Returns the stored form of a created object.
     admit: Callable[[ApiObject], ApiObject] = lambda value: value
-    version: int = 0
     decode: Callable[[bytes], T] | None = None
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
     _decoded: dict[tuple[str, str], tuple[ApiObject, CachedObject[T]]] = field(default_factory=dict)
     _listeners: list[ChangeListener[T]] = field(default_factory=list)
+    _created: dt.datetime = START
 
     def __post_init__(self) -> None:
+        self._store = Store(lambda: self._created, random.Random(0), lambda _: False)
+        self._store.listeners.append(self._tell)
+        self.objects: dict[tuple[str, str], ApiObject] = self._store.objects.setdefault(_KIND, {})
         self.unblocked.set()
 
     def put(self, value: ApiObject, created: dt.datetime = START) -> CachedObject[T]:
         stored = copied(value)
         metadata = stored.setdefault("metadata", {})
-        self.version += 1
         key = (metadata.get("namespace", ""), metadata["name"])
-        before = self.objects.get(key)
-        metadata["uid"] = before["metadata"]["uid"] if before else f"uid-{self.version}"
-        metadata["resourceVersion"] = f"{self.version}"
-        metadata.setdefault("creationTimestamp", created.isoformat())
-        previous = self.cached(key) if before and self._listeners else None
-        self.objects[key] = stored
-        self._tell(previous, key)
+        if (before := self.objects.get(key)) is None:
+            said = metadata.get("creationTimestamp")
+            self._created = dt.datetime.fromisoformat(said) if said else created
+            self._store.create(_KIND, stored, _MANAGER)
+        else:
+            metadata.pop("resourceVersion", None)
+            metadata.pop("uid", None)
+            self._store.update(_KIND, before, stored, _MANAGER)
         return self.cached(key)
 
-    def _tell(self, before: CachedObject[T] | None, key: tuple[str, str]) -> None:
-        for listener in self._listeners:
-            listener(before, self.get(key[1], key[0]))
+    def _tell(self, _: Kind, change: Change) -> None:
+        if self._listeners:
+            before = self._read(change.before) if change.before else None
+            after = self._read(change.after) if change.after else None
+            for listener in self._listeners:
+                listener(before, after)
 
     def cached(self, key: tuple[str, str]) -> CachedObject[T]:
-        value = self.objects[key]
+        return self._read(self.objects[key])
+
+    def _read(self, value: ApiObject) -> CachedObject[T]:
+        metadata = value["metadata"]
+        key = metadata.get("namespace", ""), metadata["name"]
         cached = self._decoded.get(key)
         if cached is None or cached[0] is not value:
-            raw, metadata = msgspec.json.encode(value), value["metadata"]
+            raw = msgspec.json.encode(value)
             shaped = self.decode(raw) if self.decode else msgspec.json.decode(raw, type=self.shape)
             version = metadata["resourceVersion"]
             cached = (value, CachedObject(*key, metadata["uid"], version, raw, shaped))
@@ -80,8 +95,7 @@ class MemoryStore(Generic[T]):
 
     def remove(self, name: str, namespace: str = "") -> CachedObject[T]:
         gone = self.cached((namespace, name))
-        del self.objects[namespace, name]
-        self._tell(gone, (namespace, name))
+        self._store.delete(_KIND, self.objects[namespace, name])
         return gone
 
     # --- cache
@@ -110,34 +124,22 @@ class MemoryStore(Generic[T]):
 
     async def list(self, namespace: str = "", *, fields: str = "") -> "list[ApiObject]":
         self.requests.append(("list", fields or namespace))
-        return [
-            copied(value)
-            for key, value in self.objects.items()
-            if namespace in ("", key[0]) and selects("", fields, value)
-        ]
+        return copied([*self._store.among(_KIND, namespace, "", fields)])
 
     async def create(
         self, value: ApiObject, namespace: str = "", *, dry_run: bool = False
     ) -> ApiObject:
         name = value["metadata"]["name"]
         await self._begin("dry-run" if dry_run else "create", name, value)
-        if (namespace, name) in self.objects:
-            raise ApiError(409, "AlreadyExists")
         admitted = self.admit(copied(value))
-        if dry_run:
-            return admitted
-        place = {"namespace": namespace} if namespace else {}
-        self.put({**admitted, "metadata": {**admitted["metadata"], **place}})
-        return self.objects[namespace, name]
+        if namespace:
+            admitted["metadata"]["namespace"] = namespace
+        self._created = START
+        return _answer(lambda: self._store.create(_KIND, admitted, _MANAGER, dry=dry_run))
 
     async def replace(self, value: ApiObject, namespace: str = "") -> ApiObject:
-        name = value["metadata"]["name"]
-        await self._begin("replace", name, value)
-        now = self.objects[namespace, name]["metadata"]["resourceVersion"]
-        if value["metadata"].get("resourceVersion") != now:
-            raise ApiError(409, "Conflict")
-        self.put(value)
-        return self.objects[namespace, name]
+        await self._begin("replace", value["metadata"]["name"], value)
+        return self._update(value["metadata"]["name"], namespace, lambda _: copied(value))
 
     async def apply(self, value: ApiObject, namespace: str = "") -> ApiObject:
         name = value["metadata"]["name"]
@@ -147,14 +149,15 @@ class MemoryStore(Generic[T]):
 
     async def merge(self, name: str, value: ApiObject, namespace: str = "") -> ApiObject:
         await self._begin("merge", name, value)
-        if (namespace, name) not in self.objects:
+        return self._update(name, namespace, lambda before: merged(before, value))
+
+    def _update(
+        self, name: str, namespace: str, change: Callable[[ApiObject], ApiObject]
+    ) -> ApiObject:
+        before = self.objects.get((namespace, name))
+        if before is None:
             raise ApiError(404, "NotFound")
-        metadata = self.objects[namespace, name]["metadata"]
-        version = value.get("metadata", {}).get("resourceVersion")
-        if version not in (None, metadata["resourceVersion"]):
-            raise ApiError(409, "Conflict")
-        self.put(merged(self.objects[namespace, name], value))
-        return self.objects[namespace, name]
+        return _answer(lambda: self._store.update(_KIND, before, change(before), _MANAGER))
 
     async def delete(self, name: str, namespace: str = "", *, uid: str, version: str) -> bool:
         await self._begin("delete", name, {"metadata": {"name": name}})
@@ -165,6 +168,14 @@ class MemoryStore(Generic[T]):
             raise ApiError(409, "Conflict")
         self.remove(name, namespace)
         return True
+
+
+def _answer(write: Callable[[], ApiObject]) -> ApiObject:
+    """Return what is stored; raises ApiError as a client does."""
+    try:
+        return write()
+    except RefusedError as refused:
+        raise error_from_response(refused.code, {}, encoded(refused.body)) from None
 
 
 _: type[ObjectStore] = MemoryStore

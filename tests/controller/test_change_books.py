@@ -186,7 +186,8 @@ def test_events_of_pods_decode_no_template_and_a_book_each_once(
     assert decoded == [name_of(each) for each in templates[:8]]
     ((_, _, _, number),) = changed(cluster)
     assert number == 30
-    cluster.templates.put(templates[0])  # another version
+    metadata = {**templates[0]["metadata"], "annotations": {"note": "another version"}}
+    cluster.templates.put({**templates[0], "metadata": metadata})
     translated_pod(cluster, "last", *map(name_of, templates))
     cluster.time += 90
     controller.write()

@@ -22,7 +22,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from tests.allocator.simulated_api import VirtualLoop
+from tests.virtual_time import VirtualLoop
 
 START = 1_767_225_600.0
 _PRODUCT = ("allocator", "certs", "controller", "drawbridge", "webhook")

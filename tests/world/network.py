@@ -12,15 +12,12 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from drawbridge.cluster.errors import UnreachableError, error_from_response
-from drawbridge.cluster.reachability import Reachability
-from drawbridge.cluster.server_clock import ServerClock
-from drawbridge.cluster.session import Session
 from tests.cluster.fake.kinds import JSON, named
 from tests.cluster.fake.server import Server
+from tests.cluster.fake.session import ServerSession
 from tests.cluster.fake.status import RefusedError
 from tests.cluster.fake.store import ObjectWatcher, Store, encoded
 from tests.cluster.fake.trouble import Seen
@@ -269,25 +266,18 @@ def _is_mark(path: str) -> bool:
     return path.split("/")[-2] == "resourceclaims"
 
 
-class WorldSession(Session):
+class WorldSession(ServerSession):
     """The session of a process, with its retries, over the network of the world."""
 
     def __init__(self, network: Network, who: str) -> None:
+        super().__init__(network.fronts[0].server)
         self._network, self._who = network, who
-        self._namespace = SYSTEM
-        self._pause = asyncio.sleep
-        self._credentials = _NO_CREDENTIALS
-        self.reachability = Reachability()
-        self.clock = ServerClock()
 
-    async def _send_once(self, access: object, request: Any) -> bytes:  # noqa: ANN401, ARG002  # of the session
+    async def answer(self, seen: Seen) -> bytes:
+        """Send a request to one of the servers."""
         front = self._network.choose()
-        headers = {"Content-Type": request.content_type, "Accept": request.accept}
-        body = request.data or b""
-        seen = Seen(request.method, request.path, dict(request.query), headers, body)
         answer = await self._network.send(self._who, front, seen)
         self.clock.observe(formatdate(clock.wall() + front.skew, usegmt=True))
-        self.reachability.record_response()
         return answer
 
     @contextlib.asynccontextmanager
@@ -320,16 +310,6 @@ class WorldSession(Session):
             end.cancel()
             del front.streams[lines]
             front.server.end(watcher)
-
-
-_NO_CREDENTIALS: Any = SimpleNamespace(namespace=SYSTEM)
-
-
-async def _access(_session: Session, _rejected: object) -> None:
-    """No credentials."""
-
-
-WorldSession._access = _access  # type: ignore[assignment,method-assign]  # noqa: SLF001
 
 
 class Lag:

@@ -272,7 +272,7 @@ class Store:
         metadata["resourceVersion"] = f"{self.version}"
         self._owners[kind, key] = owners
         stays = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
-        gone = metadata.get("deletionTimestamp") and not stays
+        gone = before is not None and metadata.get("deletionTimestamp") and not stays
         if gone:
             del self.objects[kind][key]
         else:
