@@ -59,6 +59,8 @@ class Conditions(NamedTuple):
     quarters_of_team: int
     # Whether the schedulers decide about all members of a gang in one cycle.
     has_group_cycles: bool
+    # Whether the plugin has devices reserved with the answer; that of an early release does not.
+    reserves_early: bool
     # How many bindings wait for something else, such as a volume; ours, and those of others.
     slow_bindings: float
     slow_bindings_of_others: float
@@ -103,4 +105,5 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         slow_bindings=slow_bindings,
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
         calm=tuple(drawn.choices([*_CALM], [*_CALM.values()], k=drawn.choice((2, 4, 8, 8)))),
+        reserves_early=drawn.random() < 0.8,
     )

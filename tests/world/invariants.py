@@ -110,6 +110,13 @@ def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
                 yield f"{uid} has evicted others {count} times and has no devices"
 
 
+def no_reservation_expires_while_it_is_held(world: "World") -> Iterator[str]:
+    """The devices of a pod that the scheduler holds stay reserved, up to the limit."""
+    for pair in world.pairs.values():
+        for uid in pair.scheduler.expired:
+            yield f"the reservation of {uid} has expired, which {pair.host} holds"
+
+
 def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[str]:
     """Without them, it could vanish while it is in use."""
     for claim in world.holders.values():
@@ -449,6 +456,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
     "write": (
         no_pod_that_runs_loses_a_claim,
         nobody_evicts_again_and_again,
+        no_reservation_expires_while_it_is_held,
         no_device_is_reserved_twice,
         one_allocator_leads,
         nobody_leads_who_knows_that_another_does,

@@ -25,6 +25,7 @@ from allocator.scheduler.protocol import (
     StatusRequest,
     UnreserveRequest,
 )
+from allocator.state.reserved_pods import RESERVATION_SECONDS
 from tests.cluster.fake.kinds import JSON
 from tests.world.asked import describe, encode, has_allocation, has_ended, is_waiting
 from tests.world.conditions import Conditions
@@ -56,7 +57,12 @@ class Scheduler:
     ) -> None:
         self.network = network
         self._has_group_cycles, self._flushes = conditions.has_group_cycles, conditions.forgets_pods
+        self._reserves_early, self._hold_seconds = (
+            conditions.reserves_early,
+            conditions.holding.seconds,
+        )
         self.slow_bindings = conditions.slow_bindings
+        self.expired: list[str] = []  # pods whose reservations expired although they were held
         self.evictions: dict[str, int] = {}  # by the UID of the preemptor
         self._parts = parts
         who = f"scheduler {host}"
@@ -76,6 +82,7 @@ class Scheduler:
         self._active: dict[str, None] = {}
         self._busy: dict[str, str] = {}  # the node, from Reserve until the watch shows it
         self._held: dict[str, None] = {}  # between Reserve and Bind
+        self._renewed: dict[str, float] = {}  # when the allocator was told so for the last time
         self._unanswered: set[str] = set()
         self._every_node: set[str] = set()
         self._attempts: dict[str, int] = {}
@@ -194,7 +201,10 @@ class Scheduler:
             if parts is None or not self.leads:
                 continue
             reply = parts.calls.status(StatusRequest(held_pods=tuple(self._held)))
-            if reply.ready and reply.leading and self._unanswered:
+            if not reply.ready or not reply.leading:
+                continue
+            self._renewed = dict.fromkeys(self._held, asyncio.get_running_loop().time())
+            if self._unanswered:
                 unanswered, self._unanswered = self._unanswered, set()
                 self._activate(sorted(unanswered))
 
@@ -308,7 +318,7 @@ class Scheduler:
                 claims=encode(claims),
                 max_nodes=0 if uid in self._every_node else _MAX_NODES,
                 group=group,
-                reserve=reserve and group is None,
+                reserve=reserve and group is None and self._reserves_early,
             )
         )
         if reply.members_needed and group is not None:
@@ -450,11 +460,12 @@ class Scheduler:
         """Do what the binding cycle does: PreBind of others, Bind, Unreserve after a failure."""
         random, uid = self.network.random, place.pod_uid
         is_slow = random.random() < self.slow_bindings  # a volume, for example
-        await asyncio.sleep(
-            random.uniform(5, SLOWEST_BINDING) if is_slow else random.expovariate(20)
-        )
+        seconds = random.uniform(5, SLOWEST_BINDING) if is_slow else random.expovariate(20)
+        await asyncio.sleep(seconds)
         fails = random.random() < 0.03
         self._held.pop(uid, None)
+        if seconds < self._hold_seconds:
+            self._note_expired(parts, place)
         is_bound = False
         with contextlib.suppress(ProtocolError):
             is_bound = not fails and await self._ask_to_bind(parts, place)
@@ -463,6 +474,14 @@ class Scheduler:
         if not is_bound:
             self._busy.pop(uid, None)
             self._retry(uid)
+
+    def _note_expired(self, parts: _Parts, place: PodOnNode) -> None:
+        """Note a pod that lost its devices to time, although the allocator knew that it is held."""
+        age = asyncio.get_running_loop().time() - self._renewed.get(place.pod_uid, 0.0)
+        if age < RESERVATION_SECONDS and parts is self._parts() and parts.state.ready:
+            reservations = parts.state.decisions.reservations
+            if reservations.has_expired(place.pod_uid, place.node):
+                self.expired.append(place.pod_uid)
 
     async def _ask_to_bind(self, parts: _Parts, place: PodOnNode) -> bool:
         """Return whether the allocator has bound a pod; it goes on if this process ends."""
