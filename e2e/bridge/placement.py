@@ -98,10 +98,14 @@ class Placement:
         self.pairs = [self.make_pair(f"{number}") for number in range(pairs)]
         self.start()
 
-    def make_pair(self, suffix: str, relay: Path | None = None) -> Pair:
-        """Return a pair that does not run yet; its plugin calls the relay if there is one."""
+    def make_pair(self, suffix: str, relay: Path | None = None, port: int = 0) -> Pair:
+        """Return a pair that does not run yet; its plugin calls the relay if there is one.
+
+        Both use the API server on a port, if it is not the first one.
+        """
         objects = self._objects
-        access = self.plane.kubeconfig(NAME, self.plane.account_token(NAMESPACE, NAME))
+        token = self.plane.account_token(NAMESPACE, NAME)
+        access = self.plane.kubeconfig(f"{NAME}{port or ''}", token, port)
         template = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["scheduler.yaml"])
         for profile in template["profiles"]:
             profile["schedulerName"] = self.profile

@@ -113,10 +113,10 @@ class ControlPlane:
         """Make a client for the holder of `token`."""
         return Client(self.port, token, self.authority.read_text(encoding="ascii"))
 
-    def kubeconfig(self, name: str, token: str) -> Path:
+    def kubeconfig(self, name: str, token: str, port: int = 0) -> Path:
         """Write a kubeconfig for the holder of `token`; `name` becomes the file's."""
         path = self.folder / f"{name.replace(':', '-').replace('/', '-')}.kubeconfig"
-        server = f"https://{self.options.address}:{self.port}"
+        server = f"https://{self.options.address}:{port or self.port}"
         return files.kubeconfig(path, server, self.authority, token)
 
     def user_config(self, user: str = "admin") -> Path:

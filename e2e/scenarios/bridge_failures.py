@@ -111,6 +111,39 @@ def a_leader_whose_allocator_stays_away_hands_over(stage: BridgeStage) -> None:
     stage.wait("the former leader ends", lambda: not leader.scheduler_alive)
 
 
+@bridge_scenario("full")
+def two_pairs_at_two_api_servers_give_no_device_twice(stage: BridgeStage) -> None:
+    """Each server shows the writes of the other one later; one of them ends under its leader."""
+    prepare(stage)
+    placement, name = stage.placement, "kube-apiserver-2"
+    first, before = stage.leader(), placement.pairs
+    server = stage.processes.start_another_apiserver(name)
+    second = placement.make_pair("second-server", port=server.port)
+    try:
+        for pair in before:
+            if pair is not first:
+                pair.stop()
+        placement.pairs = [first, second]
+        placement.start()
+        burst(stage, 0, PODS // 3)
+        stage.wait("the first pods run", partial(some_run, stage))
+        first.running_scheduler().kill()
+        burst(stage, PODS // 3, PODS // 3)
+        assert other_leader(stage, first) is second
+        placement.start()
+        stage.wait("more pods run", partial(some_run, stage, PODS // 2), PATIENCE_SECONDS)
+        burst(stage, 2 * PODS // 3, PODS // 3)
+        stage.processes.processes.pop(name).kill()
+        assert other_leader(stage, second) is first
+        all_run(stage)
+    finally:
+        second.stop()
+        if name in stage.processes.processes:
+            stage.processes.processes.pop(name).stop()
+        placement.pairs = before
+        placement.start()
+
+
 @bridge_scenario("chaos")
 def the_api_server_restarts_during_a_burst_of_claims(stage: BridgeStage) -> None:
     """Both schedulers and both allocators reconnect, and finish the burst."""

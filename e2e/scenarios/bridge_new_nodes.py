@@ -71,6 +71,32 @@ def a_pod_takes_the_node_that_an_autoscaler_adds(stage: BridgeStage) -> None:
 
 
 @bridge_scenario("full")
+def an_autoscaler_takes_empty_nodes_away_while_pods_come(stage: BridgeStage) -> None:
+    """A pod that comes between the cordon and the end of a node runs on the next one.
+
+    No claim keeps devices of a node that is gone.
+    """
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    for turn in range(5):
+        create_pods(stage, f"asks-{turn}", 1)
+        stage.wait_unschedulable(f"asks-{turn}-0")
+        node = stage.node(f"n{turn}", "lab-2g2n", {GPU: "full"}).name
+        running = [f"asks-{turn}-0", *([f"late-{turn - 1}-0"] if turn else [])]
+        for name in running:
+            assert stage.wait_running(name)["spec"]["nodeName"] == node
+        for name in running:
+            stage.delete_pod(name)
+        stage.client.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+        create_pods(stage, f"late-{turn}", 1)
+        time.sleep(turn * 0.5)
+        stage.fleet.remove([node])
+        left = stage.client.get(stage.claim_path())["items"]
+        assert not [each for each in left if "allocation" in each.get("status", {})], left
+    stage.node("last", "lab-2g2n", {GPU: "full"})
+    stage.wait_running(f"late-{turn}-0")
+
+
+@bridge_scenario("full")
 def the_wait_for_a_new_node_goes_on_when_another_scheduler_leads(stage: BridgeStage) -> None:
     """A pod that was gated waits anew: its condition has the time of its creation."""
     with full_node(stage) as high:

@@ -218,6 +218,28 @@ def pods_of_one_claim_share_its_devices(stage: Stage) -> None:
     stage.wait("unprepared", lambda: not stage.fleet.prepared(GPU, machine.name))
 
 
+@scenario("full")
+def an_allocation_that_keeps_a_pod_from_every_node_is_taken_back(stage: Stage) -> None:
+    """Nobody uses the claim, and its node is closed: the scheduler allocates it anew elsewhere."""
+    closed, other = (stage.node(each, "lab-2g2n", {GPU: "full"}).name for each in "ab")
+    stage.claim("kept", claim_spec(request("gpu", GPU)))
+    result = {"request": "gpu", "driver": GPU, "pool": closed, "device": "gpu-0"}
+    field = {"key": "metadata.name", "operator": "In", "values": [closed]}
+    allocation = {
+        "devices": {"results": [result]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }
+    path = stage.claim_path("kept")
+    stage.client.patch(
+        path, {"metadata": {"finalizers": ["resource.kubernetes.io/delete-protection"]}}
+    )
+    stage.client.patch(f"{path}/status", {"status": {"allocation": allocation}})
+    stage.client.patch(f"/api/v1/nodes/{closed}", {"spec": {"unschedulable": True}})
+    stage.pod("worker", claims={"gpu": "kept"})
+    assert stage.wait_running("worker")["spec"]["nodeName"] == other
+    assert [each["pool"] for each in stage.allocated("kept")] == [other]
+
+
 @scenario("smoke")
 def opaque_parameters_are_compared_byte_for_byte(stage: Stage) -> None:
     """A claim whose parameters were sent with blanks can be changed by no one who reads it as JSON.
