@@ -100,6 +100,8 @@ class DrawnMigration(Migration):
         nodes, fleet = listed("/api/v1/nodes")["items"], self.stage.fleet
         daemons = [(e["metadata"]["name"], pod_spec_of(e)) for e in listed(DAEMONS)["items"]]
         jobs = listed("/apis/batch/v1/jobs")["items"]
+        # Those of earlier scenarios can still be on their way out.
+        spaces = [e["metadata"] for e in listed("/api/v1/namespaces")["items"]]
         return {
             "pods": {owner: counts.total() for owner, counts in counted.items()},
             "served": {owner: dict(counts) for owner, counts in counted.items()},
@@ -109,7 +111,7 @@ class DrawnMigration(Migration):
             "cordoned": {e["metadata"]["name"] for e in nodes if e["spec"].get("unschedulable")},
             "plugins": fleet.plugged(),
             "drivers": {*fleet.published},
-            "modes": [_ours(e["metadata"]) for e in listed("/api/v1/namespaces")["items"]],
+            "modes": {e["name"]: _ours(e) for e in spaces if "deletionTimestamp" not in e},
             "suspended": {e["metadata"]["uid"] for e in jobs if e["spec"].get("suspend")},
             "daemons": {
                 name: [spec.get(key) or None for key in ("nodeSelector", "affinity")]
