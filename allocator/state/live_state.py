@@ -20,11 +20,11 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.state.caches import AllocatorCaches, Namespace
 from allocator.state.cluster_state import AllocatorState, OwnsPool
 from allocator.state.fences import Fences
-from allocator.state.pod_table import Due
 from allocator.state.pool_filter import make_driver_filter, make_pool_filter
 from allocator.state.prepare_failures import PrepareEvent, find_unprepared
 from allocator.state.reports import ClaimFinding
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
+from allocator.state.transitions import Due
 from allocator.state.turns import Turns
 from allocator.state.wheel import Wheel
 from allocator.writes.cluster_writes import PodName

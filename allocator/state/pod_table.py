@@ -1,36 +1,44 @@
 """The records of all pods, and what is asked of them by claim, place, key or time.
 
-Every change of a record is made here, and everything else follows from the records before and
-after: the indexes, the times, and what the ledger reserves and keeps. So a record that goes takes
-everything along. Beyond a limit, the namespace with most records loses its oldest one that has no
+Every change of a record is made here, and what follows is carried out (`transitions.py`): in the
+indexes, the times, and what the ledger reserves and keeps. So a record that goes takes everything
+along. Beyond a limit, the namespace with most records loses its oldest one that has no
 devices, once the call of the scheduler is answered.
 """
 
 import time
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from itertools import islice, takewhile
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import replace
 
 from allocator.state.index import Index
-from allocator.state.pauses import Pause
-from allocator.state.record_states import RecordEvent, RecordState, is_expected, state_of
-from allocator.state.records import Record, RecordStep, Waiting, WaitingPlace, key_of
+from allocator.state.record_states import RecordEvent, RecordState, is_expected
+from allocator.state.records import Record, RecordStep, WaitingPlace, key_of
+from allocator.state.transitions import (
+    PARTS,
+    Due,
+    Effect,
+    Expect,
+    GiveBack,
+    HavePart,
+    Keep,
+    LookAgain,
+    LoseDevices,
+    MoveKey,
+    MovePlace,
+    Part,
+    Reserve,
+    move,
+)
 from allocator.state.wheel import Wheel
 from drawbridge.ledger.ledger import Ledger, Reservation
 
 MAX_RECORDS: Final = 65536
-MAX_STEPS: Final = 8  # of a record
-Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
-PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
-# What is due: the end of a reservation, of what is kept and of pauses. Pods without a record, too,
-# are woken to release their claims, have ended, and get no late binding any more; nor do those of
-# claims that had no allocation before this term.
-Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause", "retry", "late", "end"]
 # What a record can begin with, in a namespace.
 BEGINS: Final = frozenset({RecordEvent.ASKED, RecordEvent.KEPT})
 _NOTHING: Final[Mapping[str, Reservation]] = {}
@@ -138,7 +146,7 @@ class PodTable:
         if uid not in self._records and not (event in BEGINS and changes.get("namespace")):
             self.unexpected += 1
             return
-        self._put(before, event, replace(before, **changes), changes)
+        self._put(before, event, replace(before, **changes))
 
     def begin_term(self) -> None:
         """Forget what pods have, because another process decides now; keep what they ask."""
@@ -168,33 +176,16 @@ class PodTable:
         before = self.get(uid)
         devices = before.devices if before.devices and before.devices.writing else None
         after = Record(uid, before.namespace, devices=devices, steps=before.steps)
-        self._put(before, event, after, PARTS)
+        self._put(before, event, after)
 
-    def _put(
-        self, before: Record, event: RecordEvent, after: Record, changed: Iterable[str]
-    ) -> None:
-        state, later = state_of(before), state_of(after)
+    def _put(self, before: Record, event: RecordEvent, after: Record) -> None:
+        record, state, later, effects = move(before, event, after, self.clock())
         if state is not later:
             self.moves[state, event, later] += 1
             self.unexpected += not is_expected(state, event, later)
-        if state is not later or event is RecordEvent.WOKEN:
-            steps = (*before.steps[1 - MAX_STEPS :], RecordStep(self.clock(), event, later))
-            force_setattr(after, "steps", steps)  # nobody has this record yet
-        self._store(before, after, ends=later is RecordState.UNKNOWN)
-        for name in changed:
-            if name in self._having:
-                self._follow_part(name, after.uid, has=bool(getattr(after, name)))
-        if before.devices is not after.devices:
-            self._follow_devices(before, after)
-        if before.kept is not after.kept:
-            self._follow_kept(before, after)
-        if before.waiting is not after.waiting or before.kept is not after.kept:
-            self._follow_waiting(before, after)
-        begins_or_ends = (before.waiting is None) != (after.waiting is None)
-        if begins_or_ends or before.device_pause is not after.device_pause:
-            self.times.set("device pause", after.uid, _end_of(after.device_pause, after.waiting))
-        if begins_or_ends or before.victim_pause is not after.victim_pause:
-            self.times.set("victim pause", after.uid, _end_of(after.victim_pause, after.waiting))
+        self._store(before, record, ends=later is RecordState.UNKNOWN)
+        for effect in effects:
+            self._carry_out(record.uid, effect)
 
     def _store(self, before: Record, after: Record, *, ends: bool) -> None:
         uid, was = after.uid, after.uid in self._records
@@ -206,12 +197,6 @@ class PodTable:
         else:
             self._records[uid] = after
 
-    def _follow_part(self, part: str, uid: str, *, has: bool) -> None:
-        if not has:
-            self._having[part].pop(uid, None)
-        else:
-            self._having[part].setdefault(uid)
-
     def _can_drop(self, uid: str, but: Collection[str]) -> bool:
         """Whether a pod has no devices, and none are kept for it."""
         record = self._records[uid]
@@ -219,42 +204,47 @@ class PodTable:
 
     # --- what follows from a change ---
 
-    def _follow_devices(self, before: Record, after: Record) -> None:
-        uid, had, has = after.uid, before.devices, after.devices
-        for claim, reservation in has.reserved.items() if has else ():
-            self._reserved.setdefault(claim, {})[uid] = reservation
-        for claim in had.reserved if had else ():
-            if has is None or claim not in has.reserved:
-                users = self._reserved[claim]
-                del users[uid]
-                if not users:
-                    del self._reserved[claim]
-                    # A write that had the reservation has ended.
-                    self._ledger.rollback((claim,))
-        if has is None and before.group:
-            self._lost.append((before.group, uid))
-        self.times.set("devices", uid, None if has is None or has.writing else has.until)
+    def _carry_out(self, uid: str, effect: Effect) -> None:
+        match effect:
+            case LookAgain(kind, at):
+                self.times.set(kind, uid, at)
+            case HavePart(part, True):
+                self._having[part][uid] = None
+            case HavePart(part, False):
+                del self._having[part][uid]
+            case MovePlace(before, after):
+                self._move_place(before, after)
+            case MoveKey(before, after):
+                self.alike.move(uid, before, after)
+            case LoseDevices(group):
+                self._lost.append((group, uid))
+            case _:
+                self._tell_ledger(uid, effect)
 
-    def _follow_kept(self, before: Record, after: Record) -> None:
-        had, has = before.kept, after.kept
-        if had is None or has is None or had.held is not has.held:
-            self._ledger.keep(key_of(after.uid), has.held if has else ())
-        if had is None or has is None or had.claims != has.claims:
-            self._ledger.expect(had.claims if had else (), expected=False)
-            self._ledger.expect(has.claims if has else (), expected=True)
-        self.times.set("kept", after.uid, has.until if has else None)
+    def _tell_ledger(self, uid: str, effect: Effect) -> None:
+        match effect:
+            case Reserve(claims):
+                for claim, reservation in claims.items():
+                    self._reserved.setdefault(claim, {})[uid] = reservation
+            case GiveBack(claims):
+                for claim in claims:
+                    self._give_back(uid, claim)
+            case Keep(holds):
+                self._ledger.keep(key_of(uid), holds)
+            case Expect(before, after):
+                self._ledger.expect(before, expected=False)
+                self._ledger.expect(after, expected=True)
 
-    def _follow_waiting(self, before: Record, after: Record) -> None:
-        had, has = before.waiting, after.waiting
-        if had is not None and (has is None or had.place != has.place):
-            del self.places[bisect_left(self.places, had.place)]
-        if has is not None and (had is None or had.place != has.place):
-            insort(self.places, has.place)
-        keys = [[each.key] if each.waiting else [] for each in (before, after)]
-        if keys[0] != keys[1]:
-            self.alike.move(after.uid, *keys)
+    def _move_place(self, before: WaitingPlace | None, after: WaitingPlace | None) -> None:
+        if before is not None:
+            del self.places[bisect_left(self.places, before)]
+        if after is not None:
+            insort(self.places, after)
 
-
-def _end_of(pause: Pause, waiting: Waiting | None) -> float | None:
-    """Return when a pod that waits can be woken; None if its pause was over before it waited."""
-    return pause.until if waiting is not None and pause.until > waiting.place.since else None
+    def _give_back(self, uid: str, claim: str) -> None:
+        users = self._reserved[claim]
+        del users[uid]
+        if not users:
+            del self._reserved[claim]
+            # A write that had the reservation has ended.
+            self._ledger.rollback((claim,))

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from allocator.state.index import Index
-from allocator.state.pod_table import Due
+from allocator.state.transitions import Due
 from allocator.state.wheel import Wheel
 from drawbridge.agreement.template_objects import parse_time
 from drawbridge.bounded_cache import BoundedCache

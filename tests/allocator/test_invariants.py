@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from allocator.decisions import node_searches
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
-from allocator.state.pod_table import PARTS
+from allocator.state.transitions import PARTS
 from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.holdings import DeviceID

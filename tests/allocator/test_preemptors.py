@@ -168,6 +168,17 @@ def test_a_victim_that_a_finalizer_keeps_is_replaced(full: Contest) -> None:
     assert full.victims("high") == ["first"]
 
 
+def test_a_victim_that_a_finalizer_keeps_is_not_waited_for_again_when_it_changes(
+    full: Contest,
+) -> None:
+    full.evict("second")
+    full.woken()
+    full.woken(at=30.0 + TERMINATION_SECONDS)
+    full.evict("second")
+    full.cluster.add(nominate(full.cluster.pods["default", "second"], "n1"))
+    assert full.victims("high") == ["first"]
+
+
 @pytest.mark.parametrize(("nominated", "free"), [("n1", []), ("n2", ["n1"]), ("", ["n1"])])
 def test_a_new_leader_keeps_devices_for_a_pod_with_a_nominated_node(
     nominated: str, free: list[str]
@@ -216,6 +227,16 @@ def test_a_pod_asks_for_victims_that_are_bound_after_its_answer(full: Contest) -
     assert full.woken() == ["high"]
     assert full.victims("high") == ["other"]
     assert full.woken() == []
+
+
+def test_the_lowest_of_the_pods_that_were_bound_together_can_be_a_victim(full: Contest) -> None:
+    assert full.woken() == []
+    assert full.ask("high") == []
+    full.end("second")
+    full.run("other", "n1", 1, priority=LOW)
+    above = pod("above", "of-above", node="n1")
+    full.cluster.add(replace(above, spec=replace(above.spec, priority=HIGH)))
+    assert full.woken() == ["high"]
 
 
 def test_many_pods_ask_for_victims_that_are_bound_some_in_each_turn(

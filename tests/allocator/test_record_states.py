@@ -9,7 +9,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from allocator.scheduler.protocol import ProtocolError, SchedulingPod
-from allocator.state.pod_table import BEGINS, MAX_STEPS, PodTable
+from allocator.state.pod_table import BEGINS, PodTable
 from allocator.state.record_states import (
     TRANSITIONS,
     RecordEvent,
@@ -23,12 +23,30 @@ from allocator.state.records import (
     PodReservation,
     Preemptor,
     Record,
+    RecordStep,
     ReservedDevices,
+    VictimQuestion,
     Waiting,
     WaitingPlace,
 )
 from allocator.state.reserved_pods import RESERVATION_SECONDS
-from drawbridge.ledger.ledger import Ledger
+from allocator.state.transitions import (
+    MAX_STEPS,
+    Expect,
+    GiveBack,
+    HavePart,
+    Keep,
+    LookAgain,
+    LoseDevices,
+    MoveKey,
+    MovePlace,
+    Reserve,
+    move,
+)
+from drawbridge.dra.allocation import AllocatedDevices, Allocation
+from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.holdings import Hold
+from drawbridge.ledger.ledger import Ledger, Reservation
 from drawbridge.ledger.node_holds import NodeHold
 from tests.allocator.clusters import Cluster, ask_group, claim, members_of
 from tests.allocator.contests import Contest
@@ -190,3 +208,49 @@ def test_a_record_keeps_its_last_steps_with_their_times_and_no_more() -> None:
     steps = table.get(UID).steps
     assert [each.at for each in steps] == list(range(21 - MAX_STEPS, 21))
     assert {(each.event, each.state) for each in steps} == {(RecordEvent.WOKEN, RecordState.SEEN)}
+
+
+def test_what_follows_from_a_move_is_data_and_in_order() -> None:
+    waiting = Waiting(WaitingPlace(0, 5.0, UID), b"key")
+    before = Record(UID, "default", group="default/g", waiting=waiting, device_pause=Pause(1, 9.0))
+    reserved = {"c": Reservation(Allocation(AllocatedDevices(())))}
+    after = replace(before, waiting=None, devices=replace(DEVICES, reserved=reserved))
+    moved = move(before, RecordEvent.RESERVED, after, now=7.0)
+    assert (moved.state, moved.later) == (RecordState.WAITING, RecordState.RESERVED)
+    assert moved.record.steps == (RecordStep(7.0, RecordEvent.RESERVED, RecordState.RESERVED),)
+    assert moved.effects == [
+        HavePart("devices", has=True),
+        Reserve(reserved),
+        LookAgain("devices", DEVICES.until),
+        MovePlace(waiting.place, None),
+        MoveKey((b"key",), ()),
+        LookAgain("device pause", None),
+        LookAgain("victim pause", None),
+    ]
+    back = move(moved.record, RecordEvent.GIVEN_BACK, replace(moved.record, devices=None), now=8.0)
+    assert back.effects == [
+        HavePart("devices", has=False),
+        GiveBack(["c"]),
+        LoseDevices("default/g"),
+        LookAgain("devices", None),
+    ]
+
+
+def test_what_the_ledger_keeps_follows_what_a_pod_gets_later() -> None:
+    waits = replace(KEPT, claims=frozenset({"own"}), until=30.0)
+    hold = Hold(PoolID("gpu.example.com", "n1"), "gpu-0")
+    record = Record(UID, "default", kept=waits)
+    begun = move(Record(UID), RecordEvent.KEPT, record, now=0.0)
+    nothing, own = frozenset[str](), frozenset({"own"})
+    assert begun.effects[1:] == [Keep(()), Expect(nothing, own), LookAgain("kept", 30.0)]
+    holds = replace(record, kept=replace(waits, held=(hold,)))
+    got = move(record, RecordEvent.KEPT_LONGER, holds, now=1.0)
+    assert got.effects == [Keep((hold,)), LookAgain("kept", 30.0)]
+    ended = move(holds, RecordEvent.NOT_KEPT, replace(holds, kept=None), now=2.0)
+    assert ended.effects[1:] == [Keep(()), Expect(own, nothing), LookAgain("kept", None)]
+
+
+def test_a_pod_that_is_answered_again_still_asks_because_others_have_ended() -> None:
+    refused = VictimQuestion().refused(3)
+    assert not refused.is_due(3)
+    assert refused.refused(4).is_due(4)

@@ -1,0 +1,162 @@
+"""How an event moves a pod's record, and what follows from that: pure functions on records.
+
+What follows is data: effects, which the table of the records carries out in their order
+(`pod_table.py`). They are read from the record before and after, so no event can miss one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from msgspec.structs import force_setattr
+
+from allocator.state.pauses import Pause
+from allocator.state.record_states import RecordEvent, RecordState, state_of
+from allocator.state.records import Record, RecordStep, Waiting, WaitingPlace
+from drawbridge.ledger.holdings import Hold
+from drawbridge.ledger.ledger import Reservation
+
+MAX_STEPS: Final = 8  # of a record
+Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
+PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
+# What is due: the end of a reservation, of what is kept and of pauses. Pods without a record, too,
+# are woken to release their claims, have ended, and get no late binding any more; nor do those of
+# claims that had no allocation before this term.
+Due: TypeAlias = Literal["devices", "kept", "device pause", "victim pause", "retry", "late", "end"]
+
+
+class HavePart(NamedTuple):
+    """The pod has a part, or has none any more."""
+
+    part: Part
+    has: bool
+
+
+class Reserve(NamedTuple):
+    """The pod counts on these reservations, by the UIDs of the claims."""
+
+    claims: Mapping[str, Reservation]
+
+
+class GiveBack(NamedTuple):
+    """The pod does not count on these claims any more."""
+
+    claims: Sequence[str]
+
+
+class LoseDevices(NamedTuple):
+    """A member of a group has lost its devices."""
+
+    group: str
+
+
+class Keep(NamedTuple):
+    """The ledger keeps these devices for the pod, and no others."""
+
+    holds: tuple[Hold, ...]
+
+
+class Expect(NamedTuple):
+    """The ledger expects other claims to be released for the pod than before."""
+
+    before: frozenset[str]
+    after: frozenset[str]
+
+
+class LookAgain(NamedTuple):
+    """Something of the pod is due at a time, or at none."""
+
+    kind: Due
+    at: float | None
+
+
+class MovePlace(NamedTuple):
+    """The pod has another place among those that wait."""
+
+    before: WaitingPlace | None
+    after: WaitingPlace | None
+
+
+class MoveKey(NamedTuple):
+    """The pod waits for something else, or not any more."""
+
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+
+
+Effect: TypeAlias = (
+    HavePart | Reserve | GiveBack | LoseDevices | Keep | Expect | LookAgain | MovePlace | MoveKey
+)
+
+
+class RecordMove(NamedTuple):
+    """The record after an event, its states before and after it, and what follows."""
+
+    record: Record
+    state: RecordState
+    later: RecordState
+    effects: Sequence[Effect]
+
+
+def move(before: Record, event: RecordEvent, after: Record, now: float) -> RecordMove:
+    """Return the move from a record to another one that nobody has yet."""
+    state, later = state_of(before), state_of(after)
+    if state is not later or event is RecordEvent.WOKEN:
+        steps = (*before.steps[1 - MAX_STEPS :], RecordStep(now, event, later))
+        force_setattr(after, "steps", steps)
+    return RecordMove(after, state, later, _follow(before, after))
+
+
+def _follow(before: Record, after: Record) -> list[Effect]:
+    effects: list[Effect] = []
+    for part in PARTS:
+        had, has = getattr(before, part), getattr(after, part)
+        if had is not has and bool(had) != bool(has):
+            effects.append(HavePart(part, has=bool(has)))
+    if before.devices is not after.devices:
+        _follow_devices(before, after, effects)
+    if before.kept is not after.kept:
+        _follow_kept(before, after, effects)
+    if before.waiting is not after.waiting or before.kept is not after.kept:
+        _follow_waiting(before, after, effects)
+    begins_or_ends = (before.waiting is None) != (after.waiting is None)
+    if begins_or_ends or before.device_pause is not after.device_pause:
+        effects.append(LookAgain("device pause", _end_of(after.device_pause, after.waiting)))
+    if begins_or_ends or before.victim_pause is not after.victim_pause:
+        effects.append(LookAgain("victim pause", _end_of(after.victim_pause, after.waiting)))
+    return effects
+
+
+def _follow_devices(before: Record, after: Record, effects: list[Effect]) -> None:
+    had, has = before.devices, after.devices
+    if has is not None:
+        effects.append(Reserve(has.reserved))
+    if had is not None:
+        gone = [claim for claim in had.reserved if has is None or claim not in has.reserved]
+        effects.append(GiveBack(gone))
+    if has is None and before.group:
+        effects.append(LoseDevices(before.group))
+    effects.append(LookAgain("devices", None if has is None or has.writing else has.until))
+
+
+def _follow_kept(before: Record, after: Record, effects: list[Effect]) -> None:
+    had, has = before.kept, after.kept
+    if had is None or has is None or had.held is not has.held:
+        effects.append(Keep(has.held if has else ()))
+    if had is None or has is None or had.claims != has.claims:
+        claims = [each.claims if each else frozenset[str]() for each in (had, has)]
+        effects.append(Expect(*claims))
+    effects.append(LookAgain("kept", has.until if has else None))
+
+
+def _follow_waiting(before: Record, after: Record, effects: list[Effect]) -> None:
+    places = [each.waiting.place if each.waiting else None for each in (before, after)]
+    if places[0] != places[1]:
+        effects.append(MovePlace(*places))
+    keys = [(each.key,) if each.waiting else () for each in (before, after)]
+    if keys[0] != keys[1]:
+        effects.append(MoveKey(*keys))
+
+
+def _end_of(pause: Pause, waiting: Waiting | None) -> float | None:
+    """Return when a pod that waits can be woken; None if its pause was over before it waited."""
+    return pause.until if waiting is not None and pause.until > waiting.place.since else None
