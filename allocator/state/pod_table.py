@@ -182,7 +182,7 @@ class PodTable:
         record, state, later, effects = move(before, event, after, self.clock())
         if state is not later:
             self.moves[state, event, later] += 1
-            self.unexpected += not is_expected(state, event, later)
+        self.unexpected += not is_expected(state, event, later)
         self._store(before, record, ends=later is RecordState.UNKNOWN)
         for effect in effects:
             self._carry_out(record.uid, effect)

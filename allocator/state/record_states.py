@@ -1,8 +1,8 @@
 """The states of a pod's record, the events that change it, and where each can lead.
 
 A state is read from the parts of a record, so that no record contradicts its state. `TRANSITIONS`
-has every move from one state to another. What it does not have cannot happen; the table of the
-records counts it if it does.
+has every move from one state to another, and `STAYS` where an event changes a record that stays as
+it is. What they do not have cannot happen; the table of the records counts it if it does.
 """
 
 import enum
@@ -114,9 +114,38 @@ TRANSITIONS: Final[Mapping[RecordEvent, Moves]] = {
 }
 
 
+_KNOWN: Final = frozenset(RecordState) - {_S.UNKNOWN}
+_WITH_DEVICES: Final = frozenset({_S.PROMISED, _S.RESERVED, _S.WRITING})
+STAYS: Final[Mapping[RecordEvent, Collection[RecordState]]] = {
+    RecordEvent.ASKED: _KNOWN,
+    RecordEvent.UNUSABLE: {_S.SEEN, _S.WAITING, _S.WRITING},
+    RecordEvent.ANSWERED: _KNOWN - {_S.SEEN},
+    RecordEvent.LEFT: _KNOWN - {_S.WAITING},
+    RecordEvent.KEPT: {_S.PREEMPTING, _S.HELD, *_WITH_DEVICES},
+    RecordEvent.NOT_KEPT: {_S.SEEN, _S.WAITING, *_WITH_DEVICES},
+    RecordEvent.RESERVED: {_S.RESERVED, _S.WRITING},
+    RecordEvent.HELD_BACK: {_S.PROMISED},
+    RecordEvent.GIVEN_BACK: _KNOWN - _WITH_DEVICES,
+    RecordEvent.WRITING: {_S.WRITING},
+    RecordEvent.TERM_BEGAN: {_S.SEEN, _S.WAITING},
+    RecordEvent.ENDED: {_S.UNKNOWN, _S.WRITING},
+    RecordEvent.SEARCHED: _KNOWN,
+    RecordEvent.PAUSED: _KNOWN,
+    RecordEvent.WOKEN: _KNOWN,
+    RecordEvent.ASKS_VICTIMS: _KNOWN,
+    RecordEvent.PAIRED: _KNOWN,
+    RecordEvent.UNPAIRED: _KNOWN,
+    RecordEvent.RENEWED: _WITH_DEVICES,
+    RecordEvent.SHARED: _WITH_DEVICES,
+    RecordEvent.KEPT_LONGER: {_S.PREEMPTING, _S.HELD, *_WITH_DEVICES},
+}
+
+
 def is_expected(state: RecordState, event: RecordEvent, later: RecordState) -> bool:
-    """Whether an event can move a record from a state to another one; it can always stay."""
-    return state is later or later in TRANSITIONS.get(event, {}).get(state, ())
+    """Whether an event can move a record from a state to another one, or change it there."""
+    if state is later:
+        return state in STAYS.get(event, ())
+    return later in TRANSITIONS.get(event, {}).get(state, ())
 
 
 def state_of(record: Record) -> RecordState:

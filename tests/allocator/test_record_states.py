@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from allocator.scheduler.protocol import ProtocolError, SchedulingPod
 from allocator.state.pod_table import BEGINS, PodTable
 from allocator.state.record_states import (
+    STAYS,
     TRANSITIONS,
     RecordEvent,
     RecordState,
@@ -82,10 +83,14 @@ def test_what_cannot_follow_is_counted(state: RecordState, event: RecordEvent) -
         table.change(UID, RecordEvent.ASKED, namespace="default", **PARTS[state])
         before = table.unexpected
         begins = {"namespace": "default"} if event in BEGINS else {}
-        table.change(UID, event, **{**nothing, **PARTS[later], **begins})
+        # Something changes also where the state stays.
+        other = {"expired_on": "n9"} if later is not RecordState.UNKNOWN else {}
+        table.change(UID, event, **{**nothing, **PARTS[later], **begins, **other})
         is_ignored = state is RecordState.UNKNOWN and not begins
         assert state_of(table.get(UID)) is (state if is_ignored else later)
-        assert table.unexpected - before == (not is_expected(state, event, later))
+        is_changed = begins or not state is later is RecordState.UNKNOWN
+        unexpected = bool(is_changed) and not is_expected(state, event, later)
+        assert table.unexpected - before == unexpected
 
 
 def test_no_record_begins_without_a_namespace() -> None:
@@ -127,6 +132,10 @@ def test_histories_move_pods_only_as_they_can() -> None:
 def test_no_event_moves_a_record_to_where_it_is() -> None:
     for moves in TRANSITIONS.values():
         assert all(state not in later for state, later in moves.items())
+
+
+def test_every_event_moves_a_record_or_changes_it() -> None:
+    assert TRANSITIONS.keys() | STAYS.keys() == set(RecordEvent)
 
 
 def test_a_claim_stays_reserved_until_the_last_pod_that_shares_it_goes() -> None:
