@@ -47,5 +47,5 @@ async def decide_ahead(
     if told.reached_limit and unanswered is not None:
         planner.give_up(unanswered, lent)
     elif told.reached_limit and not has_answers:
-        waiting.give_up(uid)
+        waiting.stop_waking(uid)
     waiting.note_ahead(uid)

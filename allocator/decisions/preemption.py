@@ -50,7 +50,7 @@ class DevicePreemption:
         """Let pods preempt again that wait for what does not happen in time."""
         self._state.vanished.observe_time(now)
         if kept := self._state.pods.observe_time(now):
-            self._preemptors.give_up(kept, self._releases.give_up(kept))
+            self._preemptors.wait_no_more_for(kept, self._releases.unpair(kept))
         self._preemptors.settle(now)
         self._preemptors.expire(now)
 
@@ -84,9 +84,9 @@ class DevicePreemption:
             woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
             there = replace(only, only=frozenset({fit.name}))
             fitting = self._find_without(there, needed, woken)
-            self._preemptors.take_over(needed if fitting else on_node)
+            self._preemptors.end_kept(needed if fitting else on_node)
             for one in woken if fitting else of_node:
-                self._reserved.give_up(one.uid, search.pod.namespace)
+                self._reserved.end_promise(one.uid, search.pod.namespace)
             return fitting[0] if fitting else fit
         return None
 
@@ -157,7 +157,7 @@ class DevicePreemption:
             return _refuse(priority, victim_search.exceeding, unfinished=search.out_of_time())
         for promise in promises:
             if not set(victims.claims).isdisjoint(_claims_of((promise,))):
-                self._reserved.give_up(promise.uid, search.pod.namespace)
+                self._reserved.end_promise(promise.uid, search.pod.namespace)
         self._preemptors.begin(search, victims, now)
         if not victims.pods and not victims.required:
             return PreemptReply(waiting=True, message=_FREE)

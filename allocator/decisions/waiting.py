@@ -94,7 +94,7 @@ class WaitingPods:
         """Keep a pod that was answered, until it is reserved."""
         key, record = self._decisions.request_key(uid), self._records.get(uid)
         if key is None or record.request is None:
-            self.give_up(uid)
+            self.stop_waking(uid)
             return  # the scheduler itself tries it again, later
         earlier, request = record.waiting, record.request
         # A group of which a part is bound comes first, since that part runs for nothing.
@@ -130,7 +130,7 @@ class WaitingPods:
     def note_reservation(self, uid: str, *, reserved: bool) -> None:
         """Keep a pod no longer that is reserved; one that is refused can be woken for any node."""
         if reserved:
-            self.give_up(uid)
+            self.stop_waking(uid)
         elif (pod := self._find(uid)) is not None:
             self._change(uid, RecordEvent.SEARCHED, replace(pod, seen=(), tried=-1))
 
@@ -189,7 +189,7 @@ class WaitingPods:
         self._leave(uid)
         self._decisions.end(uid)
 
-    def give_up(self, uid: str) -> None:
+    def stop_waking(self, uid: str) -> None:
         """Wake a pod no more, until the scheduler itself tries it again."""
         self._leave(uid)
         self._records.change(uid, RecordEvent.LEFT, waiting=None, victims=None, unanswered=False)
@@ -458,7 +458,7 @@ class WaitingPods:
             self._told.add(alike, work, until=promise.pauses_until)
         elif promise.impossible:
             # The scheduler itself tries the pod again when its claims change.
-            self.give_up(uid)
+            self.stop_waking(uid)
         elif not promise.unfinished:
             if pod.exceeds and not promise.exceeds:
                 self._ask_again(uid)  # its quota has room, so that it can preempt others

@@ -284,7 +284,7 @@ class SchedulerCalls:
             await self._pause(_IDLE_SECONDS)
         except Exception:  # noqa: BLE001  # a bug for one pod must not end the process
             _LOG.exception("unhandled exception in a copy that decides about a pod")
-            waiting.give_up(uid)
+            waiting.stop_waking(uid)
         finally:
             waiting.note_copy(self._now() - now)
             self._copy = None

@@ -82,12 +82,12 @@ class Preemptors:
             if pod.planned is not None and asked.get(pod.node) != pod.planned:
                 self._end_and_retry(pod)
 
-    def take_over(self, pods: Collection[Preemptor]) -> None:
-        """Give up what is kept for pods, because one with a higher priority gets it."""
+    def end_kept(self, pods: Collection[Preemptor]) -> None:
+        """End what is kept for pods, because one with a higher priority gets it."""
         for pod in pods:
             self._end_and_retry(pod)
 
-    def give_up(self, claims: frozenset[str], others: Iterable[str]) -> None:
+    def wait_no_more_for(self, claims: frozenset[str], others: Iterable[str]) -> None:
         """Let pods preempt again that wait for claims which are not released, and `others`."""
         for pod in self._all():
             if not pod.pending.isdisjoint(claims):

@@ -55,7 +55,7 @@ class Releases:
         self._known: dict[str, _Releasing] = {}
         self._claims_on: Index[str | None, str] = Index()
 
-    def give_up(self, claims: frozenset[str]) -> list[str]:
+    def unpair(self, claims: frozenset[str]) -> list[str]:
         """Return the pods that wait for claims which are not released; they wait no more."""
         pods = [pod for pod, each in self._all() if not each.claims.isdisjoint(claims)]
         for pod in pods:
@@ -93,7 +93,7 @@ class Releases:
                 if fit.solution is None:
                     return None  # the pod needs no devices
                 claims = self._claims_in_use(fit.solution, releasing)
-                self.give_up(claims)  # pods with a lower priority wait for others
+                self.unpair(claims)  # pods with a lower priority wait for others
                 paired = Paired(search.pod.priority, claims)
                 self._records.change(pod_uid, RecordEvent.PAIRED, paired=paired)
                 devices = sum(len(self._known[uid].devices) for uid in claims)

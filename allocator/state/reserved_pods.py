@@ -273,7 +273,7 @@ class ReservedPods:
             changes["devices"] = None
         self._records.change(pod_uid, event, expired_on="", **changes)
 
-    def give_up(self, pod_uid: str, taker: str) -> None:
+    def end_promise(self, pod_uid: str, taker: str) -> None:
         """Remove a promise, because a pod of the namespace `taker` has a higher priority."""
         self._release(pod_uid, RecordEvent.TAKEN_OVER, taken_by=taker)
 

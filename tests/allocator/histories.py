@@ -102,7 +102,7 @@ class History(ChangingCluster):
             self.wake: 12,
             self.begin_term: 0.4,
             self.penalise: 0.5,
-            self.give_up: 0.5,
+            self.stop_waking: 0.5,
         }
 
     def say(self, *what: object) -> None:
@@ -369,10 +369,10 @@ class History(ChangingCluster):
         """Leave a device out for a while."""
         self.state.penalise(device(self.random.choice(sorted(self.sizes))), self.now + 20)
 
-    def give_up(self) -> None:
+    def stop_waking(self) -> None:
         """Wake a pod no more."""
         if self.pods:
-            self.waiting.give_up(self.random.choice(sorted(self.pods)))
+            self.waiting.stop_waking(self.random.choice(sorted(self.pods)))
 
 
 def _ended(reports: tuple[Report, ...]) -> list[tuple[str, str, int, int]]:
