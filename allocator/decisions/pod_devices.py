@@ -45,6 +45,7 @@ from allocator.state.group_records import GroupHold
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import PodRequest, Preemptor
 from allocator.state.reserved_pods import ANSWERED_SECONDS
+from allocator.state.seen_pods import UNSEEN, UNSEEN_SECONDS
 from drawbridge.brief import NamespaceTimes
 from drawbridge.solver.reasons import Reason
 
@@ -115,7 +116,8 @@ class PodDecisions:
     def _prefilter(self, request: PreFilterRequest, now: float) -> PreFilterReply:
         uid = request.pod.uid
         self.groups.note_member(request.pod, request.group, now)
-        pod_request = self._receive(self.groups.with_priority(request.pod), request.claims)
+        pod = self.groups.with_priority(request.pod)
+        pod_request = self._receive(pod, request.claims, now)
         if isinstance(pod_request, Reason):
             return refuse_pod((pod_request,))
         self.groups.holds.note_turn(self.groups.key_of(uid), now)
@@ -148,7 +150,7 @@ class PodDecisions:
     ) -> Generator[None, None, ReceivedGroup]:
         received: dict[str, PodRequest] = {}
         for member in request.members or ():
-            answer = self._receive(member.pod, member.claims)
+            answer = self._receive(member.pod, member.claims, now)
             if isinstance(answer, PodRequest):
                 received[member.pod.uid] = answer
                 self.groups.note_member(member.pod, request.group, now)
@@ -180,13 +182,17 @@ class PodDecisions:
             hold = self.groups.find_hold(request.pod_uid, now)
             return self._decide_member(own, request.max_nodes, hold, now)
 
-    def _receive(self, pod: SchedulingPod, claims: tuple[Raw, ...] | None) -> PodRequest | Reason:
+    def _receive(
+        self, pod: SchedulingPod, claims: tuple[Raw, ...] | None, now: float
+    ) -> PodRequest | Reason:
         """Remember what the scheduler asks for a pod; return why the pod cannot use its claims."""
-        received = self.requests.receive(pod, claims)
+        received, records = self.requests.receive(pod, claims), self.state.records
         if isinstance(received, Reason):
             self.reservations.release(pod.uid)
             nothing = {"request": None, "group": "", "kept": None, "paired": None}
-            self.state.records.change(pod.uid, RecordEvent.UNUSABLE, **nothing)
+            records.change(pod.uid, RecordEvent.UNUSABLE, **nothing)
+        elif self.state.pods.get(pod.uid) is UNSEEN:
+            records.times.set("unseen", pod.uid, now + UNSEEN_SECONDS)
         return received
 
     def _decide_member(

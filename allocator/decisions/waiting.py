@@ -42,6 +42,7 @@ from allocator.state.records import (
     Waiting,
     WaitingPlace,
 )
+from allocator.state.seen_pods import UNSEEN, UNSEEN_SECONDS
 from drawbridge.solver.ahead import Tell
 
 _LOG: Final = logging.getLogger("allocator.decisions.waiting")
@@ -194,12 +195,18 @@ class WaitingPods:
         self._leave(uid)
         self._records.change(uid, RecordEvent.LEFT, waiting=None, victims=None, unanswered=False)
 
-    def end_settled(self) -> None:
+    def end_settled(self, now: float) -> None:
         """End the records of pods that were bound, ended or deleted since the last call.
 
-        Others that were refused victims can have some now.
+        Others that were refused victims can have some now. A pod that no watch has shown for long,
+        and nobody asks about, has gone.
         """
         settled = self._state.pods.take_settled()
+        for uid in self._records.times.take("unseen", now):
+            if self._records.get(uid).devices is not None:
+                self._records.times.set("unseen", uid, now + UNSEEN_SECONDS)
+            elif self._state.pods.get(uid) is UNSEEN:
+                self.end(uid)
         for uid in settled:
             self.end(uid)
         self._bound.note(settled)
@@ -222,7 +229,7 @@ class WaitingPods:
 
         Without `may_copy`, no search continues that was cut on a node.
         """
-        self.end_settled()
+        self.end_settled(now)
         self._decisions.expire(now)
         self._again |= bool(self._records.times.take("device pause", now))
         work = TurnWork(now, out_of_time)

@@ -194,6 +194,7 @@ class PodTable:
             self._namespaces.move(uid, left, entered)
         if ends:
             self._records.pop(uid, None)
+            self.times.set("unseen", uid, None)
         else:
             self._records[uid] = after
 

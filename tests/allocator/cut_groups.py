@@ -131,7 +131,7 @@ class CutGroups(History):
         name = getattr(step, "__name__", "")
         self.events.append(name)
         step()
-        self.waiting.end_settled()
+        self.waiting.end_settled(self.now)
         self.look(name)
 
     # --- events ---

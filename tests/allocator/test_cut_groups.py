@@ -50,7 +50,7 @@ def test_a_pod_that_ends_while_its_group_is_received_is_not_remembered() -> None
     for _ in members:
         next(steps)
     cluster.state.apply(pod("m1", "c-m1"), None)
-    waiting.end_settled()
+    waiting.end_settled(0.0)
     assert run_to_end(steps).priority == 0
     assert "m1" not in set(cluster.state.records)
 

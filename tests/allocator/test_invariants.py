@@ -89,7 +89,7 @@ class Allocator(RuleBasedStateMachine):
             assert PRIORITIES[victim] < PRIORITIES[uid]
         for victim in reply.victims if ended else ():
             self.settle_pod(victim, deleted=True)
-            self.waiting.end_settled()
+            self.waiting.end_settled(self.cluster.now)
             if CLAIM_OF[victim] in self.cluster.state.claims:
                 version = self.next_version()
                 plain = claim(CLAIM_OF[victim], self.counts[victim], version=version)

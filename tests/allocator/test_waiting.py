@@ -9,6 +9,7 @@ from allocator.decisions.pod_devices import Promise
 from allocator.decisions.waiting import WaitingPods
 from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.reserved_pods import PROMISE_SECONDS
+from allocator.state.seen_pods import UNSEEN_SECONDS
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
 
@@ -362,3 +363,35 @@ def test_a_pod_is_woken_to_release_its_claims_also_if_it_does_not_wait() -> None
     assert waiting.wake(4.9).woken == ()
     assert waiting.wake(5.0).woken == ("p",)
     assert waiting.wake(100.0).woken == ()
+
+
+@pytest.mark.parametrize("is_asked_again", [False, True])
+def test_a_pod_that_no_watch_shows_and_nobody_asks_about_is_forgotten(
+    *, is_asked_again: bool
+) -> None:
+    cluster = Cluster(n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.add(pod("seen", "of-seen"))
+    for uid in ("ghost", "seen"):
+        nodes = cluster.nodes(uid, claim(f"of-{uid}", 9))
+        waiting.note_answer(uid, nodes, cluster.now)
+    cluster.now = UNSEEN_SECONDS / 2
+    if is_asked_again:
+        cluster.nodes("ghost", claim("of-ghost", 9))
+    waiting.end_settled(UNSEEN_SECONDS)
+    records = cluster.state.records
+    assert sorted(records) == (["ghost", "seen"] if is_asked_again else ["seen"])
+    waiting.end_settled(2 * UNSEEN_SECONDS)
+    assert list(records) == ["seen"]
+    assert records.times.get("unseen", "ghost") is None
+
+
+def test_a_pod_with_devices_is_not_forgotten_because_no_watch_shows_it() -> None:
+    cluster = Cluster(n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.schedule("held", claim("of-held"))
+    waiting.end_settled(UNSEEN_SECONDS)
+    assert cluster.held() == ["n1/gpu-0"]
+    cluster.decisions.unreserve("held", UNSEEN_SECONDS)
+    waiting.end_settled(2 * UNSEEN_SECONDS)
+    assert not len(cluster.state.records)

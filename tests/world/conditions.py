@@ -32,6 +32,7 @@ _PAIRS = 6
 # What happens without faults: work ends, other work comes, and another host leads.
 _CALM = {
     "finish": 6,
+    "finish of team": 3,
     "create": 1,
     "create gang": 1,
     "create important": 1,

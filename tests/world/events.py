@@ -249,6 +249,19 @@ def finish(world: "World", drawn: int) -> str:
     return f"{pod['metadata']['name']}"
 
 
+@event(1)
+def finish_of_team(world: "World", drawn: int) -> str:
+    """Let a pod of the team end, first one of the stock scheduler: that frees only the quota."""
+    bound = [pod for pod in world.all("pods") if "nodeName" in pod["spec"]]
+    team = [pod for pod in bound if pod["metadata"]["namespace"] == TEAM]
+    native = [pod for pod in team if pod["spec"]["schedulerName"] == STOCK]
+    if not (chosen := native or team):
+        return ""
+    pod = chosen[drawn % len(chosen)]
+    _finish(world, pod)
+    return f"{pod['metadata']['name']}"
+
+
 def _finish(world: "World", pod: JSON) -> None:
     metadata = {**pod["metadata"], "annotations": {"finish": ""}}
     world.server.put({**pod, "metadata": metadata})

@@ -194,6 +194,17 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
             yield f"{claim['metadata']['name']} is reserved for a pod that is gone"
 
 
+def every_record_has_a_pod(world: "World") -> Iterator[str]:
+    """An allocator remembers nothing of a pod that is gone, and one it has not seen for a time."""
+    uids = {pod["metadata"]["uid"] for pod in world.all("pods")}
+    for pair in world.pairs.values():
+        if pair.parts is not None and pair.parts.state.ready:
+            records = pair.parts.state.decisions.state.records
+            for uid in records:
+                if uid not in uids and records.times.get("unseen", uid) is None:
+                    yield f"{pair.host} has a record of {uid}, which is gone"
+
+
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
@@ -466,6 +477,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
 }
 AT_THE_END: tuple[Invariant, ...] = (
     every_reservation_has_a_pod,
+    every_record_has_a_pod,
     no_pod_waits_beside_free_devices,
     no_important_pod_waits_beside_pods_that_can_go,
     no_pod_waits_for_the_stock_scheduler,
