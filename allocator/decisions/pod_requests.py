@@ -249,6 +249,12 @@ class ReceivedRequests:
         """Return what was last asked for a pod."""
         return self._state.records.get(pod_uid).request
 
+    def is_watched(self, pod_uid: str) -> bool:
+        """Whether the watch shows a pod that was asked about."""
+        request = self.find(pod_uid)
+        pod = self._find_pod(request.pod.namespace, request.pod.name) if request else None
+        return pod is not None and pod.metadata.uid == pod_uid
+
     def find_problem(self, request: PodRequest) -> str:
         """Return why a pod cannot use its claims any more, or ""."""
         for uid in request.claims:

@@ -203,9 +203,12 @@ class WaitingPods:
         """
         settled = self._state.pods.take_settled()
         for uid in self._records.times.take("unseen", now):
-            if self._records.get(uid).devices is not None:
+            if self._state.pods.get(uid) is not UNSEEN:
+                continue
+            # The watch shows members of groups without claims, whose end nobody follows.
+            if self._records.get(uid).devices or self._decisions.requests.is_watched(uid):
                 self._records.times.set("unseen", uid, now + UNSEEN_SECONDS)
-            elif self._state.pods.get(uid) is UNSEEN:
+            else:
                 self.end(uid)
         for uid in settled:
             self.end(uid)

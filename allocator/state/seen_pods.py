@@ -75,8 +75,7 @@ class SeenPod(NamedTuple):
 
 UNSEEN: Final = SeenPod()
 # kube-scheduler asks again about a pod that waits after 5 minutes
-# (podMaxInUnschedulablePodsDuration). So one that no watch shows and nobody asks about has gone, or
-# has no claims.
+# (podMaxInUnschedulablePodsDuration). So one that no watch shows and nobody asks about has gone.
 UNSEEN_SECONDS: Final = 600.0
 
 

@@ -395,3 +395,16 @@ def test_a_pod_with_devices_is_not_forgotten_because_no_watch_shows_it() -> None
     cluster.decisions.unreserve("held", UNSEEN_SECONDS)
     waiting.end_settled(2 * UNSEEN_SECONDS)
     assert not len(cluster.state.records)
+
+
+def test_a_pod_without_claims_is_remembered_as_long_as_the_watch_shows_it() -> None:
+    cluster = Cluster(n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.add(launcher := pod("launcher"))
+    cluster.prefilter("launcher")
+    waiting.end_settled(UNSEEN_SECONDS)
+    assert list(cluster.state.records) == ["launcher"]
+    del cluster.pods["default", "launcher"]
+    cluster.state.apply(launcher, None)
+    waiting.end_settled(2 * UNSEEN_SECONDS)
+    assert not len(cluster.state.records)
