@@ -119,6 +119,15 @@ class Placement:
         files = PairFiles(self.program, access, template, words)
         return Pair(self.plane, f"{NAME}-{suffix}", files, relay)
 
+    def upgrade(self) -> None:
+        """Replace the pairs, one after the other, by those of the version of the control plane."""
+        self.program = scheduler(self.plane.options.version)
+        for pair in self.pairs:
+            pair.files = pair.files._replace(program=self.program)
+            pair.stop()
+            pair.start()
+            pair.wait_healthy()
+
     def start(self) -> None:
         """Start what does not run."""
         for pair in self.pairs:

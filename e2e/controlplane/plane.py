@@ -176,6 +176,19 @@ class ControlPlane:
         shutil.rmtree(self.sockets, ignore_errors=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def upgrade(self, options: Options) -> None:
+        """Replace each process but etcd by one with other options, the API server first."""
+        self.options, self.bin = options, build.binaries(options.version)
+        self.processes.pop("kube-apiserver").stop()
+        self.start_apiserver()
+        self.processes.pop("kube-controller-manager").stop()
+        self.start_controller_manager()
+        self._wait_healthz("kube-controller-manager")
+        for name, extra in options.schedulers.items():
+            self.processes.pop(name).stop()
+            self.start_scheduler(name, extra)
+            self._wait_healthz(name)
+
     def start_etcd(self) -> None:
         """Start etcd without fsync: nothing here outlives the run."""
         client, peer = (f"http://127.0.0.1:{port}" for port in (self.etcd_port, free_port()))

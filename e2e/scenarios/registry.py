@@ -36,10 +36,10 @@ class Scenario:
     nodes: tuple[str, ...] = ()
 
     def in_suite(self, suite: str) -> bool:
-        """Return whether a suite contains it: full contains smoke, compat equals smoke."""
-        if suite == "full":
-            return self.suite in ("smoke", "full")
-        return self.suite == ("smoke" if suite == "compat" else suite)
+        """Return whether a suite contains it: full and compat contain smoke."""
+        if suite in ("full", "compat"):
+            return self.suite in ("smoke", suite)
+        return self.suite == suite
 
     def can_run_on(self, version: str) -> bool:
         """Return whether a Kubernetes version is new enough."""
