@@ -61,6 +61,9 @@ NAME: Final = "templates"
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 # No watch event shows that a quota has free capacity again or that a policy changed.
 _RETRY_AFTER: Final = timedelta(seconds=5)
+# Who applies a translated manifest can create the templates after the workload and its pods, and
+# `kubectl apply` fails if they exist by then.
+_GRACE: Final = timedelta(seconds=5)
 # The reconciler's counter of each finding about a pod that waits.
 _EVENTS: Final = {
     CLAIM_FIELD_DROPPED.name: "dropped",
@@ -122,6 +125,8 @@ class MissingTemplateReconciler:
         self._unresolved: dict[NamespacedName, _Unresolved] = {}
         # Pods whose template the API server rejected: the pod's uid, and when to retry.
         self._rejected: dict[NamespacedName, tuple[str, datetime]] = {}
+        # Pods whose templates their client may still create: the pod's uid, and until when.
+        self._early: dict[NamespacedName, tuple[str, datetime | None]] = {}
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
@@ -172,6 +177,7 @@ class MissingTemplateReconciler:
             self._is_first_run = False
         now = self._now()
         self._queue.update(key for key, (_, retry_at) in self._rejected.items() if retry_at <= now)
+        self._queue.update(key for key, (_, until) in self._early.items() if until and until <= now)
         failed: list[NamespacedName] = []
 
         async def process(key: NamespacedName) -> None:
@@ -183,7 +189,7 @@ class MissingTemplateReconciler:
             await process_each(self._queue.drain(), process)
         finally:
             self._queue.update(failed)
-            count = len(self._unresolved) + len(self._rejected)
+            count = len({*self._unresolved, *self._rejected, *self._early})
             self._reporter.set_gauge(Gauge.PODS_WITHOUT_TEMPLATE, count)
 
     async def _process_pod(self, key: NamespacedName) -> None:
@@ -207,6 +213,7 @@ class MissingTemplateReconciler:
         self._queue.discard(key)
         self._unresolved.pop(key, None)
         self._rejected.pop(key, None)
+        self._early.pop(key, None)
         self._warned.pop(key, None)
 
     def _must_wait(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
@@ -233,8 +240,22 @@ class MissingTemplateReconciler:
             return
         for template in filter(None, stored.values()):
             await self._check_template(template, key, pod)
+        if missing and self._is_early(key, pod):
+            return
         findings = await self._create_missing(pod, missing) if missing else ()
+        if findings == ():
+            self._early.pop(key, None)
         self._set_unresolved(key, pod, findings)
+
+    def _is_early(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
+        """Whether the client of a pod may still create its templates."""
+        uid, until = self._early.get(key, ("", None))
+        if uid != pod.uid:
+            until = self._now() + _GRACE
+        elif until is not None and until <= self._now():
+            until = None
+        self._early[key] = (pod.uid, until)
+        return until is not None
 
     async def _create_missing(
         self, pod: WatchedObject[WatchedPod], missing: frozenset[str]
