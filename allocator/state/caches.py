@@ -166,6 +166,11 @@ class AllocatorCaches(CacheSet):
         cached = self.claims.get(name, namespace)
         return None if cached is None else cached.value
 
+    def shows(self, claim: Claim) -> bool:
+        """Whether the cache has a claim, in any version."""
+        cached = self.claims.get(claim.metadata.name, claim.metadata.namespace)
+        return cached is not None and cached.uid == claim.metadata.uid
+
     def next_change(self, claim: Claim) -> "asyncio.Future[None]":
         """Return what is done when the cache no longer has this version of a claim.
 

@@ -294,8 +294,7 @@ class LiveState:
     def _apply(self, before: CachedObject[Any] | None, after: CachedObject[Any] | None) -> None:
         if self._decisions is None:
             return
-        state = self.cluster
-        changed = after or before
+        state, changed = self.cluster, after or before
         if changed is not None and isinstance(changed.value, Node):
             self._follow_node(before, after)
         values = (before.value if before else None, after.value if after else None)
@@ -448,6 +447,17 @@ class LiveState:
     def list_claims(self) -> Iterable[Claim]:
         """Yield all claims, as the watch shows them."""
         return (each.value for each in self._caches.claims.all())
+
+    def list_unwatched(self) -> list[Claim]:
+        """Return the claims that responses and the scheduler told of, and the watch does not."""
+        claims = self._decisions.state.claims.values() if self._decisions else ()
+        return [claim for claim in claims if not self._caches.shows(claim)]
+
+    def forget_claim(self, uid: str) -> None:
+        """Remove a claim that the API server does not have, unless the watch shows it."""
+        if (claim := self.cluster.claims.get(uid)) and not self._caches.shows(claim):
+            self.cluster.apply(claim, None)
+            self._on_change()
 
     def hold_marked(self, claim: Claim) -> None:
         """Hold the devices in the mark of a claim until it has another version."""

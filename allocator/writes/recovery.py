@@ -14,6 +14,10 @@ wrote first: the claim is deallocated and its pods are tried again, as long as n
 bound. What another allocator wrote is never changed. The pod gets other devices, because the ledger
 counts those of the other allocator. So a fight ends after one step, unless the other one takes the
 next devices as well. Then each step costs an attempt of the scheduler, with its back-off.
+
+After etcd was restored, the scheduler can tell of claims of the history that was lost. Their
+versions can be higher than any that comes for hours, so no watch contradicts them: a claim that the
+watch does not show for a while is read from the API server, and forgotten if it is not there.
 """
 
 import asyncio
@@ -101,6 +105,10 @@ class Recovery:
         for claim in self._state.list_claims() if searches_marks else ():
             if has_unfinished_mark(claim) and not self._is_reserved(claim):
                 self._undo_mark(claim, after=ABANDONED_SECONDS)
+        for claim in self._state.list_unwatched() if searches_marks else ():
+            metadata = claim.metadata
+            about = Unfinished(metadata.namespace, claim, self._read_again, _note_unread)
+            self._undoing.add(f"unwatched {metadata.uid}", about, after=ABANDONED_SECONDS)
         for contest in self._state.cluster.conflicts.list_contests():
             contested = self._state.cluster.claims.get(contest.ours)
             if contested is not None:
@@ -108,6 +116,15 @@ class Recovery:
                 about = Unfinished(namespace, contested, self._take_back, self._report_kept)
                 self._undoing.add(f"contested {contest.ours}", about)
         await self._undoing.run_turn()
+
+    async def _read_again(self, claim: Claim) -> None:
+        """Read a claim that the watch may not show yet, or that is gone."""
+        metadata = claim.metadata
+        current = await self._writes.read_claim(metadata.namespace, metadata.name)
+        if current is not None:
+            self._state.observe_claim(current)
+        if current is None or current.metadata.uid != metadata.uid:
+            self._state.forget_claim(metadata.uid)
 
     # --- marks ---
 
@@ -176,3 +193,8 @@ class Recovery:
 
     def _report_kept(self, claim: Claim, problem: str) -> None:
         self._state.report(about_claim(codes.ALLOCATION_NOT_TAKEN_BACK, claim, problem), claim)
+
+
+def _note_unread(claim: Claim, problem: str) -> None:
+    about = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    _LOG.info("claim %s, which no watch shows, cannot be read: %s", about, problem)

@@ -229,6 +229,8 @@ class FakeReservations:
         # The claims that have to yield, with the conflict; none of them has its devices afterwards.
         self.contested: dict[str, ContestedClaim] = {}
         self.penalised: list[str] = []
+        self.unwatched: list[Claim] = []  # what only the scheduler has told of
+        self.forgotten: list[str] = []
         self.times: Wheel[str] = Wheel()
         self.report: Callable[[Finding, Claim], None] = lambda *_: None
         self.woken: Callable[[str], None] = lambda _: None
@@ -322,6 +324,14 @@ class FakeReservations:
     def list_claims(self) -> list[Claim]:
         """Return the claims as stored."""
         return list(self._cluster.claims.values())
+
+    def list_unwatched(self) -> list[Claim]:
+        """Return the claims that no watch shows."""
+        return [each for each in self.unwatched if each.metadata.uid not in self.forgotten]
+
+    def forget_claim(self, uid: str) -> None:
+        """Note which claim is gone."""
+        self.forgotten.append(uid)
 
     def find_contest(self, claim_uid: str) -> ContestedClaim | None:
         """Return the conflict of a claim that is allocated."""

@@ -144,6 +144,10 @@ class StoredObjects:
         """Return what is stored."""
         return list(self._stored)
 
+    def get(self, name: str, _namespace: str) -> CachedObject[Any] | None:
+        """Return what is stored with a name."""
+        return next((each for each in self._stored if each.name == name), None)
+
     def subscribe(self, follower: Callable[..., None]) -> None:
         """Have a function called with each change."""
         self._followers.append(follower)
@@ -202,6 +206,7 @@ def live_state(
         facts=facts,
         synced=True,
         min_member=lambda *_: 0,
+        shows=lambda claim: AllocatorCaches.shows(cast("AllocatorCaches", caches), claim),
     )
     live = LiveState(
         cast("AllocatorCaches", caches),
@@ -363,3 +368,19 @@ async def test_a_claim_that_was_deleted_before_the_start_is_not_taken_from_the_s
     live.observe_claim(written("gone", 1, version=7))
     live.observe_claim(written("new", 2, version=8))
     assert live.decisions.state.ledger.claims.keys() == {"ours", "new"}
+
+
+@pytest.mark.asyncio
+async def test_a_claim_that_no_watch_shows_is_listed_until_it_is_forgotten_or_shown() -> None:
+    """The scheduler can know claims of a history that a restored etcd has lost."""
+    live, claims, _ = live_state(OURS)
+    lost, later = written("lost", 1), written("later", 2)
+    for claim in (lost, later):
+        live.observe_claim(claim)
+    assert {each.metadata.uid for each in live.list_unwatched()} == {"lost", "later"}
+    claims.add(later)
+    live.forget_claim("later")
+    live.forget_claim("lost")
+    live.forget_claim("unknown")
+    assert live.list_unwatched() == []
+    assert live.decisions.state.ledger.claims.keys() == {"ours", "later"}

@@ -4,8 +4,10 @@ import asyncio
 import itertools
 from collections.abc import Collection
 
+from msgspec.structs import replace
+
 from allocator.writes.cluster_writes import FINALIZER
-from allocator.writes.recovery import CHARACTERS_AT_ONCE
+from allocator.writes.recovery import ABANDONED_SECONDS, CHARACTERS_AT_ONCE
 from allocator.writes.undoing import (
     CONCURRENT_OF_NAMESPACE,
     MAX_PER_TURN,
@@ -190,5 +192,33 @@ def test_a_turn_ends_when_what_waited_is_written_again() -> None:
         answered.set()
         await turn
         assert list(undoing._attempts) == keys[:-1]  # noqa: SLF001
+
+    run_virtually(story)
+
+
+def test_a_claim_that_no_watch_shows_is_read_and_forgotten_if_it_is_gone() -> None:
+    async def story() -> None:
+        rig = Rig()
+        gone, there = rig.claim("a"), rig.claim("b")
+        rig.reservations.unwatched = [gone, there]
+        rig.cluster.server.remove("resourceclaims", "a", "n")
+        rig.cluster.add_claim("a")  # another claim has its name
+        rig.cluster.put(replace(rig.claim("a"), metadata=replace(gone.metadata, uid="other")))
+        await rig.recovery.run_turn()
+        assert rig.reservations.observed == []
+        await asyncio.sleep(ABANDONED_SECONDS)
+        await rig.recovery.run_turn()
+        assert [each.metadata.uid for each in rig.reservations.observed] == ["other", "uid-b"]
+        assert rig.reservations.forgotten == ["uid-a"]
+        rig.cluster.server.remove("resourceclaims", "b", "n")
+        await rig.recovery.run_turn()
+        rig.cluster.is_down = True
+        await asyncio.sleep(ABANDONED_SECONDS)
+        await rig.recovery.run_turn()
+        assert rig.reservations.forgotten == ["uid-a"]
+        rig.cluster.is_down = False
+        await asyncio.sleep(10)
+        await rig.recovery.run_turn()
+        assert rig.reservations.forgotten == ["uid-a", "uid-b"]
 
     run_virtually(story)

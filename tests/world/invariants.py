@@ -195,13 +195,19 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
 
 
 def every_record_has_a_pod(world: "World") -> Iterator[str]:
-    """An allocator remembers nothing of a pod that is gone, and one it has not seen for a time."""
+    """An allocator remembers nothing of a pod that is gone, and one it has not seen for a time.
+
+    Who does not lead keeps what it was writing until it leads again.
+    """
     uids = {pod["metadata"]["uid"] for pod in world.all("pods")}
     for pair in world.pairs.values():
         if pair.parts is not None and pair.parts.state.ready:
             records = pair.parts.state.decisions.state.records
             for uid in records:
-                if uid not in uids and records.times.get("unseen", uid) is None:
+                is_written = (devices := records.get(uid).devices) is not None and devices.writing
+                is_kept = is_written and not pair.scheduler.leads
+                is_gone = uid not in uids and records.times.get("unseen", uid) is None
+                if is_gone and not is_kept:
                     yield f"{pair.host} has a record of {uid}, which is gone"
 
 
@@ -395,6 +401,7 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
 
 def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
     """Nothing is kept in memory for what is gone: also no device of a vanished pod."""
+    uids = {claim["metadata"]["uid"] for claim in world.all("resourceclaims")}
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     for pair in world.pairs.values():
         if pair.parts is None or not pair.parts.state.ready:
@@ -404,8 +411,10 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         ledger = state.ledger
         if state.vanished.claims:
             yield f"{pair.host} keeps devices of vanished pods"
-        # What was reserved, or kept for a pod, in an earlier term goes when the next one begins.
-        observed = {hold.device_id for each in ledger.claims.values() for hold in each.holds}
+        # What was reserved, or kept for a pod, in an earlier term goes when the next one begins; so
+        # do claims that only a scheduler has told of.
+        stored = [each for uid, each in ledger.claims.items() if uid in uids]
+        observed = {hold.device_id for each in stored for hold in each.holds}
         devices = ledger.devices() if pair.parts.term.leading else observed
         recorded = {(device.pool.name, device.name) for device in devices}
         if recorded != held:
