@@ -93,6 +93,7 @@ class Scene:
             find_facts=self.known.get,
             reporter=self.reporter,
             now=self.clock,
+            elapsed=self.clock.elapsed,
             briefs=BriefRuns(brief, lambda: 0.0),
         )
 
