@@ -2,7 +2,6 @@
 
 import asyncio
 import copy
-import datetime as dt
 from typing import Any
 
 import jsonpatch
@@ -93,7 +92,6 @@ class Scene:
             find_facts=self.known.get,
             reporter=self.reporter,
             now=self.clock,
-            elapsed=self.clock.elapsed,
             briefs=BriefRuns(brief, lambda: 0.0),
         )
 
@@ -109,8 +107,6 @@ class Scene:
         return stored
 
     def reconcile(self) -> list[str]:
-        """Run the reconciler, also when clients have had their time; return all templates."""
-        asyncio.run(self.reconciler.reconcile())
-        self.clock.now += dt.timedelta(seconds=5)
+        """Run the reconciler once and return the names of all templates."""
         asyncio.run(self.reconciler.reconcile())
         return [name for _, name in self.templates.objects]
