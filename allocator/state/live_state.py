@@ -448,16 +448,14 @@ class LiveState:
         """Yield all claims, as the watch shows them."""
         return (each.value for each in self._caches.claims.all())
 
-    def list_unwatched(self) -> list[Claim]:
-        """Return the claims that responses and the scheduler told of, and the watch does not."""
-        claims = self._decisions.state.claims.values() if self._decisions else ()
-        return [claim for claim in claims if not self._caches.shows(claim)]
+    def shows(self, claim: Claim) -> bool:
+        """Whether the watch shows a claim; responses and the scheduler tell of others, too."""
+        return self._caches.shows(claim)
 
-    def forget_claim(self, uid: str) -> None:
-        """Remove a claim that the API server does not have, unless the watch shows it."""
-        if (claim := self.cluster.claims.get(uid)) and not self._caches.shows(claim):
-            self.cluster.apply(claim, None)
-            self._on_change()
+    def forget_claim(self, claim: Claim) -> None:
+        """Remove a claim that the API server does not have."""
+        self.cluster.apply(claim, None)
+        self._on_change()
 
     def hold_marked(self, claim: Claim) -> None:
         """Hold the devices in the mark of a claim until it has another version."""

@@ -105,10 +105,11 @@ class Recovery:
         for claim in self._state.list_claims() if searches_marks else ():
             if has_unfinished_mark(claim) and not self._is_reserved(claim):
                 self._undo_mark(claim, after=ABANDONED_SECONDS)
-        for claim in self._state.list_unwatched() if searches_marks else ():
-            metadata = claim.metadata
-            about = Unfinished(metadata.namespace, claim, self._read_again, _note_unread)
-            self._undoing.add(f"unwatched {metadata.uid}", about, after=ABANDONED_SECONDS)
+        for uid, claim in self._state.cluster.claims.items() if searches_marks else ():
+            if not self._state.shows(claim):
+                namespace = claim.metadata.namespace
+                about = Unfinished(namespace, claim, self._read_again, _note_unread)
+                self._undoing.add(f"unwatched {uid}", about, after=ABANDONED_SECONDS)
         for contest in self._state.cluster.conflicts.list_contests():
             contested = self._state.cluster.claims.get(contest.ours)
             if contested is not None:
@@ -118,13 +119,17 @@ class Recovery:
         await self._undoing.run_turn()
 
     async def _read_again(self, claim: Claim) -> None:
-        """Read a claim that the watch may not show yet, or that is gone."""
+        """Read a claim that the watch does not show by now, and forget it if it is gone."""
         metadata = claim.metadata
+        if self._state.shows(claim):
+            return
         current = await self._writes.read_claim(metadata.namespace, metadata.name)
         if current is not None:
             self._state.observe_claim(current)
-        if current is None or current.metadata.uid != metadata.uid:
-            self._state.forget_claim(metadata.uid)
+        kept = self._state.cluster.claims.get(metadata.uid)
+        is_gone = current is None or current.metadata.uid != metadata.uid
+        if is_gone and kept is not None and not self._state.shows(kept):
+            self._state.forget_claim(kept)
 
     # --- marks ---
 

@@ -230,6 +230,7 @@ class FakeReservations:
         self.contested: dict[str, ContestedClaim] = {}
         self.penalised: list[str] = []
         self.unwatched: list[Claim] = []  # what only the scheduler has told of
+        self.shown: list[str] = []  # which of those the watch shows by now
         self.forgotten: list[str] = []
         self.times: Wheel[str] = Wheel()
         self.report: Callable[[Finding, Claim], None] = lambda *_: None
@@ -303,7 +304,8 @@ class FakeReservations:
     @property
     def cluster(self) -> SimpleNamespace:
         """What the real state has of the cluster, and of conflicts."""
-        claims = {each.metadata.uid: each for each in self._cluster.claims.values()}
+        told = (*self._cluster.claims.values(), *self.unwatched)
+        claims = {each.metadata.uid: each for each in told}
         conflicts = SimpleNamespace(
             find_contest=self.find_contest,
             list_contests=self.list_contests,
@@ -325,13 +327,15 @@ class FakeReservations:
         """Return the claims as stored."""
         return list(self._cluster.claims.values())
 
-    def list_unwatched(self) -> list[Claim]:
-        """Return the claims that no watch shows."""
-        return [each for each in self.unwatched if each.metadata.uid not in self.forgotten]
+    def shows(self, claim: Claim) -> bool:
+        """Whether the watch shows a claim."""
+        uid = claim.metadata.uid
+        return uid in self.shown or uid not in {each.metadata.uid for each in self.unwatched}
 
-    def forget_claim(self, uid: str) -> None:
+    def forget_claim(self, claim: Claim) -> None:
         """Note which claim is gone."""
-        self.forgotten.append(uid)
+        self.forgotten.append(claim.metadata.uid)
+        self.unwatched.remove(claim)
 
     def find_contest(self, claim_uid: str) -> ContestedClaim | None:
         """Return the conflict of a claim that is allocated."""

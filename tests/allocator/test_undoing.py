@@ -204,11 +204,14 @@ def test_a_claim_that_no_watch_shows_is_read_and_forgotten_if_it_is_gone() -> No
         rig.cluster.server.remove("resourceclaims", "a", "n")
         rig.cluster.add_claim("a")  # another claim has its name
         rig.cluster.put(replace(rig.claim("a"), metadata=replace(gone.metadata, uid="other")))
+        rig.reservations.unwatched.append(late := rig.cluster.add_claim("late"))
         await rig.recovery.run_turn()
         assert rig.reservations.observed == []
+        rig.reservations.shown.append(late.metadata.uid)
         await asyncio.sleep(ABANDONED_SECONDS)
         await rig.recovery.run_turn()
-        assert [each.metadata.uid for each in rig.reservations.observed] == ["other", "uid-b"]
+        observed = {each.metadata.uid for each in rig.reservations.observed}
+        assert observed == {"other", "uid-b"}
         assert rig.reservations.forgotten == ["uid-a"]
         rig.cluster.server.remove("resourceclaims", "b", "n")
         await rig.recovery.run_turn()
