@@ -41,9 +41,13 @@ def _run_on_real_nodes(arguments: argparse.Namespace) -> int:
     return run_node_suite(BINARY_SUITE, "")
 
 
-def _find_no_scenario(arguments: argparse.Namespace) -> str:
-    """Return what is wrong with -k; empty where a scenario of the suite has such a name."""
-    what, part = arguments.what, arguments.part
+def _find_problem(arguments: argparse.Namespace) -> str:
+    """Return what is wrong with -k or --nodes; empty if nothing is."""
+    what, part, nodes = arguments.what, arguments.part, arguments.nodes
+    if nodes and what == "soak" and not nodes.isdecimal():
+        return f"--nodes of soak must be a number, not {nodes}"
+    if nodes and what == "play" and nodes not in KINDS:
+        return f"--nodes of play must be one of {', '.join(KINDS)}, not {nodes}"
     if not part or select_scenarios(what, part):
         return ""
     others = ", ".join(suites_with(part)) or "none"
@@ -73,7 +77,7 @@ def main() -> int:
     parser.add_argument("--binary", help="drivers: run this program of a driver, write a report")
     parser.add_argument("--arguments", default="", help="its arguments; {node} is its node's name")
     arguments = parser.parse_args()
-    if problem := _find_no_scenario(arguments):
+    if problem := _find_problem(arguments):
         parser.error(problem)
     if arguments.image:  # for any scenario; those of e2e.scenarios.image always do
         RIGS["installed"] = image_options
@@ -86,20 +90,20 @@ def main() -> int:
         timings(print_line)
         return 0
     if arguments.what == "soak":
-        settings = SoakSettings(
-            arguments.minutes, arguments.seed, arguments.nodes, arguments.pods_per_gpu
-        )
-        return 0 if soak(settings, print_line) else 1
+        return _soak(arguments)
     if arguments.what == "play":
-        kind = arguments.nodes or SIMULATED
-        if kind not in KINDS:
-            parser.error(f"--nodes of play must be one of {', '.join(KINDS)}, not {kind}")
-        return play(kind, bridge=arguments.bridge)
+        return play(arguments.nodes or SIMULATED, bridge=arguments.bridge)
     if arguments.what in ("node", "drivers"):
         return _run_on_real_nodes(arguments)
     counts = run_suite(arguments.what, arguments.part, arguments.kubernetes)
     print_line(summary(counts))
     return 1 if counts["failed"] else 0
+
+
+def _soak(arguments: argparse.Namespace) -> int:
+    nodes = int(arguments.nodes or SoakSettings().nodes)
+    settings = SoakSettings(arguments.minutes, arguments.seed, nodes, arguments.pods_per_gpu)
+    return 0 if soak(settings, print_line) else 1
 
 
 if __name__ == "__main__":
