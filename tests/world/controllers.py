@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.machines import Machine
-from tests.world.network import Follower, Network
+from tests.world.network import Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
 from tests.world.objects import OUT_OF_SERVICE, SCALED
 from tests.world.quotas import Quotas
+from tests.world.watches import Follower
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 _POD, _NODE = named("pods"), named("nodes")

@@ -245,7 +245,7 @@ def finish(world: "World", drawn: int) -> str:
     pod = _choose_bound(world, drawn)
     if pod is None:
         return ""
-    _finish(world, pod)
+    finish_pod(world, pod)
     return f"{pod['metadata']['name']}"
 
 
@@ -258,11 +258,12 @@ def finish_of_team(world: "World", drawn: int) -> str:
     if not (chosen := native or team):
         return ""
     pod = chosen[drawn % len(chosen)]
-    _finish(world, pod)
+    finish_pod(world, pod)
     return f"{pod['metadata']['name']}"
 
 
-def _finish(world: "World", pod: JSON) -> None:
+def finish_pod(world: "World", pod: JSON) -> None:
+    """Let the containers of a pod end."""
     metadata = {**pod["metadata"], "annotations": {"finish": ""}}
     world.server.put({**pod, "metadata": metadata})
 
@@ -366,7 +367,7 @@ def own_used_node(world: "World", drawn: int) -> str:
         return f"{CHANGING} is given back"
     for pod in world.all("pods"):
         if pod["spec"].get("nodeName") == CHANGING:
-            _finish(world, pod)
+            finish_pod(world, pod)
     made = [create_native(world, drawn) for _ in range(2)]
     pause = draw_seconds(drawn, 5)
 

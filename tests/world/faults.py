@@ -4,17 +4,21 @@ The events of users, administrators and drivers are in `tests.world.events`.
 """
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING
 
-from tests.world.events import event
+from tests.world.events import create, create_native, event, finish_pod
 from tests.world.machines import draw_seconds
-from tests.world.network import LATEST_SECONDS, Trap
+from tests.world.network import LATEST_SECONDS, LEASE_SECONDS, Trap, Trouble
+from tests.world.objects import CHANGING
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
 # A request is late by no more than this, and some seconds for faults.
 _LATE_SECONDS = int(LATEST_SECONDS) - 4
+# A host stands still for longer than another one needs to lead, and to take back what it finds.
+_TAKEN_BACK_SECONDS = 40.0
 # A watch is behind by this time in the mean, longer than a late request.
 _LONG_LAG = 40.0
 # What counts as a fault: some events, and what happens to requests.
@@ -30,7 +34,7 @@ FAULT_NAMES = (
         "kill controller",
         "kill webhook",
     ),
-    *("stop at write", "stand still", "cut off", "forbid"),
+    *("stop at write", "stand still", "cut off", "forbid", "give back unheard"),
     *("end watches", "refuse watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
 )
@@ -59,9 +63,10 @@ def kill_allocator(world: "World", drawn: int) -> str:
 def kill_scheduler(world: "World", drawn: int) -> str:
     """Kill a scheduler beside its allocator, or stop it, so that it releases its Lease."""
     pair, releases = world.choose_pair(drawn), bool(drawn // 2 % 2)
-    pair.scheduler.die(releases=releases)
     if releases:
-        world.released_at = asyncio.get_running_loop().time()
+        world.stop_scheduler(pair.host)
+    else:
+        pair.scheduler.die()
     return f"{pair.host}, which releases its Lease" if releases else pair.host
 
 
@@ -84,7 +89,7 @@ def stand_still(world: "World", drawn: int) -> str:
     """Let a host stand still for a while; what it had decided is sent later."""
     pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
     # What it sends after that is later than any request that was sent can arrive.
-    seconds += LATEST_SECONDS if drawn // 2 % 4 == 0 else 0.0
+    seconds += _TAKEN_BACK_SECONDS if drawn // 2 % 4 == 0 else 0.0
     world.stand_still(pair.host, seconds)
     return f"{pair.host} for {seconds:.1f} s"
 
@@ -95,7 +100,8 @@ class _Stops:
     def __init__(self, world: "World", drawn: int) -> None:
         self.world = world
         self.seconds = 14 + draw_seconds(drawn, 14)
-        self.longer = self.seconds + LATEST_SECONDS * (1 + drawn // 64 % 2)
+        self.longer = self.seconds + _TAKEN_BACK_SECONDS * (drawn // 64 % 2)
+        self.taken_back = LATEST_SECONDS + self.seconds
         self.late, self.closed = draw_seconds(drawn, _LATE_SECONDS), draw_seconds(drawn // 2)
 
     def choose(self, number: int, write: str) -> tuple[str, Trap]:
@@ -104,6 +110,9 @@ class _Stops:
         stands = f"the host stands still for {self.seconds:.1f} s"
         cut = f"the host is cut off for {self.seconds:.1f} s"
         before = f"the host stands still for {self.longer:.1f} s before it"
+        alone = (
+            f"the allocator stands still for {self.taken_back:.1f} s before it, another one leads"
+        )
         late = self.late
         choices = (
             ("the allocator is killed", Trap(write, self.restart_allocator)),
@@ -116,6 +125,8 @@ class _Stops:
             (f"its node is closed, and {after}", Trap(write, self.close_node, late)),
             ("its response is lost, and all watches lag", Trap(write, self.see_nothing, 0.1)),
             (before, Trap(write, self.stop_before, before=True)),
+            (alone, Trap("binding", self.stop_alone, before=True)),
+            ("the host is killed, and all watches lag", Trap("binding", self.kill_unseen)),
         )
         return choices[number % len(choices)]
 
@@ -150,6 +161,20 @@ class _Stops:
         self.world.stand_still(host, self.longer)
         self._close_nodes(path, self.longer)
 
+    def stop_alone(self, host: str, path: str) -> None:
+        """Let it be sent when another one has led for a while, and the pod need another node."""
+        self.world.stop_scheduler(host)
+        self.world.stand_still(f"allocator {host}", self.taken_back)
+        pause = 0.5  # until the Lease is released
+        stand_still = functools.partial(self.world.stand_still, host, self.taken_back - pause)
+        asyncio.get_running_loop().call_later(pause, stand_still)
+        self._close_nodes(path, self.taken_back)
+
+    def kill_unseen(self, host: str, path: str) -> None:
+        """Let another one lead that has not heard of it, and the pod seem to need another node."""
+        self.see_nothing(host, path)
+        self.world.kill_pair(host)
+
     def _close_nodes(self, path: str, seconds: float) -> None:
         for node in self.world.nodes_of_path(path):
             self.world.machines[node].cordon(seconds)
@@ -162,8 +187,9 @@ def stop_at_write(world: "World", drawn: int) -> str:
     Or it goes on, and this write arrives late.
     """
     write = ("mark", "status", "binding")[drawn % 3]
-    told, world.network.trap = _Stops(world, drawn).choose(drawn // 3, write)
-    return f"{write}: {told}"
+    told, trap = _Stops(world, drawn).choose(drawn // 3, write)
+    world.network.trap = trap
+    return f"{trap.end}: {told}"
 
 
 @event(0.6)
@@ -181,8 +207,40 @@ def forbid(world: "World", drawn: int) -> str:
     """Take a right away from our roles for a while."""
     plural = ("resourceclaims", "pods", "nodes", "resourceslices", "leases")[drawn % 5]
     seconds = draw_seconds(drawn, 8)
-    world.network.forbidden[plural] = asyncio.get_running_loop().time() + seconds
+    world.network.forbidden["", plural] = asyncio.get_running_loop().time() + seconds
     return f"{plural} for {seconds:.1f} s"
+
+
+@event(0.6)
+def give_back_unheard(world: "World", drawn: int) -> str:
+    """Give a node to others while our allocators hear of no change, and both get pods.
+
+    A node that others have becomes owned first.
+    """
+    machine, loop = world.machines[CHANGING], asyncio.get_running_loop()
+    seconds, pause = 2 * LEASE_SECONDS + draw_seconds(drawn, 30), draw_seconds(drawn // 2)
+
+    def give_back() -> None:
+        if world.is_calm or not machine.is_owned:
+            return
+        until = loop.time() + seconds
+        world.network.hanging["allocator", "nodes"] = until
+        for host in world.pairs:
+            world.network.troubles.setdefault(f"allocator {host}", Trouble()).deaf = until
+        for pod in world.all("pods"):
+            if pod["spec"].get("nodeName") == CHANGING:
+                finish_pod(world, pod)
+        machine.change_owner()
+        for number in range(6):
+            make = create_native if number % 2 else create
+            loop.call_later(seconds * (number + 1) / 6, make, world, drawn + number)
+
+    if machine.is_owned:
+        give_back()
+        return f"{CHANGING}, unheard for {seconds:.1f} s"
+    machine.change_owner()
+    loop.call_later(pause, give_back)
+    return f"{CHANGING} is owned, and given back after {pause:.1f} s, unheard for {seconds:.1f} s"
 
 
 # --- API servers ---

@@ -5,17 +5,26 @@ everything had time to settle.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from drawbridge.names import ALLOCATION_ANNOTATION
-from tests.cluster.fake.kinds import JSON, named
-from tests.world.asked import has_ended
+from tests.cluster.fake.kinds import JSON
 from tests.world.network import LEASE_SECONDS, SYSTEM
-from tests.world.nodes import Device, claim_names, consumers_of, devices_of
-from tests.world.objects import ALL_NODES, BROKEN, MIGRATED, NODES, TEAM, TEAM_DEVICES, is_open
+from tests.world.nodes import Device, consumers_of, devices_of
+from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
 from tests.world.quotas import DEVICES, EXCEEDED
-from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
+from tests.world.waiting_pods import (
+    claims_of_team,
+    count_of_team,
+    has_claims,
+    is_native,
+    is_waiting,
+    name_of,
+    no_important_pod_waits_beside_pods_that_can_go,
+    no_pod_waits_beside_free_devices,
+    no_pod_waits_for_the_stock_scheduler,
+)
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -37,20 +46,20 @@ _ALLOWED = {
 
 def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
     """From the preparation of a device until the containers of its pod have ended."""
-    used = ((use.claim, use.devices) for use in world.uses.values() if not use.lost)
+    used = ((use.claim, use.devices) for use in world.uses.all())
     yield from _overlaps(world, used, "used by")
 
 
 def a_pod_runs_where_its_devices_are(world: "World") -> Iterator[str]:
     """No kubelet prepares devices of another node."""
-    for use in world.uses.values():
-        if not use.lost and any(pool != use.node for pool, _ in use.devices):
+    for use in world.uses.all():
+        if any(pool != use.node for pool, _ in use.devices):
             yield f"{use.pod} runs on {use.node}, and {use.claim} has {sorted(use.devices)}"
 
 
 def no_device_is_allocated_to_two_claims(world: "World") -> Iterator[str]:
     """As the API server has it; and no node gives more than its counters have."""
-    held = ((_name(claim), devices_of(claim)) for claim in world.holders.values())
+    held = ((name_of(claim), devices_of(claim)) for claim in world.holders.values())
     yield from _overlaps(world, held, "allocated to")
 
 
@@ -63,7 +72,7 @@ def _overlaps(
     stock scheduler had decided before a restore, it writes beside what has come back.
     """
     by_device: dict[Device, str] = {}
-    of_others = {_name(claim) for claim in world.holders.values() if not _has_mark(claim)}
+    of_others = {name_of(claim) for claim in world.holders.values() if not _has_mark(claim)}
     may_meet = of_others if world.since_restore() < math.inf else set()
     for name, devices in holders:
         for device in sorted(devices):
@@ -83,8 +92,8 @@ def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
 
     A tenant can forge the mark of a claim that the stock scheduler allocates.
     """
-    others = {e["metadata"]["uid"] for e in world.all("pods") if _is_native(e)}
-    marked = filter(_has_mark, _claims_of_team(world))
+    others = {e["metadata"]["uid"] for e in world.all("pods") if is_native(e)}
+    marked = filter(_has_mark, claims_of_team(world))
     ours = (claim for claim in marked if not others.intersection(consumers_of(claim)))
     if (count := sum(len(devices_of(claim)) for claim in ours)) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
@@ -92,14 +101,6 @@ def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
 
 def _has_mark(claim: JSON) -> bool:
     return ALLOCATION_ANNOTATION in (claim["metadata"].get("annotations") or {})
-
-
-def _claims_of_team(world: "World") -> Iterator[JSON]:
-    return (claim for claim in world.holders.values() if _space(claim) == TEAM)
-
-
-def _count_of_team(world: "World") -> int:
-    return sum(len(devices_of(claim)) for claim in _claims_of_team(world))
 
 
 def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
@@ -121,13 +122,19 @@ def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[st
     """Without them, it could vanish while it is in use."""
     for claim in world.holders.values():
         if not claim["metadata"].get("finalizers"):
-            yield f"{_name(claim)} is allocated without a finalizer"
+            yield f"{name_of(claim)} is allocated without a finalizer"
 
 
 def no_pod_that_runs_loses_a_claim(world: "World") -> Iterator[str]:
     """Our allocators take nothing from a pod that is bound and has not ended."""
     for taken in world.taken:
         yield f"an allocator has taken {taken}, which runs"
+
+
+def no_allocator_takes_devices_of_others(world: "World") -> Iterator[str]:
+    """Our allocators allocate on nodes with a fence, on which no other scheduler allocates."""
+    for name in world.beyond_fences:
+        yield f"{name}, which has no fence"
 
 
 def what_is_allocated_was_reserved(world: "World") -> Iterator[str]:
@@ -211,153 +218,6 @@ def every_record_has_a_pod(world: "World") -> Iterator[str]:
                     yield f"{pair.host} has a record of {uid}, which is gone"
 
 
-def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
-    """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
-    held = {device for claim in world.holders.values() for device in devices_of(claim)}
-    nodes, team = _open_nodes(world, NODES), _count_of_team(world)
-    gangs: dict[str, list[tuple[str, list[int], str]]] = {}
-    left: dict[str, int] = {}  # of the quota, for the pods of the team
-    for pod in world.all("pods"):
-        if not _is_waiting(pod) or not _has_claims(world, pod) or _is_native(pod):
-            continue
-        counts, node = _needs(world, pod)
-        labels = pod["metadata"].get("labels") or {}
-        gang = labels.get(GROUP_LABEL, pod["metadata"]["uid"])
-        if _space(pod) == TEAM:
-            left[gang] = TEAM_DEVICES - team
-        gangs.setdefault(gang, []).append((pod["metadata"]["name"], counts, node))
-    for gang, members in gangs.items():
-        lacks = _lacks(world, gang, len(members))
-        if sum(sum(counts) for _, counts, _ in members[:lacks]) > left.get(gang, math.inf):
-            continue
-        if lacks and _fit_together(
-            nodes, held, [(sum(counts), node) for _, counts, node in members[:lacks]]
-        ):
-            names = ", ".join(name for name, _, _ in members)
-            yield f"{names} of {gang} wait, and devices for {lacks} are free"
-
-
-def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
-    """Who may preempt others does so, also if an eviction has failed before."""
-    held = {device for claim in world.holders.values() for device in devices_of(claim)}
-    of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
-    nodes = _open_nodes(world, NODES)
-    for pod in of_pods.values():
-        priority = pod["spec"].get("priority", 0)
-        if not priority or not _is_waiting(pod) or not _has_claims(world, pod):
-            continue
-        left = {
-            device
-            for claim in world.holders.values()
-            if len(users := consumers_of(claim)) == 1 and _can_go(of_pods.get(users[0]), priority)
-            for device in devices_of(claim)
-        }
-        counts, node = _needs(world, pod)
-        if _space(pod) == TEAM and _count_of_team(world) + sum(counts) > TEAM_DEVICES:
-            continue
-        if counts and _fit_together(nodes, held - left, [(sum(counts), node)]):
-            yield f"{_name(pod)} waits, and pods with a lower priority have devices"
-
-
-def _can_go(pod: JSON | None, priority: int) -> bool:
-    """Whether a pod of ours is a victim of others; gangs are evicted as a whole."""
-    if pod is None or _is_native(pod) or GROUP_LABEL in (pod["metadata"].get("labels") or {}):
-        return False
-    return "nodeName" in pod["spec"] and pod["spec"].get("priority", 0) < priority
-
-
-def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
-    """Neither does a pod of others on their nodes; without a defect of Kubernetes."""
-    held = {device for claim in world.holders.values() for device in devices_of(claim)}
-    free = (BROKEN, "good") not in held and (BROKEN, "broken") not in held
-    free = free and bool(_open_nodes(world, [BROKEN]))
-    for pod in world.all("pods"):
-        if not pod["spec"].get("resourceClaims"):
-            continue
-        if free and _is_waiting(pod) and _is_native(pod) and _has_claims(world, pod):
-            yield f"{_name(pod)} waits, and a device of {BROKEN} is free"
-
-
-def _is_native(pod: JSON) -> bool:
-    return bool(pod["spec"]["schedulerName"] != NAME)
-
-
-def _lacks(world: "World", gang: str, waiting: int) -> int:
-    """Return how many of the waiting members must have devices together; 0 if not enough exist.
-
-    A member that has ended counts no more, as for kube-scheduler, which does not see it.
-    """
-    members = [
-        pod
-        for pod in world.all("pods")
-        if (pod["metadata"].get("labels") or {}).get(GROUP_LABEL) == gang
-    ]
-    if not members:
-        return 1
-    least = int(members[0]["metadata"]["labels"][MIN_LABEL])
-    bound = sum("nodeName" in pod["spec"] and not has_ended(pod) for pod in members)
-    lacks = max(1, least - bound)
-    return lacks if lacks <= waiting else 0
-
-
-def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
-    """Return how many devices each claim still needs, and the node of those that are allocated."""
-    counts, node = [], ""
-    for claim in filter(None, _claims_of(world, pod)):
-        devices = devices_of(claim)
-        node = next((pool for pool, _ in devices), node)
-        if not devices:
-            counts.append(claim["spec"]["devices"]["requests"][0]["exactly"].get("count", 1))
-    return counts, node
-
-
-def _claims_of(world: "World", pod: JSON) -> list[JSON | None]:
-    find, kind = world.network.store.find, named("resourceclaims")
-    return [find(kind, _space(pod), name) for name in claim_names(pod)]
-
-
-def _open_nodes(world: "World", names: Iterable[str]) -> list[str]:
-    """Return the nodes on which pods can start."""
-    find, kind = world.network.store.find, named("nodes")
-    return [name for name in names if (node := find(kind, "", name)) and is_open(node)]
-
-
-def _fit_together(nodes: Collection[str], held: set[Device], wanted: list[tuple[int, str]]) -> bool:
-    """Whether pods that need so many devices, each on one node, fit beside what is held."""
-    if not wanted:
-        return True
-    (count, only), *others = wanted
-    for node in nodes if not only else {only} & {*nodes}:
-        devices = _free_devices(held, node)[:count]
-        if len(devices) >= count and _fit_together(nodes, held.union(devices), others):
-            return True
-    return False
-
-
-def _free_devices(held: set[Device], node: str) -> list[Device]:
-    """Return devices that a node can give together beside what is held, the smallest first."""
-    shape = NODES[node]
-    taken = {device: "" for pool, device in held if pool == node}
-    given = []
-    for device in sorted(shape.devices, key=lambda name: shape.devices[name]):
-        if shape.fits(taken, device):
-            taken[device] = ""
-            given.append((node, device))
-    return given
-
-
-def _is_waiting(pod: JSON) -> bool:
-    return "nodeName" not in pod["spec"] and "deletionTimestamp" not in pod["metadata"]
-
-
-def _name(value: JSON) -> str:
-    return str(value["metadata"]["name"])
-
-
-def _space(value: JSON) -> str:
-    return str(value["metadata"]["namespace"])
-
-
 def every_pod_is_admitted(world: "World") -> Iterator[str]:
     """The webhook answers, and refuses no pod that fits on the nodes."""
     for name, why in world.refused.items():
@@ -373,20 +233,12 @@ def every_pod_gets_its_claims(world: "World") -> Iterator[str]:
     for pod in world.all("pods"):
         made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
         wanted = [e for e in pod["spec"].get("resourceClaims", ()) if _is_of_template(e)]
-        if _is_waiting(pod) and len(made) < len(wanted):
-            yield f"{_name(pod)} has {len(made)} claims of {len(wanted)}"
+        if is_waiting(pod) and len(made) < len(wanted):
+            yield f"{name_of(pod)} has {len(made)} claims of {len(wanted)}"
 
 
 def _is_of_template(entry: JSON) -> bool:
     return "resourceClaimTemplateName" in entry
-
-
-def _has_claims(world: "World", pod: JSON) -> bool:
-    """Whether nobody has deleted or refused a claim of a pod, without which it waits for ever."""
-    claims = _claims_of(world, pod)
-    if len(claims) < len(pod["spec"].get("resourceClaims", ())):
-        return False
-    return all(claim and "deletionTimestamp" not in claim["metadata"] for claim in claims)
 
 
 def a_bound_pod_runs(world: "World") -> Iterator[str]:
@@ -395,7 +247,7 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
         if world.machines[node].kubelet.plugin if (node := pod["spec"].get("nodeName")) else True:
             continue  # no driver prepares its claims until the node is drained
         phase = (pod.get("status") or {}).get("phase", "")
-        if "nodeName" in pod["spec"] and not phase and _has_claims(world, pod):
+        if "nodeName" in pod["spec"] and not phase and has_claims(world, pod):
             yield f"{pod['metadata']['name']} is bound and does not run"
 
 
@@ -420,7 +272,7 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         if recorded != held:
             yield f"the ledger of {pair.host} differs in {sorted(recorded ^ held)}"
         charged = sum(int(f"{line.used}") for line in ledger.quotas.lines(TEAM))
-        if pair.parts.term.leading and charged != _count_of_team(world):
+        if pair.parts.term.leading and charged != count_of_team(world):
             yield f"the ledger of {pair.host} charges {TEAM} {charged}"
 
 
@@ -469,6 +321,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
     "use": (no_device_is_used_by_two_pods, a_pod_runs_where_its_devices_are),
     "allocation": (
         no_device_is_allocated_to_two_claims,
+        no_allocator_takes_devices_of_others,
         what_is_allocated_was_reserved,
         a_quota_is_never_exceeded,
         an_allocated_claim_has_its_mark_and_finalizer,

@@ -8,25 +8,24 @@ import asyncio
 import contextlib
 import functools
 import random
-from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from typing import NamedTuple
 
 from drawbridge.cluster.errors import UnreachableError, error_from_response
-from tests.cluster.fake.kinds import JSON, named
 from tests.cluster.fake.server import Server
 from tests.cluster.fake.session import ServerSession
 from tests.cluster.fake.status import RefusedError
-from tests.cluster.fake.store import ObjectWatcher, Store, encoded
+from tests.cluster.fake.store import Store, encoded
 from tests.cluster.fake.trouble import Seen
 from tests.world import clock
+from tests.world.watches import Follower, Front, Lagging
 
 SYSTEM = "drawbridge-system"
 LEASE_SECONDS = 15
 # After this time, an API server ends a request, which is shorter here than in a cluster.
-LATEST_SECONDS = 20.0
+LATEST_SECONDS = 10.0
 # Clients whose roles can lack something for a moment.
 OURS = ("allocator", "controller", "webhook")
 
@@ -42,36 +41,19 @@ class Faults:
     slow: float = 0.0
 
 
-@dataclass(eq=False)
-class Front:
-    """One API server; its clock can be wrong, and its watches lag by a mean time.
-
-    `until` is when it is up again after a stop. What was sent to it before does not arrive then.
-    """
-
-    server: Server
-    skew: float = 0.0
-    lag: float = 0.02
-    until: float = 0.0
-    stops: int = 0
-    streams: dict["Lagging", None] = field(default_factory=dict)
-
-    def stop(self, until: float) -> None:
-        """Answer nothing before a time; what watches were still to tell is lost."""
-        self.until, self.stops = max(self.until, until), self.stops + 1
-        for lines in tuple(self.streams):
-            lines.break_off()
-
-
 @dataclass
 class Trouble:
-    """What happens to one host: until when it is cut off, and until when it stands still.
+    """What happens to a host or a process: until when it is cut off, stands still, or is deaf.
 
-    A host that stands still sends later what it had decided to send.
+    Who stands still sends later what it had decided to send. Who is deaf hears of no change.
     """
 
     cut: float = 0.0
     still: float = 0.0
+    deaf: float = 0.0
+
+
+_NONE = Trouble()
 
 
 class Trap(NamedTuple):
@@ -105,10 +87,12 @@ class Network:
     written: list[tuple[str, str, str]] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     troubles: dict[str, Trouble] = field(default_factory=dict)
-    # Resources that the role of our processes does not allow for a moment, and until when.
-    forbidden: dict[str, float] = field(default_factory=dict)
+    # Who may not use a resource for a moment, and until when; all of ours if nobody is named.
+    forbidden: dict[tuple[str, str], float] = field(default_factory=dict)
+    # Whose requests about a resource hang, and until when.
+    hanging: dict[tuple[str, str], float] = field(default_factory=dict)
     trap: "Trap | None" = None
-    followers: "list[Follower]" = field(default_factory=list)
+    followers: list[Follower] = field(default_factory=list)
     # Until when no server opens a watch for our processes, as a server with many watches does.
     no_watch: float = 0.0
 
@@ -132,11 +116,20 @@ class Network:
             trouble = self.troubles[host] = Trouble()
         return trouble
 
+    def find_still(self, who: str) -> float:
+        """Return until when a client stands still, alone or with its host."""
+        return max(self.trouble_of(who).still, self.troubles.get(who, _NONE).still)
+
+    def find_deaf(self, who: str) -> float:
+        """Return until when a client hears of no change, but of the end of its connections."""
+        return self.troubles.get(who, _NONE).deaf
+
     def heal(self) -> None:
         """End all faults."""
         self.faults = Faults()
         self.troubles.clear()
         self.forbidden.clear()
+        self.hanging.clear()
         self.trap, self.no_watch = None, 0.0
         for front in self.fronts:
             front.until, front.lag = 0.0, 0.02
@@ -144,33 +137,57 @@ class Network:
         for each in (*watches, *self.followers):
             each.lag.catch_up()
 
+    def _is_still(self, who: str) -> bool:
+        return self.find_still(who) > asyncio.get_running_loop().time()
+
     async def _stand_still(self, who: str) -> None:
-        trouble, now = self.trouble_of(who), asyncio.get_running_loop().time()
-        if trouble.still > now:
-            await asyncio.sleep(trouble.still - now)
+        if self._is_still(who):
+            await asyncio.sleep(self.find_still(who) - asyncio.get_running_loop().time())
 
     def check_reach(self, who: str, front: Front, seen: Seen) -> None:
         """Raise ApiError if a client does not reach a server, or may not do this now."""
         now = asyncio.get_running_loop().time()
         if max(self.trouble_of(who).cut, front.until) > now:
             raise UnreachableError(f"{seen.method} {seen.path}: connection refused")
-        if who.startswith(OURS) and any(
-            until > now and f"/{plural}" in seen.path for plural, until in self.forbidden.items()
-        ):
+        if _find_until(self.forbidden, who, seen) > now:
             self.count("forbidden request")
             raise error_from_response(403, {}, encoded(RefusedError(403, "no role").body))
 
-    async def send(self, who: str, front: Front, seen: Seen) -> bytes:
-        """Send a request, which arrives and is answered some time later, if at all."""
+    async def send(
+        self, who: str, front: Front, seen: Seen, runs: Callable[[], bool] = lambda: True
+    ) -> bytes:
+        """Send a request, which arrives and is answered some time later, if at all.
+
+        `runs` tells whether its sender still does.
+        """
         if self.trap is not None and self.trap.before and self.trap.meets(who, seen):
             self._spring(who, seen)
-        await self._stand_still(who)
-        self.check_reach(who, front, seen)
+        if self._is_still(who):
+            return await self._send_later(who, front, seen, runs)
         answer = await self._send(who, front, seen)
         await self._stand_still(who)
         return answer
 
+    async def _send_later(
+        self, who: str, front: Front, seen: Seen, runs: Callable[[], bool]
+    ) -> bytes:
+        """Send what a process was about to send when its host stopped, as soon as it goes on.
+
+        Its own limit of time may be over by then, which it learns after it has sent this.
+        """
+
+        async def send() -> bytes:
+            await self._stand_still(who)
+            if not runs():
+                raise UnreachableError(f"{seen.method} {seen.path}: the process has ended")
+            return await self._send(who, front, seen)
+
+        sending = asyncio.ensure_future(send())
+        sending.add_done_callback(_end_quietly)
+        return await asyncio.shield(sending)
+
     async def _send(self, who: str, front: Front, seen: Seen) -> bytes:
+        self.check_reach(who, front, seen)
         self._meet_fault()
         loop = asyncio.get_running_loop()
         # What others do not know of their own requests is no finding about ours.
@@ -181,6 +198,7 @@ class Network:
             self.count("late request")
         answered: asyncio.Future[bytes] = loop.create_future()
         pause = self.random.uniform(0, 4) if is_late else self.random.expovariate(200)
+        pause = max(pause, _find_until(self.hanging, who, seen) - loop.time())
         if self.trap is not None and self.trap.late and self.trap.meets(who, seen):
             is_lost, pause = True, self.trap.late
             self._spring(who, seen)
@@ -256,6 +274,22 @@ class Network:
         self.counted[what] = self.counted.get(what, 0) + times
 
 
+def _find_until(times: Mapping[tuple[str, str], float], who: str, seen: Seen) -> float:
+    """Return until when something happens to a request, by clients and resources."""
+    untils = (
+        until
+        for (role, plural), until in times.items()
+        if who.startswith(role or OURS) and f"/{plural}" in seen.path
+    )
+    return max(untils, default=0.0)
+
+
+def _end_quietly(sending: "asyncio.Future[bytes]") -> None:
+    """Take the error of a request that nobody waits for."""
+    if not sending.cancelled():
+        sending.exception()
+
+
 @functools.cache
 def _host_of(who: str) -> str:
     return who.rpartition(" ")[2]
@@ -272,11 +306,16 @@ class WorldSession(ServerSession):
     def __init__(self, network: Network, who: str) -> None:
         super().__init__(network.fronts[0].server)
         self._network, self._who = network, who
+        self._runs = True
+
+    def end(self) -> None:
+        """Send nothing more: the process has ended."""
+        self._runs = False
 
     async def answer(self, seen: Seen) -> bytes:
         """Send a request to one of the servers."""
         front = self._network.choose()
-        answer = await self._network.send(self._who, front, seen)
+        answer = await self._network.send(self._who, front, seen, lambda: self._runs)
         self.clock.observe(formatdate(clock.wall() + front.skew, usegmt=True))
         return answer
 
@@ -310,148 +349,3 @@ class WorldSession(ServerSession):
             end.cancel()
             del front.streams[lines]
             front.server.end(watcher)
-
-
-class Lag:
-    """Lets what a client watches reach it in order, each some time after its write."""
-
-    def __init__(self, network: Network, front: Front, who: str) -> None:
-        self._network, self._front, self._who = network, front, who
-        self._at = 0.0
-        self._coming: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
-
-    def later(self, function: Callable[..., None], *args: object) -> None:
-        """Call a function when what is sent now arrives."""
-        lag = self._network.random.expovariate(1 / self._front.lag)
-        self._at = max(self._at, self.reach(lag))
-        self._coming.append((function, args))
-        asyncio.get_running_loop().call_at(self._at, self._arrive)
-
-    def _arrive(self) -> None:
-        if self._coming:
-            function, args = self._coming.popleft()
-            function(*args)
-
-    def catch_up(self) -> None:
-        """Let everything arrive that was sent until now."""
-        self._at = 0.0
-        for _ in range(len(self._coming)):
-            self._arrive()
-
-    def reach(self, lag: float = 0.0) -> float:
-        """Return when the client can hear something that is so late."""
-        trouble = self._network.trouble_of(self._who)
-        now = asyncio.get_running_loop().time()
-        return max(now + lag, trouble.cut, trouble.still)
-
-
-class Lagging:
-    """The lines of a watch; those of one moment come together."""
-
-    def __init__(self, network: Network, front: Front, who: str) -> None:
-        self.who = who
-        self.lag = Lag(network, front, who)
-        self._lines: deque[bytes | None] = deque()
-        self._has_lines = asyncio.Event()
-        self._is_broken = False
-
-    def deliver(self, line: bytes | None) -> None:
-        """Send a line later, and None for the end."""
-        self.lag.later(self._arrive, line)
-
-    def break_off(self) -> None:
-        """End at once, as the connection does."""
-        self._is_broken = True
-        asyncio.get_running_loop().call_at(self.lag.reach(), self._arrive, None)
-
-    def _arrive(self, line: bytes | None) -> None:
-        if line is None or not self._is_broken:
-            self._lines.append(line)
-            self._has_lines.set()
-
-    async def read(self) -> AsyncGenerator[list[bytes], None]:
-        """Yield lines until the watch ends."""
-        while True:
-            await self._has_lines.wait()
-            self._has_lines.clear()
-            lines = [*self._lines]
-            self._lines.clear()
-            if events := [line.removesuffix(b"\n") for line in lines if line is not None]:
-                yield events
-            if None in lines:
-                return
-
-
-OnChange = Callable[[JSON | None, JSON | None], None]
-
-
-class Follower:
-    """What a model sees of a kind: the current objects, behind by a lag.
-
-    A kubelet sees the pods of its node only. A watch of the store tells the objects themselves.
-    It lags by a time of its own, or as the server does that it watches.
-    """
-
-    def __init__(  # all but three by name
-        self,
-        network: Network,
-        who: str,
-        plural: str,
-        *,
-        lag: float = 0.05,
-        node: str = "",
-        front: Front | None = None,
-    ) -> None:
-        self._network, self._kind, self._node = network, named(plural), node
-        self._pause = lag
-        self.lag = Lag(network, front or Front(network.fronts[0].server, lag=lag), who)
-        network.followers.append(self)
-        self._on_change: OnChange | None = None
-        self._ended = asyncio.Event()
-        self._runs = True
-        self.objects: dict[str, JSON] = {}  # by UID
-
-    async def run(self, on_change: OnChange | None = None) -> None:
-        """Follow until cancelled; a watch that ends begins again with a list."""
-        self._on_change = on_change
-        store = self._network.store
-        while True:
-            self._ended.clear()
-            listed = [*filter(self._sees, store.among(self._kind, "", "", ""))]
-            self.lag.later(self._replace, {value["metadata"]["uid"]: value for value in listed})
-            watcher = ObjectWatcher(self._kind, self._sees, self._tell)
-            store.watchers.append(watcher)
-            try:
-                await self._ended.wait()
-            except asyncio.CancelledError:
-                self._runs = False
-                raise
-            finally:
-                store.watchers.remove(watcher)
-            await asyncio.sleep(self._pause)
-
-    def _sees(self, value: JSON) -> bool:
-        return not self._node or value["spec"].get("nodeName") == self._node
-
-    def _tell(self, event: str, value: JSON | None) -> None:
-        if value is None:
-            self.lag.later(self._ended.set)
-        elif event != "ERROR":
-            self.lag.later(
-                self._set, value["metadata"]["uid"], None if event == "DELETED" else value
-            )
-
-    def _replace(self, listed: Mapping[str, JSON]) -> None:
-        for uid in sorted(self.objects.keys() - listed.keys()):
-            self._set(uid, None)
-        for uid, value in listed.items():
-            self._set(uid, value)
-
-    def _set(self, uid: str, value: JSON | None) -> None:
-        if not self._runs:
-            return
-        before = self.objects.pop(uid, None)
-        if value is not None:
-            self.objects[uid] = value
-        if self._on_change is not None:
-            self._on_change(before, value)

@@ -15,8 +15,9 @@ import msgspec
 from drawbridge.api_error import ApiError
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.trouble import Seen
-from tests.world.network import Follower, Network
+from tests.world.network import Network
 from tests.world.objects import RESOURCE
+from tests.world.watches import Follower
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 PODS = "/api/v1/pods"

@@ -16,6 +16,7 @@ DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
 # The name of the devices before DRA, and the namespace whose pods are translated.
 RESOURCE, MIGRATED = "d.io/gpu", "migrated"
 TEAM_DEVICES = 2
+FENCE = "drawbridge.dev/owned"
 ADDED = "2025-12-31T00:00:00Z"
 _UNOWNED = ("pods", "nodes", "leases", "resourceclaims", "resourceslices", "events")
 CONFIGURATION = f"""\
@@ -81,7 +82,7 @@ def make_node(name: str, *, is_owned: bool = True) -> JSON:
     metadata: JSON = {"name": name, "labels": {"pool": "bridge" if is_owned else "native"}}
     node: JSON = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
     if is_owned:
-        taint = {"key": "drawbridge.dev/owned", "effect": "NoSchedule", "timeAdded": ADDED}
+        taint = {"key": FENCE, "effect": "NoSchedule", "timeAdded": ADDED}
         node["spec"]["taints"] = [taint]
         metadata["annotations"] = {"drawbridge.dev/fence-settled": ADDED}
     return node
@@ -167,6 +168,11 @@ def is_open(node: JSON) -> bool:
     taints = node["spec"].get("taints") or ()
     is_lost = any(taint["key"] == OUT_OF_SERVICE for taint in taints)
     return not node["spec"].get("unschedulable") and not is_lost
+
+
+def has_fence(node: JSON) -> bool:
+    """Whether a node has the taint that keeps other schedulers from it."""
+    return any(taint["key"] == FENCE for taint in node["spec"].get("taints") or ())
 
 
 def has_owners(kind: Kind) -> bool:

@@ -115,6 +115,7 @@ class Pair:
                 running.append(asyncio.ensure_future(self._follow(caches)))
                 await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
             finally:
+                session.end()
                 self._count_moves()
                 for task in (*running, *self._hidden_tasks()):
                     task.cancel()

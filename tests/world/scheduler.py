@@ -30,9 +30,10 @@ from tests.cluster.fake.kinds import JSON
 from tests.world.asked import describe, encode, has_allocation, has_ended, is_waiting
 from tests.world.conditions import Conditions
 from tests.world.election import Election
-from tests.world.network import Follower, Network
+from tests.world.network import Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
+from tests.world.watches import Follower
 
 NODES = "/api/v1/nodes"
 NAME = "drawbridge"

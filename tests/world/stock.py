@@ -14,7 +14,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 
 from tests.cluster.fake.kinds import JSON
-from tests.world.network import Follower, Network
+from tests.world.network import Network
 from tests.world.nodes import (
     CLAIMS,
     PODS,
@@ -25,12 +25,12 @@ from tests.world.nodes import (
     devices_of,
     path_of,
 )
-from tests.world.objects import RESOURCE, SWAPPED, is_open
+from tests.world.objects import RESOURCE, SWAPPED, has_fence, is_open
+from tests.world.watches import Follower
 
 NAME = "stock"
 MENDED = ("136269", "140436")
 DEFECTS = (*MENDED, "141471")
-_FENCE = "drawbridge.dev/owned"
 _FINALIZER = "resource.kubernetes.io/delete-protection"
 # A binding that is on its way takes no longer than this, less than nodes have to settle.
 LONGEST_SECONDS = 7.0
@@ -183,8 +183,7 @@ class StockScheduler:
         return sorted(
             node["metadata"]["name"]
             for node in self._nodes.objects.values()
-            if is_open(node)
-            and all(taint["key"] != _FENCE for taint in node["spec"].get("taints") or ())
+            if is_open(node) and not has_fence(node)
         )
 
     def _choose(self, node: str, count: int, taken: set[Device]) -> list[Device] | None:

@@ -1,6 +1,7 @@
 """A run: a script of events against a cluster of models and real allocators, from one seed."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -17,25 +18,16 @@ from tests.world.controllers import Autoscaler, ClaimController, PodController
 from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
-from tests.world.network import Network
-from tests.world.nodes import (
-    PLUGIN,
-    Device,
-    Kubelet,
-    Use,
-    claim_names,
-    consumers_of,
-    devices_of,
-)
-from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
+from tests.world.network import Network, Trouble
+from tests.world.nodes import Device, Kubelet, claim_names, consumers_of, devices_of
+from tests.world.objects import ALL_NODES, SCALED, has_fence, has_owners, make_system
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
 from tests.world.scheduler import SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
-from tests.world.stock import NAME as STOCK
 from tests.world.stock import StockScheduler
+from tests.world.uses import Uses
 
-Decided = tuple[str, frozenset[Device]]  # the UID of a claim, and what it got
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
 SETTLE_SECONDS = 240
@@ -115,7 +107,8 @@ class World:
         store.version = store.oldest = self.random.choice((95, 850, 9_800, 999_700))
         self.network.open()
         self.server = self.network.fronts[0].server
-        self.uses: dict[tuple[str, str], Use] = {}
+        frees_too_early = "141471" not in outcome.defects
+        self.uses = Uses(self.network, frees_too_early=frees_too_early)
         self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
         self.controller = ControllerProcess(self.network, "control-a")
         self.webhook = Webhook(self.network, "hook-a")
@@ -127,11 +120,9 @@ class World:
         self.forged: set[str] = set()  # claims whose mark a tenant has changed
         self.pairs: dict[str, Pair] = {}
         self.machines = {name: self._make_machine(name) for name in ALL_NODES}
-        # What the allocator of a claim had seen, in the order of the allocations.
-        self._decisions: dict[Decided, frozenset[Decided] | None] = {}
-        self._vanished: set[str] = set()  # the UIDs of pods that were deleted with force
         self.is_calm = False  # whether all faults have ended
         self.touched = ""  # the node to which something has just happened
+        self.beyond_fences: list[str] = []  # what our allocators gave on nodes without a fence
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
         self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number = 0
@@ -237,7 +228,7 @@ class World:
                     self._note_decision(after)
                 self.check("allocation")
         if kind.plural == "pods" and change.before is not None and change.after is None:
-            self._note_gone(change.before)
+            self.uses.note_gone(change.before)
         if kind.plural in ("resourceclaims", "pods", "leases"):
             self.check("write")
 
@@ -360,42 +351,26 @@ class World:
         self.pairs[host].start()
 
     def _note_decision(self, claim: JSON) -> None:
-        """Note what the allocator had seen that has just allocated a claim."""
+        """Note who has just allocated a claim, and what it knew."""
         sender, _, host = self.network.written[-1][0].rpartition(" ")
-        knows = sender == "allocator" and host in self.pairs
-        seen = self.pairs[host].seen if knows else set()
-        key = claim["metadata"]["uid"], devices_of(claim)
-        self._decisions.pop(key, None)
-        self._decisions[key] = frozenset(seen) if knows else None
-        seen.add(key)
+        if sender != "allocator" or host not in self.pairs:
+            self.uses.note_decision(claim, None)
+            return
+        self.uses.note_decision(claim, self.pairs[host].seen)
+        for name in sorted({node for node, _ in devices_of(claim)}):
+            node = self.network.store.find(named("nodes"), "", name)
+            if node and not has_fence(node) and self.since_restore() == math.inf:
+                self.beyond_fences.append(f"{claim['metadata']['name']} is on {name}")
 
-    def _forget_unseen(self, started: Decided) -> None:
-        """Leave a use out of account that the allocator of the other one has never seen.
+    def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
+        self.uses.start(pod, claim, node)
+        self.network.count("preparation")
+        self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")
+        self.check("use")
 
-        Only what was allocated before can be seen.
-        """
-        order = {key: number for number, key in enumerate(self._decisions)}
-        for use_key, use in tuple(self.uses.items()):
-            key = use_key[1], use.devices
-            if key == started or not _meet(key[1], started[1]):
-                continue
-            if any(claim.startswith(PLUGIN) for claim, _ in (key, started)):
-                continue  # the pod tells, and nobody decides for it
-            first, later = sorted((key, started), key=lambda each: order.get(each, -1))
-            seen = self._decisions.get(later)
-            users = [each for each in self.uses if self._key(each) == first]
-            if seen is not None and first not in seen:
-                self._lose(users, "use that an allocator never saw")
-            elif seen is None and self._frees_too_early:
-                # Others can have the node by now.
-                vanished = [each for each in users if each[0] in self._vanished]
-                self._lose(vanished, "use that Kubernetes frees too early")
-
-    def _key(self, use: tuple[str, str]) -> Decided:
-        return use[1], self.uses[use].devices
-
-    def _held(self) -> set[tuple[str, frozenset[Device]]]:
-        return {(claim["metadata"]["uid"], devices_of(claim)) for claim in self.holders.values()}
+    def _end_use(self, pod_uid: str) -> None:
+        for use in self.uses.end(pod_uid):
+            self._say(f"containers of {use.pod} have ended, {use.claim} is unprepared")
 
     def choose_pair(self, drawn: int) -> Pair:
         """Return one of the pairs."""
@@ -415,10 +390,15 @@ class World:
             self.network.break_off(host)
             asyncio.get_running_loop().call_later(seconds / 2, self.server.expire)
 
-    def stand_still(self, host: str, seconds: float) -> None:
-        """Let a host stand still; what it had decided is sent later."""
+    def stand_still(self, who: str, seconds: float) -> None:
+        """Let a host or a process stand still; what it had decided is sent later."""
         until = asyncio.get_running_loop().time() + seconds
-        self.network.trouble_of(f"host {host}").still = until
+        self.network.troubles.setdefault(who, Trouble()).still = until
+
+    def stop_scheduler(self, host: str) -> None:
+        """Let a scheduler release its Lease and end; another one starts in its place."""
+        self.released_at = asyncio.get_running_loop().time()
+        self.pairs[host].scheduler.die(releases=True)
 
     def back_up(self) -> int:
         """Take a backup of the storage, and return its version."""
@@ -436,12 +416,8 @@ class World:
         self.network.store.version += later
         self._find_holders()
         self._restored_at = asyncio.get_running_loop().time()
-        there, pods = self._held(), {pod["metadata"]["uid"] for pod in self.all("pods")}
-        for key, use in self.uses.items():
-            is_there = key[0] in pods if key[1].startswith(PLUGIN) else self._key(key) in there
-            if not is_there and not use.lost:
-                self.network.count("use that a restore lost")
-                self.uses[key] = use._replace(lost=True)
+        pods = {pod["metadata"]["uid"] for pod in self.all("pods")}
+        self.uses.compare_restored(self.holders.values(), pods)
         return self.network.store.version
 
     def _find_holders(self) -> None:
@@ -449,40 +425,6 @@ class World:
         self.holders = {
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
         }
-
-    def _note_gone(self, pod: JSON) -> None:
-        """Note that Kubernetes itself frees what a pod uses that was deleted with force."""
-        uid = pod["metadata"]["uid"]
-        self._vanished.add(uid)
-        if pod["spec"]["schedulerName"] == STOCK and self._frees_too_early:
-            users = [key for key in self.uses if key[0] == uid]
-            self._lose(users, "use that Kubernetes frees too early")
-
-    @property
-    def _frees_too_early(self) -> bool:
-        return "141471" not in self.outcome.defects
-
-    def _lose(self, uses: Iterable[tuple[str, str]], why: str) -> None:
-        for key in uses:
-            self.network.count(why)
-            self.uses[key] = self.uses[key]._replace(lost=True)
-
-    def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
-        key = pod["metadata"]["uid"], claim["metadata"]["uid"]
-        names = pod["metadata"]["name"], claim["metadata"]["name"]
-        self.uses[key] = Use(*names, devices_of(claim), node)
-        # A kubelet can prepare before it sees that its pod is gone.
-        if key[0] in self._vanished:
-            self._note_gone(pod)
-        self._forget_unseen(self._key(key))
-        self.network.count("preparation")
-        self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")
-        self.check("use")
-
-    def _end_use(self, pod_uid: str) -> None:
-        for key in [key for key in self.uses if key[0] == pod_uid]:
-            use = self.uses.pop(key)
-            self._say(f"containers of {use.pod} have ended, {use.claim} is unprepared")
 
 
 def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:
@@ -492,9 +434,3 @@ def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:
 
 def _has_ended(pod: JSON) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _meet(some: frozenset[Device], others: frozenset[Device]) -> bool:
-    """Whether devices are the same, or can take from the same counters."""
-    pools = {pool for pool, _ in some} & {pool for pool, _ in others}
-    return bool(some & others) or any(ALL_NODES[pool].units for pool in pools)

@@ -1,0 +1,177 @@
+"""Which pods wait although they could run: what must not last when the faults have ended."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from tests.cluster.fake.kinds import JSON, named
+from tests.world.asked import has_ended
+from tests.world.nodes import Device, claim_names, consumers_of, devices_of
+from tests.world.objects import BROKEN, NODES, TEAM, TEAM_DEVICES, is_open
+from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+
+def claims_of_team(world: "World") -> Iterator[JSON]:
+    return (claim for claim in world.holders.values() if namespace_of(claim) == TEAM)
+
+
+def count_of_team(world: "World") -> int:
+    return sum(len(devices_of(claim)) for claim in claims_of_team(world))
+
+
+def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
+    """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
+    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    nodes, team = _open_nodes(world, NODES), count_of_team(world)
+    gangs: dict[str, list[tuple[str, list[int], str]]] = {}
+    left: dict[str, int] = {}  # of the quota, for the pods of the team
+    for pod in world.all("pods"):
+        if not is_waiting(pod) or not has_claims(world, pod) or is_native(pod):
+            continue
+        counts, node = _needs(world, pod)
+        labels = pod["metadata"].get("labels") or {}
+        gang = labels.get(GROUP_LABEL, pod["metadata"]["uid"])
+        if namespace_of(pod) == TEAM:
+            left[gang] = TEAM_DEVICES - team
+        gangs.setdefault(gang, []).append((pod["metadata"]["name"], counts, node))
+    for gang, members in gangs.items():
+        lacks = _lacks(world, gang, len(members))
+        if sum(sum(counts) for _, counts, _ in members[:lacks]) > left.get(gang, math.inf):
+            continue
+        if lacks and _fit_together(
+            nodes, held, [(sum(counts), node) for _, counts, node in members[:lacks]]
+        ):
+            names = ", ".join(name for name, _, _ in members)
+            yield f"{names} of {gang} wait, and devices for {lacks} are free"
+
+
+def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
+    """Who may preempt others does so, also if an eviction has failed before."""
+    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
+    nodes = _open_nodes(world, NODES)
+    for pod in of_pods.values():
+        priority = pod["spec"].get("priority", 0)
+        if not priority or not is_waiting(pod) or not has_claims(world, pod):
+            continue
+        left = {
+            device
+            for claim in world.holders.values()
+            if len(users := consumers_of(claim)) == 1 and _can_go(of_pods.get(users[0]), priority)
+            for device in devices_of(claim)
+        }
+        counts, node = _needs(world, pod)
+        if namespace_of(pod) == TEAM and count_of_team(world) + sum(counts) > TEAM_DEVICES:
+            continue
+        if counts and _fit_together(nodes, held - left, [(sum(counts), node)]):
+            yield f"{name_of(pod)} waits, and pods with a lower priority have devices"
+
+
+def _can_go(pod: JSON | None, priority: int) -> bool:
+    """Whether a pod of ours is a victim of others; gangs are evicted as a whole."""
+    if pod is None or is_native(pod) or GROUP_LABEL in (pod["metadata"].get("labels") or {}):
+        return False
+    return "nodeName" in pod["spec"] and pod["spec"].get("priority", 0) < priority
+
+
+def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
+    """Neither does a pod of others on their nodes; without a defect of Kubernetes."""
+    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    free = (BROKEN, "good") not in held and (BROKEN, "broken") not in held
+    free = free and bool(_open_nodes(world, [BROKEN]))
+    for pod in world.all("pods"):
+        if not pod["spec"].get("resourceClaims"):
+            continue
+        if free and is_waiting(pod) and is_native(pod) and has_claims(world, pod):
+            yield f"{name_of(pod)} waits, and a device of {BROKEN} is free"
+
+
+def is_native(pod: JSON) -> bool:
+    return bool(pod["spec"]["schedulerName"] != NAME)
+
+
+def _lacks(world: "World", gang: str, waiting: int) -> int:
+    """Return how many of the waiting members must have devices together; 0 if not enough exist.
+
+    A member that has ended counts no more, as for kube-scheduler, which does not see it.
+    """
+    members = [
+        pod
+        for pod in world.all("pods")
+        if (pod["metadata"].get("labels") or {}).get(GROUP_LABEL) == gang
+    ]
+    if not members:
+        return 1
+    least = int(members[0]["metadata"]["labels"][MIN_LABEL])
+    bound = sum("nodeName" in pod["spec"] and not has_ended(pod) for pod in members)
+    lacks = max(1, least - bound)
+    return lacks if lacks <= waiting else 0
+
+
+def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
+    """Return how many devices each claim still needs, and the node of those that are allocated."""
+    counts, node = [], ""
+    for claim in filter(None, _claims_of(world, pod)):
+        devices = devices_of(claim)
+        node = next((pool for pool, _ in devices), node)
+        if not devices:
+            counts.append(claim["spec"]["devices"]["requests"][0]["exactly"].get("count", 1))
+    return counts, node
+
+
+def _claims_of(world: "World", pod: JSON) -> list[JSON | None]:
+    find, kind = world.network.store.find, named("resourceclaims")
+    return [find(kind, namespace_of(pod), name) for name in claim_names(pod)]
+
+
+def _open_nodes(world: "World", names: Iterable[str]) -> list[str]:
+    """Return the nodes on which pods can start."""
+    find, kind = world.network.store.find, named("nodes")
+    return [name for name in names if (node := find(kind, "", name)) and is_open(node)]
+
+
+def _fit_together(nodes: Collection[str], held: set[Device], wanted: list[tuple[int, str]]) -> bool:
+    """Whether pods that need so many devices, each on one node, fit beside what is held."""
+    if not wanted:
+        return True
+    (count, only), *others = wanted
+    for node in nodes if not only else {only} & {*nodes}:
+        devices = _free_devices(held, node)[:count]
+        if len(devices) >= count and _fit_together(nodes, held.union(devices), others):
+            return True
+    return False
+
+
+def _free_devices(held: set[Device], node: str) -> list[Device]:
+    """Return devices that a node can give together beside what is held, the smallest first."""
+    shape = NODES[node]
+    taken = {device: "" for pool, device in held if pool == node}
+    given = []
+    for device in sorted(shape.devices, key=lambda name: shape.devices[name]):
+        if shape.fits(taken, device):
+            taken[device] = ""
+            given.append((node, device))
+    return given
+
+
+def is_waiting(pod: JSON) -> bool:
+    return "nodeName" not in pod["spec"] and "deletionTimestamp" not in pod["metadata"]
+
+
+def name_of(value: JSON) -> str:
+    return str(value["metadata"]["name"])
+
+
+def namespace_of(value: JSON) -> str:
+    return str(value["metadata"]["namespace"])
+
+
+def has_claims(world: "World", pod: JSON) -> bool:
+    """Whether nobody has deleted or refused a claim of a pod, without which it waits for ever."""
+    claims = _claims_of(world, pod)
+    if len(claims) < len(pod["spec"].get("resourceClaims", ())):
+        return False
+    return all(claim and "deletionTimestamp" not in claim["metadata"] for claim in claims)
