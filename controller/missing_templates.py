@@ -8,9 +8,10 @@ annotations, so nothing else in them is trusted.
 
 import asyncio
 import contextlib
+import math
 import pickle
+import time
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from controller.admission_scope import AdmissionScope
@@ -60,7 +61,10 @@ from drawbridge.translate.pods import TranslationContext
 NAME: Final = "templates"
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 # No watch event shows that a quota has free capacity again or that a policy changed.
-_RETRY_AFTER: Final = timedelta(seconds=5)
+_RETRY_SECONDS: Final = 5.0
+# Who applies a translated manifest can create the templates after the workload and its pods, and
+# `kubectl apply` fails if they exist by then.
+_GRACE_SECONDS: Final = 3.0
 # The reconciler's counter of each finding about a pod that waits.
 _EVENTS: Final = {
     CLAIM_FIELD_DROPPED.name: "dropped",
@@ -106,8 +110,10 @@ class MissingTemplateReconciler:
         reporter: Reporter,
         now: WallClock,
         briefs: BriefRuns,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         self._briefs = briefs
+        self._elapsed = elapsed
         self._pods = pods
         self._templates = templates
         self._store = store
@@ -121,7 +127,9 @@ class MissingTemplateReconciler:
         # Pods whose templates cannot be created now.
         self._unresolved: dict[NamespacedName, _Unresolved] = {}
         # Pods whose template the API server rejected: the pod's uid, and when to retry.
-        self._rejected: dict[NamespacedName, tuple[str, datetime]] = {}
+        self._rejected: dict[NamespacedName, tuple[str, float]] = {}
+        # Pods whose templates their client may still create: the pod's uid, and until when.
+        self._early: dict[NamespacedName, tuple[str, float]] = {}
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
@@ -147,9 +155,14 @@ class MissingTemplateReconciler:
         template = after or before
         if template is None or not has_owned_name(template.name):
             return
+        users = self._users.find(template.namespace, template.name)
         if after is None:
             self._checked.pop((template.namespace, template.name), None)
-        self._queue.update(self._users.find(template.namespace, template.name))
+            for key in users:
+                # It was there, so nobody is about to create it.
+                if (pod := self._pods.get(key[1], key[0])) is not None:
+                    self._early[key] = (pod.uid, math.inf)
+        self._queue.update(users)
 
     def namespace_changed(
         self,
@@ -170,8 +183,9 @@ class MissingTemplateReconciler:
         if self._is_first_run:
             self._queue.update((pod.namespace, pod.name) for pod in self._pods.all())
             self._is_first_run = False
-        now = self._now()
-        self._queue.update(key for key, (_, retry_at) in self._rejected.items() if retry_at <= now)
+        now = self._elapsed()
+        waiting = (*self._rejected.items(), *self._early.items())
+        self._queue.update(key for key, (_, until) in waiting if until <= now)
         failed: list[NamespacedName] = []
 
         async def process(key: NamespacedName) -> None:
@@ -183,7 +197,7 @@ class MissingTemplateReconciler:
             await process_each(self._queue.drain(), process)
         finally:
             self._queue.update(failed)
-            count = len(self._unresolved) + len(self._rejected)
+            count = len({*self._unresolved, *self._rejected, *self._early})
             self._reporter.set_gauge(Gauge.PODS_WITHOUT_TEMPLATE, count)
 
     async def _process_pod(self, key: NamespacedName) -> None:
@@ -207,12 +221,13 @@ class MissingTemplateReconciler:
         self._queue.discard(key)
         self._unresolved.pop(key, None)
         self._rejected.pop(key, None)
+        self._early.pop(key, None)
         self._warned.pop(key, None)
 
     def _must_wait(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
         """Whether the API server rejected a template of this pod a moment ago."""
-        uid, retry_at = self._rejected.get(key, ("", None))
-        return retry_at is not None and uid == pod.uid and self._now() < retry_at
+        uid, retry_at = self._rejected.get(key, ("", 0.0))
+        return uid == pod.uid and self._elapsed() < retry_at
 
     def _postpone(
         self, key: NamespacedName, pod: WatchedObject[WatchedPod], error: Exception
@@ -221,7 +236,7 @@ class MissingTemplateReconciler:
         names = next(name for name in pod.value.template_names if has_owned_name(name))
         if self._rejected.get(key, ("",))[0] != pod.uid:
             self._report(build_refused_finding(names, f"{error}"), pod, "refused")
-        self._rejected[key] = (pod.uid, self._now() + _RETRY_AFTER)
+        self._rejected[key] = (pod.uid, self._elapsed() + _RETRY_SECONDS)
 
     async def _ensure_templates(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> None:
         names = [name for name in pod.value.template_names if has_owned_name(name)]
@@ -233,8 +248,22 @@ class MissingTemplateReconciler:
             return
         for template in filter(None, stored.values()):
             await self._check_template(template, key, pod)
+        if missing and self._is_early(key, pod):
+            return
         findings = await self._create_missing(pod, missing) if missing else ()
+        if findings == ():
+            self._early.pop(key, None)
         self._set_unresolved(key, pod, findings)
+
+    def _is_early(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
+        """Whether the client of a pod may still create its templates."""
+        uid, until = self._early.get(key, ("", 0.0))
+        if uid != pod.uid:
+            until = self._elapsed() + _GRACE_SECONDS
+        elif until <= self._elapsed():
+            until = math.inf  # its time has passed, and nothing is due any more
+        self._early[key] = (pod.uid, until)
+        return until < math.inf
 
     async def _create_missing(
         self, pod: WatchedObject[WatchedPod], missing: frozenset[str]

@@ -50,6 +50,9 @@ class FakeClock:
     def __call__(self) -> dt.datetime:
         return self.now
 
+    def elapsed(self) -> float:
+        return self.now.timestamp()
+
 
 def given_back(elapsed: Callable[[], float]) -> GivingBack[Any]:
     """Return what tells when something can be given back where no scheduler leads."""

@@ -1,5 +1,6 @@
 """Missing templates of pending pods, recreated from the original requests of the pods."""
 
+import asyncio
 import copy
 import datetime as dt
 from collections.abc import Callable
@@ -29,7 +30,7 @@ def test_a_missing_template_is_created_as_admission_creates_it() -> None:
     assert scene.reconcile() == [name]
     stored = scene.templates.objects[TEAM, name]
     assert name_matches_content(stored)
-    assert stored["metadata"]["annotations"] == {USED_ANNOTATION: "2026-03-01T12:00:00Z"}
+    assert stored["metadata"]["annotations"] == {USED_ANNOTATION: "2026-03-01T12:00:05Z"}
     assert stored["metadata"]["labels"] == {"app.kubernetes.io/managed-by": "drawbridge"}
     assert scene.reporter.counts == {("templates", "made"): 1}
 
@@ -91,14 +92,15 @@ def test_before_the_first_facts_nothing_is_created_or_reported() -> None:
     assert scene.reconcile() == [name]
 
 
-def test_a_deleted_template_of_a_pending_pod_is_created_again() -> None:
+def test_a_deleted_template_of_a_pending_pod_is_created_again_at_once() -> None:
     scene = Scene()
     pod, name = translated()
     scene.put(pod)
     scene.reconcile()
     gone = scene.templates.remove(name, TEAM)
     scene.reconciler.template_changed(gone, None)
-    assert scene.reconcile() == [name]
+    asyncio.run(scene.reconciler.reconcile())
+    assert (TEAM, name) in scene.templates.objects
 
 
 def forged(pod: Unstructured, text: str) -> Unstructured:
@@ -275,11 +277,27 @@ def test_a_rejected_template_is_retried_after_five_seconds_and_not_on_every_even
     scene.templates.before_write = reject
     scene.reconcile()
     scene.put(pod)
-    scene.reconcile()
+    asyncio.run(scene.reconciler.reconcile())
     assert scene.templates.requests == [("create", name)]
     scene.templates.before_write = lambda _verb, _value: None
     scene.clock.now += dt.timedelta(seconds=5)
     assert scene.reconcile() == [name]
+    assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
+
+
+def test_a_client_has_time_to_create_the_template_after_the_pod() -> None:
+    scene, of_client = Scene(), Scene()
+    pod, name = translated()
+    of_client.put(pod)
+    of_client.reconcile()
+    scene.put(pod)
+    asyncio.run(scene.reconciler.reconcile())
+    assert scene.templates.requests == []
+    assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 1}
+    made = scene.templates.put(of_client.templates.objects[TEAM, name])
+    scene.reconciler.template_changed(None, made)
+    assert scene.reconcile() == [name]
+    assert {verb for verb, _ in scene.templates.requests} <= {"read", "merge"}
     assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
 
 

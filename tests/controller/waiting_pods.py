@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+import datetime as dt
 from typing import Any
 
 import jsonpatch
@@ -92,6 +93,7 @@ class Scene:
             find_facts=self.known.get,
             reporter=self.reporter,
             now=self.clock,
+            elapsed=self.clock.elapsed,
             briefs=BriefRuns(brief, lambda: 0.0),
         )
 
@@ -107,6 +109,8 @@ class Scene:
         return stored
 
     def reconcile(self) -> list[str]:
-        """Run the reconciler once and return the names of all templates."""
+        """Run the reconciler, also when clients have had their time; return all templates."""
+        asyncio.run(self.reconciler.reconcile())
+        self.clock.now += dt.timedelta(seconds=5)
         asyncio.run(self.reconciler.reconcile())
         return [name for _, name in self.templates.objects]
