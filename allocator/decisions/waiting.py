@@ -212,9 +212,9 @@ class WaitingPods:
                 self.end(uid)
         for uid in settled:
             self.end(uid)
-        self._bound.note(settled)
-        freed = self._state.take_freed()
-        if settled or freed:
+        beside, freed = tuple(self._state.take_users_beside()), self._state.take_freed()
+        self._bound.note((*settled, *beside))
+        if settled or beside or freed:
             self._ended += 1
             self._may_ask = True
 

@@ -272,6 +272,15 @@ class AllocatorState:
         freed, self._freed = self._freed, False
         return freed
 
+    def take_users_beside(self) -> Iterable[str]:
+        """Yield who uses pools of which less is kept for vanished pods since the last call.
+
+        Evicting them did not free what was kept beside them.
+        """
+        for pool in self.vanished.take_ended():
+            for uid in self.ledger.claims_in(pool):
+                yield from self.pods.consumers(uid)
+
     def _change_planner(
         self, kind: type[PlannerObject], name: str, after: PlannerObject | None
     ) -> bool:

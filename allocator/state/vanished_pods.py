@@ -13,7 +13,7 @@ process may have started after it vanished.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from allocator.state.reports import ClaimFinding, Report
@@ -76,6 +76,7 @@ class VanishedPods:
         # By UID, also those that others still have.
         self.claims: Final[dict[str, KeptClaim]] = {}
         self._reports = reports
+        self._ended: set[PoolID] = set()
 
     def follow_claim(self, before: Claim, after: Claim | None, record: ClaimRecord) -> None:
         """Follow the change of an allocated claim, which had this record."""
@@ -129,6 +130,11 @@ class VanishedPods:
             ):
                 self._release(uid)
 
+    def take_ended(self) -> Collection[PoolID]:
+        """Return the pools of which something is not kept any more since the last call."""
+        ended, self._ended = self._ended, set()
+        return ended
+
     def find_reason(self) -> Reason | None:
         """Return the reason for a pod that waits; None if nothing is kept."""
         kept = tuple(each for each in self.claims.values() if each.holds)
@@ -162,7 +168,7 @@ class VanishedPods:
         self._ledger.keep(_key_of(uid), kept.holds)
 
     def _release(self, uid: str) -> None:
-        del self.claims[uid]
+        self._ended.update(hold.pool for hold in self.claims.pop(uid).holds)
         self._ledger.keep(_key_of(uid), ())
 
 

@@ -189,9 +189,11 @@ class Cluster:
         min_members: Mapping[tuple[str, str], int] = {},
         quotas: Sequence[DeviceQuota] = (),
         brief: Brief | None = None,
+        vanished_seconds: float | None = None,
         **gpus: int,
     ) -> None:
-        self.state = AllocatorState(Planner(brief=brief), Ledger(quotas=QuotaUse(quotas)), owns_all)
+        ledger = Ledger(quotas=QuotaUse(quotas))
+        self.state = AllocatorState(Planner(brief=brief), ledger, owns_all, vanished_seconds)
         self.decisions = PodDecisions(
             self.state,
             Surroundings(

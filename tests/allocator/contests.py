@@ -20,8 +20,10 @@ HIGH, LOW = 100, 0
 class Contest:
     """A cluster whose devices are held by pods, and pods that want them."""
 
-    def __init__(self, brief: Brief | None = None, **gpus: int) -> None:
-        self.cluster = Cluster(brief=brief, **gpus)
+    def __init__(
+        self, brief: Brief | None = None, vanished_seconds: float | None = None, **gpus: int
+    ) -> None:
+        self.cluster = Cluster(brief=brief, vanished_seconds=vanished_seconds, **gpus)
         self.waiting = WaitingPods(self.cluster.decisions)
         self.running: dict[str, dict[str, PotentialVictim]] = {name: {} for name in gpus}
         self.versions: dict[str, int] = {}

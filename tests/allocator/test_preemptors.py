@@ -239,6 +239,22 @@ def test_the_lowest_of_the_pods_that_were_bound_together_can_be_a_victim(full: C
     assert full.woken() == ["high"]
 
 
+def test_a_pod_asks_for_victims_again_when_nothing_is_kept_beside_them_any_more() -> None:
+    """What a vanished pod had stays unpromised for a time, whoever has it as well."""
+    full = Contest(vanished_seconds=10, n1=1)
+    full.run("vanished", "n1", 0)
+    full.end("vanished")
+    full.run("other", "n1", 0, priority=LOW)
+    full.cluster.state.vanished.observe_time(full.cluster.now)
+    assert full.woken() == []
+    assert full.ask("high") == []
+    assert full.victims("high") == []
+    later = full.cluster.now + TERMINATION_SECONDS + 10
+    full.cluster.state.vanished.observe_time(later)
+    assert full.woken(later) == ["high"]
+    assert full.victims("high") == ["other"]
+
+
 def test_many_pods_ask_for_victims_that_are_bound_some_in_each_turn(
     full: Contest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
