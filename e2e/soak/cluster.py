@@ -19,6 +19,8 @@ from e2e.soak.journal import AWAY, Journal
 # A kube-scheduler ends by design when it loses the Lease, or when its allocator stays away.
 BY_DESIGN = ("leaderelection lost", "Leaderelection lost", "the allocator is not ready for")
 TAIL_LINES = 40
+# Each binding in progress that ends with a scheduler logs some lines after the reason.
+REASON_LINES = 2000
 GONE = 404
 
 
@@ -66,6 +68,12 @@ class SoakCluster:
         self.spared: set[str] = set()  # nobody kills these any more: their memory is compared
         self.touched: set[str] = set()  # nodes under a fault: another one takes other nodes
         self.gave_up: Counter[str] = Counter()
+        self.deleted: set[str] = set()  # pods that vanish without their kubelet, if bound by then
+
+    def is_of_deleted(self, subject: str) -> bool:
+        """Whether a violation is about a claim of a pod that a fault has deleted at once."""
+        claim = subject.partition("/")[2]
+        return any(claim.startswith(f"{pod}-") for pod in self.deleted)
 
     def _parts(self) -> Iterator[Part]:
         plane = self.stage.processes
@@ -94,11 +102,10 @@ class SoakCluster:
             if name in self.down or part.alive:
                 continue
             process = part.process()
-            tail = process.tail(TAIL_LINES)
-            if part.scheduler and any(text in tail for text in BY_DESIGN):
+            if part.scheduler and any(text in process.tail(REASON_LINES) for text in BY_DESIGN):
                 self.gave_up[name] += 1
             else:
-                code = process.child.returncode
+                code, tail = process.child.returncode, process.tail(TAIL_LINES)
                 self.journal.fail(f"{name} ended by itself with {code}\n{tail}")
             part.start()
 

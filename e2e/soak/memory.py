@@ -1,25 +1,27 @@
-"""Samples the resident memory of processes, and finds how it grows."""
+"""Samples the memory of processes, and finds how it grows."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 2**20
 # A process whose caches still fill, or whose allocator returns pages in steps, is not a leak.
 GROWN_MIB, GROWN_PART = 24.0, 0.12
 
 
-def resident_mib(pid: int) -> float:
-    """Return the resident memory of a process and of those that it started; 0 if it ended."""
+def used_mib(pid: int) -> float:
+    """Return the memory of a process and of those that it started; 0 if it ended.
+
+    What several of them share counts once: a copy of a process shares nearly all of it.
+    """
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         texts = [(task / "children").read_text(encoding="ascii") for task in tasks]
     except OSError:
         return 0.0
-    return pages * PAGE_MIB + sum(resident_mib(int(child)) for child in " ".join(texts).split())
+    own = sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return own / 1024 + sum(used_mib(int(child)) for child in " ".join(texts).split())
 
 
 @dataclass
@@ -35,7 +37,7 @@ class Memory:
     def sample(self, now: float, pids: Mapping[str, int]) -> None:
         """Read every process once."""
         for name, pid in pids.items():
-            size = resident_mib(pid)
+            size = used_mib(pid)
             if not size:
                 continue
             if self.lives.get(name) != pid:

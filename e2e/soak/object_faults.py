@@ -228,8 +228,13 @@ def delete_claims(cluster: SoakCluster) -> Begun:
 
 
 def delete_pods(cluster: SoakCluster) -> Begun:
-    """Delete pods that have no node yet, also while they are being bound."""
+    """Delete pods that have no node yet, also while they are being bound.
+
+    The API server removes one at once that had no node when it was read, and its kubelet can have
+    begun to prepare the claim.
+    """
     pods = cluster.some_pods(5, bound=False)
+    cluster.deleted.update(pod["metadata"]["name"] for pod in pods)
     for pod in pods:
         tolerant(partial(cluster.client.delete, _path(pod), grace=None))
     return ", ".join(pod["metadata"]["name"] for pod in pods) or "none", nothing

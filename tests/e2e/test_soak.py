@@ -1,6 +1,11 @@
 """The checks of a soak, on claims and samples written by hand."""
 
+import os
+import signal
 import socket
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +17,7 @@ from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
 from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
 from e2e.soak.books import held_twice
-from e2e.soak.memory import Memory, slope
+from e2e.soak.memory import Memory, slope, used_mib
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
 from tests.tables import every_row
@@ -75,6 +80,26 @@ def test_memory_that_grows_in_the_last_half_is_found(an_hour: float, *, grown: b
     memory = Memory()
     memory.samples["process"] = [(second, 90 + an_hour * second / 3600) for second in range(3600)]
     assert memory.has_grown("process") == grown
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    """A copy of a process has little of its own."""
+    grown = (
+        "import os, time; held = bytearray(100 << 20); copy = os.fork(); print(flush=True)"
+        "; time.sleep(60)"
+    )
+    words = [sys.executable, "-c", grown]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:  # noqa: S603  # our own
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        (copy,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        try:
+            assert 100 < used_mib(process.pid) < 160
+        finally:
+            os.kill(int(copy), signal.SIGKILL)
+            process.kill()
+    assert used_mib(process.pid) == 0
 
 
 def test_memory_before_the_last_half_does_not_count() -> None:
