@@ -5,11 +5,12 @@ The events of users, administrators and drivers are in `tests.world.events`.
 
 import asyncio
 import functools
+import itertools
 from typing import TYPE_CHECKING
 
 from tests.world.events import create, create_native, event, finish_pod
 from tests.world.machines import draw_seconds
-from tests.world.network import LATEST_SECONDS, LEASE_SECONDS, Trap, Trouble
+from tests.world.network import LATEST_SECONDS, LEASE_SECONDS, Trap
 from tests.world.objects import CHANGING
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ class _Stops:
             ("its response is lost, and all watches lag", Trap(write, self.see_nothing, 0.1)),
             (before, Trap(write, self.stop_before, before=True)),
             (alone, Trap("binding", self.stop_alone, before=True)),
-            ("the host is killed, and all watches lag", Trap("binding", self.kill_unseen)),
+            ("the host is killed, and nobody hears of pods", Trap("binding", self.kill_unseen)),
         )
         return choices[number % len(choices)]
 
@@ -172,7 +173,10 @@ class _Stops:
 
     def kill_unseen(self, host: str, path: str) -> None:
         """Let another one lead that has not heard of it, and the pod seem to need another node."""
-        self.see_nothing(host, path)
+        until = asyncio.get_running_loop().time() + 2 * _LONG_LAG
+        for other, kind in itertools.product(self.world.pairs, ("scheduler", "allocator")):
+            self.world.make_deaf(f"pods of {kind} {other}", until)
+        self._close_nodes(path, 2 * _LONG_LAG)
         self.world.kill_pair(host)
 
     def _close_nodes(self, path: str, seconds: float) -> None:
@@ -226,7 +230,7 @@ def give_back_unheard(world: "World", drawn: int) -> str:
         until = loop.time() + seconds
         world.network.hanging["allocator", "nodes"] = until
         for host in world.pairs:
-            world.network.troubles.setdefault(f"allocator {host}", Trouble()).deaf = until
+            world.make_deaf(f"allocator {host}", until)
         for pod in world.all("pods"):
             if pod["spec"].get("nodeName") == CHANGING:
                 finish_pod(world, pod)

@@ -121,7 +121,10 @@ class Network:
         return max(self.trouble_of(who).still, self.troubles.get(who, _NONE).still)
 
     def find_deaf(self, who: str) -> float:
-        """Return until when a client hears of no change, but of the end of its connections."""
+        """Return until when a client hears of no change, but of the end of its connections.
+
+        Of all changes, or of those of one resource: `pods of scheduler host-a`.
+        """
         return self.troubles.get(who, _NONE).deaf
 
     def heal(self) -> None:
@@ -335,7 +338,7 @@ class WorldSession(ServerSession):
         if self._network.no_watch > asyncio.get_running_loop().time():
             body = encoded(RefusedError(429, "too many watches").body)
             raise error_from_response(429, {"Retry-After": "1"}, body)
-        lines = Lagging(self._network, front, self._who)
+        lines = Lagging(self._network, front, self._who, path.rpartition("/")[2])
         try:
             watcher = front.server.watch(seen, lines.deliver)
         except RefusedError as refused:

@@ -38,15 +38,16 @@ class Front:
 class Lag:
     """Lets what a client watches reach it in order, each some time after its write."""
 
-    def __init__(self, network: "Network", front: Front, who: str) -> None:
+    def __init__(self, network: "Network", front: Front, who: str, plural: str) -> None:
         self._network, self._front, self._who = network, front, who
+        self._about = f"{plural} of {who}"
         self._at = 0.0
         self._coming: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
 
     def later(self, function: Callable[..., None], *args: object) -> None:
         """Call a function when what is sent now arrives."""
         lag = self._network.random.expovariate(1 / self._front.lag)
-        deaf = self._network.find_deaf(self._who)
+        deaf = max(map(self._network.find_deaf, (self._who, self._about)))
         self._at = max(self._at, deaf, self.reach(lag))
         self._coming.append((function, args))
         asyncio.get_running_loop().call_at(self._at, self._arrive)
@@ -72,9 +73,9 @@ class Lag:
 class Lagging:
     """The lines of a watch; those of one moment come together."""
 
-    def __init__(self, network: "Network", front: Front, who: str) -> None:
+    def __init__(self, network: "Network", front: Front, who: str, plural: str) -> None:
         self.who = who
-        self.lag = Lag(network, front, who)
+        self.lag = Lag(network, front, who, plural)
         self._lines: deque[bytes | None] = deque()
         self._has_lines = asyncio.Event()
         self._is_broken = False
@@ -128,7 +129,7 @@ class Follower:
     ) -> None:
         self._network, self._kind, self._node = network, named(plural), node
         self._pause = lag
-        self.lag = Lag(network, front or Front(network.fronts[0].server, lag=lag), who)
+        self.lag = Lag(network, front or Front(network.fronts[0].server, lag=lag), who, plural)
         network.followers.append(self)
         self._on_change: OnChange | None = None
         self._ended = asyncio.Event()

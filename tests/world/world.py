@@ -395,6 +395,10 @@ class World:
         until = asyncio.get_running_loop().time() + seconds
         self.network.troubles.setdefault(who, Trouble()).still = until
 
+    def make_deaf(self, who: str, until: float) -> None:
+        """Let a process hear of no change until a time, or of none of one resource."""
+        self.network.troubles.setdefault(who, Trouble()).deaf = until
+
     def stop_scheduler(self, host: str) -> None:
         """Let a scheduler release its Lease and end; another one starts in its place."""
         self.released_at = asyncio.get_running_loop().time()
