@@ -225,7 +225,7 @@ def give_back_unheard(world: "World", drawn: int) -> str:
     seconds, pause = 2 * LEASE_SECONDS + draw_seconds(drawn, 30), draw_seconds(drawn // 2)
 
     def give_back() -> None:
-        if world.is_calm or not machine.is_owned:
+        if world.is_calm or not machine.is_owned or not machine.is_there:
             return
         until = loop.time() + seconds
         world.network.hanging["allocator", "nodes"] = until

@@ -72,7 +72,8 @@ def _overlaps(
     stock scheduler had decided before a restore, it writes beside what has come back.
     """
     by_device: dict[Device, str] = {}
-    of_others = {name_of(claim) for claim in world.holders.values() if not _has_mark(claim)}
+    unmarked = {name_of(claim) for claim in world.holders.values() if not _has_mark(claim)}
+    of_others = unmarked | world.forged
     may_meet = of_others if world.since_restore() < math.inf else set()
     for name, devices in holders:
         for device in sorted(devices):
