@@ -42,6 +42,7 @@ class Process:
         self.log = log
         self.port = 0
         with log.open("ab") as out:
+            self._begin = out.tell()
             self.child = subprocess.Popen(  # the command line is the rig's own
                 [sys.executable, "-ES", str(TIED), str(os.getpid()), *map(str, command)],
                 stdin=subprocess.DEVNULL,
@@ -62,9 +63,14 @@ class Process:
             time.sleep(POLL_SECONDS)
 
     def tail(self, lines: int = TAIL_LINES) -> str:
-        """Return the end of the log."""
-        text = self.log.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        """Return the end of what this process has logged."""
+        return "\n".join(self.text().splitlines()[-lines:])
+
+    def text(self) -> str:
+        """Return what this process has logged, without others that have the same log."""
+        with self.log.open("rb") as log:
+            log.seek(self._begin)
+            return log.read().decode(errors="replace")
 
     def kill(self) -> None:
         """End it at once, as a crash would."""

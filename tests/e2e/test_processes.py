@@ -47,3 +47,12 @@ def test_a_program_that_is_not_there_is_said_with_its_name(tmp_path: Path) -> No
     process = Process("child", [tmp_path / "missing"], tmp_path / "log")
     with pytest.raises(StartError, match="missing"):
         process.wait_ready(lambda: False)
+
+
+def test_a_process_tells_what_it_has_logged_and_not_what_one_before_it_has(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for said in ("the reason", "nothing"):
+        process = Process(said, ["/bin/echo", said], log)
+        process.child.wait()
+    assert log.read_text().splitlines() == ["the reason", "nothing"]
+    assert process.tail() == "nothing"
