@@ -162,7 +162,8 @@ def find_nodes(
     slices: ObjectCache[Slice | tuple[Finding, ...]],
 ) -> Collection[str]:
     """Return which nodes of these names have pools; all if nothing tells where a pool is."""
-    places = {pool: {pool.name} if nodes.get(pool.name) else set() for pool in pools}
+    own_names = {pool.name for pool in pools if pool.name in names or nodes.get(pool.name)}
+    places = {pool: {pool.name} & own_names for pool in pools}
     for cached in slices.all():
         value = cached.value
         if isinstance(value, Slice) and (of_pool := PoolID(value.driver, value.pool)) in places:

@@ -6,12 +6,16 @@ server rejects the write if the node has changed since.
 
 The allocator does not use a node before the other schedulers have seen the taint. It counts that
 time itself; for allocators that start later, this reconciler notes on the node which taint it has
-watched for as long. That time is of a clock that is never set. A node that is no longer owned keeps
-the taint until no allocator of ours writes to its devices any more (controller.giving_back).
+watched for as long. That time is of a clock that is never set.
+
+A node that is no longer owned keeps the taint until no allocator of ours writes to its devices any
+more (controller.giving_back). The name of a node that was deleted counts like a node: another one
+that registers with it, and is not owned, has the taint until then. While it is not ready, no pod
+starts on it, so that this comes in time unless this process is away.
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -67,12 +71,14 @@ def taint_changes(
     nodes: Iterable[WatchedObject[WatchedNode]],
     decided: Mapping[str, NodeOwnership],
     *,
+    former: Collection[str] = (),
     rules_hold: Callable[[str], bool | None],
 ) -> list[TaintChange]:
     """Return the nodes that lack the taint, then those that have it without need.
 
-    `rules_hold` tells of a node whether the fence of rules holds. While that is not known, nodes
-    that depend on it stay as they are.
+    Nodes with a name of `former` need it although they are not owned. `rules_hold` tells of a node
+    whether the fence of rules holds. While that is not known, nodes that depend on it stay as they
+    are.
     """
     changes = []
     for node in nodes:
@@ -80,7 +86,7 @@ def taint_changes(
         holds = rules_hold(node.name)
         if holds is None and ownership.by_rules:
             continue
-        needs = ownership.needs_taint(rules_hold=bool(holds))
+        needs = ownership.needs_taint(rules_hold=bool(holds)) or node.name in former
         changes += [TaintChange(not needs, node.name)] if needs != has else []
     return sorted(changes)
 
@@ -132,7 +138,10 @@ class OwnedNodeReconciler:
         self._rules_hold = rules_hold
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
-        self._leaving: frozenset[str] = frozenset()  # the nodes that are given back
+        self._held: frozenset[str] = frozenset()  # the owned nodes with the taint
+        # The nodes that had the taint as owned ones, and are given back or were deleted.
+        self._former: frozenset[str] = frozenset()
+        self._leaving: frozenset[str] = frozenset()  # these, and others with the taint
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
@@ -144,18 +153,20 @@ class OwnedNodeReconciler:
         decided = {
             node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
-        changes = taint_changes(nodes, decided, rules_hold=self._rules_hold)
+        self._find_former(nodes, decided)
+        changes = taint_changes(nodes, decided, former=self._former, rules_hold=self._rules_hold)
         added = [each for each in changes if not each.removed]
+        unfenced = [each.node for each in added if decided[each.node].owned]
         settled = self._find_settled(nodes, decided)
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
-        self._reporter.set_gauge(Gauge.UNFENCED_NODES, len(added))
+        self._reporter.set_gauge(Gauge.UNFENCED_NODES, len(unfenced))
         rejected: list[str] = []
 
         async def write(change: TaintChange) -> None:
             try:
                 await self._write(change)
             except ApiError:
-                rejected.extend([] if change.removed else [change.node])
+                rejected.extend({change.node}.intersection(unfenced))
                 raise
 
         try:
@@ -170,22 +181,34 @@ class OwnedNodeReconciler:
             )
             self._report(frozenset(each for each in findings if each is not None))
 
+    def _find_former(
+        self,
+        nodes: Iterable[WatchedObject[WatchedNode]],
+        decided: Mapping[str, NodeOwnership],
+    ) -> None:
+        """Note which nodes had the taint as owned ones, and are owned no more."""
+        owned = {name for name, each in decided.items() if each.owned}
+        self._former = (self._former | self._held) - owned
+        fenced = {node.name for node in nodes if has_fence(node.value.spec.taints or ())}
+        self._held = frozenset(owned & fenced)
+
     async def _find_removed(
         self, changes: Iterable[TaintChange], decided: Mapping[str, NodeOwnership]
     ) -> list[TaintChange]:
         """Return the removals that nothing has to wait for any more."""
         now, before, self._left = self._elapsed(), self._left, {}
-        due, leaving = [], {}
+        due, leaving = [], set(self._former)
         for change in changes:
             if not decided[change.node].owned:
-                leaving[change.node] = change
+                leaving.add(change.node)
                 continue
             self._left[change.node] = before.get(change.node, now)
             if now - self._left[change.node] >= SETTLE_SECONDS:
                 due.append(change)
         self._leaving = frozenset(leaving)
         ended = await self._giving_back.find_ended(leaving)
-        return sorted([*due, *(leaving[node] for node in ended)])
+        self._former -= ended
+        return sorted([*due, *(TaintChange(removed=True, node=node) for node in ended)])
 
     def _find_settled(
         self,
@@ -213,6 +236,8 @@ class OwnedNodeReconciler:
             return
         if change.settled:
             await self._merge(cached, {SETTLED_ANNOTATION: change.settled}, {})
+            return
+        if change.removed != has_fence(cached.value.spec.taints or ()):
             return
         spec = msgspec.json.decode(cached.raw).get("spec") or {}
         added_at = None if change.removed else self._now()

@@ -66,7 +66,6 @@ from drawbridge.names import FACTS_CONFIG_MAP, WEBHOOK_CONFIGURATION, WEBHOOK_DE
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import CollectionPause
 from drawbridge.process.settings import Settings
-from drawbridge.resource_version import parse_version
 
 K = TypeVar("K", str, PoolID)
 
@@ -351,15 +350,10 @@ class Reconcilers:
     def _find_versions(self) -> RequiredVersions:
         """Return what this process knows of what decides who owns a node.
 
-        These are versions of objects: of a bookmark, another watch can hear a minute later.
+        These are versions of changes: of a bookmark, another watch can hear a minute later.
         """
-        watched = self._context.settings.watched[:1]
-        nodes = [each.version for each in self._caches.nodes.all()]
-        configurations = [each.version for one in watched for each in one.cache.all()]
-        return RequiredVersions(
-            max(nodes, key=parse_version, default=""),
-            max(configurations, key=parse_version, default=""),
-        )
+        configurations = [each.cache.changed for each in self._context.settings.watched[:1]]
+        return RequiredVersions(self._caches.nodes.changed, *configurations)
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:
         return OtherWebhookReconciler(

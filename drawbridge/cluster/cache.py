@@ -35,8 +35,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
 
-import msgspec
-
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.errors import (
@@ -54,13 +52,15 @@ from drawbridge.cluster.history import (
     is_older,
 )
 from drawbridge.cluster.listing import ListedHeaders, Listing
-from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.resources import Resource
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import (
+    BOOKMARK_DECODER,
     DECODE_ERRORS,
+    EVENT_DECODER,
     PAGE_DECODER,
     Accounting,
+    BookmarkMetadata,
     CachedObject,
     ChangeListener,
     ListListener,
@@ -92,24 +92,6 @@ _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;
 # If a page expires before the next request, the next attempt uses larger pages.
 PAGE_ATTEMPTS: Final = 4
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-
-
-class _Event(msgspec.Struct):
-    type: str
-    object: msgspec.Raw
-
-
-class _BookmarkMetadata(msgspec.Struct, rename="camel"):
-    resource_version: str
-    annotations: dict[str, str] = {}
-
-
-class _Bookmark(msgspec.Struct):
-    metadata: _BookmarkMetadata
-
-
-_EVENT = DeepDecoder(_Event)
-_BOOKMARK = msgspec.json.Decoder(_Bookmark)
 
 
 class _InvalidDataError(ApiError):
@@ -194,6 +176,11 @@ class Cache(Generic[T]):
     def newest(self) -> str:
         """The newest version that the server has told of, also in responses (expect)."""
         return max(self._version, self._answered_to, key=parse_version)
+
+    @property
+    def changed(self) -> str:
+        """The version of the newest change, also of a deletion; no bookmark counts."""
+        return self._index.changed
 
     @property
     def revision(self) -> int:
@@ -331,7 +318,7 @@ class Cache(Generic[T]):
         listing = ListedHeaders()
         version = await self._read_list(listing, f"{_METADATA},application/json")
         self._check_history(listing.identities, version)
-        self._index.keep_only(listing.identities)
+        self._index.keep_only(listing.identities, version)
         self._verified.set()
 
     async def _read_list(self, listing: ListedHeaders, accept: str) -> str:
@@ -376,7 +363,7 @@ class Cache(Generic[T]):
         self._listed_at, self.listed = self._now(), self.lists_begun
         left = self._expected.items()
         self._expected = {key: each for key, each in left if is_older(version, each.version)}
-        self._index.replace(listing.objects.values(), listing.identities)
+        self._index.replace(listing.objects.values(), listing.identities, version)
         self._mark_in_sync(version)
         self._index.note_list(version, listing.identities.values())
         self._verified.set()
@@ -447,11 +434,13 @@ class Cache(Generic[T]):
     def _process_line(self, line: bytes, listing: Listing[T] | None) -> Listing[T] | None:
         """Process one event; returns the list while it is incomplete, else None."""
         try:
-            event = _EVENT.decode(line)
+            event = EVENT_DECODER.decode(line)
             if event.type == "ERROR":
                 raise error_from_status(500, bytes(event.object))
             if event.type == "BOOKMARK":
-                return self._process_bookmark(_BOOKMARK.decode(event.object).metadata, listing)
+                return self._process_bookmark(
+                    BOOKMARK_DECODER.decode(event.object).metadata, listing
+                )
             header = read_header(event.object)
         except DECODE_ERRORS as error:
             excerpt = line[:80].decode(errors="replace")
@@ -464,7 +453,7 @@ class Cache(Generic[T]):
         return listing
 
     def _process_bookmark(
-        self, metadata: _BookmarkMetadata, listing: Listing[T] | None
+        self, metadata: BookmarkMetadata, listing: Listing[T] | None
     ) -> Listing[T] | None:
         if listing is None:
             if not is_older(metadata.resource_version, self._version):
@@ -482,7 +471,7 @@ class Cache(Generic[T]):
         if expected is not None and not is_older(version, expected.version):
             del self._expected[header.key]
         if event_type == "DELETED":
-            self._index.delete(header.key)
+            self._index.delete(header.key, version)
         elif header.metadata.uid in self._index.deleted:
             # The events up to a list can be about what the list shows as deleted.
             if is_older(self._listed_to, version):

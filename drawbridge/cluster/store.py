@@ -18,6 +18,7 @@ from drawbridge.cluster.history import Identity
 from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.resources import Resource
 from drawbridge.memory_shares import MemoryShares, estimate_memory
+from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
 ObjectKey = tuple[str, str]  # namespace and name
@@ -83,7 +84,25 @@ class ObjectPage(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class BookmarkMetadata(msgspec.Struct, rename="camel"):
+    """How far a watch has told of everything."""
+
+    resource_version: str
+    annotations: dict[str, str] = {}
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: BookmarkMetadata
+
+
 PAGE_DECODER: Final = DeepDecoder(ObjectPage)
+EVENT_DECODER: Final = DeepDecoder(_Event)
+BOOKMARK_DECODER: Final = msgspec.json.Decoder(_Bookmark)
 _HEADER = msgspec.json.Decoder(ObjectHeader)
 # The exceptions that msgspec and decoding hooks raise for invalid values.
 DECODE_ERRORS = (msgspec.DecodeError, RecursionError, ValueError, TypeError)
@@ -141,6 +160,7 @@ class ObjectIndex(Generic[T]):
         # The UIDs of the objects that were deleted last.
         self.deleted: BoundedCache[str, None] = BoundedCache(MAX_DELETED if is_whole else 0)
         self.revision = 0
+        self.changed = ""  # the version of the newest change
         self.listener_failures = 0
 
     @property
@@ -231,6 +251,7 @@ class ObjectIndex(Generic[T]):
     def put(self, after: CachedObject[T]) -> None:
         """Store a new or changed object."""
         key = after.namespace, after.name
+        self._note_change(after.version)
         self._undecodable.pop(key, None)  # not before: until then, it is known as such
         before = self.objects.get(key)
         if before is not after:
@@ -244,33 +265,39 @@ class ObjectIndex(Generic[T]):
         if before is not None:
             self._notify(before, None)
 
-    def delete(self, key: ObjectKey) -> None:
-        """Remove a deleted object and its decode error."""
+    def delete(self, key: ObjectKey, version: str) -> None:
+        """Remove an object that was deleted at a version or before, and its decode error."""
+        self._note_change(version)
         self._undecodable.pop(key, None)
         self._too_large.pop(key, None)
         if key in self.objects:
             self.deleted.put(self.objects[key].uid, None)
         self.drop(key)
 
-    def replace(self, objects: Iterable[CachedObject[T]], listed: Collection[ObjectKey]) -> None:
+    def replace(
+        self, objects: Iterable[CachedObject[T]], listed: Collection[ObjectKey], version: str
+    ) -> None:
         """Replace all objects by a list; `listed` includes those that cannot be decoded."""
         now = {(each.namespace, each.name): each for each in objects}
         # Only a list shows what was deleted while no watch was open. Deletions come first, so that
         # a listener frees a device before it sees the device's new owner.
-        self.keep_only(listed)
+        self.keep_only(listed, version)
         for key in [key for key in self.objects if key not in now]:
             self.drop(key)  # it cannot be decoded any more
         for stored in now.values():
             self.put(stored)
 
-    def keep_only(self, listed: Collection[ObjectKey]) -> None:
-        """Remove the objects that a list does not have."""
+    def keep_only(self, listed: Collection[ObjectKey], version: str) -> None:
+        """Remove the objects that a list of a version does not have."""
         for key in [key for key in self.objects if key not in listed]:
-            self.delete(key)
+            self.delete(key, version)
         for table in (self._undecodable, self._too_large, self._charged):
             for key in [key for key in table if key not in listed]:
                 self._release(key)
                 table.pop(key, None)
+
+    def _note_change(self, version: str) -> None:
+        self.changed = max(self.changed, version, key=parse_version)
 
     def _notify(self, before: CachedObject[T] | None, after: CachedObject[T] | None) -> None:
         self.revision += 1
@@ -294,6 +321,7 @@ class ObjectIndex(Generic[T]):
             name = "/".join(part for part in header.key if part)
             _LOG.warning("cannot keep %s %s: %s", self._resource.kind, name, error)
         self._undecodable[header.key] = header.identity, error
+        self._note_change(header.metadata.resource_version)
 
 
 @contextlib.contextmanager

@@ -89,6 +89,25 @@ def nodes_return_while_the_allocator_binds_pods(stage: BridgeStage) -> None:
 
 
 @bridge_scenario("full")
+def a_node_of_others_with_the_name_of_an_owned_one_waits(stage: BridgeStage) -> None:
+    """Others get its devices when every allocator knows that the owned node is gone."""
+    name = stage.node_name("a")
+    labels = {LABEL: stage.name, **OWNED}
+    stage.fleet.add_all([NodePlan(name, "lab-2g2n", {GPU: "full"}, labels, {}, (FENCE,))])
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    create_pods(stage, "ours", 1)
+    stage.wait_running("ours-0")
+    stage.delete_pod("ours-0")
+    stage.fleet.remove([name])
+    stage.fleet.add(name, "lab-2g2n", {GPU: "full"}, {LABEL: stage.name})
+    stage.wait("the taint", lambda: FENCE in taints(stage, name))
+    create_pods(stage, "theirs", 1, **DEFAULT)
+    stage.wait("theirs runs", partial(running, stage, 1), SWITCH_SECONDS)
+    assert FENCE not in taints(stage, name)
+    assert stage.check_allocations() == 1
+
+
+@bridge_scenario("full")
 def a_restart_of_the_default_scheduler_ends_a_chain_of_double_allocations(
     stage: BridgeStage,
 ) -> None:

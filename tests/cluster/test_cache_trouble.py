@@ -108,6 +108,38 @@ async def test_a_list_finds_deletions_that_no_watch_saw(
     assert rig.told == ["-a", "+c"]
 
 
+@BOTH
+async def test_the_newest_change_can_be_a_deletion_and_is_no_bookmark(
+    rig: Rig,
+    watch_list: bool,  # noqa: FBT001  # a case
+) -> None:
+    def put_beside() -> None:
+        rig.api.put({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
+
+    rig.api.put(text("a", "1"))
+    rig.api.put(text("b", "1"))
+    b = f"{rig.api.store.version}"
+    put_beside()
+    cache = rig.made(watch_list=watch_list)
+    async with rig.running():
+        await rig.watched()
+        assert cache.changed == b, "a list counts as its objects"
+        put_beside()
+        rig.api.bookmark()
+        await rig.api.until(lambda: cache.version == f"{rig.api.store.version}")
+        assert cache.changed == b
+        rig.api.remove("configmaps", "a")
+        await rig.holds(b="1")
+        told = cache.changed
+        assert told == f"{rig.api.store.version}"
+        rig.api.cut_watches()
+        rig.api.remove("configmaps", "b")
+        put_beside()
+        rig.api.store.compact()
+        await rig.holds()
+        assert cache.changed == f"{rig.api.store.version}", "nothing tells when it was deleted"
+
+
 async def test_an_expired_page_restarts_the_list(rig: Rig) -> None:
     for number in range(10):
         rig.api.put(text(f"a{number}"))

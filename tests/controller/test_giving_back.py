@@ -233,6 +233,8 @@ def test_a_pool_is_on_its_nodes_and_on_any_if_nothing_tells() -> None:
     assert find(N2) == set()
     assert find(OWN_NAME, N2) == {"n3"}
     assert find(UNKNOWN) == {"n1", "n3"}
+    nodes.remove("n1")
+    assert find(N1) == {"n1"}, "the pool of a node that was deleted"
 
 
 def test_labels_lists_and_configurations_begin_anew() -> None:

@@ -112,6 +112,59 @@ def test_a_node_that_is_owned_again_settles_from_the_start_when_it_leaves_again(
     assert scene.reconcile() == {"a": None}
 
 
+def _deleted() -> Scene:
+    """Return a scene whose only owned node was deleted a moment ago."""
+    scene = Scene(ENTRY)
+    scene.node("a", OWNED, [FENCE])
+    scene.reconcile()
+    scene.nodes.remove("a")
+    return scene
+
+
+@pytest.mark.parametrize("is_seen_missing", [True, False])
+def test_a_node_that_has_the_name_of_an_owned_one_is_kept_from_others(
+    *, is_seen_missing: bool
+) -> None:
+    scene = _deleted()
+    if is_seen_missing:
+        scene.reconcile()
+    scene.node("a", {})
+    fenced = scene.reconcile()["a"] or ()
+    assert [each["key"] for each in fenced] == [FENCE["key"]]
+    assert scene.reporter.gauges == {Gauge.OWNED_NODES: 0, Gauge.UNFENCED_NODES: 0}
+    scene.time = LEASE_SECONDS - 1
+    assert scene.reconcile()["a"]
+    scene.node("a", {})
+    assert scene.reconcile()["a"], "somebody has removed it too early"
+    scene.time = 2 * LEASE_SECONDS
+    assert scene.reconcile()["a"] is None
+    scene.nodes.requests.clear()
+    scene.reconcile()
+    assert not scene.nodes.requests
+
+
+def test_the_name_of_a_deleted_node_is_free_when_nobody_writes_to_its_devices() -> None:
+    scene = _deleted()
+    scene.settle()
+    scene.node("a", {})
+    assert scene.reconcile() == {"a": None}
+
+
+def test_the_name_of_a_deleted_node_is_kept_while_its_end_is_unknown() -> None:
+    scene = _deleted()
+
+    async def fail(_leaving: object) -> frozenset[str]:
+        raise ApiError(503, "Unavailable")
+
+    find_ended, scene.giving_back.find_ended = scene.giving_back.find_ended, fail  # type: ignore[method-assign]
+    for scene.time in (0, 100):
+        with pytest.raises(ApiError):
+            scene.reconcile()
+    scene.giving_back.find_ended = find_ended  # type: ignore[method-assign]
+    scene.node("a", {})
+    assert scene.reconcile()["a"]
+
+
 def test_a_node_that_changes_before_the_write_keeps_its_taint() -> None:
     scene = Scene(ENTRY)
     scene.node("a", {}, [FENCE])
