@@ -7,11 +7,14 @@ from controller.api_server import EventReporter
 from controller.caches import ControllerCaches
 from controller.process import _run_reconcilers, _watch_configurations
 from controller.reconcilers import ControllerContext, Reconcilers
+from controller.watched_objects import WatchedNode
+from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.lease import LeaderElector
 from drawbridge.cluster.resources import EVENTS
+from drawbridge.cluster.store import CachedObject
 from drawbridge.names import CONTROLLER_LEASE
 from drawbridge.process.settings import Settings
 from tests.world.network import SYSTEM, Network, WorldSession
@@ -23,7 +26,18 @@ class ControllerProcess:
     def __init__(self, network: Network, host: str) -> None:
         self.network, self.host = network, host
         self.restart = asyncio.Event()
-        self.leads = False
+        self.leads, self.terms = False, 0
+        self._nodes: Cache[WatchedNode] | None = None
+
+    def find_node(self, name: str) -> CachedObject[WatchedNode] | None:
+        """Return a node as it knows it; None if it does not lead, or stands still."""
+        return (
+            self._nodes.get(name) if self._nodes and self.leads and not self._is_still() else None
+        )
+
+    def _is_still(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self.network.find_still(f"controller {self.host}") > now
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -58,11 +72,13 @@ class ControllerProcess:
             recorder = EventRecorder(events, "drawbridge.dev/controller", elector.identity)
             reporter = EventReporter(recorder, lambda: settings.current)
             caches = ControllerCaches(session)
+            self._nodes = caches.nodes
             context = ControllerContext(session, SYSTEM, settings, None)
             reconcilers = Reconcilers(context, caches, elector, reporter)
 
             async def lead() -> None:
                 reconcilers.leads = self.leads = True
+                self.terms += 1
                 try:
                     await _run_reconcilers(caches, reconcilers, settings, elector.identity)
                 finally:

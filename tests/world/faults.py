@@ -219,13 +219,15 @@ def forbid(world: "World", drawn: int) -> str:
 def give_back_unheard(world: "World", drawn: int) -> str:
     """Give a node to others while our allocators hear of no change, and both get pods.
 
-    A node that others have becomes owned first.
+    A node that others have becomes owned first. Or another machine comes with its name.
     """
     machine, loop = world.machines[CHANGING], asyncio.get_running_loop()
     seconds, pause = 2 * LEASE_SECONDS + draw_seconds(drawn, 30), draw_seconds(drawn // 2)
+    is_replaced = bool(drawn // 8 % 2)
+    how = f"{'replaced, ' if is_replaced else ''}unheard for {seconds:.1f} s"
 
     def give_back() -> None:
-        if world.is_calm or not machine.is_owned or not machine.is_there:
+        if world.is_calm or not machine.is_owned:
             return
         until = loop.time() + seconds
         world.network.hanging["allocator", "nodes"] = until
@@ -234,6 +236,8 @@ def give_back_unheard(world: "World", drawn: int) -> str:
         for pod in world.all("pods"):
             if pod["spec"].get("nodeName") == CHANGING:
                 finish_pod(world, pod)
+        if is_replaced:
+            machine.remove(draw_seconds(drawn // 3, 6))
         machine.change_owner()
         for number in range(6):
             make = create_native if number % 2 else create
@@ -241,10 +245,10 @@ def give_back_unheard(world: "World", drawn: int) -> str:
 
     if machine.is_owned:
         give_back()
-        return f"{CHANGING}, unheard for {seconds:.1f} s"
+        return f"{CHANGING}, {how}"
     machine.change_owner()
     loop.call_later(pause, give_back)
-    return f"{CHANGING} is owned, and given back after {pause:.1f} s, unheard for {seconds:.1f} s"
+    return f"{CHANGING} is owned, and given back after {pause:.1f} s, {how}"
 
 
 # --- API servers ---

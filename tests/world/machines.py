@@ -12,6 +12,7 @@ from tests.world.objects import (
     BROKEN,
     BROKEN_TAINTS,
     NODES,
+    NOT_READY,
     OUT_OF_SERVICE,
     RESOURCE,
     SCALED,
@@ -24,6 +25,8 @@ from tests.world.objects import (
 _SLICE, _NODE = named("resourceslices"), named("nodes")
 # A request that was decided before a drain has arrived or failed by then.
 _FREE_SECONDS = 60
+# From its registration until a node is ready.
+READY_SECONDS = 5.0
 
 
 class Machine:
@@ -45,6 +48,7 @@ class Machine:
         """Create the node, and publish its devices."""
         self.is_there = True
         self._server.put(make_node(self.name, is_owned=self.is_owned))
+        self._for("start", READY_SECONDS, lambda: self._remove_taint(NOT_READY))
         self._show_plugin()
         self.publish()
         self.kubelet.start_again()
@@ -71,10 +75,11 @@ class Machine:
 
     def heal(self) -> None:
         """End at once what happens for a while."""
-        for timer, end in tuple(self._ends.values()):
+        ends = (*self._ends.values(),)
+        self._ends.clear()
+        for timer, end in ends:
             timer.cancel()
             end()
-        self._ends.clear()
         self.kubelet.runs.set()
         if self.name in SCALED and not self.is_there:
             self.remove_objects()
@@ -83,7 +88,7 @@ class Machine:
         else:
             # A restore can have brought back what had ended.
             node = self._server.store.find(_NODE, "", self.name) or {}
-            self._change({"unschedulable": False, "taints": _without_loss(node)})
+            self._change({"unschedulable": False, "taints": _without(OUT_OF_SERVICE, node)})
             self.show_owner()
             self._show_plugin()
             self.publish()
@@ -205,6 +210,11 @@ class Machine:
         if node is not None:
             self._server.put({**node, "spec": {**node["spec"], **spec}})
 
+    def _remove_taint(self, key: str) -> None:
+        node = self._server.store.find(_NODE, "", self.name)
+        if node is not None:
+            self._change({"taints": _without(key, node)})
+
     def annotate(self, annotations: Mapping[str, str]) -> None:
         """Write annotations of the node."""
         node = self._server.store.find(_NODE, "", self.name)
@@ -232,13 +242,12 @@ class Machine:
         self.kubelet.vanish()
         node = self._server.store.find(_NODE, "", self.name)
         if node is not None:
-            taints = [*_without_loss(node), {"key": OUT_OF_SERVICE, "effect": "NoExecute"}]
+            lost = {"key": OUT_OF_SERVICE, "effect": "NoExecute"}
+            taints = [*_without(OUT_OF_SERVICE, node), lost]
             self._change({"taints": taints})
 
         def end() -> None:
-            node = self._server.store.find(_NODE, "", self.name)
-            if node is not None:
-                self._change({"taints": _without_loss(node)})
+            self._remove_taint(OUT_OF_SERVICE)
             self.kubelet.start_again()
 
         self._for("power", seconds, end)
@@ -261,9 +270,9 @@ class Machine:
             self._server.store.delete(_NODE, node)
 
 
-def _without_loss(node: JSON) -> list[JSON]:
+def _without(key: str, node: JSON) -> list[JSON]:
     taints = node["spec"].get("taints") or ()
-    return [taint for taint in taints if taint["key"] != OUT_OF_SERVICE]
+    return [taint for taint in taints if taint["key"] != key]
 
 
 def draw_seconds(drawn: int, most: int = 20) -> float:

@@ -68,6 +68,9 @@ SWAPPED = "n6"
 SCALED: Mapping[str, Shape] = {"n7": Shape({"gpu-0": 0, "gpu-1": 0})}
 # The taint of a node that is shut down for good, as far as anybody knows.
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
+# The taint of a node whose kubelet has just registered it: the API server adds it, and the node
+# lifecycle controller removes it when the network of the node is ready.
+NOT_READY = "node.kubernetes.io/not-ready"
 NATIVE = {
     CHANGING: Shape({"gpu-0": 0, "gpu-1": 0}),
     BROKEN: Shape({"broken": 1, "good": 1}, units=1),
@@ -78,12 +81,13 @@ ALL_NODES = NODES | NATIVE | {**SCALED}
 
 
 def make_node(name: str, *, is_owned: bool = True) -> JSON:
-    """Return a node as its kubelet registers it, with the fence if it is owned."""
+    """Return a node as its kubelet registers it, not ready, and with the fence if it is owned."""
     metadata: JSON = {"name": name, "labels": {"pool": "bridge" if is_owned else "native"}}
-    node: JSON = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": {}}
+    taints: list[JSON] = [{"key": NOT_READY, "effect": "NoSchedule"}]
+    spec = {"taints": taints}
+    node: JSON = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
     if is_owned:
-        taint = {"key": FENCE, "effect": "NoSchedule", "timeAdded": ADDED}
-        node["spec"]["taints"] = [taint]
+        taints.append({"key": FENCE, "effect": "NoSchedule", "timeAdded": ADDED})
         metadata["annotations"] = {"drawbridge.dev/fence-settled": ADDED}
     return node
 
@@ -166,8 +170,8 @@ def make_system() -> Iterator[JSON]:
 def is_open(node: JSON) -> bool:
     """Whether a scheduler lets pods start on a node."""
     taints = node["spec"].get("taints") or ()
-    is_lost = any(taint["key"] == OUT_OF_SERVICE for taint in taints)
-    return not node["spec"].get("unschedulable") and not is_lost
+    is_closed = any(taint["key"] in (OUT_OF_SERVICE, NOT_READY) for taint in taints)
+    return not node["spec"].get("unschedulable") and not is_closed
 
 
 def has_fence(node: JSON) -> bool:

@@ -19,6 +19,7 @@ from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
 from tests.world.network import Network, Trouble
+from tests.world.newcomers import Newcomers
 from tests.world.nodes import Device, Kubelet, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, SCALED, has_fence, has_owners, make_system
 from tests.world.pair import Pair
@@ -111,6 +112,7 @@ class World:
         self.uses = Uses(self.network, frees_too_early=frees_too_early)
         self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
         self.controller = ControllerProcess(self.network, "control-a")
+        self.newcomers = Newcomers(self.network, self.controller)
         self.webhook = Webhook(self.network, "hook-a")
         self.quotas = Quotas(self.network)
         # Pods that were refused until now, with the reason, and the tasks that create them.
@@ -145,7 +147,7 @@ class World:
             if machine.name not in SCALED:
                 machine.register()
         self.back_up()
-        self.network.store.listeners.append(self._follow)
+        self.network.store.listeners += [self._follow, self.newcomers.follow]
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         claims, pods = ClaimController(self.network, self.quotas), PodController(self.network)
         parts += [each.run() for each in (claims, self.quotas, pods)]
@@ -359,7 +361,9 @@ class World:
         self.uses.note_decision(claim, self.pairs[host].seen)
         for name in sorted({node for node, _ in devices_of(claim)}):
             node = self.network.store.find(named("nodes"), "", name)
-            if node and not has_fence(node) and self.since_restore() == math.inf:
+            if self.since_restore() < math.inf or self.newcomers.is_unheard(name):
+                continue
+            if node and not has_fence(node):
                 self.beyond_fences.append(f"{claim['metadata']['name']} is on {name}")
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:

@@ -1,0 +1,58 @@
+"""Nodes of others with the name of one that was ours, and what our controller knew of them.
+
+It keeps other schedulers off such a node until our allocators know it. It can do so before the node
+is ready, if it has known both nodes since it leads, and hears of the new one as soon as others do.
+"""
+
+import asyncio
+from typing import Final
+
+from drawbridge.agreement.owned_pools import has_fence as is_fenced
+from tests.cluster.fake.kinds import Kind, named
+from tests.cluster.fake.store import Change
+from tests.world.control import ControllerProcess
+from tests.world.machines import READY_SECONDS
+from tests.world.network import Network
+from tests.world.objects import has_fence
+
+# From the time at which the controller has heard of a node until the node has its taint.
+_WRITE_SECONDS: Final = 2.0
+
+
+class Newcomers:
+    """Follows nodes in the storage."""
+
+    def __init__(self, network: Network, controller: ControllerProcess) -> None:
+        self._network, self._controller = network, controller
+        # The terms of the controller that knew the last node of a name as ours; 0 if none did.
+        self._terms: dict[str, int] = {}
+        self._unheard: set[str] = set()  # the UIDs of nodes that it heard of too late
+
+    def follow(self, kind: Kind, change: Change) -> None:
+        """Note a node that is deleted, and look what is known of one that registers."""
+        if kind.plural != "nodes":
+            return
+        before, after = change.before, change.after
+        name = (before or after or {})["metadata"]["name"]
+        if before is not None and after is None and has_fence(before):
+            heard = self._controller.find_node(name)
+            is_known = heard is not None and is_fenced(heard.value.spec.taints or ())
+            self._terms[name] = self._controller.terms if is_known else 0
+        elif before is None and after is not None and name in self._terms:
+            term = self._terms.pop(name)
+            if not has_fence(after):
+                self._look_soon(name, after["metadata"]["uid"], term)
+
+    def _look_soon(self, name: str, uid: str, term: int) -> None:
+        def look() -> None:
+            heard = self._controller.find_node(name)
+            if term != self._controller.terms or heard is None or heard.uid != uid:
+                self._unheard.add(uid)
+                self._network.count("node of others that the controller hears of too late")
+
+        asyncio.get_running_loop().call_later(READY_SECONDS - _WRITE_SECONDS, look)
+
+    def is_unheard(self, name: str) -> bool:
+        """Whether a node is one that nobody could keep others off in time."""
+        node = self._network.store.find(named("nodes"), "", name) if self._unheard else None
+        return node is not None and node["metadata"]["uid"] in self._unheard
