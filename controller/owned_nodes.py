@@ -16,6 +16,7 @@ starts on it, so that this comes in time unless this process is away.
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -139,9 +140,11 @@ class OwnedNodeReconciler:
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
         self._held: frozenset[str] = frozenset()  # the owned nodes with the taint
-        # The nodes that had the taint as owned ones, and are given back or were deleted.
+        # The nodes that are given back, and the names of those that were deleted.
         self._former: frozenset[str] = frozenset()
-        self._leaving: frozenset[str] = frozenset()  # these, and others with the taint
+        self._leaving: frozenset[str] = frozenset()  # these, when the last removals were found
+        self._failed: set[str] = set()  # the nodes that the last run could not write
+        self._written = 0  # by this run
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
@@ -157,40 +160,61 @@ class OwnedNodeReconciler:
         changes = taint_changes(nodes, decided, former=self._former, rules_hold=self._rules_hold)
         added = [each for each in changes if not each.removed]
         unfenced = [each.node for each in added if decided[each.node].owned]
-        settled = self._find_settled(nodes, decided)
+        added += self._find_settled(nodes, decided)
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, len(unfenced))
-        rejected: list[str] = []
+        failed, self._failed, self._written = self._failed, set(), 0
+
+        async def add() -> None:
+            # Others are about to use a node that has the name of an owned one.
+            added.sort(key=lambda each: (each.node in failed, each.node not in self._former))
+            await self._write_each(added)
+
+        async def remove() -> None:
+            unneeded = [each for each in changes if each.removed]
+            await self._write_each(await self._find_removed(unneeded, decided))
+
+        try:
+            # What keeps nodes from their taint is no reason to keep others closed.
+            await process_each((add, remove), lambda part: part())
+        finally:
+            findings = (
+                report_selection(owned, decided),
+                report_disagreement(decided),
+                report_unfenced_nodes(sorted(self._failed.intersection(unfenced))),
+            )
+            self._report(frozenset(each for each in findings if each is not None))
+
+    async def _write_each(self, changes: Iterable[TaintChange]) -> None:
+        """Write as many changes as this run has left; those that failed take nothing of it."""
 
         async def write(change: TaintChange) -> None:
             try:
                 await self._write(change)
             except ApiError:
-                rejected.extend({change.node}.intersection(unfenced))
+                self._failed.add(change.node)
                 raise
+            self._written += 1
 
-        try:
-            await process_each([*added, *settled][:MAX_CHANGES], write)
-            removed = await self._find_removed([each for each in changes if each.removed], decided)
-            await process_each(removed[: max(MAX_CHANGES - len(added) - len(settled), 0)], write)
-        finally:
-            findings = (
-                report_selection(owned, decided),
-                report_disagreement(decided),
-                report_unfenced_nodes(sorted(rejected)),
-            )
-            self._report(frozenset(each for each in findings if each is not None))
+        await process_each(islice(changes, MAX_CHANGES - self._written), write)
 
     def _find_former(
         self,
         nodes: Iterable[WatchedObject[WatchedNode]],
         decided: Mapping[str, NodeOwnership],
     ) -> None:
-        """Note which nodes had the taint as owned ones, and are owned no more."""
-        owned = {name for name, each in decided.items() if each.owned}
-        self._former = (self._former | self._held) - owned
-        fenced = {node.name for node in nodes if has_fence(node.value.spec.taints or ())}
-        self._held = frozenset(owned & fenced)
+        """Note which nodes had the taint as owned ones, and are owned no more.
+
+        A node that was deleted and came back as an owned one may have no taint yet.
+        """
+        before = self._former | self._held
+        self._former = before.difference(name for name, each in decided.items() if each.owned)
+        self._held = frozenset(
+            node.name
+            for node in nodes
+            if decided[node.name].owned
+            and (node.name in before or has_fence(node.value.spec.taints or ()))
+        )
 
     async def _find_removed(
         self, changes: Iterable[TaintChange], decided: Mapping[str, NodeOwnership]
@@ -205,7 +229,7 @@ class OwnedNodeReconciler:
             self._left[change.node] = before.get(change.node, now)
             if now - self._left[change.node] >= SETTLE_SECONDS:
                 due.append(change)
-        self._leaving = frozenset(leaving)
+        self._former = self._leaving = frozenset(leaving)
         ended = await self._giving_back.find_ended(leaving)
         self._former -= ended
         return sorted([*due, *(TaintChange(removed=True, node=node) for node in ended)])

@@ -13,6 +13,7 @@ from drawbridge.api_error import ApiError
 
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
+_MAX_INTERNAL_ERRORS: Final = 50  # of one run
 
 T = TypeVar("T")
 
@@ -76,17 +77,20 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
     """Process every item; a permanent failure of one item does not stop the others.
 
     The first exception is raised after the last item. If the API server cannot process any
-    request now, the exception is raised immediately and the next run retries all items.
+    request now, the exception is raised immediately and the next run retries all items. An internal
+    error can be either: of a webhook of others, or of the storage.
 
     Other tasks run after each item: tenants decide how many items there are, and an item that
     needs no request does not wait for anything.
     """
     first: Exception | None = None
+    internal_errors = 0
     for item in items:
         try:
             await process(item)
         except Exception as error:
-            if _affects_all_requests(error):
+            internal_errors += isinstance(error, ApiError) and error.internal
+            if _affects_all_requests(error) or internal_errors > _MAX_INTERNAL_ERRORS:
                 raise
             first = first or error
         await asyncio.sleep(0)
@@ -96,7 +100,12 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
 
 def _affects_all_requests(error: Exception) -> bool:
     """Whether the cause is the API server or the network; a bug concerns one item."""
-    return isinstance(error, OSError) or (isinstance(error, ApiError) and not error.refused)
+    return isinstance(error, OSError) or (isinstance(error, ApiError) and not _answered(error))
+
+
+def _answered(error: ApiError) -> bool:
+    """Whether the API server has processed a request, so that others can succeed."""
+    return error.refused or error.internal
 
 
 ReportResult = Callable[[str, Exception | None], None]
@@ -137,7 +146,7 @@ async def _back_off(
     error: Exception, failures: int, wake_up: asyncio.Event, schedule: Schedule, clock: Clock
 ) -> None:
     pause = min(schedule.first_retry * _FACTOR**failures, schedule.max_retry)
-    if isinstance(error, ApiError) and error.refused:
+    if isinstance(error, ApiError) and _answered(error):
         # One rejected object must not delay the others, so a wake-up ends the pause.
         await clock.sleep(min(pause, max(schedule.min_interval, schedule.first_retry)))
         await clock.wait_for(wake_up, pause)

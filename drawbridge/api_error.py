@@ -66,3 +66,8 @@ class ApiError(Exception):
     def refused(self) -> bool:
         """Whether the API server rejected the request and would reject it again."""
         return 400 <= self.code < 500 and self.code not in _TRANSIENT_CODES
+
+    @property
+    def internal(self) -> bool:
+        """Whether the API server failed with this request, also because a webhook failed."""
+        return self.code == 500

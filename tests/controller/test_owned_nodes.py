@@ -165,6 +165,50 @@ def test_the_name_of_a_deleted_node_is_kept_while_its_end_is_unknown() -> None:
     assert scene.reconcile()["a"]
 
 
+def test_a_controller_that_starts_while_a_node_is_given_back_keeps_its_name() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", {}, [FENCE])
+    scene.reconcile()
+    scene.nodes.remove("a")
+    scene.node("a", {})
+    assert scene.reconcile()["a"]
+
+
+def test_an_owned_node_that_came_back_without_its_taint_is_kept_from_others_later() -> None:
+    scene = _deleted()
+    scene.node("a", OWNED)
+
+    def refuse(_verb: str, _value: Unstructured) -> None:
+        raise ApiError(409, "Conflict")
+
+    scene.nodes.before_write = refuse
+    assert scene.reconcile()["a"] is None
+    scene.node("a", {})
+    scene.nodes.before_write = lambda _verb, _value: None
+    assert scene.reconcile()["a"]
+
+
+@pytest.mark.parametrize("code", [422, 500])
+def test_a_node_that_cannot_be_written_stops_no_other(code: int) -> None:
+    scene = Scene(ENTRY)
+    for number in range(MAX_CHANGES + 1):
+        scene.node(f"a{number:02}", OWNED)
+    scene.node("b", {}, [FENCE])
+
+    def refuse(_verb: str, _value: Unstructured) -> None:
+        if scene.nodes.requests[-1][1].startswith("a"):
+            raise ApiError(code, "InternalError", "failed calling webhook")
+
+    scene.nodes.before_write = refuse
+    scene.node("z", OWNED)
+    for scene.time in (0, 1, 2, LEASE_SECONDS):
+        with pytest.raises(ApiError):
+            scene.reconcile()
+        scene.nodes.requests.clear()
+    taints = {name: each["spec"].get("taints") for (_, name), each in scene.nodes.objects.items()}
+    assert (bool(taints["z"]), taints["b"]) == (True, None)
+
+
 def test_a_node_that_changes_before_the_write_keeps_its_taint() -> None:
     scene = Scene(ENTRY)
     scene.node("a", {}, [FENCE])
@@ -172,7 +216,7 @@ def test_a_node_that_changes_before_the_write_keeps_its_taint() -> None:
     scene.reconcile()
     scene.time = LEASE_SECONDS
     # The nodes are written one after the other, and the watch tells of the second meanwhile.
-    scene.nodes.before_write = lambda *_: scene.giving_back.restart(lambda each: each == "b")
+    scene.nodes.before_write = lambda *_: scene.giving_back.restart(["b"])
     assert scene.reconcile() == {"a": None, "b": [FENCE]}
 
 

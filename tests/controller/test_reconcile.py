@@ -153,6 +153,7 @@ def test_a_wake_up_ends_the_back_off_after_a_permanent_error() -> None:
     [
         (ApiError(403, "Forbidden", "a quota"), ["a", "b", "c"]),
         (KeyError("a bug"), ["a", "b", "c"]),
+        (ApiError(500, "InternalError", "failed calling webhook"), ["a", "b", "c"]),
         (ApiError(0, "", "no answer"), ["a", "b"]),
         (ApiError(429, "TooManyRequests", "too many"), ["a", "b"]),
         (ApiError(503, "ServiceUnavailable", "starting"), ["a", "b"]),
