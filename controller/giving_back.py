@@ -3,7 +3,7 @@
 Three things happen, in this order:
 
 1. The Lease of the scheduler requires that an allocator knows of the change
-   (drawbridge.agreement.required_versions).
+   (drawbridge.agreement.required_versions). It still does when the other two have happened.
 2. The duration of the Lease passes. From then on, each allocator that writes knows it: none marks a
    claim for these devices, and none allocates what it has marked before.
 3. No claim has a mark for them without an allocation. An allocation that is still under way names
@@ -17,7 +17,7 @@ after a minute, so a mark counts for no longer.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ import msgspec
 from controller.protocols import ObjectCache, ObjectStore, WatchedObject
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.required_versions import RequiredVersions, read_required
+from drawbridge.cluster.resources import LEASES
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
@@ -69,16 +70,14 @@ def read_pending_pools(raw: bytes) -> frozenset[PoolID]:
     return frozenset(PoolID(each.driver, each.pool) for each in mark.devices)
 
 
-class FollowedNodes(ObjectCache[WatchedNode], Protocol):
-    """The cache of nodes, which tells of each change and of each list."""
+class FollowedCache(Protocol):
+    """A cache that tells of each change and of each list."""
 
     def subscribe(
         self,
-        listener: Callable[
-            [WatchedObject[WatchedNode] | None, WatchedObject[WatchedNode] | None], None
-        ],
+        listener: Callable[[WatchedObject[Any] | None, WatchedObject[Any] | None], None],
     ) -> None:
-        """Call `listener` after each change, with the node before and after it."""
+        """Call `listener` after each change, with the object before and after it."""
 
     def subscribe_to_lists(self, listener: Callable[..., None]) -> None:
         """Call `listener` after each list."""
@@ -105,10 +104,12 @@ class GivingBack(Generic[K]):
         self._versions, self._find_touched = versions, find_touched
         self._elapsed = elapsed
         self._known_at: dict[K, float] = {}  # when each allocator that writes knows it
+        self._announced = RequiredVersions()
 
-    def restart(self, is_meant: Callable[[K], bool] = lambda _key: True) -> None:
+    def restart(self, keys: Iterable[K] | None = None) -> None:
         """Begin anew with some keys, or with all: they can have been ours in between."""
-        self._known_at = {key: at for key, at in self._known_at.items() if not is_meant(key)}
+        for key in tuple(self._known_at if keys is None else keys):
+            self._known_at.pop(key, None)
 
     def has_ended(self, key: K) -> bool:
         """Whether nothing has changed since `find_ended` returned a key."""
@@ -120,13 +121,15 @@ class GivingBack(Generic[K]):
         What is not named any more starts anew when it is named again.
         """
         self._known_at = {key: at for key, at in self._known_at.items() if key in leaving}
+        if any(at <= self._elapsed() for at in self._known_at.values()):
+            await self._look_again()
         new = [key for key in leaving if key not in self._known_at]
         if new:
             self._known_at |= dict.fromkeys(new, math.inf)
             try:
                 seconds = await self._announce()
             except BaseException:
-                self.restart(frozenset(new).__contains__)
+                self.restart(new)
                 raise
             known_at = self._elapsed() + seconds
             self._known_at |= {key: known_at for key in new if key in self._known_at}
@@ -139,20 +142,36 @@ class GivingBack(Generic[K]):
         ended = frozenset(due) - frozenset(self._find_touched(pending, recent))
         return frozenset(filter(self.has_ended, ended))
 
+    async def _look_again(self) -> None:
+        """Begin anew with all if the Lease does not require any more what was announced."""
+        required = _read(await self._leases.read(SCHEDULER_LEASE))
+        if required.with_newer(self._announced) != required:
+            self.restart()
+
     async def _announce(self) -> float:
-        """Require what this process knows; return after how many seconds every writer knows it."""
+        """Require what this process knows; return after how many seconds every writer knows it.
+
+        Where no scheduler has created the Lease, or somebody has deleted it, the next scheduler
+        finds it with what is required.
+        """
         lease = await self._leases.read(SCHEDULER_LEASE)
-        if lease is None:
-            return LEASE_SECONDS  # nobody leads; who leads later has read it when it is there
-        metadata = lease["metadata"]
-        before = read_required(metadata.get("annotations"))
+        before = _read(lease)
         required = before.with_newer(self._versions())
-        if required != before:
-            version = metadata["resourceVersion"]
-            change = {"resourceVersion": version, "annotations": required.annotation()}
-            await self._leases.merge(SCHEDULER_LEASE, {"metadata": change})
-        duration = (lease.get("spec") or {}).get("leaseDurationSeconds") or 0
+        metadata: dict[str, Any] = {"annotations": required.annotation()}
+        if lease is None:
+            head = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
+            metadata["name"] = SCHEDULER_LEASE
+            await self._leases.create({**head, "metadata": metadata, "spec": {}})
+        elif required != before:
+            metadata["resourceVersion"] = lease["metadata"]["resourceVersion"]
+            await self._leases.merge(SCHEDULER_LEASE, {"metadata": metadata})
+        self._announced = required
+        duration = ((lease or {}).get("spec") or {}).get("leaseDurationSeconds") or 0
         return max(float(duration), LEASE_SECONDS)
+
+
+def _read(lease: Mapping[str, Any] | None) -> RequiredVersions:
+    return read_required(((lease or {}).get("metadata") or {}).get("annotations"))
 
 
 def find_nodes(
@@ -162,8 +181,7 @@ def find_nodes(
     slices: ObjectCache[Slice | tuple[Finding, ...]],
 ) -> Collection[str]:
     """Return which nodes of these names have pools; all if nothing tells where a pool is."""
-    own_names = {pool.name for pool in pools if pool.name in names or nodes.get(pool.name)}
-    places = {pool: {pool.name} & own_names for pool in pools}
+    places = {pool: {pool.name} if nodes.get(pool.name) else set() for pool in pools}
     for cached in slices.all():
         value = cached.value
         if isinstance(value, Slice) and (of_pool := PoolID(value.driver, value.pool)) in places:
@@ -172,11 +190,16 @@ def find_nodes(
 
 
 def restart_with_nodes(
-    cache: FollowedNodes, nodes: GivingBack[str], pools: GivingBack[PoolID]
+    of_nodes: FollowedCache,
+    of_slices: FollowedCache,
+    nodes: GivingBack[str],
+    pools: GivingBack[PoolID],
+    pools_on: Callable[[str], Iterable[PoolID]],
 ) -> Callable[[], None]:
     """Begin anew with a node and its pools when its labels change, and with all after a list.
 
-    Return what begins anew with all.
+    With a pool also when a slice of it appears, on whatever node. `pools_on` returns which pools
+    that are given back are on a node. Return what begins anew with all.
     """
 
     def follow(
@@ -185,18 +208,29 @@ def restart_with_nodes(
         node = after or before
         if node is None or (before and after and _labels(before) == _labels(after)):
             return
-        nodes.restart(lambda each: each == node.name)
-        # Nothing tells of which node a pool is that has the name of none.
-        pools.restart(lambda each: each.name == node.name or cache.get(each.name) is None)
+        nodes.restart([node.name])
+        pools.restart(pools_on(node.name))
+
+    def follow_slice(before: WatchedObject[Any] | None, after: WatchedObject[Any] | None) -> None:
+        published = _find_place(after)
+        if published and published != _find_place(before):
+            pools.restart([published[0]])
 
     def restart(*_: object) -> None:
         nodes.restart()
         pools.restart()
 
-    cache.subscribe(follow)
-    cache.subscribe_to_lists(restart)
+    of_nodes.subscribe(follow)
+    of_nodes.subscribe_to_lists(restart)
+    of_slices.subscribe(follow_slice)
     return restart
 
 
 def _labels(node: WatchedObject[WatchedNode]) -> object:
     return node.value.metadata.labels
+
+
+def _find_place(cached: WatchedObject[Any] | None) -> tuple[PoolID, str | None] | None:
+    """Return the pool and the node of a slice that can be read."""
+    value = cached.value if cached else None
+    return (PoolID(value.driver, value.pool), value.node_name) if isinstance(value, Slice) else None

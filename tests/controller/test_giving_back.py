@@ -102,7 +102,7 @@ def test_a_node_that_returns_in_between_starts_anew() -> None:
 def test_a_node_that_can_have_been_ours_in_between_starts_anew() -> None:
     scene = Scene()
     scene.ask("n1", "n2", at=0)
-    scene.giving_back.restart(lambda each: each == "n1")
+    scene.giving_back.restart(["n1"])
     assert scene.ask("n1", "n2", at=LEASE_SECONDS) == {"n2"}
     assert scene.ask("n1", "n2", at=2 * LEASE_SECONDS) == {"n1", "n2"}
     assert scene.giving_back.has_ended("n1")
@@ -151,12 +151,31 @@ def test_the_duration_of_the_lease_counts_unless_it_was_released(
     assert scene.ask("n1", at=after)
 
 
-def test_without_a_lease_nobody_writes() -> None:
+def test_the_next_scheduler_finds_what_is_required_in_a_lease_that_was_not_there() -> None:
     scene = Scene()
-    scene.leases.objects.clear()
+    scene.leases.remove(SCHEDULER_LEASE)
     scene.ask("n1", at=0)
+    assert scene.required == RequiredVersions("7", "3")
     assert scene.ask("n1", at=LEASE_SECONDS) == {"n1"}
-    assert not scene.leases.requests or scene.leases.requests == [("read", SCHEDULER_LEASE)]
+
+
+@pytest.mark.parametrize("annotations", [None, {}, {"drawbridge.dev/required-versions": "{}"}])
+def test_a_node_starts_anew_when_the_lease_requires_less(
+    annotations: dict[str, str] | None,
+) -> None:
+    scene = Scene()
+    scene.pending = [frozenset({N1})]
+    scene.ask("n1", at=0)
+    assert not scene.ask("n1", at=LEASE_SECONDS)
+    scene.pending = []
+    scene.leases.remove(SCHEDULER_LEASE)
+    if annotations is not None:
+        metadata = {"name": SCHEDULER_LEASE, "annotations": annotations}
+        scene.leases.put({"metadata": metadata, "spec": {"leaseDurationSeconds": 15}})
+    assert not scene.ask("n1", at=LEASE_SECONDS + 1)
+    assert scene.required == RequiredVersions("7", "3")
+    assert not scene.ask("n1", at=2 * LEASE_SECONDS)
+    assert scene.ask("n1", at=2 * LEASE_SECONDS + 1) == {"n1"}
 
 
 def test_what_cannot_be_required_does_not_begin() -> None:
@@ -203,16 +222,16 @@ def test_a_mark_counts_until_the_claim_is_allocated(claim: bytes, pools: set[Poo
 OWN_NAME, UNKNOWN = PoolID("gpu.example.com", "special"), PoolID("gpu.example.com", "gone")
 
 
-class Nodes(MemoryStore[WatchedNode]):
-    """Nodes whose lists a test tells of."""
+class Followed(MemoryStore[Any]):
+    """Objects whose lists a test tells of."""
 
     def subscribe_to_lists(self, listener: Callable[..., None]) -> None:
         """Keep the only listener."""
         self.tell_list = listener
 
 
-def _nodes() -> Nodes:
-    nodes = Nodes(WatchedNode)
+def _nodes() -> Followed:
+    nodes = Followed(WatchedNode)
     for name in ("n1", "n2", "n3"):
         nodes.put({"metadata": {"name": name, "labels": {"pool": "native"}}, "spec": {}})
     return nodes
@@ -220,10 +239,7 @@ def _nodes() -> Nodes:
 
 def test_a_pool_is_on_its_nodes_and_on_any_if_nothing_tells() -> None:
     nodes, slices = _nodes(), MemoryStore[Any](None, decode=slice_reader().read)
-    of_pool = {"name": "special", "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": OWN_NAME.driver, "nodeName": "n3", "pool": of_pool, "devices": []}
-    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
-    slices.put({**head, "metadata": {"name": "s"}, "spec": spec})
+    slices.put(_slice("special", "n3"))
 
     def find(*pools: PoolID) -> set[str]:
         return {*find_nodes(frozenset(pools), frozenset({"n1", "n3"}), nodes, slices)}
@@ -234,14 +250,27 @@ def test_a_pool_is_on_its_nodes_and_on_any_if_nothing_tells() -> None:
     assert find(OWN_NAME, N2) == {"n3"}
     assert find(UNKNOWN) == {"n1", "n3"}
     nodes.remove("n1")
-    assert find(N1) == {"n1"}, "the pool of a node that was deleted"
+    assert find(N1) == {"n1", "n3"}, "another node can have published it"
 
 
-def test_labels_lists_and_configurations_begin_anew() -> None:
+def _slice(pool: str, node: str, generation: int = 1) -> dict[str, Any]:
+    of_pool = {"name": pool, "generation": generation, "resourceSliceCount": 1}
+    spec = {"driver": N1.driver, "nodeName": node, "pool": of_pool, "devices": []}
+    head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
+    return {**head, "metadata": {"name": f"of-{pool}"}, "spec": spec}
+
+
+def test_labels_slices_lists_and_configurations_begin_anew() -> None:
     nodes, clock = _nodes(), [0.0]
+    slices = Followed(None, decode=slice_reader().read)
+    for pool, node in (("n1", "n1"), ("special", "n1")):
+        slices.put(_slice(pool, node))
     of_nodes, of_pools = given_back(lambda: clock[0]), given_back(lambda: clock[0])
-    restart = restart_with_nodes(nodes, of_nodes, of_pools)
-    names, pools = ("n1", "n2"), (N1, N2, OWN_NAME)
+    on_nodes = {"n1": [N1, OWN_NAME], "n2": [N2], "gone": [UNKNOWN]}
+    restart = restart_with_nodes(
+        nodes, slices, of_nodes, of_pools, lambda node: on_nodes.get(node, ())
+    )
+    names, pools = ("n1", "n2", "gone"), (N1, N2, OWN_NAME, UNKNOWN)
 
     def find_left(act: Callable[[], object]) -> tuple[set[str], set[PoolID]]:
         for _ in range(2):
@@ -258,6 +287,11 @@ def test_labels_lists_and_configurations_begin_anew() -> None:
     taint = [{"key": "k", "effect": "NoSchedule"}]
     same = {"pool": "native"}
     assert find_left(lambda: change(labels=same, taints=taint)) == ({*names}, {*pools})
-    assert find_left(lambda: change(labels={"pool": "bridge"})) == ({"n2"}, {N2})
+    begun = ({"n2", "gone"}, {N2, UNKNOWN})
+    assert find_left(lambda: change(labels={"pool": "bridge"})) == begun
+    assert find_left(lambda: slices.put(_slice("special", "n1", 2))) == ({*names}, {*pools})
+    assert find_left(lambda: slices.put(_slice("special", "n3"))) == ({*names}, {N1, N2, UNKNOWN})
+    assert find_left(lambda: slices.put(_slice("gone", "n3"))) == ({*names}, {N1, N2, OWN_NAME})
+    assert find_left(lambda: slices.remove("of-gone")) == ({*names}, {*pools})
     assert find_left(lambda: nodes.tell_list("7", ())) == (set(), set())
     assert find_left(restart) == (set(), set())
