@@ -40,11 +40,14 @@ class _Followed:
 
     def require(self, version: str) -> None:
         if version != self._required:
-            self._required, self._lists, self._reads = version, self._cache.lists_begun, 0
+            # What is required can change with each read: a cache that was behind still is.
+            self._reads = self._reads if self.is_behind else 0
+            self._required, self._lists = version, self._cache.lists_begun
         # A list that has begun since is repeated by the cache itself until it ends.
         if self.is_behind and self._cache.lists_begun == self._lists:
             self._reads += 1
             if self._reads >= _PATIENT_READS:
+                self._reads = 0
                 self._cache.read_again()
 
     @property

@@ -251,10 +251,10 @@ class ObjectIndex(Generic[T]):
     def put(self, after: CachedObject[T]) -> None:
         """Store a new or changed object."""
         key = after.namespace, after.name
-        self._note_change(after.version)
         self._undecodable.pop(key, None)  # not before: until then, it is known as such
         before = self.objects.get(key)
         if before is not after:
+            self._note_change(after.version)
             self.objects[key] = after
             self._notify(before, after)
 

@@ -43,6 +43,18 @@ def test_a_watch_that_stays_behind_is_replaced_by_a_list() -> None:
         assert nodes.asked == asked
 
 
+def test_a_watch_that_stays_behind_is_replaced_whatever_is_required_meanwhile() -> None:
+    nodes = FakeCache("90")
+    versions = KnownVersions({"nodes": nodes})
+    for version in range(100, 106):
+        versions.require(RequiredVersions(f"{version}"))
+    assert nodes.asked == 2
+    nodes.version = "105"
+    for version in (105, 106, 106):
+        versions.require(RequiredVersions(f"{version}"))
+    assert nodes.asked == 2, "it was not behind in between"
+
+
 def test_a_list_that_takes_long_is_not_begun_again() -> None:
     nodes = FakeCache("90")
     versions = KnownVersions({"nodes": nodes})
