@@ -3,8 +3,9 @@
 from functools import partial
 from typing import Any
 
-from e2e.bridge.placement import FENCE, OWNED, BridgeStage, bridge_scenario
+from e2e.bridge.placement import FENCE, NAME, OWNED, BridgeStage, bridge_scenario
 from e2e.controlplane.processes import suspended
+from e2e.installed.installation import NAMESPACE
 from e2e.nodes.fleet import NodePlan
 from e2e.scenarios.bridge import running
 from e2e.scenarios.bridge_stalls import pass_time
@@ -19,6 +20,7 @@ NODES, PODS = 6, 48
 STOPPED_SECONDS = 4.0
 # The settle time, and until the controller and the scheduler have tried again.
 SWITCH_SECONDS = 60.0
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/{NAME}"
 
 
 def add_nodes(stage: BridgeStage, *, owned: bool) -> list[str]:
@@ -105,6 +107,33 @@ def a_node_of_others_with_the_name_of_an_owned_one_waits(stage: BridgeStage) -> 
     stage.wait("theirs runs", partial(running, stage, 1), SWITCH_SECONDS)
     assert FENCE not in taints(stage, name)
     assert stage.check_allocations() == 1
+
+
+def _requires(stage: BridgeStage) -> bool:
+    """Whether the Lease of the scheduler says what an allocator has to know."""
+    annotations = stage.client.get(LEASE)["metadata"].get("annotations") or {}
+    return "drawbridge.dev/required-versions" in annotations
+
+
+@bridge_scenario("full")
+def nodes_return_although_somebody_replaces_the_lease(stage: BridgeStage) -> None:
+    """A scheduler takes a Lease that has no holder, and it requires again what it required."""
+    names = add_nodes(stage, owned=True)
+    stage.leader()
+    change_owner(stage, names[1:], owned=False)
+    stage.wait("an allocator has to know it", lambda: _requires(stage))
+    stage.client.delete(LEASE)
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {}}
+    named = {"metadata": {"name": NAME}, **lease}
+    stage.client.create(LEASE.rpartition("/")[0], named)
+    stage.wait("an allocator has to know it", lambda: _requires(stage))
+    stage.wait(
+        "no node has the taint",
+        lambda: not any(FENCE in taints(stage, name) for name in names[1:]),
+        SWITCH_SECONDS,
+    )
+    create_pods(stage, "ours", 1)
+    stage.wait_running("ours-0")
 
 
 @bridge_scenario("full")
