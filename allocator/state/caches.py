@@ -6,6 +6,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from allocator.state.large_pods import PodReader
 from allocator.state.node_amounts import summarized_requests
 from allocator.state.prepare_failures import REASON, PrepareEvent
 from drawbridge.agreement.device_fence import FencePart, FenceParts
@@ -36,7 +37,7 @@ from drawbridge.dra.opaque_json import OpaqueJSON
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.lost_work import read_interval
-from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus, pod_reader
+from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus
 from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY
 from drawbridge.pod_groups import read_min_member
@@ -104,7 +105,7 @@ class AllocatorCaches(CacheSet):
         pods = watch_objects(
             session,
             PODS,
-            pod_reader(),
+            PodReader(),
             keep=without_unused_parts,
             accounting=Accounting(shares, reduce=without_conditions, measure_kept=True),
         )

@@ -24,6 +24,8 @@ from drawbridge.ledger.pods import ContainerResources, Pod
 
 # Pods with the same requests share one object.
 _MAX_KINDS: Final = 4096
+# What is shared stays when its pods are gone, so it is small.
+_MAX_SHARED_NAMES: Final = 8
 
 
 def summarized_requests(pod: Pod) -> ContainerResources:
@@ -33,10 +35,10 @@ def summarized_requests(pod: Pod) -> ContainerResources:
     """
     amounts = held_amounts(pod) if pod.spec.node_name else requested_amounts(pod)
     held = tuple(sorted(find_held_names(pod)))
-    return _as_resources(amounts.get(CPU, 0), amounts.get(MEMORY, 0), held)
+    make = _as_shared_resources if len(held) <= _MAX_SHARED_NAMES else _as_resources
+    return make(amounts.get(CPU, 0), amounts.get(MEMORY, 0), held)
 
 
-@lru_cache(_MAX_KINDS)
 def _as_resources(cpu: int, memory: int, held: tuple[str, ...]) -> ContainerResources:
     requests = {
         **dict.fromkeys(held, Quantity.of(1)),
@@ -44,6 +46,9 @@ def _as_resources(cpu: int, memory: int, held: tuple[str, ...]) -> ContainerReso
         MEMORY: Quantity.of(memory, Format.BINARY_SI),
     }
     return ContainerResources(requests)
+
+
+_as_shared_resources = lru_cache(_MAX_KINDS)(_as_resources)
 
 
 class PodsOnNodes:

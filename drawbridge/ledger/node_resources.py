@@ -199,7 +199,8 @@ def _total(pod: Pod, *, is_running: bool) -> _Exact:
 def _of_containers(pod: Pod, statuses: Mapping[str, ContainerStatus], *, refused: bool) -> _Exact:
     """Return the most that the containers request at one time.
 
-    An init container runs alone, except for the sidecars before it, which keep running.
+    An init container runs alone, except for the sidecars before it, which keep running. Each
+    request is looked at once: a pod has as many containers and names as fit into it.
     """
     total: _Exact = {}
     for container in pod.spec.containers:
@@ -211,11 +212,10 @@ def _of_containers(pod: Pod, statuses: Mapping[str, ContainerStatus], *, refused
             amounts = _of_container(container, statuses, refused=refused)
             _add(total, amounts)
             _add(sidecars, amounts)
-            _raise(largest, sidecars)
+            _raise(largest, {name: sidecars[name] for name in amounts})
         else:
             alone = _of_container(container, {}, refused=False)
-            _add(alone, sidecars)
-            _raise(largest, alone)
+            _raise(largest, {name: each + sidecars.get(name, 0) for name, each in alone.items()})
     _raise(total, largest)
     return total
 
