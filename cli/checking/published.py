@@ -9,7 +9,11 @@ from cli.checking.input import CheckInput
 from drawbridge.agreement.configuration import report_not_published
 from drawbridge.agreement.node_groups import report_unlike_nodes
 from drawbridge.agreement.owned_pools import report_shared_pools
-from drawbridge.agreement.targets_in_cluster import report_targets, report_units
+from drawbridge.agreement.targets_in_cluster import (
+    report_quotas,
+    report_targets,
+    report_units,
+)
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
@@ -73,6 +77,7 @@ def _judge_targets(
     """Judge what a configuration says of classes and devices."""
     yield from report_not_published(configuration, slices)
     yield from report_targets(configuration, classes, slices, selectors)
+    yield from report_quotas(configuration, classes, slices, selectors)
     yield from report_units(configuration)
 
 

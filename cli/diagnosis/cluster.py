@@ -20,7 +20,7 @@ from drawbridge.agreement.owned_pools import (
     report_shared_pools,
     report_unfenced_nodes,
 )
-from drawbridge.agreement.targets_in_cluster import find_missing_classes
+from drawbridge.agreement.targets_in_cluster import find_missing_classes, report_quotas
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.codes import TARGET_CLASS_MISSING
 from drawbridge.config.placement import owned_pools
@@ -194,13 +194,19 @@ def check_targets(checked: CheckedState) -> Iterator[Result]:
         return
     exist = {each.metadata.name for each in checked.objects.classes}
     for path, message in find_missing_classes(checked.configuration, exist):
-        yield TARGET_CLASS_MISSING.at(path, message)
+        yield TARGET_CLASS_MISSING.at(path, f"{path}: {message}")
 
 
 def check_quotas(checked: CheckedState) -> Iterator[Result]:
     """Look for namespaces that quotas name and that do not exist, and for who uses more."""
     names = [*_check_names_of_quotas(checked)]
     yield from names
+    if not checked.unread("DeviceClass", "ResourceSlice"):
+        objects, selectors = checked.objects, Selectors.of_gates(checked.gates)
+        for each in report_quotas(
+            checked.configuration, objects.classes, objects.slices, selectors
+        ):
+            yield msgspec.structs.replace(each, message=f"{each.path}: {each.message}")
     if not checked.configuration.quotas or any(isinstance(each, Unread) for each in names):
         return
     if missing := checked.unread("ResourceClaim", "ResourceSlice"):

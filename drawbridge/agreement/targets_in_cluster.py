@@ -1,10 +1,11 @@
-"""Compares the targets and units of a Configuration with the classes and devices of a cluster."""
+"""Compares targets, units and quotas of a Configuration with the classes and devices known."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from drawbridge.cel.dra import Selectors
 from drawbridge.config.codes import (
+    QUOTA_NOT_PUBLISHED,
     TARGET_CLASS_MISSING,
     TARGET_NOT_PUBLISHED,
     TARGET_OF_OTHER_DRIVER,
@@ -16,9 +17,17 @@ from drawbridge.config.target import Target
 from drawbridge.dra.attributes import split_name
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Attribute
+from drawbridge.dra.device_quotas import DEVICES, find_capacity_name
+from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
-from drawbridge.judge.slices.expressions import published_devices, select_drivers
+from drawbridge.judge.slices.expressions import (
+    PublishedDevice,
+    published_capacities,
+    published_devices,
+    select_devices,
+    select_drivers,
+)
 from drawbridge.translate.legacy.read import find_dialects
 
 # The words of `attributes` that are compared with texts; the others may be versions.
@@ -52,15 +61,50 @@ def find_missing_classes(
     configuration: Configuration, exist: Collection[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield the path and the message of each class that is named and does not exist."""
-    named = {f"targets[{i}].class": each.class_ for i, each in enumerate(configuration.targets)} | {
-        f"fleet[{i}].class": each.class_ for i, each in enumerate(configuration.fleet)
-    }
-    for i, quota in enumerate(configuration.quotas):
-        for field, limits in (("single", quota.single), ("total", quota.total)):
-            named |= {f"quotas[{i}].{field}[{name}]": name for name in limits}
+    targets, fleet = configuration.targets, configuration.fleet
+    named = {f"targets[{i}].class": f"{each.class_}" for i, each in enumerate(targets)}
+    named |= {f"fleet[{i}].class": f"{each.class_}" for i, each in enumerate(fleet)}
+    named |= {path: name for path, name, _ in _list_limits(configuration)}
     for path, name in named.items():
         if name not in exist:
-            yield path, f"{path}: DeviceClass {name} does not exist"
+            yield path, f"DeviceClass {name} does not exist"
+
+
+def report_quotas(
+    configuration: Configuration,
+    classes: Iterable[DeviceClass],
+    slices: Iterable[Slice],
+    selectors: Selectors,
+) -> Iterator[Finding]:
+    """Report limits on capacities that no device of their class publishes."""
+    limits = [
+        (path, name, [amount for amount in amounts if amount != DEVICES])
+        for path, name, amounts in _list_limits(configuration)
+    ]
+    if not any(amounts for _, _, amounts in limits):
+        return
+    by_name = {each.metadata.name: each for each in classes}
+    devices = published_devices(slices, selectors)
+    selected: dict[str, Sequence[PublishedDevice]] = {}
+    for path, name, amounts in limits:
+        if name not in by_name or not amounts:
+            continue
+        if name not in selected:
+            selected[name] = select_devices(by_name[name], devices, selectors) or ()
+        published = published_capacities(selected[name])
+        for amount in amounts if selected[name] else ():
+            if find_capacity_name(amount, published) is None:
+                hint = suggest(amount, {each.rpartition("/")[2] for each in published})
+                message = f"no device of class {name} publishes the capacity {amount}{hint}"
+                yield QUOTA_NOT_PUBLISHED.at(f"{path}[{amount}]", message, object=OBJECT)
+
+
+def _list_limits(configuration: Configuration) -> Iterator[tuple[str, str, Collection[str]]]:
+    """Yield the path, the class and the amounts of each limit of a quota."""
+    for i, quota in enumerate(configuration.quotas):
+        for field, limits in (("single", quota.single), ("total", quota.total)):
+            for name, amounts in limits.items():
+                yield f"quotas[{i}].{field}[{name}]", f"{name}", [*map(str, amounts)]
 
 
 def _report_types(target: Target, number: int, slices: Collection[Slice]) -> Iterator[Finding]:

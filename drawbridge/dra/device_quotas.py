@@ -209,12 +209,18 @@ def _find_amount(amounts: Amounts, name: str) -> Quantity:
     """Return an amount by its name, where the domain of the driver may be left out."""
     if name in amounts:
         return amounts[name]
+    key = find_capacity_name(name, amounts)
+    return _ZERO if key is None else amounts[key]
+
+
+def find_capacity_name(name: str, published: Iterable[str]) -> str | None:
+    """Return the published capacity that a limit is about, with or without the driver's domain."""
     domain, _, own = name.rpartition("/")
-    for key, quantity in amounts.items():
+    for key in published:
         other, _, last = key.rpartition("/")
-        if last == own and not (domain and other):
-            return quantity
-    return _ZERO
+        if last == own and (not (domain and other) or domain == other):
+            return key
+    return None
 
 
 def _add(total: dict[QuotaKey, Quantity], key: QuotaKey, quantity: Quantity) -> None:

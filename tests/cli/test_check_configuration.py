@@ -61,7 +61,9 @@ def test_what_the_configuration_reads_and_no_device_publishes_is_reported() -> N
 
 
 CLUSTER = f"""\
-{WARNED}---
+{WARNED}    capacity:
+      memory: {{value: 80Gi}}
+---
 apiVersion: resource.k8s.io/v1
 kind: DeviceClass
 metadata: {{name: all}}
@@ -89,6 +91,11 @@ spec: {{selectors: [{{cel: {{expression: "device.driver == 'd.io'"}}}}]}}
             ],
             ["TargetNotPublished"],
         ),
+        (["quotas: [{name: q, total: {gone: {devices: 1, memory: 1Gi}}}]"], ["TargetClassMissing"]),
+        (["quotas: [{name: q, total: {all: {devices: 1, memroy: 1Gi}}}]"], ["QuotaNotPublished"]),
+        (["quotas: [{name: q, single: {all: {e.io/memory: 1Gi}}}]"], ["QuotaNotPublished"]),
+        (["quotas: [{name: q, single: {all: {memory: 1Gi}}}]"], []),
+        (["quotas: [{name: q, total: {all: {d.io/memory: 1Gi}}}]"], []),
     ],
 )
 def test_a_configuration_is_compared_with_the_cluster(

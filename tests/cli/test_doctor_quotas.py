@@ -20,6 +20,17 @@ def test_namespaces_that_a_person_may_not_list_are_not_missing(tmp_path: Path) -
     assert "you may not list namespaces" in unread["message"]
 
 
+def test_a_capacity_that_no_device_publishes_has_a_line(tmp_path: Path) -> None:
+    quota = "quotas: [{name: q, total: {gpu.nvidia.com: {memroy: 80Gi}}}]\n"
+    diagnosis = doctor(tmp_path, "-o", "json", change=configure(f"{CONFIGURATION}{quota}"))
+    line = diagnosis.of("quotas")[0]
+    assert line["code"] == "QuotaNotPublished"
+    assert line["message"] == (
+        "quotas[0].total[gpu.nvidia.com][memroy]: no device of class gpu.nvidia.com publishes the "
+        "capacity memroy; did you mean memory?"
+    )
+
+
 def allocated(name: str) -> dict[str, Any]:
     """A claim of team-a with one device."""
     result = {"request": "gpu", "driver": "gpu.nvidia.com", "pool": "n1", "device": name}

@@ -119,10 +119,10 @@ def _check_config_drivers(
             yield codes.CONFIG_OF_OTHER_DRIVER.at(path, message, object=about)
 
 
-def select_drivers(
+def select_devices(
     device_class: DeviceClass, devices: Sequence[PublishedDevice], selectors: Selectors
-) -> frozenset[str] | None:
-    """Return the drivers of the devices that a class selects; None if it fails on one of them."""
+) -> Sequence[PublishedDevice] | None:
+    """Return the devices that a class selects; None if it fails on one of them."""
     left = devices
     for selector in device_class.spec.selectors:
         program = None
@@ -133,7 +133,24 @@ def select_drivers(
         if program is None or any(isinstance(answer, EvaluationError) for _, answer in tried):
             return None
         left = [device for device, answer in tried if answer is True]
-    return frozenset(device.driver for device in left)
+    return left
+
+
+def select_drivers(
+    device_class: DeviceClass, devices: Sequence[PublishedDevice], selectors: Selectors
+) -> frozenset[str] | None:
+    """Return the drivers of the devices that a class selects; None if it fails on one of them."""
+    selected = select_devices(device_class, devices, selectors)
+    return None if selected is None else frozenset(device.driver for device in selected)
+
+
+def published_capacities(devices: Iterable[PublishedDevice]) -> frozenset[str]:
+    """Return the names of the capacities of devices, with their domains."""
+    return frozenset(
+        f"{domain}/{identifier}"
+        for kind, domain, identifier in _published_names(devices)
+        if kind == "capacity"
+    )
 
 
 def check_compatible_only_with(
