@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from cli.checking.input import CheckInput
 from drawbridge.agreement.configuration import report_not_published
 from drawbridge.agreement.node_groups import report_unlike_nodes
-from drawbridge.agreement.owned_pools import report_shared_pools
+from drawbridge.agreement.owned_pools import (
+    decide_node,
+    report_disagreement,
+    report_missing_drivers,
+    report_selection,
+    report_shared_pools,
+)
 from drawbridge.agreement.targets_in_cluster import (
     report_quotas,
     report_targets,
@@ -27,6 +33,7 @@ from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.codes import EITHER_OR, FIELD_MISPLACED
 from drawbridge.dra.compatibility import UnsetGroups
 from drawbridge.dra.ignored_fields import IgnoredFields
+from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import KIND as SLICE
 from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.facts.families import known_families
@@ -63,6 +70,8 @@ def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterato
         findings += _judge_targets(
             given.own or configuration, (*unpublished, *files.classes), slices, selectors
         )
+    if given.own and given.is_read:
+        findings += _judge_owned_pools(given.own, (*cluster.nodes, *files.nodes), slices)
     yield from (each for each in findings if each.object not in about_others)
     yield from judge_taint_rules(files.taint_rules)
     yield from report_unlike_nodes(files.nodes, slices, known_families(configuration))
@@ -79,6 +88,18 @@ def _judge_targets(
     yield from report_targets(configuration, classes, slices, selectors)
     yield from report_quotas(configuration, classes, slices, selectors)
     yield from report_units(configuration)
+
+
+def _judge_owned_pools(
+    configuration: Configuration, nodes: Iterable[Node], slices: Iterable[Slice]
+) -> Iterator[Finding]:
+    """Judge which nodes and drivers of the cluster a configuration gives to the allocator."""
+    owned = owned_pools(configuration)
+    yield from report_missing_drivers(owned, slices)
+    decided = {each.name: decide_node(owned, each.labels) for each in nodes}
+    if owned and decided:
+        reported = report_selection(owned, decided), report_disagreement(decided)
+        yield from (each for each in reported if each is not None)
 
 
 def _without_consequences(

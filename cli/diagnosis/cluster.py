@@ -16,6 +16,7 @@ from drawbridge.agreement.owned_pools import (
     find_unfenced_nodes,
     report_closed_nodes,
     report_disagreement,
+    report_missing_drivers,
     report_selection,
     report_shared_pools,
     report_unfenced_nodes,
@@ -260,6 +261,7 @@ def check_fence(checked: CheckedState) -> Iterator[Result]:
         report_closed_nodes(owned, checked.objects.nodes),
         report_selection(owned, nodes),
         report_disagreement(nodes),
+        *report_missing_drivers(owned, checked.objects.slices),
         *report_shared_pools(owned, checked.objects.slices)[:_MOST_FINDINGS],
     )
     told: list[Result] = [each for each in problems if each is not None]

@@ -37,6 +37,7 @@ FENCE_WITHOUT_RULES = CODES.define("FenceWithoutRules")
 FENCE_DISAGREES = CODES.define("FenceDisagrees")
 FENCE_AROUND_ALL_NODES = CODES.define("FenceAroundAllNodes")
 OWNED_NODES_MISSING = CODES.define("OwnedNodesMissing")
+OWNED_DRIVER_MISSING = CODES.define("OwnedDriverMissing")
 POOL_NOT_LOCAL = CODES.define("PoolNotLocal")
 POOLS_NOT_OWNED = CODES.define("PoolsNotOwned")
 

@@ -8,7 +8,7 @@ from them: a pool with the name of a node belongs to that node.
 """
 
 import enum
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.agreement.operation_codes import (
@@ -16,6 +16,7 @@ from drawbridge.agreement.operation_codes import (
     FENCE_DISAGREES,
     FENCE_MISSING,
     FENCE_WITHOUT_RULES,
+    OWNED_DRIVER_MISSING,
     OWNED_NODES_MISSING,
     POOL_NOT_LOCAL,
     POOLS_NOT_OWNED,
@@ -28,6 +29,7 @@ from drawbridge.dra.families import Family, serves_name
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
+from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import ClassFacts
@@ -332,9 +334,23 @@ def report_selection(
         message = f"{', '.join(unused)} {verb} no node"
         return OWNED_NODES_MISSING.at(unused[0], message, object="Configuration")
     if nodes and all(each.needs_taint(rules_hold=True) for each in nodes.values()):
-        message = f"every node of the cluster has the taint {OWNED_TAINT}:{FENCE.effect}"
+        message = f"every node of the cluster needs the taint {OWNED_TAINT}:{FENCE.effect}"
         return FENCE_AROUND_ALL_NODES.at("ownedPools", message, object="Configuration")
     return None
+
+
+def report_missing_drivers(
+    owned: Sequence[OwnedPool], slices: Iterable[Slice]
+) -> Iterator[Finding]:
+    """Report the drivers of entries that publish no slice, where others do."""
+    drivers = {each.driver for each in slices}
+    for i, entry in enumerate(owned if drivers else ()):
+        if entry.driver not in drivers:
+            hint = suggest(entry.driver, drivers)
+            message = f"no ResourceSlice is of driver {entry.driver}{hint}"
+            yield OWNED_DRIVER_MISSING.at(
+                f"ownedPools[{i}].driver", message, object="Configuration"
+            )
 
 
 def _list_nodes(names: Sequence[str]) -> str:

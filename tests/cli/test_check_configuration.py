@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.names import OWNED_TAINT
 from tests.cli.running import command, read_findings
 from tests.cli.test_check_published import WARNED
 
@@ -58,6 +59,50 @@ def test_what_the_configuration_reads_and_no_device_publishes_is_reported() -> N
     target = "{kind: gpu, driver: d.io, class: gpu, attributes: {product: d.io/nuna}}"
     text = f"{WARNED}---\n{HEAD}targets: [{target}]\n"
     assert "TargetNotPublished" in codes(stdin=text)
+
+
+NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {pool: bridge, a: b}}\n"
+DISAGREE = "select node n1, and only some of these entries set unfenced: true, so the taint stays"
+OTHER_NODE = "apiVersion: v1\nkind: Node\nmetadata: {name: n2}\n"
+
+
+@pytest.mark.parametrize(
+    ("entries", "reported"),
+    [
+        (["{driver: d.io, nodeSelector: {matchLabels: {pool: bridge}}}"], []),
+        (
+            ["{driver: d.oi, nodeSelector: {matchLabels: {pool: bridge}}}"],
+            ["ownedPools[0].driver: no ResourceSlice is of driver d.oi; did you mean d.io?"],
+        ),
+        (
+            ["{driver: d.io, nodeSelector: {matchLabels: {pool: brigde}}}"],
+            ["ownedPools[0]: ownedPools[0] selects no node"],
+        ),
+        (
+            ["{driver: d.io, nodeSelector: {}}"],
+            [f"ownedPools: every node of the cluster needs the taint {OWNED_TAINT}:NoSchedule"],
+        ),
+        (["{driver: d.io, nodeSelector: {}, fence: rules}"], []),
+        (
+            [
+                "{driver: d.io, nodeSelector: {matchLabels: {pool: bridge}}}",
+                "{driver: d.io, unfenced: true, nodeSelector: {matchLabels: {pool: bridge, a: b}}}",
+            ],
+            [f"ownedPools: ownedPools[0] and ownedPools[1] {DISAGREE}"],
+        ),
+    ],
+)
+def test_owned_pools_are_compared_with_the_nodes_and_drivers_of_the_cluster(
+    entries: list[str], reported: list[str], tmp_path: Path
+) -> None:
+    cluster = tmp_path / "cluster.yaml"
+    cluster.write_text(f"{WARNED}---\n{NODE}---\n{OTHER_NODE}")
+    text = f"{HEAD}placement: bridge\nownedPools: [{', '.join(entries)}]\n"
+    out = command("check", "-f", "-", "-o", "json", "--cluster", str(cluster), stdin=text).out
+    assert [f"{each['path']}: {each['message']}" for each in read_findings(out)] == reported
+    assert codes(stdin=text) == []
+    native = text.replace("placement: bridge", "placement: native")
+    assert codes("--cluster", str(cluster), stdin=native) == []
 
 
 CLUSTER = f"""\
