@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from cli.checking.wrong_pods import find_wrong_fields
 from cli.input import codes
 from cli.input.facts_file import choose_gates
 from cli.input.files import INPUT_NAME, read_sources
@@ -137,6 +138,11 @@ def _translate_document(document: Document, context: TranslationContext) -> Tran
         requests = report_unreadable(document.refused, document.name)
         return TranslatedObject(findings=tuple(requests))
     result = translate_object(document.value, document.name, context)
+    if wrong := tuple(find_wrong_fields(document)):
+        # What is told of the same field by a warning is an error here.
+        told = {each.path for each in wrong}
+        others = (each for each in result.findings if each.path not in told)
+        return TranslatedObject(findings=(*wrong, *others))
     rendered = _SOURCE.search(document.raw)
     if rendered is None or not result.edits or document.source.name == INPUT_NAME:
         return result

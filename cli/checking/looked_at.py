@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from cli.checking.wrong_pods import report_wrong_specs
 from cli.input.config_map import is_configuration
 from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
@@ -57,4 +58,5 @@ def kind_of(document: Document) -> str:
         return f"{kind}"
     if is_configuration(document):
         return "Configuration"
-    return _WORKLOAD if find_places(document.value) or argo.find_places(document.value) else ""
+    has_pods = find_places(document.value) or argo.find_places(document.value)
+    return _WORKLOAD if has_pods or any(report_wrong_specs(document)) else ""

@@ -10,6 +10,13 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from cli.checking.checked_cluster import CheckedCluster, UsedPools
+from cli.checking.wrong_pods import (
+    move_errors,
+    move_to_object,
+    namespace_of,
+    read_pod_of,
+    report_wrong_specs,
+)
 from cli.input.cluster_objects import ClusterObjects
 from cli.simulation.schedulers import default_allocator
 from drawbridge.config.model import Legacy
@@ -32,16 +39,16 @@ from drawbridge.ledger.extended_resources import (
     requested_names,
 )
 from drawbridge.ledger.generated_claims import claim_for_extended_resources
-from drawbridge.ledger.pods import Pod, pod_reader
+from drawbridge.ledger.pods import Pod
 from drawbridge.translate.changes.codes import CLAIMS_LEFT_TO_SCHEDULER
 from drawbridge.translate.changes.queues import find_kueue_queue
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.legacy.codes import AMOUNT_UNREADABLE
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.objects import translate_object
-from drawbridge.translate.manifests.workloads import Place, find_places, map_finding_path
+from drawbridge.translate.manifests.workloads import Place, find_places
 from drawbridge.translate.pods import TranslationContext, translate
 
-_DEFAULT: Final = "default"
 # In findings about the claim that the scheduler makes, until they are moved to the pod.
 _SCHEDULERS_CLAIM: Final = "(the scheduler's claim)"
 
@@ -68,10 +75,11 @@ class PodsOfDocument(NamedTuple):
 def translate_pods(document: Document, context: TranslationContext) -> PodsOfDocument:
     """Translate the pods of a document; pods that cannot be translated stay as they are."""
     places = (*find_places(document.value), *argo.find_places(document.value))
+    wrong = tuple(report_wrong_specs(document))
     if not places:
-        return PodsOfDocument()
+        return PodsOfDocument(findings=wrong)
     translated = translate_object(document.value, document.name, context)
-    errors = [each for each in translated.findings if each.severity is Severity.ERROR]
+    errors = [*wrong, *(e for e in translated.findings if e.severity is Severity.ERROR)]
     left = [e for e in translated.findings if e.code == CLAIMS_LEFT_TO_SCHEDULER.name]
     pods = []
     for place in places:
@@ -79,29 +87,23 @@ def translate_pods(document: Document, context: TranslationContext) -> PodsOfDoc
         if isinstance(read, TranslatedPod):
             pods.append(read)
         else:
-            errors += [_move(each, document.name, place) for each in read]
+            errors += move_errors(read, document, place)
+    told = {each.path for each in errors}
+    unread = (e for e in translated.findings if e.code == AMOUNT_UNREADABLE.name)
+    left += [each for each in unread if each.path not in told]
     return PodsOfDocument(tuple(pods), (*errors, *left))
 
 
 def _translate_place(
     document: Document, place: Place, context: TranslationContext, *, keep: bool
 ) -> TranslatedPod | tuple[Finding, ...]:
-    namespace = get_value(document.value, ("metadata", "namespace"))
-    space = namespace if isinstance(namespace, str) and namespace else _DEFAULT
+    space = namespace_of(document)
     value, added = place.pod, tuple[ClaimTemplate, ...]()
     if not keep:
         queue = find_kueue_queue(document.value)
         translation = translate(value, context, space, queue=queue)
         value, added = apply_edits(value, translation.edits), translation.templates
-    metadata = get_value(value, ("metadata",))
-    written = metadata if isinstance(metadata, dict) else {}
-    name = get_value(document.value, ("metadata", "name"))
-    pod = pod_reader().read(
-        {
-            "metadata": {"name": name, **written, "namespace": space},
-            "spec": get_value(value, ("spec",)),
-        }
-    )
+    pod = read_pod_of(document, value)
     if not isinstance(pod, Pod):
         return pod
     templates = (_decode_template(each, space) for each in added)
@@ -131,7 +133,7 @@ def judge_pod(
         if finding.object in generated or finding.object == _SCHEDULERS_CLAIM:
             yield _move_to_pod(finding, translated)
         elif finding.object == subject.object:
-            yield _move(finding, translated.document.name, translated.place)
+            yield move_to_object(finding, translated.document.name, translated.place)
         else:
             yield finding
 
@@ -189,7 +191,7 @@ def _move_to_pod(finding: Finding, translated: TranslatedPod) -> Finding:
     """Return a finding about a claim that a pod brings as one about the object of the pod."""
     message = f"the claim for its devices: {finding.message}"
     moved = replace(finding, path="spec", message=message)
-    return _move(moved, translated.document.name, translated.place)
+    return move_to_object(moved, translated.document.name, translated.place)
 
 
 def find_served_names(context: JudgeContext, legacy: Legacy) -> Mapping[str, ServingClass]:
@@ -211,8 +213,3 @@ def _with_schedulers_claim(
         return subject
     claim = claim_for_extended_resources(pod, requests)
     return replace(subject, claims=(*subject.claims, JudgedClaim(claim, _SCHEDULERS_CLAIM)))
-
-
-def _move(finding: Finding, about: str, place: Place) -> Finding:
-    """Return a finding about a pod as one about the object that contains the pod."""
-    return replace(finding, object=about, path=map_finding_path(finding.path, place))

@@ -286,7 +286,7 @@ def _invalid_amount(resource: DeviceResource) -> Finding:
 
     The API server rejects other quantities. A text that is not a quantity may be a placeholder.
     """
-    texts = [format_value(value) or '""' for _, value in resource.entries]
+    texts = [_quote_word(value) for _, value in resource.entries]
     written = ", ".join(dict.fromkeys(texts))
     placeholder = describe_placeholder(written)
     quantities = all(valid_quantity(value) is not None for _, value in resource.entries)
@@ -296,6 +296,13 @@ def _invalid_amount(resource: DeviceResource) -> Finding:
         + (f", which is {placeholder}" if placeholder else ""),
         remedy="Set the amount to a non-negative integer." if quantities else None,
     )
+
+
+def _quote_word(value: Value) -> str:
+    """Format an amount as written in the pod, in quotes unless it is a quantity or placeholder."""
+    shown = format_value(value)
+    is_word = isinstance(value, str) and valid_quantity(value) is None
+    return f'"{shown}"' if is_word and not describe_placeholder(shown) else shown
 
 
 def _check_amounts(
