@@ -136,7 +136,9 @@ def _leave_out(result: EditResult, unused: Mapping[TemplateKey, Document]) -> No
     result.files = [
         _without(file, unused) if file.source.name in names else file for file in result.files
     ]
-    result.files = [each for each in result.files if each.text.strip() or not each.source.data]
+    left = [each for each in result.files if each.text.strip() or not each.source.data]
+    result.emptied = [each.source.name for each in result.files if each not in left]
+    result.files = left
 
 
 def _without_items(value: Value, unused: Mapping[TemplateKey, Document]) -> Value:

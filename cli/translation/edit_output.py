@@ -18,7 +18,7 @@ from cli.translation.manifest_text import (
     print_each,
     write_bytes,
 )
-from cli.translation.output_folder import compare_files, write_folder
+from cli.translation.output_folder import compare_files, remove_emptied, write_folder
 from drawbridge.documents.document import LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value
@@ -57,9 +57,14 @@ def write_output_folder(result: EditResult, options: argparse.Namespace, streams
         result, options.output_dir, options.filename, overwrite=options.overwrite
     )
     result.findings += problems
+    emptied = [] if problems else [*remove_emptied(result, options.output_dir, options.filename)]
     if not options.quiet:
         written = count_noun(number, "file")
         streams.err.write(f"{written} written to {escape_unprintable(options.output_dir)}\n")
+        for path, is_deleted in emptied:
+            what = "is deleted" if is_deleted else "can be deleted"
+            name = escape_unprintable(path)
+            streams.err.write(f"{name} {what}: nothing in the input uses its templates\n")
         for file in result.files if number else ():
             folder = Path(file.source.name)
             if folder.name == BUILD_NAME:

@@ -54,6 +54,7 @@ class EditResult:
     templates: dict[TemplateKey, Mapping[str, Value]] = field(default_factory=dict)
     input_templates: dict[TemplateKey, Document] = field(default_factory=dict)
     findings: list[LocatedFinding] = field(default_factory=list)
+    emptied: list[str] = field(default_factory=list)  # names of files of which nothing is left
     changed: int = 0
     is_json: bool = True  # all documents with content
 

@@ -50,6 +50,27 @@ def write_folder(
     return len(targets), []
 
 
+def remove_emptied(
+    result: EditResult, folder: str, inputs: Sequence[str]
+) -> Iterator[tuple[str, bool]]:
+    """Yield the inputs in the folder of which nothing is left, and whether each was deleted.
+
+    Only the file that `translate` has made is, if its whole folder is the input: other files may
+    use its templates otherwise.
+    """
+    folders = [each for each in inputs if Path(each).is_dir()]
+    for source in result.emptied:
+        name = _name_in_folder(source, inputs)
+        path = Path(folder) / name
+        if os.path.realpath(path) != os.path.realpath(source):
+            continue
+        is_whole = any(Path(source).is_relative_to(each) for each in folders)
+        is_deleted = is_whole and name == TEMPLATES_FILE
+        if is_deleted:
+            path.unlink()
+        yield f"{path}", is_deleted
+
+
 def _with_earlier(path: Path, data: bytes) -> bytes:
     """Return the templates with those of earlier runs, which other files of the folder refer to."""
     try:

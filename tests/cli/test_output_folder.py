@@ -54,6 +54,40 @@ def test_a_second_run_on_the_output_changes_nothing(source: Path, tmp_path: Path
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
+@pytest.mark.parametrize("name", ["drawbridge-templates.yaml", "mine.yaml"])
+def test_undo_in_place_leaves_no_templates_that_translate_has_added(
+    source: Path, name: str
+) -> None:
+    words = ("-f", str(source), "--output-dir", str(source), "--overwrite")
+    run(*words)
+    templates = source / name
+    (source / "drawbridge-templates.yaml").rename(templates)
+    code, _, err = command("undo", *words)
+    is_ours = name == "drawbridge-templates.yaml"
+    what = "is deleted" if is_ours else "can be deleted"
+    assert code == 0
+    assert f"{templates} {what}: nothing in the input uses its templates\n" in err
+    assert names(source) == sorted(["pod.yaml", "sub/other.yaml", *([] if is_ours else [name])])
+    assert (source / "pod.yaml").read_text() == POD
+
+
+def test_undo_of_single_files_deletes_no_templates_that_others_may_use(source: Path) -> None:
+    run("-f", str(source), "--output-dir", str(source), "--overwrite")
+    templates = source / "drawbridge-templates.yaml"
+    inputs = ("-f", str(source / "pod.yaml"), "-f", str(templates))
+    err = command("undo", *inputs, "--output-dir", str(source), "--overwrite").err
+    assert f"{templates} can be deleted: " in err
+    assert templates.exists()
+
+
+def test_undo_into_another_folder_deletes_nothing(source: Path, tmp_path: Path) -> None:
+    run("-f", str(source), "--output-dir", str(source), "--overwrite")
+    before = names(source)
+    err = command("undo", "-f", str(source), "--output-dir", str(tmp_path / "out")).err
+    assert "delete" not in err
+    assert names(source) == before
+
+
 def test_templates_of_files_that_were_translated_before_stay(tmp_path: Path) -> None:
     out, templates = tmp_path / "out", tmp_path / "out" / "drawbridge-templates.yaml"
     for number in (1, 2, 1, 2):
