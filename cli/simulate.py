@@ -99,6 +99,11 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         return question(options, streams)
     before = read_input(options, streams)
     inputs = changes.change_cluster(before, options)
+    told = inputs.findings[len(before.findings) :]
+    if has_errors(told):
+        # Placements in a cluster without the change would pass for an answer.
+        errors = output.select_findings(inputs.findings, quiet=True)
+        return output.print_unreadable(errors, options.output, streams)
     if options.allocator_url:
         return run_by_allocator(options, inputs, streams)
     not_asked = ""

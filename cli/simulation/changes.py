@@ -54,10 +54,14 @@ def change_cluster(inputs: SimulationInput, options: argparse.Namespace) -> Simu
 
 def _with_more_nodes(inputs: SimulationInput, text: str) -> SimulationInput:
     """Return the input with copies of a node and of the devices that only it has."""
-    name, _, number = text.rpartition("=")
+    name, given, number = text.rpartition("=")
+    if not given:
+        message = f"{text} is not NODE=N; write {text}=1 for one more node"
+        unreadable = codes.CHANGE_UNREADABLE.at("--more-nodes", message)
+        return with_findings(inputs, LocatedFinding(unreadable))
     like = {each.name: each for each in inputs.objects.nodes}.get(name)
     if like is None:
-        return with_findings(inputs, unknown_node("--more-nodes", name or text))
+        return with_findings(inputs, unknown_node("--more-nodes", name))
     if not number.isdecimal() or not 1 <= int(number) <= MAX_COPIES:
         message = f"{text} does not end with a number from 1 to {MAX_COPIES:,}"
         return with_findings(

@@ -28,6 +28,7 @@ from drawbridge.ledger.unenforced import (
 )
 from drawbridge.solver.deviations import Allocator
 from drawbridge.solver.world import World
+from drawbridge.translate.legacy.read import find_dialects
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,9 @@ def _place_pods(
 
 
 def _report_ignored(pod: PodsToPlace, inputs: SimulationInput) -> Iterator[Finding]:
-    yield from node_fit.extended_resource_findings(pod.pod, inputs.cluster, pod.object)
+    yield from node_fit.extended_resource_findings(
+        pod.pod, inputs.cluster, pod.object, _advise_translation
+    )
     if pod.ignored:
         text = f"the simulation ignores {join_words(pod.ignored, 'and')}"
         yield codes.RULE_NOT_SIMULATED.at(pod.path or "spec", text, object=pod.object)
@@ -171,3 +174,10 @@ def _place_workload(
     else:
         done = place_replicas(placer, pods.pod, pods.pods.number)
     return WorkloadPlacement(pods.object, pods.path, pods.pods.name, done)
+
+
+def _advise_translation(name: str) -> str | None:
+    """Return the remedy for a name that a dialect knows: the manifests are not translated yet."""
+    if not find_dialects(name):
+        return None
+    return "Run `drawbridge translate` on the manifest first, or install a device plugin."

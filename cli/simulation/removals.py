@@ -192,7 +192,9 @@ def unknown_node(option: str, name: str) -> LocatedFinding:
 
 def _without_nodes(inputs: SimulationInput, selector: str) -> SimulationInput:
     """Return the input with all nodes drained that have a label."""
-    key, _, value = selector.partition("=")
+    key, given, value = selector.partition("=")
+    if not given:
+        return with_findings(inputs, _unreadable(f"nodes/{selector} is not nodes/LABEL=VALUE"))
     named = [each.name for each in inputs.objects.nodes if each.labels.get(key) == value]
     if not named:
         return with_findings(inputs, _unreadable(f"no node has the label {selector}"))
@@ -282,9 +284,8 @@ def _with_lower_quota(inputs: SimulationInput, text: str) -> SimulationInput:
         for each in quotas
     )
     if lowered == quotas:
-        wrong = f"{amount or 'it'} is no other amount"
-        message = f"quota/{text}: no total of a quota has this name, or {wrong}"
-        return with_findings(inputs, _unreadable(message))
+        wrong = _describe_wrong_limit(quotas, (name, class_, what), amount, limit)
+        return with_findings(inputs, _unreadable(f"quota/{text}: {wrong}"))
     configuration = structs.replace(inputs.configuration, quotas=lowered)
     inputs = replace(inputs, configuration=configuration)
     labels = dict(_labels_of_namespaces(inputs.objects.others))
@@ -293,6 +294,25 @@ def _with_lower_quota(inputs: SimulationInput, text: str) -> SimulationInput:
     use = measure_quotas(device_quotas(configuration), inventory, claims, labels)
     above = (each for each in use.list_lines() if each.quota == name and each.is_exceeded)
     return with_findings(inputs, *(LocatedFinding(report_exceeded(each)) for each in above))
+
+
+def _describe_wrong_limit(
+    quotas: Iterable[Quota], named: tuple[str, str, str], amount: str, limit: Quantity | None
+) -> str:
+    """Return why the text of an option sets no other limit in a total of a quota."""
+    name, class_, what = named
+    if not all((*named, amount)):
+        return (
+            "it is not quota/NAME/CLASS/AMOUNT=LIMIT, such as quota/team/gpu.nvidia.com/devices=8"
+        )
+    if limit is None:
+        return f"{amount} is no quantity"
+    totals = [each.total for each in quotas if each.name == name]
+    if not totals:
+        return f"no quota has the name {name}"
+    if not any(what in own for total in totals for key, own in total.items() if key == class_):
+        return f"quota {name} has no total for {what} of class {class_}"
+    return f"{amount} is the total already"
 
 
 def _labels_of_namespaces(others: Iterable[Document]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -6,7 +6,7 @@ resources are in `drawbridge.ledger.node_resources`. The other filters of the sc
 evaluated.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -219,8 +219,13 @@ def group_nodes_by_service(pod: Pod, nodes: Sequence[Node], cluster: ClusterNode
     return ServedNodes(groups, tuple(reasons))
 
 
-def extended_resource_findings(pod: Pod, cluster: ClusterNodes, about: str) -> tuple[Finding, ...]:
-    """Return findings for extended resources of a pod that get no claim."""
+def extended_resource_findings(
+    pod: Pod, cluster: ClusterNodes, about: str, remedy_of: Callable[[str], str | None]
+) -> tuple[Finding, ...]:
+    """Return findings for extended resources of a pod that get no claim.
+
+    `remedy_of` returns what to do about a name that nobody serves, if it is not the usual.
+    """
     findings = []
     for name in extended_resources.requested_names(pod):
         count = sum(name in names for names in cluster.advertised.values())
@@ -232,7 +237,10 @@ def extended_resource_findings(pod: Pod, cluster: ClusterNodes, about: str) -> t
             findings.append(codes.SERVED_BY_PLUGIN.at("spec", message, object=about))
         elif name not in cluster.classes:
             message = f"no node advertises {name}, and no DeviceClass serves it"
-            findings.append(codes.SERVED_BY_NOBODY.at("spec", message, object=about))
+            unserved = codes.SERVED_BY_NOBODY.at(
+                "spec", message, object=about, remedy=remedy_of(name)
+            )
+            findings.append(unserved)
     return tuple(findings)
 
 

@@ -338,6 +338,8 @@ spec: {{containers: [{{name: c, resources: {{limits: {limits}}}}}]}}
     code, printed, err = run(shares, cluster=node)
     assert (code, nodes(printed)) == ((0, ["n1"]) if registered else (1, [None]))
     assert ("[ServedByNobody]" in err) == (not registered)
+    # Only the name that no node advertises is left to translate.
+    assert err.count("Run `drawbridge translate` on the manifest first") == (not registered)
 
 
 def test_an_input_without_nodes_names_what_is_missing(run: Run) -> None:

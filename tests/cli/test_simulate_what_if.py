@@ -52,13 +52,13 @@ def test_an_unknown_pod_node_or_class_is_an_error(run: Run) -> None:
         (("--without", "node/n9"), "Node n9 not found"),
         (("--more-nodes", "n9=2"), "Node n9 not found"),
         (("--more-nodes", "n1=0"), "n1=0 does not end with a number from 1 to 1,000"),
-        (("--more-nodes", "n1"), "Node n1 not found"),
+        (("--more-nodes", "n1"), "n1 is not NODE=N; write n1=1 for one more node"),
+        (("--without", "nodes/gpu"), "nodes/gpu is not nodes/LABEL=VALUE"),
         (("--without", "class/none"), "the input has no DeviceClass none"),
     ):
-        code, _, err = run(ASK, *words, cluster=TWO_NODES)
-        assert code == 2, words
-        if words[1] != "n1":
-            assert text in err
+        code, printed, _ = run(ASK, *words, cluster=TWO_NODES)
+        assert (code, [*printed]) == (2, ["findings"]), words
+        assert [each["message"] for each in printed["findings"]] == [text]
 
 
 def test_more_nodes_have_the_devices_of_the_node_that_they_are_like(run: Run) -> None:
@@ -184,8 +184,9 @@ def test_a_taint_that_names_nothing_is_an_error(run: Run) -> None:
         (("--taint", "a:NoExecute", "--devices", "d.io/none"), "has devices of d.io/none"),
         (("--taint", "a:NoExecute", "--devices", "d.io/n1/none"), "has devices of d.io/n1/none"),
     ):
-        code, _, err = run(ASK, *words, cluster=TWO_NODES)
-        assert (code, text in err) == (2, True), err
+        code, printed, _ = run(ASK, *words, cluster=TWO_NODES)
+        (finding,) = printed["findings"]
+        assert (code, text in f"{finding['path']}: {finding['message']}") == (2, True), finding
 
 
 def test_without_a_driver_pods_keep_their_devices_and_others_wait(run: Run) -> None:
@@ -256,12 +257,18 @@ def test_a_lower_quota_evicts_nobody_and_new_pods_wait(run: Run) -> None:
     [
         ("driver/none", "the input has no ResourceSlice of none"),
         ("nodes/pool=none", "no node has the label pool=none"),
-        ("quota/none/gpu/devices=1", "no total of a quota has this name"),
-        ("quota/q/gpu/devices=some", "some is no other amount"),
+        ("quota/none/gpu/devices=1", "quota/none/gpu/devices=1: no quota has the name none"),
+        ("quota/q/gpu/devices=some", "some is no quantity"),
+        ("quota/q/gpu/memory=1", "quota q has no total for memory of class gpu"),
+        ("quota/q/other/devices=1", "quota q has no total for devices of class other"),
+        ("quota/q/gpu/devices=4", "4 is the total already"),
+        ("quota/q/gpu", "it is not quota/NAME/CLASS/AMOUNT=LIMIT, such as"),
+        ("quota/q/gpu/devices", "it is not quota/NAME/CLASS/AMOUNT=LIMIT, such as"),
         ("cluster/all", "cluster/all is not KIND/NAME with one of the kinds pod, class"),
-        ("cluster", "--without: cluster is not KIND/NAME"),
+        ("cluster", "cluster is not KIND/NAME"),
     ],
 )
 def test_a_removal_that_names_nothing_is_an_error(run: Run, name: str, text: str) -> None:
-    code, _, err = run(ASK + QUOTA, "--without", name, cluster=TWO_NODES)
-    assert (code, text in err) == (2, True), err
+    code, printed, _ = run(ASK + QUOTA, "--without", name, cluster=TWO_NODES)
+    (finding,) = printed["findings"]
+    assert (code, text in finding["message"]) == (2, True), finding
