@@ -7,6 +7,7 @@ from typing import Final
 from drawbridge.documents.document import Document, LocatedFinding, Source
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.read import read_documents, split_list
+from drawbridge.facts.model import KIND as FACTS
 from drawbridge.finding import Finding
 from drawbridge.names import CONFIGURATION_KEY
 
@@ -60,12 +61,13 @@ def find_among_objects(documents: Iterable[Document]) -> list[ConfigurationDocum
 def is_configuration(document: Document) -> bool:
     """Tell whether an object is a Configuration, or a ConfigMap with one.
 
-    ConfigMaps of other programs have the same key.
+    ConfigMaps of other programs have the same key. An object of our API with an unknown kind is a
+    Configuration with a wrong kind.
     """
-    kind = get_value(document.value, ("kind",))
-    if kind != "Configuration":
-        return _has_configuration(document) and _GROUP in f"{get_value(document.value, _PATH)}"
-    return f"{get_value(document.value, ('apiVersion',))}".startswith(_GROUP)
+    if _has_configuration(document):
+        return _GROUP in f"{get_value(document.value, _PATH)}"
+    is_ours = f"{get_value(document.value, ('apiVersion',))}".startswith(_GROUP)
+    return is_ours and get_value(document.value, ("kind",)) != FACTS
 
 
 def _read_object(document: Document) -> Iterator[ConfigurationDocument]:

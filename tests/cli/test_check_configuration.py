@@ -49,6 +49,21 @@ def test_several_configurations_are_checked_and_none_decides() -> None:
     assert len(codes(stdin=f"{WARNED}---\n{OFF}---\n{WRONG}")) == 2
 
 
+@pytest.mark.parametrize("place", [str, in_config_map], ids=["alone", "in a ConfigMap"])
+@pytest.mark.parametrize("kind", ["Config", "configuration", "Rules"])
+def test_an_object_of_our_api_with_another_kind_is_an_error(
+    kind: str, place: Callable[[str], str]
+) -> None:
+    text = place(HEAD.replace("Configuration", kind))
+    code, out, _ = command("check", "-f", "-", stdin=text)
+    assert code == 2
+    assert f'kind: kind must be Configuration, not "{kind}"' in out
+
+
+def test_the_facts_of_a_cluster_are_no_configuration() -> None:
+    assert codes(stdin=HEAD.replace("Configuration", "Facts")) == ["NothingToJudge"]
+
+
 @pytest.mark.parametrize("kind", [str, in_config_map], ids=["alone", "in a ConfigMap"])
 def test_a_configuration_of_another_program_is_not_judged(kind: Callable[[str], str]) -> None:
     other = "apiVersion: kueue.x-k8s.io/v1beta1\nkind: Configuration\nany: 1\n"
