@@ -5,7 +5,7 @@ from collections.abc import Coroutine, Sequence
 
 from cli.served_page.server import PageServer, WriteAudit
 from cli.served_page.snapshots import Snapshots
-from cli.terminal.exit_codes import DONE
+from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
 from drawbridge.process.run import StopSignal
 
@@ -13,6 +13,7 @@ _ADVICE = (
     "Only this machine can open it, and only with this URL: whoever has the URL sees what you may"
     " read. Ctrl-C ends it.\n"
 )
+_OTHER_PORT = "    Choose another port with --port, or omit --port for a free one."
 
 
 async def serve(
@@ -22,12 +23,16 @@ async def serve(
     streams: Streams,
     background: Sequence[Coroutine[None, None, None]] = (),
 ) -> int:
-    """Serve the page; raises OSError if the port is taken, and what ends `background`."""
+    """Serve the page until a signal comes; raises what ends `background`."""
     server, stop = PageServer(snapshots, write_audit, port), StopSignal()
     tasks = [asyncio.create_task(each) for each in background]
     stop.install()
     try:
-        await server.open()
+        try:
+            await server.open()
+        except OSError as error:
+            streams.err.write(f"drawbridge page: error: {error.strerror}\n{_OTHER_PORT}\n")
+            return BAD
         streams.out.write(f"{server.url}\n")
         streams.out.flush()
         streams.err.write(_ADVICE)

@@ -3,7 +3,9 @@
 import asyncio
 import contextlib
 import json
+import socket
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 import pytest
 from aiohttp import ClientResponse, ClientSession, ClientTimeout
@@ -12,6 +14,7 @@ from cli.served_page.server import PageServer
 from cli.served_page.snapshots import Snapshots
 from drawbridge.report.page.model import ClusterOnPage, NamespaceProgress, PageState
 from drawbridge.report.page.written import WrittenPage, write_page
+from tests.cli.running import command
 
 PAGE = "/{secret}/"
 asynchronous = pytest.mark.asyncio
@@ -281,3 +284,13 @@ def test_changes_since_a_version_make_the_page_of_now(version: int) -> None:
         assert {**pages[version - 1].parts, **changes.parts} == pages[2].parts
     else:
         assert changes.is_frame
+
+
+def test_a_port_that_is_taken_is_an_error_with_its_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        cluster = str(Path(__file__).parents[2] / "examples" / "inventory")
+        code, out, err = command("page", "--cluster", cluster, "--port", str(port))
+    assert (code, out) == (2, "")
+    assert f"127.0.0.1:{port}: Address already in use" in err
+    assert "Choose another port with --port" in err
