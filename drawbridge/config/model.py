@@ -8,7 +8,7 @@ file. Each field has a case that shows what it changes (`tests/config/cases/effe
 import enum
 import functools
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, cast
+from typing import Annotated, ClassVar, Final, Literal, cast
 
 import msgspec
 
@@ -78,6 +78,9 @@ class LabelRequirement(ConfigurationPart, frozen=True):
 
 class LabelSelector(ConfigurationPart, frozen=True):
     """A label selector. An empty selector matches all objects."""
+
+    # Where labels belong that somebody writes beside it.
+    ENTRIES_FIELD: ClassVar[str] = "matchLabels"
 
     match_labels: Annotated[
         Mapping[LabelKey, LabelValue], describe("Labels that must have these values.")

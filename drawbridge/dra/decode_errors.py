@@ -175,7 +175,11 @@ class _Walker:
             if name not in names:
                 at = f"{path}.{name}" if path else f"{name}"
                 hint = suggest(f"{name}", names)
-                self.add(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}")
+                within = getattr(info.cls, "ENTRIES_FIELD", "")
+                remedy = None
+                if within and not hint and isinstance(value[name], str):
+                    remedy = f"Write it in {within}: {{{within}: {{{name}: {value[name]}}}}}."
+                self.add(codes.FIELD_UNKNOWN, at, f"unknown field {name}{hint}", remedy)
 
     def map(self, value: object, info: inspect.DictType, path: str) -> object:
         if not isinstance(value, Mapping):
@@ -189,7 +193,7 @@ class _Walker:
                 if isinstance(
                     info.key_type, inspect.CustomType
                 ):  # msgspec does not call the hook for keys
-                    self.custom(key, info.key_type, at)
+                    self.custom(key, info.key_type, at, key)
                 walked[key] = self.value(item, info.value_type, at)
         return walked
 
@@ -214,13 +218,16 @@ class _Walker:
                 return walked
         return self.wrong_type(path, info, value)
 
-    def custom(self, value: object, info: inspect.CustomType, path: str) -> object:
+    def custom(
+        self, value: object, info: inspect.CustomType, path: str, subject: str = ""
+    ) -> object:
+        """Check a value; a message names the `subject`, by default the last element of the path."""
         if self.hook is None:
             return value
         try:
             self.hook(info.cls, value)
         except (ValueError, TypeError) as error:
-            self.add(codes.WRONG_VALUE, path, f"{last_path_element(path)}: {error}")
+            self.add(codes.WRONG_VALUE, path, f"{subject or last_path_element(path)}: {error}")
         return value
 
     def raw(self, value: object, path: str) -> object:

@@ -45,6 +45,22 @@ def test_table(case: dict[str, Any]) -> None:
         assert accept_configuration(configuration_to_plain(result), KNOWN) == result
 
 
+@pytest.mark.parametrize(
+    ("selector", "remedy"),
+    [
+        ({"pool": "bridge"}, "Write it in matchLabels: {matchLabels: {pool: bridge}}."),
+        ({"matchLabel": {"pool": "bridge"}}, "Correct the spelling or remove the field."),
+        ({"pool": ["bridge"]}, "Correct the spelling or remove the field."),
+    ],
+)
+def test_labels_beside_match_labels_are_told_where_they_belong(
+    selector: dict[str, Any], remedy: str
+) -> None:
+    pools = [{"driver": "gpu.nvidia.com", "nodeSelector": selector}]
+    findings = accept_configuration({**HEAD, "placement": "bridge", "ownedPools": pools}, KNOWN)
+    assert [each.remedy for each in findings if each.code == "FieldUnknown"] == [remedy]  # type: ignore[union-attr]  # findings
+
+
 def test_an_empty_file_has_the_defaults() -> None:
     assert accept_configuration(HEAD, {}) == Configuration()
     assert configuration_to_plain(Configuration()) == {
