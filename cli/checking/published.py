@@ -6,7 +6,7 @@ Loads neither the translation nor what judges claims, because drivers check many
 from collections.abc import Iterable, Iterator, Sequence
 
 from cli.checking.input import CheckInput
-from drawbridge.agreement.configuration import report_not_published
+from drawbridge.agreement.configuration import report_not_published, report_unused_bridge
 from drawbridge.agreement.node_groups import report_unlike_nodes
 from drawbridge.agreement.owned_pools import (
     decide_node,
@@ -70,6 +70,8 @@ def judge_published(given: CheckInput, documents: Sequence[Document]) -> Iterato
         findings += _judge_targets(
             given.own or configuration, (*unpublished, *files.classes), slices, selectors
         )
+    if given.own:
+        findings += report_unused_bridge(given.own)
     if given.own and given.is_read:
         findings += _judge_owned_pools(given.own, (*cluster.nodes, *files.nodes), slices)
     yield from (each for each in findings if each.object not in about_others)

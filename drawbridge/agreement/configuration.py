@@ -10,12 +10,13 @@ from typing import Final
 from drawbridge.agreement.codes import ACCEPTED_NAMES
 from drawbridge.config.accept import accept_configuration, list_names
 from drawbridge.config.codes import (
+    BRIDGE_NOT_USED,
     DRIVER_OF_OTHER_KIND,
     RESOURCE_NAME_TAKEN,
     TARGET_NOT_PUBLISHED,
 )
 from drawbridge.config.load import OBJECT
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, Placement
 from drawbridge.config.target import Target
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import find_family
@@ -83,6 +84,23 @@ def report_not_published(
                 listed = ", ".join(name.removeprefix(f"{driver}/") for name in lacking)
                 message = f"no device of {driver} publishes {what} {listed}"
                 yield TARGET_NOT_PUBLISHED.at(f"targets[{i}].{field}", message, object=OBJECT)
+
+
+def report_unused_bridge(configuration: Configuration) -> Iterator[Finding]:
+    """Report the fields of bridge placement that native placement does not read."""
+    if configuration.placement is Placement.BRIDGE:
+        return
+    default = Configuration()
+    fields = {
+        "bridge": configuration.bridge != default.bridge,
+        "ownedPools": configuration.owned_pools != default.owned_pools,
+        "partitions": configuration.partitions != default.partitions,
+        "preemption": configuration.preemption != default.preemption,
+    }
+    for field, is_set in fields.items():
+        if is_set:
+            message = f"{field} has no effect with placement {configuration.placement}"
+            yield BRIDGE_NOT_USED.at(field, message, object=OBJECT)
 
 
 def _list_read(target: Target) -> Iterator[tuple[str, str, frozenset[str]]]:

@@ -158,9 +158,10 @@ _OF_SELECTOR: Final = re.compile(r"elector\.(match.*)")
 _INTRODUCTION: Final = r"""# Configuration
 
 One file configures Drawbridge. Loading is strict: an unknown field, a value of the wrong type or
-a field without effect is an error that names the field. No field is mandatory except `apiVersion`
-and `kind`: with the defaults, it is enough to label a namespace. This page is generated from the
-types in the code (`make docs`).
+a field without effect is an error that names the field. Only the fields of bridge placement may stay
+with `placement: native`; `drawbridge check -v` names them (`BridgeNotUsed`). No field is mandatory
+except `apiVersion` and `kind`: with the defaults, it is enough to label a namespace. This page is
+generated from the types in the code (`make docs`).
 
 [examples/configuration.yaml](../examples/configuration.yaml) sets every field and explains each
 one. `drawbridge config print` prints the configuration with all defaults.

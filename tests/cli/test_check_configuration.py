@@ -117,7 +117,21 @@ def test_owned_pools_are_compared_with_the_nodes_and_drivers_of_the_cluster(
     assert [f"{each['path']}: {each['message']}" for each in read_findings(out)] == reported
     assert codes(stdin=text) == []
     native = text.replace("placement: bridge", "placement: native")
-    assert codes("--cluster", str(cluster), stdin=native) == []
+    assert codes("--cluster", str(cluster), stdin=native) == ["BridgeNotUsed"]
+
+
+@pytest.mark.parametrize(
+    ("part", "reported"),
+    [
+        ("bridge: {forcedDeletionSeconds: 60}", ["bridge has no effect with placement native"]),
+        ("preemption: {delaySeconds: 5}", ["preemption has no effect with placement native"]),
+        ("bridge: {}", []),
+        ("placement: native", []),
+    ],
+)
+def test_fields_of_bridge_placement_without_it_are_named(part: str, reported: list[str]) -> None:
+    out = command("check", "-f", "-", "-o", "json", stdin=f"{HEAD}{part}\n").out
+    assert [each["message"] for each in read_findings(out)] == reported
 
 
 CLUSTER = f"""\
