@@ -71,6 +71,14 @@ class ClaimRecord(NamedTuple):
         return self.name.partition("/")[0]
 
 
+class ReleasedClaim(NamedTuple):
+    """A claim that was released, or deleted, and what it is charged while that is kept."""
+
+    namespace: str
+    spec: ClaimSpec
+    allocation: Allocation
+
+
 def uid_of(claim: Claim) -> str:
     """Return the UID of a claim; its name if a claim from a file has no UID."""
     return claim.metadata.uid or name_of(claim)
@@ -93,6 +101,7 @@ class Ledger:
         self._records: dict[str, ClaimRecord] = {}
         self._reservations: dict[str, ActiveReservation] = {}
         self._kept: dict[str, tuple[Hold, ...]] = {}
+        self._released: dict[str, ReleasedClaim] = {}  # those that are charged, by key
         self._expected = set[str]()  # claims that get what is kept for their pods
         # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
@@ -194,7 +203,7 @@ class Ledger:
         """Return a ledger with the same rules and what is kept for pods, without any claim."""
         empty = Ledger(sharing=self._sharing, quotas=self.quotas.without_claims())
         for key, held in self._kept.items():
-            empty.keep(key, held)
+            empty.keep(key, held, self._released.get(key))
         empty._expected |= self._expected
         return empty
 
@@ -238,15 +247,22 @@ class Ledger:
             self._charge(uid)
         return None
 
-    def keep(self, key: str, held: Iterable[Hold]) -> None:
+    def keep(self, key: str, held: Iterable[Hold], released: ReleasedClaim | None = None) -> None:
         """Replace the devices that are held under a key that belongs to no claim.
 
-        Nothing is checked: the devices are those of a claim that was just released, or free.
+        Nothing is checked: the devices are those of a claim that was just released, or free. What a
+        `released` claim had stays charged to its namespace.
         """
         self._remove_holds(key, self._kept.pop(key, ()))
         if holds := tuple(held):
             self._kept[key] = holds
             self._add_holds(key, holds)
+        before = self._released.pop(key, None)
+        if released is not None:
+            self._released[key] = released
+            self._charge(key)
+        elif before is not None:
+            self.quotas.charge(key, before.namespace, {}, vanished=True)
 
     def expect(self, uids: Iterable[str], *, expected: bool) -> None:
         """Charge claims the least already while devices are kept for their pod.
@@ -383,7 +399,12 @@ class Ledger:
             self._charge(uid)
 
     def _charge(self, uid: str) -> None:
-        """Charge a claim what it has: its allocation, or what is reserved for it."""
+        """Charge a claim what it has: its allocation, or what is reserved for it.
+
+        Under a key, charge what a released claim had.
+        """
+        if (released := self._released.get(uid)) is not None:
+            self.quotas.charge_allocation(uid, *released, vanished=True)
         record, active = self._records.get(uid), self._reservations.get(uid)
         if record is not None and self.quotas:
             reserved = active.reservation.allocation if active else None

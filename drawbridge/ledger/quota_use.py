@@ -40,6 +40,8 @@ class QuotaLine(NamedTuple):
     key: QuotaKey
     limit: Quantity
     used: Quantity
+    # What of it pods had that vanished while their containers may run.
+    vanished: Quantity = _ZERO
 
     @property
     def is_exceeded(self) -> bool:
@@ -50,6 +52,40 @@ class QuotaLine(NamedTuple):
     def left(self) -> Quantity:
         """What can still be allocated."""
         return self.limit - self.used if self.used < self.limit else _ZERO
+
+
+class _Sums:
+    """What each namespace has, and what those that a quota selects have together."""
+
+    def __init__(self, quotas: Iterable[DeviceQuota]) -> None:
+        self.own: Final[dict[str, dict[QuotaKey, Quantity]]] = {}
+        # By quota; None if each namespace has its own limits.
+        self._together: Final[list[dict[QuotaKey, Quantity] | None]] = [
+            {} if each.together else None for each in quotas
+        ]
+
+    def add(self, namespace: str, more: Charge, selecting: Iterable[int]) -> None:
+        """Add to what a namespace has, and to what it has with others."""
+        own = self.own.setdefault(namespace, {})
+        together = (self._together[at] for at in selecting)
+        for total in (own, *(sums for sums in together if sums is not None)):
+            for key, quantity in more.items():
+                _change(total, key, quantity)
+        if not own:
+            del self.own[namespace]
+
+    def move(self, namespace: str, before: Iterable[int], after: Collection[int]) -> None:
+        """Count a namespace for other quotas than before."""
+        for at in {*before} ^ {*after}:
+            if (together := self._together[at]) is not None:
+                sign = 1 if at in after else -1
+                for key, quantity in self.own.get(namespace, {}).items():
+                    _change(together, key, quantity * sign)
+
+    def counted(self, at: int, namespace: str) -> Charge:
+        """Return what counts for a quota in a namespace that it selects."""
+        together = self._together[at]
+        return self.own.get(namespace, _NOTHING) if together is None else together
 
 
 class QuotaUse:
@@ -70,13 +106,9 @@ class QuotaUse:
         self._limited = limited_amounts(self.quotas)
         self.find_capacity = find_capacity
         self._charges: dict[str, tuple[str, Charge]] = {}
-        self._used: dict[str, dict[QuotaKey, Quantity]] = {}
+        self._used, self._vanished = _Sums(self.quotas), _Sums(self.quotas)
         self._labels: dict[str, Mapping[str, str]] = {}
         self._selecting: dict[str, tuple[int, ...]] = {}
-        # What the namespaces of a quota have together; None if each has its own limits.
-        self._sums: list[dict[QuotaKey, Quantity] | None] = [
-            {} if each.together else None for each in self.quotas
-        ]
         # Grows when something is given back, or a limit applies to other namespaces.
         self.revision = 0
 
@@ -105,11 +137,8 @@ class QuotaUse:
         if before == after:
             return
         self.revision += 1
-        for at in {*before} ^ {*after}:
-            if (together := self._sums[at]) is not None:
-                sign = 1 if at in after else -1
-                for key, quantity in self._used.get(namespace, {}).items():
-                    _change(together, key, quantity * sign)
+        self._used.move(namespace, before, after)
+        self._vanished.move(namespace, before, after)
         self._keep_selecting(namespace, after)
 
     def selecting(self, namespace: str) -> tuple[DeviceQuota, ...]:
@@ -133,36 +162,39 @@ class QuotaUse:
 
     def _keep_selecting(self, namespace: str, selecting: tuple[int, ...]) -> None:
         """Remember the quotas of a namespace for as long as something is counted for it."""
-        if namespace in self._used:
+        if namespace in self._used.own:
             self._selecting[namespace] = selecting
         else:
             self._selecting.pop(namespace, None)
 
     # --- charges ---
 
-    def charge(self, uid: str, namespace: str, charge: Charge) -> None:
-        """Replace what a claim is charged."""
+    def charge(self, uid: str, namespace: str, charge: Charge, *, vanished: bool = False) -> None:
+        """Replace what a claim is charged, or what is kept because its pods have `vanished`."""
         _, before = self._charges.pop(uid, (namespace, _NOTHING))
         if charge:
             self._charges[uid] = (namespace, charge)
         if before == charge:
             return
         selecting = self._find_selecting(namespace)
-        used = self._used.setdefault(namespace, {})
-        totals = [used, *(sums for at in selecting if (sums := self._sums[at]) is not None)]
-        for key in before.keys() | charge.keys():
-            more = charge.get(key, _ZERO) - before.get(key, _ZERO)
-            for total in totals:
-                _change(total, key, more)
-            self.revision += more.sign() < 0
-        if not used:
-            del self._used[namespace]
+        keys = before.keys() | charge.keys()
+        more = {key: charge.get(key, _ZERO) - before.get(key, _ZERO) for key in keys}
+        self._used.add(namespace, more, selecting)
+        if vanished:
+            self._vanished.add(namespace, more, selecting)
+        self.revision += sum(each.sign() < 0 for each in more.values())
         self._keep_selecting(namespace, selecting)
 
     def charge_allocation(
-        self, uid: str, namespace: str, spec: ClaimSpec, allocation: Allocation | None
+        self,
+        uid: str,
+        namespace: str,
+        spec: ClaimSpec,
+        allocation: Allocation | None,
+        *,
+        vanished: bool = False,
     ) -> None:
-        """Charge a claim what it has.
+        """Charge a claim what it has, or had when its pods `vanished`.
 
         While a whole device is not published, its capacity counts as it did before.
         """
@@ -181,7 +213,7 @@ class QuotaUse:
         if missing and before:
             keys = before.keys() | charge.keys()
             charge = {key: max(charge.get(key, _ZERO), before.get(key, _ZERO)) for key in keys}
-        self.charge(uid, namespace, charge)
+        self.charge(uid, namespace, charge, vanished=vanished)
 
     def read_charge(
         self, spec: ClaimSpec, allocation: Allocation | None, find: FindCapacity | None = None
@@ -260,27 +292,25 @@ class QuotaUse:
     def list_lines(self) -> Iterator[QuotaLine]:
         """Yield what namespaces have together, and what each one with devices has."""
         yield from self.together()
-        for namespace in sorted(self._used):
+        for namespace in sorted(self._used.own):
             yield from (each for each in self.lines(namespace) if each.namespace)
 
     def together(self) -> Iterator[QuotaLine]:
         """Yield what selected namespaces have together."""
-        for quota, sums in zip(self.quotas, self._sums, strict=True):
-            for key, limit in quota.total.items() if sums is not None else ():
-                yield QuotaLine(quota.name, "", key, limit, (sums or {}).get(key, _ZERO))
+        yield from self._lines("", (at for at, each in enumerate(self.quotas) if each.together))
 
     @property
     def namespaces(self) -> Collection[str]:
         """The namespaces whose claims have something that is limited."""
-        return self._used.keys()
+        return self._used.own.keys()
 
     def _lines(self, namespace: str, selecting: Iterable[int]) -> Iterator[QuotaLine]:
-        own = self._used.get(namespace, {})
         for at in selecting:
-            quota, sums = self.quotas[at], self._sums[at]
-            used, whose = (own, namespace) if sums is None else (sums, "")
+            quota, whose = self.quotas[at], "" if self.quotas[at].together else namespace
+            used, vanished = (e.counted(at, namespace) for e in (self._used, self._vanished))
             for key, limit in quota.total.items():
-                yield QuotaLine(quota.name, whose, key, limit, used.get(key, _ZERO))
+                both = used.get(key, _ZERO), vanished.get(key, _ZERO)
+                yield QuotaLine(quota.name, whose, key, limit, *both)
 
 
 def published_capacity(find_pool: Callable[[PoolID], PublishedPool | None]) -> FindCapacity:
@@ -296,10 +326,15 @@ def published_capacity(find_pool: Callable[[PoolID], PublishedPool | None]) -> F
 
 def _describe(line: QuotaLine, namespace: str, ahead: Quantity, needed: Quantity) -> str:
     whose = f"namespace {namespace} uses" if line.namespace else "the selected namespaces use"
+    vanished = (
+        f"of these {line.vanished} until containers of vanished pods have ended, "
+        if line.vanished.sign() > 0
+        else ""
+    )
     before = f"pods before it get {ahead}, " if ahead.sign() > 0 else ""
     return (
-        f"quota {line.quota}: {whose} {line.used} of {line.key.describe(line.limit)}, {before}and "
-        f"the pod needs {needed}"
+        f"quota {line.quota}: {whose} {line.used} of {line.key.describe(line.limit)}, {vanished}"
+        f"{before}and the pod needs {needed}"
     )
 
 

@@ -23,7 +23,13 @@ from drawbridge.dra.device_quotas import (
 )
 from drawbridge.dra.quantity import Quantity, from_json
 from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, format_mark
-from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal, uid_of
+from drawbridge.ledger.ledger import (
+    Ledger,
+    ReleasedClaim,
+    Reservation,
+    ReservationRefusal,
+    uid_of,
+)
 from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.names import ALLOCATION_ANNOTATION, API_VERSION
 from tests.tables import every_row, load_cases
@@ -90,6 +96,8 @@ def test_a_pod_is_refused_what_exceeds_a_quota(case: Plain) -> None:
     for namespace, claims in case.get("have", {}).items():
         for number, amounts in enumerate(claims):
             use.charge(f"{namespace}-{number}", namespace, charge(amounts))
+    for namespace, amounts in case.get("vanished", {}).items():
+        use.charge(f"vanished of {namespace}", namespace, charge(amounts), vanished=True)
     also = [charge(case["also"])] if "also" in case else []
     excess = use.find_excess("ml", {"new": charge(case["needs"])}, also=also)
     assert (excess.message if excess else None) == case.get("refused")
@@ -184,7 +192,7 @@ def test_a_mark_without_an_allocation_is_charged_what_the_claim_needs() -> None:
 
 TOTAL = 3
 UIDS = [f"c{number}" for number in range(4)]
-WHAT = "assume", "write", "give back", "deallocate", "delete", "restart"
+WHAT = "assume", "write", "give back", "deallocate", "delete", "vanish", "end", "restart"
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(WHAT),
@@ -229,8 +237,20 @@ class Model:
             case "delete" if uid in self.stored:
                 del self.stored[uid]
                 ledger.observe_deletion(uid)
+            case "vanish" if uid in self.stored and f"of {uid}" not in ledger.kept:
+                self.vanish(uid)
+            case "end":
+                ledger.keep(f"of {uid}", ())
             case "restart":
                 self.restart()
+
+    def vanish(self, uid: str) -> None:
+        """Release a claim, and keep what it has."""
+        record = self.ledger.claims[uid]
+        self.store(uid)
+        if record.allocation is not None:
+            released = ReleasedClaim("ml", record.spec, record.allocation)
+            self.ledger.keep(f"of {uid}", record.holds, released)
 
     def store(self, uid: str, *devices: str) -> None:
         """Write the allocation of a claim."""
@@ -272,6 +292,24 @@ def test_a_reservation_that_is_written_is_charged_once() -> None:
     assert model.count() == 2
     assert model.ledger.quotas.revision == before
     assert uid_of(model.stored["c0"]) == "c0"
+
+
+def test_what_is_kept_for_vanished_pods_stays_charged() -> None:
+    model = Model()
+    for what in ("assume", "write", "vanish"):
+        model.step(what, "c0", 2)
+    (line,) = model.ledger.quotas.lines("ml")
+    assert (f"{line.used}", f"{line.vanished}") == ("2", "2")
+    model.step("assume", "c1", 2)
+    assert model.count() == 2
+    model.step("assume", "c1", 1)
+    assert model.count() == 3
+    before = model.ledger.quotas.revision
+    model.step("end", "c0", 0)
+    (line,) = model.ledger.quotas.lines("ml")
+    assert (f"{line.used}", f"{line.vanished}") == ("1", "0")
+    # Pods that wait are tried again.
+    assert model.ledger.quotas.revision > before
 
 
 @pytest.mark.parametrize("how", ["give back", "delete"])
