@@ -10,6 +10,9 @@ is seen later ends this early, and so does the deletion of the node.
 What is kept belongs to a claim, because the devices of a claim that others use too are released
 with the last of them. Without a confirmed end, a pod that was never seen counts as well: this
 process may have started after it vanished.
+
+It stays charged to the quotas of its namespace: who deletes its pods with force has no more devices
+than who does not.
 """
 
 from collections import deque
@@ -19,12 +22,13 @@ from typing import Final, NamedTuple
 from allocator.state.reports import ClaimFinding, Report
 from allocator.state.seen_pods import SeenPods
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
-from drawbridge.dra.claim import Claim
+from drawbridge.dra.allocation import AllocatedDevices, Allocation
+from drawbridge.dra.claim import Claim, reduce_claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
 from drawbridge.ledger.holdings import DeviceID, Hold
-from drawbridge.ledger.ledger import ClaimRecord, Ledger, name_of, uid_of
+from drawbridge.ledger.ledger import ClaimRecord, Ledger, ReleasedClaim, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.reasons import Reason
 
@@ -38,7 +42,8 @@ class KeptClaim(NamedTuple):
     `node` is that of its pools or its allocation, and outlasts the slices; empty if none says it.
     What is `ours`, by its mark or by its node, is kept on a node that is given back as well, since
     it can be ours again soon.
-    `until` is None until the clock is read after the last change.
+    `until` is None until the clock is read after the last change. What is `charged` is that of
+    `holds`.
     """
 
     name: str
@@ -48,6 +53,7 @@ class KeptClaim(NamedTuple):
     ours: bool = False
     holds: tuple[Hold, ...] = ()
     until: float | None = None
+    charged: ReleasedClaim | None = None
 
 
 class VanishedPods:
@@ -99,7 +105,11 @@ class VanishedPods:
         ours = record.ours or bool(kept and kept.ours)
         served = tuple(hold for hold in held if self._serves(hold.device_id, node, ours))
         # A tenant can change the mark of a claim, but not who has owned its node.
-        changed = KeptClaim(name_of(before), node, pods, grace, ours or bool(served), served)
+        ours = ours or bool(served)
+        charged = kept.charged if kept else None
+        if is_released:
+            charged = _charge_more(charged, before, {hold.device_id for hold in served})
+        changed = KeptClaim(name_of(before), node, pods, grace, ours, served, charged=charged)
         self._put(uid, changed)
         if served:
             finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))
@@ -165,11 +175,26 @@ class VanishedPods:
         if uid not in self.claims and len(self.claims) >= MAX_CLAIMS:
             self._release(next(iter(self.claims)))
         self.claims[uid] = kept
-        self._ledger.keep(_key_of(uid), kept.holds)
+        self._ledger.keep(_key_of(uid), kept.holds, kept.charged)
 
     def _release(self, uid: str) -> None:
         self._ended.update(hold.pool for hold in self.claims.pop(uid).holds)
         self._ledger.keep(_key_of(uid), ())
+
+
+def _charge_more(
+    charged: ReleasedClaim | None, released: Claim, kept: Collection[DeviceID]
+) -> ReleasedClaim:
+    """Return what is charged for the devices of a claim that are kept, also from before."""
+    reduced = reduce_claim(released)
+    results = [
+        each
+        for allocation in (charged and charged.allocation, reduced.status.allocation)
+        for each in (allocation.devices.results if allocation else ())
+        if DeviceID(PoolID(each.driver, each.pool), each.device) in kept
+    ]
+    allocation = Allocation(AllocatedDevices(tuple(results)))
+    return ReleasedClaim(name_of(released).partition("/")[0], reduced.spec, allocation)
 
 
 def _node_of(claim: Claim) -> str:
