@@ -5,7 +5,7 @@ own. Reads no clock.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -42,16 +42,19 @@ class FairCache(Generic[V]):
         entries.move_to_end(key)
         return entries[key][0]
 
-    def put(self, key: str, value: V, *, cost: int = 1) -> None:
-        """Set the value of a key, and drop the least recently used ones of who has most."""
+    def put(self, key: str, value: V, *, cost: int = 1) -> Collection[str]:
+        """Set the value of a key; return the least recently used keys of who has most, now gone."""
         self.pop(key)
         namespace = _namespace_of(key)
         self._namespaces.setdefault(namespace, OrderedDict())[key] = (value, cost)
         self._costs[namespace] = self._costs.get(namespace, 0) + cost
         self._cost += cost
+        dropped = []
         while self._cost > self._max_cost:
             most = max(self._costs, key=self._costs.__getitem__)
-            self.pop(next(iter(self._namespaces[most])))
+            dropped.append(next(iter(self._namespaces[most])))
+            self.pop(dropped[-1])
+        return dropped
 
     def pop(self, key: str) -> V | None:
         """Remove a key, and return its value."""

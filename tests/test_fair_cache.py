@@ -30,6 +30,13 @@ def test_the_namespace_with_most_loses_its_oldest(keys: list[str], left: list[st
     assert all(cache.get(key) == f"value of {key}" for key in left)
 
 
+def test_who_puts_a_value_is_told_what_it_displaces() -> None:
+    cache = put_all(3, "a/1", "a/2", "b/1")
+    assert list(cache.put("a/2", "")) == []
+    assert list(cache.put("b/2", "", cost=2)) == ["b/1", "a/1"]
+    assert list(cache.put("c/1", "", cost=4)) == ["c/1"]
+
+
 def test_a_value_that_was_used_is_not_the_oldest() -> None:
     cache = put_all(2, "a/1", "a/2")
     cache.get("a/1")
