@@ -225,6 +225,7 @@ class AllocatorState:
             self.changes.add(node.name)
             self.amounts.note_change(node.name)
             self.decide_owners_on(node.name)
+            self.vanished.note_change(node.name, *self._pools_naming.get(node.name))
 
     def _follow_hold(self, node: str, text: str) -> None:
         hold = read_node_hold(text) if text else ""

@@ -19,21 +19,26 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from allocator.state.index import Index
 from allocator.state.reports import ClaimFinding, Report
 from allocator.state.seen_pods import SeenPods
+from allocator.state.wheel import Wheel
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.allocation import AllocatedDevices, Allocation
 from drawbridge.dra.claim import Claim, reduce_claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
+from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import ClaimRecord, Ledger, ReleasedClaim, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.solver.reasons import Reason
 
-# Beyond it, the oldest is forgotten: only shares that take nothing can be so many.
+# Beyond it, the namespace with most loses its oldest: only shares that take nothing can be so many.
 MAX_CLAIMS: Final = 16384
+# A claim with more devices counts as several.
+_DEVICES_OF_ONE: Final = 8
 
 
 class KeptClaim(NamedTuple):
@@ -81,6 +86,12 @@ class VanishedPods:
         self._seconds = seconds
         # By UID, also those that others still have.
         self.claims: Final[dict[str, KeptClaim]] = {}
+        # Claims of vanished pods, of which one with many devices counts as several.
+        self._sizes: FairCache[None] = FairCache(MAX_CLAIMS)
+        self._of_pods: Index[str, str] = Index()
+        self._at: Index[PoolID | str, str] = Index()  # by pool, and by what can be the node
+        self._ends: Wheel[str] = Wheel()
+        self._changed: dict[str, None] = {}  # those to look at when the clock is read
         self._reports = reports
         self._ended: set[PoolID] = set()
 
@@ -117,28 +128,35 @@ class VanishedPods:
 
     def follow_pod(self, uid: str) -> None:
         """Keep nothing for a pod whose end is confirmed now."""
-        if not self.claims or self._pods.find_unconfirmed(uid) is not None:
+        if uid not in self._of_pods or self._pods.find_unconfirmed(uid) is not None:
             return
-        for claim, kept in tuple(self.claims.items()):
-            if uid in kept.pods:
-                pods = kept.pods - {uid}
-                if pods:
-                    self.claims[claim] = kept._replace(pods=pods)
-                else:
-                    self._release(claim)
+        for claim in tuple(self._of_pods.get(uid)):
+            kept = self.claims[claim]
+            if pods := kept.pods - {uid}:
+                self.claims[claim] = kept._replace(pods=pods)
+                self._of_pods.move(claim, (uid,), ())
+            else:
+                self._release(claim)
+
+    def note_change(self, *places: PoolID | str) -> None:
+        """Look again at what is kept of pools or on nodes, by name, when the clock is read."""
+        for place in places:
+            self._changed.update(dict.fromkeys(self._at.get(place)))
 
     def observe_time(self, now: float) -> None:
         """Start the time of the claims that are new, and release those whose time is over."""
-        for uid, kept in tuple(self.claims.items()):
-            until = kept.until
-            if until is None:
+        changed, self._changed = self._changed, {}
+        for uid in changed:
+            kept = self.claims[uid]
+            if kept.until is None:
                 until = now + kept.grace_seconds + (self._seconds or 0.0)
                 self.claims[uid] = kept._replace(until=until)
+                self._ends.set("end", uid, until)
             # With its node, what it ran is gone.
-            if until <= now or not all(
-                self._serves(hold.device_id, kept.node, kept.ours) for hold in kept.holds
-            ):
+            if not all(self._serves(hold.device_id, kept.node, kept.ours) for hold in kept.holds):
                 self._release(uid)
+        for uid in self._ends.take("end", now):
+            self._release(uid)
 
     def take_ended(self) -> Collection[PoolID]:
         """Return the pools of which something is not kept any more since the last call."""
@@ -172,14 +190,38 @@ class VanishedPods:
             self._put(uid, kept)
 
     def _put(self, uid: str, kept: KeptClaim) -> None:
-        if uid not in self.claims and len(self.claims) >= MAX_CLAIMS:
-            self._release(next(iter(self.claims)))
+        before = self.claims.get(uid)
         self.claims[uid] = kept
+        self._move(uid, before, kept)
+        self._changed[uid] = None
+        self._ends.set("end", uid, kept.until)
         self._ledger.keep(_key_of(uid), kept.holds, kept.charged)
+        cost = max(1, len(kept.holds) // _DEVICES_OF_ONE)
+        for key in self._sizes.put(_fair_key(uid, kept), None, cost=cost):
+            self._release(key.partition("/")[2])
 
     def _release(self, uid: str) -> None:
-        self._ended.update(hold.pool for hold in self.claims.pop(uid).holds)
+        kept = self.claims.pop(uid)
+        self._move(uid, kept, None)
+        self._changed.pop(uid, None)
+        self._ends.set("end", uid, None)
+        self._sizes.pop(_fair_key(uid, kept))
+        self._ended.update(hold.pool for hold in kept.holds)
         self._ledger.keep(_key_of(uid), ())
+
+    def _move(self, uid: str, before: KeptClaim | None, after: KeptClaim | None) -> None:
+        pods = (each.pods if each else () for each in (before, after))
+        self._of_pods.move(uid, *pods)
+        self._at.move(uid, *(_places_of(each) if each else () for each in (before, after)))
+
+
+def _places_of(kept: KeptClaim) -> set[PoolID | str]:
+    pools = {hold.pool for hold in kept.holds}
+    return {kept.node, *pools, *(pool.name for pool in pools)}
+
+
+def _fair_key(uid: str, kept: KeptClaim) -> str:
+    return f"{kept.name.partition('/')[0]}/{uid}"
 
 
 def _charge_more(
