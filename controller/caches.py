@@ -13,7 +13,13 @@ from controller.device_users import (
     reduce_watched_claim,
 )
 from controller.protocols import ObjectCache, Unstructured
-from controller.watched_objects import PartialObject, WatchedNode, WatchedPod, WatchedQuota
+from controller.quota_mirror import reduce_quota
+from controller.watched_objects import (
+    PartialObject,
+    WatchedNode,
+    WatchedPod,
+    WatchedQuota,
+)
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.cache_set import CacheSet
 from drawbridge.cluster.resources import (
@@ -33,7 +39,7 @@ from drawbridge.cluster.store import Accounting
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.finding import Finding
-from drawbridge.memory_shares import MemoryShares
+from drawbridge.memory_shares import MemoryShares, find_limit_writer
 from drawbridge.names import JUDGE_CONFIGURATION, WEBHOOK_CONFIGURATION
 from drawbridge.process.object_cache import watch_readings
 from drawbridge.report.stuck.objects import HangingPod
@@ -78,7 +84,13 @@ class ControllerCaches(CacheSet):
         self.device_pods = self.add(device_pods, required=False, name="pods/with-devices")
         templates = Cache(session, TEMPLATES, PartialObject, accounting=Accounting(shares))
         self.templates = self.add(templates)
-        quotas = Cache(session, RESOURCE_QUOTAS, WatchedQuota, accounting=Accounting(shares))
+        quotas = Cache(
+            session,
+            RESOURCE_QUOTAS,
+            WatchedQuota,
+            keep_raw=False,
+            accounting=Accounting(shares, find_limit_writer, reduce_quota, measure_kept=True),
+        )
         self.quotas = self.add(quotas)
         self.namespaces = self.add(Cache(session, NAMESPACES, PartialObject))
         self.webhooks = self.add(Cache(session, MUTATING_WEBHOOKS, dict[str, Any]))

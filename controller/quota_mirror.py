@@ -19,6 +19,7 @@ from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from controller.protocols import (
     ObjectCache,
@@ -29,7 +30,12 @@ from controller.protocols import (
 )
 from controller.quota_charges import NameCharge, compute_charge
 from controller.reconcile import process_each
-from controller.watched_objects import PartialObject, WatchedQuota
+from controller.watched_objects import (
+    PartialObject,
+    WatchedQuota,
+    WatchedQuotaSpec,
+    WatchedQuotaStatus,
+)
 from drawbridge.agreement.operation_codes import (
     QUOTA_COUNTS_DEVICES,
     QUOTA_DOES_NOT_BIND,
@@ -50,6 +56,33 @@ RECOUNT: Final = "count/recounts.drawbridge.dev"
 _RECOUNT_DELAY: Final = 2.0
 # A cluster has tens of device names, but a quota can have an entry for any name.
 _MAX_CHARGES: Final = 1024
+
+
+# Of a quota whose writer has more than a share of the memory.
+MAX_ENTRIES_OF_REDUCED: Final = 32
+
+
+def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
+    """Return what must be known of a quota: its entries for devices, as many as a cluster has.
+
+    Without them, nothing would limit the claims that it limits.
+    """
+    hard, used = quota.spec.hard or {}, quota.status.used or {}
+    named = sorted(filter(_is_about_devices, hard))[:MAX_ENTRIES_OF_REDUCED]
+    labels = quota.metadata.labels or {}
+    own = {key: text for key, text in labels.items() if MANAGED_LABELS.get(key) == text}
+    scoped = {"matchExpressions": ()} if quota.spec.scope_selector else None
+    return WatchedQuota(
+        replace(quota.metadata, labels=own, annotations=None),
+        WatchedQuotaSpec({key: hard[key] for key in named}, quota.spec.scopes, scoped),
+        WatchedQuotaStatus({key: used[key] for key in named if key in used}),
+    )
+
+
+def _is_about_devices(key: str) -> bool:
+    """Tell whether this module reads or writes an entry."""
+    is_limit = key.startswith(_LIMITS) and "/" in key
+    return bool(_legacy_name(key)) or is_limit or key.endswith(DEVICES) or key == RECOUNT
 
 
 class NameLimit(msgspec.Struct, frozen=True):

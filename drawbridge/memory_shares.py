@@ -6,8 +6,9 @@ has little: nobody displaces what others have. Reads no clock.
 """
 
 from collections import Counter
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
+T = TypeVar("T")
 # What decoded JSON takes: its text, and for each value in it an object of Python.
 _BYTES_OF_A_VALUE: Final = 100
 _BYTES_OF_AN_OBJECT: Final = 1000
@@ -15,6 +16,38 @@ _BYTES_OF_AN_OBJECT: Final = 1000
 PART_FOR_OBJECTS: Final = 2
 # Without a limit: that of the manifests for the allocator and the judge.
 DEFAULT_LIMIT: Final = 2 << 30
+
+
+class NamespacedMetadata(Protocol):
+    """The metadata of an object in a namespace."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace."""
+
+
+class NamespaceLimit(Protocol):
+    """A ResourceQuota or a LimitRange."""
+
+    @property
+    def metadata(self) -> NamespacedMetadata:
+        """The metadata."""
+
+
+def find_limit_writer(limit: NamespaceLimit) -> str:
+    """Return who pays for a ResourceQuota or a LimitRange: not whom it limits.
+
+    The role `admin` of a namespace may not write it, and must not displace it by other objects.
+    """
+    return f"the administrator of namespace {limit.metadata.namespace}"
+
+
+def keep_whole(value: T) -> T:
+    """Return what is decoded of an object, as `reduce` for objects that are small whatever happens.
+
+    Their namespace pays for them, so that it has less room for what is large.
+    """
+    return value
 
 
 def estimate_memory(text: bytes) -> int:

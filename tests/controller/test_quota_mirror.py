@@ -2,14 +2,29 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from controller.admission_scope import AdmissionScope
+from controller.caches import ControllerCaches
 from controller.protocols import Unstructured
-from controller.quota_mirror import MANAGED_LABELS, RECOUNT, QuotaMirrorReconciler
-from controller.watched_objects import PartialObject, WatchedQuota
+from controller.quota_mirror import (
+    MANAGED_LABELS,
+    MAX_ENTRIES_OF_REDUCED,
+    RECOUNT,
+    QuotaMirrorReconciler,
+    collect_limits,
+    reduce_quota,
+)
+from controller.watched_objects import (
+    PartialObject,
+    WatchedQuota,
+)
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.store import CachedObject, read_header
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.quota import DEVICES
@@ -43,6 +58,45 @@ def make_scene_context(case: YamlValue) -> TranslationContext:
         classes=(ClassFacts("gpu.nvidia.com", extended=case.get("mapped", "")),),
     )
     return make_context(configuration, facts)
+
+
+def test_a_quota_that_is_left_out_limits_devices_as_before() -> None:
+    case = {"quotas": {"a": LIMIT}, "held": {"gpu.nvidia.com": 4}}
+    whole, reduced = Scene(case), Scene(case)
+    reduced.quotas.decode = lambda raw: reduce_quota(msgspec.json.decode(raw, type=WatchedQuota))
+    reduced.limit("a", {**{f"count/e{each}": [1, 0] for each in range(1000)}, **LIMIT})
+    assert reduced.reconcile() == whole.reconcile()
+    assert reduced.quotas.cached((TEAM, "a")).value.spec.hard == {"requests.nvidia.com/gpu": 10}
+    assert "removed" not in str(reduced.reporter.counts)
+
+
+@pytest.mark.parametrize("scope", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"a": ["b"]}}])
+def test_a_quota_that_is_left_out_keeps_that_it_has_scopes(scope: YamlValue) -> None:
+    read = msgspec.convert({"spec": {"hard": {"requests.x.com/y": 1}, **scope}}, WatchedQuota)
+    assert collect_limits([read]) == collect_limits([reduce_quota(read)]) == {}
+
+
+def test_other_objects_of_a_namespace_do_not_displace_its_quota() -> None:
+    no_session: Any = None
+    caches = ControllerCaches(no_session, memory_limit=1_000_000)
+
+    def read(cache: Cache[Any], value: YamlValue) -> CachedObject[Any] | None:
+        metadata = {"namespace": TEAM, "uid": "u", "resourceVersion": "1", **value["metadata"]}
+        raw = msgspec.json.encode({"kind": "k", **value, "metadata": metadata})
+        return cache._index.read(read_header(raw), raw)  # noqa: SLF001  # without a server
+
+    for number in range(100):
+        read(caches.templates, {"metadata": {"name": f"t{number}"}, "spec": {"f": "x" * 9_000}})
+    assert caches.templates.too_large > 0
+    hard = {"requests.nvidia.com/gpu": "10", **{f"count/e{each}": "1" for each in range(100)}}
+    kept = read(caches.quotas, {"metadata": {"name": "q"}, "spec": {"hard": hard}})
+    assert kept is not None
+    assert kept.value.spec.hard == hard
+    many = {f"requests.example.com/{each}": "1" for each in range(1000)}
+    for number in range(20):
+        kept = read(caches.quotas, {"metadata": {"name": f"q{number}"}, "spec": {"hard": many}})
+    assert kept is not None
+    assert len(kept.value.spec.hard) == MAX_ENTRIES_OF_REDUCED
 
 
 class Scene:

@@ -26,7 +26,7 @@ from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
-from drawbridge.memory_shares import MemoryShares
+from drawbridge.memory_shares import MemoryShares, find_limit_writer
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
 from webhook.judging.handler import JudgeView
@@ -67,7 +67,9 @@ class WatchedJudgeView:
         )
         self._watch(session, CLAIMS, claim_reader(), Accounting(shares, reduce=reduce_claim))
         self._watch(session, TEMPLATES, template_reader(), Accounting(shares))
-        self._watch(session, RESOURCE_QUOTAS, quota_reader(), Accounting(shares))
+        # The API server compares a quota that is left out, too.
+        by_limiter: Accounting[ResourceQuota] = Accounting(shares, find_limit_writer)
+        self._watch(session, RESOURCE_QUOTAS, quota_reader(), by_limiter)
         self.namespaces.cache.subscribe(self._on_namespace)
         self._configuration = configuration
         self._settings = JudgeSettings()
