@@ -188,7 +188,7 @@ async def _serve(options: AllocatorOptions, process: StartedProcess) -> None:
         async with (
             run_background(parts.run()),
             serve_calls(options.socket, parts.calls, parts.streams),
-            open_api(options.api, session, parts.state, parts.term, caches.pods),
+            open_api(options.api, session, parts.state, parts.term, caches),
         ):
             await stop.wait()
 

@@ -13,12 +13,11 @@ from allocator.api.http_handler import ApiHandler, is_loopback, serve_api
 from allocator.api.reviews import Reviews
 from allocator.api.searches import ApiSearches
 from allocator.api.watched_preemption import PreemptionCaches
+from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.term import TermKeeper
 from certs.serving import CertificateOptions, make_certificate
-from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.session import Session
-from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATOR_SERVICE
 from drawbridge.process.addresses import Address
 from drawbridge.process.run import run_background
@@ -41,7 +40,7 @@ async def open_api(
     session: Session,
     state: LiveState,
     leadership: TermKeeper,
-    pods: Cache[Pod],
+    caches: AllocatorCaches,
 ) -> AsyncIterator[None]:
     """Serve the API until the context exits; without options, serve nothing."""
     if options is None:
@@ -50,7 +49,7 @@ async def open_api(
     is_local = is_loopback(options.listen)
     reviews = Reviews(session, options.audience, now=time.monotonic)
     access = CallerAccess(reviews, is_local=is_local)
-    preemption = PreemptionCaches(session, pods)
+    preemption = PreemptionCaches(session, caches.pods, caches.shares)
     calls = ApiCalls(state, leadership, access, ApiSearches(), preemption)
     handler = ApiHandler(calls, access)
     certificate = None

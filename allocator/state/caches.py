@@ -38,7 +38,7 @@ from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus
-from drawbridge.memory_shares import MemoryShares
+from drawbridge.memory_shares import MemoryShares, keep_whole
 from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
@@ -116,10 +116,10 @@ class AllocatorCaches(CacheSet):
         namespaces = Cache(session, NAMESPACES, Namespace, keep_raw=False)
         self.namespaces = self.add(namespaces, required=False)
         # Not needed for decisions, so the allocator is ready without it.
-        events = Cache(session, EVENTS, PrepareEvent, fields=f"reason={REASON}", keep_raw=False)
-        self.events = self.add(events, required=False)
+        self.events = self.add(_watch_events(session, shares), required=False)
         # A role of an earlier release may not read these groups. Their members count then.
-        self._groups = self.add(_watch_groups(session), required=False) if groups else None
+        groups_of = _watch_groups(session, shares) if groups else None
+        self._groups = self.add(groups_of, required=False) if groups_of else None
         # Needed for owned pools with a fence of rules only, and a role may not read them.
         self._fence = tuple(
             self.add(_watch_fence(session, resource), required=False) for resource in _FENCE
@@ -214,9 +214,27 @@ class AllocatorCaches(CacheSet):
         return missing
 
 
-def _watch_groups(session: Session) -> Cache[int]:
-    decode = read_coscheduling_group
-    return Cache(session, COSCHEDULING_GROUPS, int, decode=decode, keep_raw=False)
+def _watch_events(session: Session, shares: MemoryShares) -> Cache[PrepareEvent]:
+    """Watch failures of drivers. After one that is left out, a pod can get its device again."""
+    return Cache(
+        session,
+        EVENTS,
+        PrepareEvent,
+        fields=f"reason={REASON}",
+        keep_raw=False,
+        accounting=Accounting(shares, measure_kept=True),
+    )
+
+
+def _watch_groups(session: Session, shares: MemoryShares) -> Cache[int]:
+    return Cache(
+        session,
+        COSCHEDULING_GROUPS,
+        int,
+        decode=read_coscheduling_group,
+        keep_raw=False,
+        accounting=Accounting(shares, reduce=keep_whole, measure_kept=True),
+    )
 
 
 def _watch_fence(session: Session, resource: Resource) -> Cache[FencePart]:
