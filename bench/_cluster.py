@@ -15,7 +15,11 @@ from tests.webhook.admission.harness import ENFORCE, FakeClusterView
 from webhook.admission.answer_cache import AnswerCache
 from webhook.admission.templates import TemplateCache
 from webhook.server.admissions import LEAST_SECONDS, Admissions
-from webhook.server.template_store import WatchedTemplate, WatchedTemplateStore
+from webhook.server.template_store import (
+    WatchedTemplate,
+    WatchedTemplateStore,
+    read_watched_template,
+)
 
 OUT: Final = "outside"
 IN: Final = "inside"
@@ -33,7 +37,7 @@ def make_admission(context: TranslationContext) -> Admission:
     """Return admissions that translate in a context."""
     name = "kubernetes.io/metadata.name"
     cluster = FakeClusterView(context, {OUT: {name: OUT}, IN: {name: IN, **ENFORCE}})
-    store = MemoryStore(WatchedTemplate)
+    store: MemoryStore[WatchedTemplate] = MemoryStore(None, decode=read_watched_template)
     templates = TemplateCache(WatchedTemplateStore(store, store), lambda: datetime.now(UTC))
     briefs = BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS)
     return Admission(cluster, templates, Admissions(cluster, templates, AnswerCache(), briefs))

@@ -31,11 +31,13 @@ class ResourceQuotaStatus(msgspec.Struct, frozen=True):
 
 
 class ResourceQuota(Object, frozen=True, rename="camel", kw_only=True):
-    """A ResourceQuota in its wire format."""
+    """A ResourceQuota in its wire format. Of a `reduced` one, the entries are not known."""
 
     metadata: Metadata = Metadata("")
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
+    # Kubernetes stores no such field.
+    reduced: bool = msgspec.field(default=False, name="drawbridge.dev/reduced")
 
     @property
     def counts_pods_only(self) -> bool:
@@ -56,6 +58,12 @@ class QuotaLimit(msgspec.Struct, frozen=True):
 
     most: Quantity
     used: Quantity
+
+
+def reduce_quota(quota: ResourceQuota) -> ResourceQuota:
+    """Return what must be known of a ResourceQuota: that it may forbid a claim."""
+    metadata = Metadata(quota.metadata.name, quota.metadata.namespace)
+    return ResourceQuota(metadata=metadata, reduced=True)
 
 
 def quota_reader() -> Reader[ResourceQuota]:

@@ -11,7 +11,11 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from drawbridge.agreement.admission_codes import LIMIT_RANGE_EXCEEDED, LIMIT_RANGE_UNMEETABLE
+from drawbridge.agreement.admission_codes import (
+    LIMIT_RANGE_EXCEEDED,
+    LIMIT_RANGE_TOO_LARGE,
+    LIMIT_RANGE_UNMEETABLE,
+)
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
@@ -51,10 +55,17 @@ class LimitRangeSpec(msgspec.Struct, frozen=True):
 
 
 class LimitRange(msgspec.Struct, frozen=True):
-    """A LimitRange in its wire format."""
+    """A LimitRange in its wire format. Of a `reduced` one, the limits are not known."""
 
     metadata: NamedMetadata = NamedMetadata()
     spec: LimitRangeSpec = LimitRangeSpec()
+    # Kubernetes stores no such field.
+    reduced: bool = msgspec.field(default=False, name="drawbridge.dev/reduced")
+
+
+def reduce_range(limit_range: LimitRange) -> LimitRange:
+    """Return what must be known of a LimitRange: that it may forbid a pod."""
+    return LimitRange(limit_range.metadata, reduced=True)
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -67,7 +78,14 @@ class _Target(msgspec.Struct, frozen=True):
 
 
 def check_pod(removed: RemovedRequests, ranges: Sequence[LimitRange]) -> tuple[Finding, ...]:
-    """Report limits that the original pod exceeds, or that no translated pod can meet."""
+    """Report limits that the original pod exceeds, or that no translated pod can meet.
+
+    Nobody else checks them, so a LimitRange that is not known forbids the pod.
+    """
+    unknown = next((each.metadata.name for each in ranges if each.reduced), "")
+    if unknown and removed.names:
+        message = f"LimitRange {unknown} is too large, so its limits are not known"
+        return (LIMIT_RANGE_TOO_LARGE.at("spec", message),)
     violations = tuple(_find_violations(removed, ranges, _original_amounts))
     if violations:
         return tuple(

@@ -7,7 +7,7 @@ the API server.
 import asyncio
 import enum
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -111,14 +111,22 @@ class TemplateEnsurer(Protocol):
         """
 
 
+class CachedTemplate(NamedTuple):
+    """A template in the watch cache, at a version.
+
+    `content` is JSON with its spec and its own labels and annotations. It is None for a template
+    that exists, but that the cache does not keep.
+    """
+
+    version: str
+    content: bytes | None
+
+
 class TemplateStore(Protocol):
     """Reads and writes ResourceClaimTemplates. Requests raise ApiError."""
 
-    def get_cached(self, namespace: str, name: str) -> bytes | None:
-        """Return the JSON of the template in the watch cache: the same object until it changes.
-
-        Return None if it is not there.
-        """
+    def get_cached(self, namespace: str, name: str) -> CachedTemplate | None:
+        """Return the template in the watch cache, or None if it is not there."""
 
     def count_unused(self, namespace: str) -> int:
         """Count the templates of a namespace that no pod has used yet, from the watch cache."""

@@ -6,7 +6,11 @@ no user sees the error.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from drawbridge.agreement.admission_codes import QUOTA_EXCEEDED, QUOTA_NOT_ON_CLAIMS
+from drawbridge.agreement.admission_codes import (
+    QUOTA_EXCEEDED,
+    QUOTA_NOT_ON_CLAIMS,
+    QUOTA_TOO_LARGE,
+)
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.dra.resource_quotas import ResourceQuota
@@ -16,8 +20,15 @@ from drawbridge.finding import Finding
 def check_quotas(
     charges: Mapping[str, int], names: Sequence[str], quotas: Sequence[ResourceQuota]
 ) -> tuple[Finding, ...]:
-    """Report quotas that the claims exceed, and quotas on legacy names that do not count claims."""
+    """Report quotas that the claims exceed, and quotas on legacy names that do not count claims.
+
+    A quota that is not known may be exceeded. The API server knows it when the claims are created.
+    """
     findings = [each for quota in quotas for each in _find_exceeded(charges, quota)]
+    unknown = next((each.metadata.name for each in quotas if each.reduced), "")
+    if unknown and charges:
+        message = f"ResourceQuota {unknown} is too large, so it is not compared with the claims"
+        findings.append(QUOTA_TOO_LARGE.at("spec", message))
     for name in names:
         key = f"{REQUESTS}{name}"
         limiting = [each for each in quotas if key in (each.spec.hard or {})]

@@ -53,7 +53,7 @@ class _Entry(msgspec.Struct):
 
     state: TemplateState
     until: datetime
-    watched: bytes | None = None  # the JSON from the watch that was compared
+    watched: str = ""  # the version from the watch that was compared
     used: datetime | None = None
 
 
@@ -129,21 +129,25 @@ class TemplateCache:
         """Return the cached state of a template, if it is still valid."""
         entry = self._entries.get(key)
         watched = self._store.get_cached(*key)
-        if watched is not None and (entry is None or entry.watched is not watched):
-            stored: dict[str, Value] = msgspec.json.decode(watched)
-            same = has_same_content(stored, template)
-            state = TemplateStatus.PRESENT if same else TemplateStatus.CONFLICT
-            entry = self._remember(key, state, now + _TRUSTED, watched, _read_last_use(stored))
-        if entry is None or (watched is None and (entry.watched is not None or entry.until < now)):
-            return None  # unknown, deleted, or expired
-        return entry
+        if watched is None:
+            is_trusted = entry is not None and not entry.watched and now <= entry.until
+            return entry if is_trusted else None  # unknown, deleted, or expired
+        if entry is not None and entry.watched == watched.version:
+            return entry
+        if watched.content is None:
+            return None  # it exists, and is read once for each version
+        stored: dict[str, Value] = msgspec.json.decode(watched.content)
+        same = has_same_content(stored, template)
+        state = TemplateStatus.PRESENT if same else TemplateStatus.CONFLICT
+        until, used = now + _TRUSTED, _read_last_use(stored)
+        return self._remember(key, state, until, watched.version, used)
 
     def _remember(
         self,
         key: _Key,
         state: TemplateState,
         until: datetime,
-        watched: bytes | None = None,
+        watched: str = "",
         used: datetime | None = None,
     ) -> _Entry:
         last = self._entries.get(key)
@@ -181,6 +185,8 @@ class TemplateCache:
             return refused
 
     async def _create(self, key: _Key, template: ClaimTemplate) -> TemplateState:
+        if self._store.get_cached(*key) is not None:
+            return await self._compare_stored(key, template, dry_run=False)
         if not self._ahead.reserve(*key):
             return TemplateStatus.PENDING
         value = build_object(template, key[0])
@@ -199,7 +205,8 @@ class TemplateCache:
 
     async def _dry_run(self, key: _Key, template: ClaimTemplate) -> TemplateState:
         value = build_object(template, key[0])
-        tried = await self._store.create(key[0], value, dry_run=True)
+        is_there = self._store.get_cached(*key) is not None
+        tried = None if is_there else await self._store.create(key[0], value, dry_run=True)
         if tried is None:
             return await self._compare_stored(key, template, dry_run=True)
         return find_dropped_field(tried, template) or TemplateStatus.PENDING
@@ -207,18 +214,23 @@ class TemplateCache:
     async def _compare_stored(
         self, key: _Key, template: ClaimTemplate, *, dry_run: bool
     ) -> TemplateState:
-        """Compare the stored template with the wanted content."""
+        """Compare the stored template with the wanted content.
+
+        The result holds for the version that the watch shows, if it shows one.
+        """
+        cached = self._store.get_cached(*key)
+        watched = "" if cached is None else cached.version
         stored = await self._store.read(*key)
         now = self._now()
         if stored is None:
             return TemplateStatus.PENDING  # deleted between the two requests
         if has_same_content(stored, template):
             used = _read_last_use(stored)
-            entry = self._remember(key, TemplateStatus.PRESENT, now + _TRUSTED, used=used)
+            entry = self._remember(key, TemplateStatus.PRESENT, now + _TRUSTED, watched, used)
             if not dry_run:
                 self._renew(key, entry, now)
             return TemplateStatus.PRESENT
-        self._remember(key, TemplateStatus.CONFLICT, now + _CONFLICT_TRUSTED)
+        self._remember(key, TemplateStatus.CONFLICT, now + _CONFLICT_TRUSTED, watched)
         return TemplateStatus.CONFLICT
 
     def _renew(self, key: _Key, entry: _Entry, now: datetime) -> None:

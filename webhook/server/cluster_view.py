@@ -19,22 +19,60 @@ from drawbridge.cluster.resources import (
     TEMPLATES,
 )
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import CachedObject
+from drawbridge.cluster.store import Accounting, CachedObject
 from drawbridge.config.model import Configuration
-from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.dra.resource_quotas import ResourceQuota, reduce_quota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
+from drawbridge.memory_shares import MemoryShares, find_limit_writer
 from drawbridge.names import TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
 from drawbridge.process.watched_facts import WatchedFacts
 from drawbridge.translate.pods import TranslationContext, make_context
-from webhook.admission.limit_ranges import LimitRange
+from webhook.admission.limit_ranges import LimitRange, reduce_range
 from webhook.admission.protocols import ClusterView, RecentInputs
 from webhook.server.recent_state import SETTLE_SECONDS, RecentState
-from webhook.server.template_store import WatchedTemplate
+from webhook.server.template_store import (
+    WatchedTemplate,
+    read_watched_template,
+    reduce_template,
+)
 from webhook.server.watched_namespaces import NamespaceObject, WatchedNamespaces
 from webhook.server.watched_queues import WatchedQueues
 
 OWN_LABEL_SELECTOR: Final = "app.kubernetes.io/managed-by=drawbridge"
+
+
+def watch_templates(session: Session, shares: MemoryShares) -> Cache[WatchedTemplate]:
+    """Return a cache of the templates with our label, which any client can set."""
+    return Cache(
+        session,
+        TEMPLATES,
+        WatchedTemplate,
+        labels=OWN_LABEL_SELECTOR,
+        decode=read_watched_template,
+        keep_raw=False,
+        accounting=Accounting(shares, reduce=reduce_template, measure_kept=True),
+    )
+
+
+def _watch_ranges(session: Session, shares: MemoryShares) -> Cache[LimitRange]:
+    return Cache(
+        session,
+        LIMIT_RANGES,
+        LimitRange,
+        keep_raw=False,
+        accounting=Accounting(shares, find_limit_writer, reduce_range, measure_kept=True),
+    )
+
+
+def _watch_quotas(session: Session, shares: MemoryShares) -> Cache[ResourceQuota]:
+    return Cache(
+        session,
+        RESOURCE_QUOTAS,
+        ResourceQuota,
+        keep_raw=False,
+        accounting=Accounting(shares, find_limit_writer, reduce_quota, measure_kept=True),
+    )
 
 
 class OpaqueObject(msgspec.Struct, frozen=True):
@@ -50,19 +88,20 @@ class WatchedClusterView:
         namespace: str,
         configuration: Configuration,
         settle_seconds: float = SETTLE_SECONDS,
+        memory_limit: int | None = None,
     ) -> None:
+        shares = MemoryShares(memory_limit)
         self.caches = CacheSet()
         self._namespaces = WatchedNamespaces(session)
         self.namespaces = self.caches.add(self._namespaces.cache)
-        self.ranges = self.caches.add(Cache(session, LIMIT_RANGES, LimitRange))
-        self.quotas = self.caches.add(Cache(session, RESOURCE_QUOTAS, ResourceQuota))
+        self.ranges = self.caches.add(_watch_ranges(session, shares))
+        self.quotas = self.caches.add(_watch_quotas(session, shares))
         self.webhooks = self.caches.add(Cache(session, MUTATING_WEBHOOKS, OpaqueObject))
         self._facts = WatchedFacts(session, namespace)
         self.facts = self.caches.add(self._facts.cache)
         # Missing templates are read from the API server.
-        templates = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
-        self.templates = self.caches.add(templates, required=False)
-        self.queues = WatchedQueues(session)
+        self.templates = self.caches.add(watch_templates(session, shares), required=False)
+        self.queues = WatchedQueues(session, shares)
         self._configuration = configuration
         self._recent = RecentState(configuration, settle_seconds)
         self._context: TranslationContext | None = None

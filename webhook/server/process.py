@@ -15,6 +15,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.names import WEBHOOK_SERVICE
 from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
+from drawbridge.process.memory_limit import read_memory_limit
 from drawbridge.process.run import StartedProcess, run_configured
 from drawbridge.process.settings import Settings
 from webhook.admission.answer_cache import AnswerCache
@@ -77,7 +78,7 @@ class _Webhook:
 
     def __init__(self, options: ReviewOptions, settings: Settings, session: Session) -> None:
         self.cluster = WatchedClusterView(
-            session, session.namespace, settings.current, options.settle
+            session, session.namespace, settings.current, options.settle, read_memory_limit()
         )
         settings.subscribe(self.cluster.configure)
         self.answers = AnswerCache()

@@ -16,21 +16,62 @@ from drawbridge.cluster.store import CachedObject, ChangeListener
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.process.logs import log_event
-from webhook.admission.protocols import TemplateStore
+from webhook.admission.protocols import CachedTemplate, TemplateStore
 
 _LOG: Final = logging.getLogger("webhook.server.template_store")
 
 
-class AnnotatedMetadata(msgspec.Struct, frozen=True):
-    """The annotations of a template."""
+class _Name(msgspec.Struct, frozen=True):
+    name: str = ""
 
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str = ""
+    labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
 
 
-class WatchedTemplate(msgspec.Struct, frozen=True):
-    """A template with its annotations only. The cache keeps its raw bytes."""
+class _Named(msgspec.Struct, frozen=True):
+    metadata: _Name
 
-    metadata: AnnotatedMetadata = AnnotatedMetadata()
+
+class _Template(msgspec.Struct, frozen=True):
+    metadata: _Metadata = _Metadata()
+    spec: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class WatchedTemplate(msgspec.Struct, frozen=True):
+    """What is kept of a template.
+
+    `content` is JSON with what is compared, or None if it is not kept. `is_used` tells whether a
+    pod has used the template.
+    """
+
+    content: bytes | None = None
+    is_used: bool = False
+
+
+_NAMED: Final = msgspec.json.Decoder(_Named)
+_TEMPLATE: Final = msgspec.json.Decoder(_Template)
+_FOREIGN: Final = WatchedTemplate()
+
+
+def read_watched_template(raw: bytes) -> WatchedTemplate:
+    """Read a template; raises msgspec.DecodeError. Nothing is kept of one that is not ours.
+
+    Any client can set our label, but no pod uses a template with another kind of name from us.
+    """
+    if not has_owned_name(_NAMED.decode(raw).metadata.name):
+        return _FOREIGN
+    template = _TEMPLATE.decode(raw)
+    labels, annotations = template.metadata.labels or {}, template.metadata.annotations or {}
+    compared = {"metadata": {"labels": labels, "annotations": annotations}, "spec": template.spec}
+    return WatchedTemplate(msgspec.json.encode(compared), USED_ANNOTATION in annotations)
+
+
+def reduce_template(template: WatchedTemplate) -> WatchedTemplate:
+    """Return what must be known of a template: that it exists, and whether it is used."""
+    return WatchedTemplate(None, template.is_used)
 
 
 class TemplateWatch(Protocol):
@@ -67,10 +108,10 @@ class WatchedTemplateStore:
         self._unused: dict[str, set[str]] = {}  # names by namespace
         cache.subscribe(self._on_template)
 
-    def get_cached(self, namespace: str, name: str) -> bytes | None:
-        """Return the JSON of the template in the watch cache, or None if it is not there."""
+    def get_cached(self, namespace: str, name: str) -> CachedTemplate | None:
+        """Return the template in the watch cache, or None if it is not there."""
         cached = self._cache.get(name, namespace)
-        return None if cached is None else cached.raw
+        return None if cached is None else CachedTemplate(cached.version, cached.value.content)
 
     def count_unused(self, namespace: str) -> int:
         """Count the templates of a namespace that no pod has used yet."""
@@ -85,7 +126,7 @@ class WatchedTemplateStore:
         if template is None or not has_owned_name(template.name):
             return
         names = self._unused.setdefault(template.namespace, set())
-        if after is not None and USED_ANNOTATION not in (after.value.metadata.annotations or {}):
+        if after is not None and not after.value.is_used:
             names.add(template.name)
         else:
             names.discard(template.name)

@@ -17,6 +17,8 @@ from drawbridge.cluster.discovery import find_served
 from drawbridge.cluster.errors import level_of
 from drawbridge.cluster.resources import LOCAL_QUEUES
 from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import Accounting
+from drawbridge.memory_shares import MemoryShares, keep_whole
 from drawbridge.translate.changes.queues import DEFAULT_QUEUE
 
 _LOG: Final = logging.getLogger("drawbridge.webhook.queues")
@@ -32,10 +34,19 @@ class WatchedQueues:
     """The default queues of the namespaces of a cluster."""
 
     def __init__(
-        self, session: Session, pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self,
+        session: Session,
+        shares: MemoryShares,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        only = f"metadata.name={DEFAULT_QUEUE}"
-        self.cache = Cache(session, LOCAL_QUEUES, _QueueObject, fields=only, keep_raw=False)
+        self.cache = Cache(
+            session,
+            LOCAL_QUEUES,
+            _QueueObject,
+            fields=f"metadata.name={DEFAULT_QUEUE}",
+            keep_raw=False,
+            accounting=Accounting(shares, reduce=keep_whole, measure_kept=True),
+        )
         self._session, self._pause = session, pause
         self._is_served: bool | None = None  # None until the API server has said so
         self._answered = asyncio.Event()

@@ -27,7 +27,11 @@ from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.protocols import RecentInputs
 from webhook.admission.replies import Reply, await_reply
 from webhook.admission.templates import TemplateCache
-from webhook.server.template_store import WatchedTemplate, WatchedTemplateStore
+from webhook.server.template_store import (
+    WatchedTemplate,
+    WatchedTemplateStore,
+    read_watched_template,
+)
 
 HEAD = {"apiVersion": "drawbridge.dev/v1alpha1"}
 ENFORCE = {"drawbridge.dev/translate": "enforce"}
@@ -71,8 +75,13 @@ class MemoryTemplates(WatchedTemplateStore):
     """
 
     def __init__(self) -> None:
-        self.server = MemoryStore(WatchedTemplate, before_write=self._fail, admit=self._drop_fields)
-        self.watch = MemoryStore(WatchedTemplate)
+        self.server: MemoryStore[WatchedTemplate] = MemoryStore(
+            None,
+            before_write=self._fail,
+            admit=self._drop_fields,
+            decode=read_watched_template,
+        )
+        self.watch: MemoryStore[WatchedTemplate] = MemoryStore(None, decode=read_watched_template)
         self.dropped_fields: tuple[str, ...] = ()  # fields of `exactly`
         self.is_failing = False
         self.refusal = ""

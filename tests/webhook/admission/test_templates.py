@@ -12,6 +12,7 @@ from tests.tables import YamlValue
 from tests.webhook.admission.harness import Clock, MemoryTemplates
 from webhook.admission.protocols import TemplateState, TemplateStatus, await_states
 from webhook.admission.templates import MAX_AHEAD, TemplateCache
+from webhook.server.template_store import read_watched_template, reduce_template
 
 pytestmark = pytest.mark.asyncio
 
@@ -19,6 +20,9 @@ pytestmark = pytest.mark.asyncio
 def build_template(count: int = 1, **exactly: YamlValue) -> ClaimTemplate:
     wanted = {"deviceClassName": "gpu.nvidia.com", "count": count, **exactly}
     return make_template({"devices": {"requests": [{"name": "gpu", "exactly": wanted}]}})
+
+
+NAMED = {"name": build_template().name}
 
 
 def in_team(template: YamlValue) -> YamlValue:
@@ -88,6 +92,48 @@ async def test_a_watched_template_needs_no_request() -> None:
     harness.clock.advance(minutes=59)
     await harness.run_background()
     assert set(harness.store.calls) <= {"merge"}
+
+
+def leave_out(harness: TemplateHarness) -> None:
+    """Keep of templates only that they exist."""
+    harness.store.watch.decode = lambda raw: reduce_template(read_watched_template(raw))
+
+
+async def test_a_template_that_is_left_out_is_read_once_for_each_version() -> None:
+    harness = TemplateHarness()
+    leave_out(harness)
+    harness.store.server.put(in_team(build_template().object))
+    harness.store.deliver()
+    for _ in range(3):
+        harness.clock.advance(minutes=1)
+        assert await harness.ensure(build_template()) is TemplateStatus.PRESENT
+    assert harness.store.calls == ["read"]
+    harness.store.server.put(in_team({**build_template(8).object, "metadata": NAMED}))
+    harness.store.deliver()
+    for _ in range(3):
+        harness.clock.advance(minutes=1)
+        assert await harness.ensure(build_template()) is TemplateStatus.CONFLICT
+    assert harness.store.calls == ["read", "read"]
+
+
+async def test_a_template_that_is_left_out_is_not_created_on_dry_run() -> None:
+    harness = TemplateHarness()
+    leave_out(harness)
+    harness.store.server.put(in_team(build_template().object))
+    harness.store.deliver()
+    assert await harness.preview(build_template()) is TemplateStatus.PRESENT
+    assert harness.store.calls == ["read"]
+
+
+async def test_a_template_that_is_left_out_and_deleted_is_created_again() -> None:
+    harness = TemplateHarness()
+    leave_out(harness)
+    harness.store.server.put(in_team(build_template().object))
+    harness.store.deliver()
+    await harness.ensure(build_template())
+    harness.store.stored.clear()
+    harness.store.watch.remove(build_template().name, "team")
+    assert await harness.ensure(build_template()) is TemplateStatus.CREATED
 
 
 async def test_a_watched_deletion_takes_effect_at_once() -> None:

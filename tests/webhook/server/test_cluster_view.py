@@ -20,6 +20,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.config.model import Configuration
 from drawbridge.facts import serialized
 from drawbridge.facts.model import Cluster, Facts
+from drawbridge.memory_shares import MemoryShares
 from drawbridge.names import FACTS_CONFIG_MAP, POD_WEBHOOK, WEBHOOK_CONFIGURATION
 from drawbridge.translate.interest import derive_interest
 from drawbridge.translate.legacy.codes import NETWORK_UNKNOWN
@@ -372,7 +373,7 @@ def test_queues_are_watched_from_the_time_that_kueue_is_installed(tmp_path: Path
                 assert (queues.find_missing(), queues.find("ml")) == ([], "")
 
             async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
-                queues = WatchedQueues(session, pause)
+                queues = WatchedQueues(session, MemoryShares(), pause)
                 assert queues.find_missing()
                 task = asyncio.create_task(queues.run())
                 await queues.cache.wait_until_synced()
@@ -396,7 +397,7 @@ def test_an_error_while_kueue_is_looked_for_is_soon_asked_again(tmp_path: Path) 
                 assert queues.find_missing()
 
             async with await Session.open(str(api.kubeconfig(tmp_path / "config"))) as session:
-                queues = WatchedQueues(session, pause)
+                queues = WatchedQueues(session, MemoryShares(), pause)
                 task = asyncio.create_task(queues.run())
                 await queues.cache.wait_until_synced()
                 assert (queues.find_missing(), queues.find("ml")) == ([], "default")

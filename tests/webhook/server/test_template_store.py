@@ -14,9 +14,10 @@ from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.resources import TEMPLATES
 from drawbridge.cluster.session import Session
+from drawbridge.memory_shares import MemoryShares
 from tests.cluster.fake.api import FakeApi
-from webhook.server.cluster_view import OWN_LABEL_SELECTOR
-from webhook.server.template_store import WatchedTemplate, WatchedTemplateStore
+from webhook.server.cluster_view import OWN_LABEL_SELECTOR, watch_templates
+from webhook.server.template_store import WatchedTemplateStore
 
 KEY, VALUE = OWN_LABEL_SELECTOR.split("=")
 TEMPLATE = {
@@ -25,6 +26,8 @@ TEMPLATE = {
     "metadata": {"name": "drawbridge-1", "labels": {KEY: VALUE}},
     "spec": {"spec": {"devices": {}}},
 }
+NAME = f"drawbridge-{'0' * 32}"
+OWNED: Any = {**TEMPLATE, "metadata": {"name": NAME, "labels": {KEY: VALUE}}}
 
 
 class StoreHarness(NamedTuple):
@@ -39,7 +42,7 @@ class StoreHarness(NamedTuple):
 async def run_store(folder: Path) -> AsyncIterator[StoreHarness]:
     """Run a store without templates."""
     async with FakeApi() as api, await Session.open(str(api.kubeconfig(folder / "c"))) as session:
-        cache = Cache(session, TEMPLATES, WatchedTemplate, labels=OWN_LABEL_SELECTOR)
+        cache = watch_templates(session, MemoryShares())
         watch = asyncio.create_task(cache.run())
         await cache.wait_until_synced()
         client = ResourceClient(session, TEMPLATES, decode_object)
@@ -60,19 +63,20 @@ async def wait_for_change(harness: StoreHarness) -> None:
 def test_the_cache_follows_creation_and_deletion(tmp_path: Path) -> None:
     async def play() -> None:
         async with run_store(tmp_path) as harness:
-            assert harness.store.get_cached("default", "drawbridge-1") is None
+            assert harness.store.get_cached("default", NAME) is None
             arrived = asyncio.create_task(wait_for_change(harness))
-            made = await harness.store.create("default", TEMPLATE)
+            made = await harness.store.create("default", OWNED)
             assert made is not None
             await arrived
-            seen = harness.store.get_cached("default", "drawbridge-1")
+            seen = harness.store.get_cached("default", NAME)
             assert seen is not None
-            assert msgspec.json.decode(seen)["spec"] == TEMPLATE["spec"]
-            assert harness.store.get_cached("default", "drawbridge-1") is seen
+            assert seen.content is not None
+            assert msgspec.json.decode(seen.content)["spec"] == TEMPLATE["spec"]
+            assert harness.store.get_cached("default", NAME) == seen
             gone = asyncio.create_task(wait_for_change(harness))
-            harness.api.remove("ResourceClaimTemplate", "drawbridge-1", "default")
+            harness.api.remove("ResourceClaimTemplate", NAME, "default")
             await gone
-            assert harness.store.get_cached("default", "drawbridge-1") is None
+            assert harness.store.get_cached("default", NAME) is None
 
     asyncio.run(play())
 
@@ -127,15 +131,12 @@ def test_a_failed_request_is_logged_with_the_name(
 
 
 def test_templates_without_a_recorded_use_are_counted(tmp_path: Path) -> None:
-    name = f"drawbridge-{'0' * 32}"
-    template: Any = {**TEMPLATE, "metadata": {**TEMPLATE["metadata"], "name": name}}  # type: ignore[dict-item]  # metadata is an object
-
     async def play() -> None:
         async with run_store(tmp_path) as harness:
             for change in (
-                harness.store.create("default", template),
+                harness.store.create("default", OWNED),
                 harness.store.create("default", TEMPLATE),
-                harness.store.touch("default", name, {"drawbridge.dev/used": "now"}),
+                harness.store.touch("default", NAME, {"drawbridge.dev/used": "now"}),
             ):
                 arrived = asyncio.create_task(wait_for_change(harness))
                 await asyncio.sleep(0)
