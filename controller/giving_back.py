@@ -25,7 +25,6 @@ import msgspec
 from controller.protocols import ObjectCache, ObjectStore, WatchedObject
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.required_versions import RequiredVersions, read_required
-from drawbridge.cluster.resources import LEASES
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
@@ -70,7 +69,7 @@ def read_pending_pools(raw: bytes) -> frozenset[PoolID]:
     return frozenset(PoolID(each.driver, each.pool) for each in mark.devices)
 
 
-class FollowedCache(Protocol):
+class SubscribedCache(Protocol):
     """A cache that tells of each change and of each list."""
 
     def subscribe(
@@ -159,7 +158,7 @@ class GivingBack(Generic[K]):
         required = before.with_newer(self._versions())
         metadata: dict[str, Any] = {"annotations": required.annotation()}
         if lease is None:
-            head = {"apiVersion": LEASES.api_version, "kind": LEASES.kind}
+            head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
             metadata["name"] = SCHEDULER_LEASE
             await self._leases.create({**head, "metadata": metadata, "spec": {}})
         elif required != before:
@@ -190,8 +189,8 @@ def find_nodes(
 
 
 def restart_with_nodes(
-    of_nodes: FollowedCache,
-    of_slices: FollowedCache,
+    of_nodes: SubscribedCache,
+    of_slices: SubscribedCache,
     nodes: GivingBack[str],
     pools: GivingBack[PoolID],
     pools_on: Callable[[str], Iterable[PoolID]],
