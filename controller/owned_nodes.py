@@ -53,6 +53,8 @@ from drawbridge.names import SETTLED_ANNOTATION
 NAME: Final = "owned"
 # With one run a second this also is the rate: a mistake in a selector can be corrected early.
 MAX_CHANGES: Final = 50
+# By then, every allocator knows of a change, or the API server answers nobody.
+FORGET_SECONDS: Final = 600.0
 
 _Taints = list[dict[str, Any]]
 
@@ -87,7 +89,8 @@ def taint_changes(
         holds = rules_hold(node.name)
         if holds is None and ownership.by_rules:
             continue
-        needs = ownership.needs_taint(rules_hold=bool(holds)) or node.name in former
+        needs = ownership.needs_taint(rules_hold=bool(holds))
+        needs |= not ownership.owned and node.name in former
         changes += [TaintChange(not needs, node.name)] if needs != has else []
     return sorted(changes)
 
@@ -100,6 +103,10 @@ def change_taints(current: _Taints, added_at: float | None) -> _Taints:
     time = dt.datetime.fromtimestamp(added_at, dt.UTC)
     fence = {"key": FENCE.key, "effect": FENCE.effect, "timeAdded": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
     return [*others, fence]
+
+
+def _owns(decided: Mapping[str, NodeOwnership], name: str) -> bool:
+    return name in decided and decided[name].owned
 
 
 def _is_fence(taint: dict[str, Any]) -> bool:
@@ -139,15 +146,32 @@ class OwnedNodeReconciler:
         self._rules_hold = rules_hold
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
-        self._held: frozenset[str] = frozenset()  # the owned nodes with the taint
-        # The nodes that are given back, and the names of those that were deleted.
-        self._former: frozenset[str] = frozenset()
+        # The nodes that are given back, and the names of those that were deleted, since when.
+        self._former: dict[str, float] = {}
         self._leaving: frozenset[str] = frozenset()  # these, when the last removals were found
         self._failed: set[str] = set()  # the nodes that the last run could not write
         self._written = 0  # by this run
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
+
+    def node_changed(
+        self, before: WatchedObject[WatchedNode] | None, after: WatchedObject[WatchedNode] | None
+    ) -> None:
+        """Note the name of a node with the taint that is deleted, or given back without it.
+
+        A process that does not lead notes it, too, and forgets it after some time.
+        """
+        if before is None or not has_fence(before.value.spec.taints or ()):
+            return
+        if after is not None and after.uid == before.uid:
+            is_same = after.value.metadata.labels == before.value.metadata.labels
+            if is_same or has_fence(after.value.spec.taints or ()):
+                return
+        now = self._elapsed()
+        self._former[before.name] = now
+        while now - next(iter(self._former.values())) > FORGET_SECONDS:
+            del self._former[next(iter(self._former))]
 
     async def reconcile(self) -> None:
         """Change the taints of a bounded number of nodes; their watch events start the next run."""
@@ -156,7 +180,9 @@ class OwnedNodeReconciler:
         decided = {
             node.name: decide_node(owned, node.value.metadata.labels or {}) for node in nodes
         }
-        self._find_former(nodes, decided)
+        for node in nodes:
+            if decided[node.name].owned and has_fence(node.value.spec.taints or ()):
+                self._former.pop(node.name, None)
         changes = taint_changes(nodes, decided, former=self._former, rules_hold=self._rules_hold)
         added = [each for each in changes if not each.removed]
         unfenced = [each.node for each in added if decided[each.node].owned]
@@ -198,24 +224,6 @@ class OwnedNodeReconciler:
 
         await process_each(islice(changes, MAX_CHANGES - self._written), write)
 
-    def _find_former(
-        self,
-        nodes: Iterable[WatchedObject[WatchedNode]],
-        decided: Mapping[str, NodeOwnership],
-    ) -> None:
-        """Note which nodes had the taint as owned ones, and are owned no more.
-
-        A node that was deleted and came back as an owned one may have no taint yet.
-        """
-        before = self._former | self._held
-        self._former = before.difference(name for name, each in decided.items() if each.owned)
-        self._held = frozenset(
-            node.name
-            for node in nodes
-            if decided[node.name].owned
-            and (node.name in before or has_fence(node.value.spec.taints or ()))
-        )
-
     async def _find_removed(
         self, changes: Iterable[TaintChange], decided: Mapping[str, NodeOwnership]
     ) -> list[TaintChange]:
@@ -229,10 +237,13 @@ class OwnedNodeReconciler:
             self._left[change.node] = before.get(change.node, now)
             if now - self._left[change.node] >= SETTLE_SECONDS:
                 due.append(change)
-        self._former = self._leaving = frozenset(leaving)
+        self._former = dict.fromkeys(leaving, now) | self._former
+        self._leaving = frozenset(leaving)
         ended = await self._giving_back.find_ended(leaving)
-        self._former -= ended
-        return sorted([*due, *(TaintChange(removed=True, node=node) for node in ended)])
+        for name in ended:
+            self._former.pop(name, None)
+        free = [TaintChange(removed=True, node=name) for name in ended if not _owns(decided, name)]
+        return sorted([*due, *free])
 
     def _find_settled(
         self,

@@ -161,6 +161,7 @@ class Reconcilers:
         self._leaving_nodes: GivingBack[str] = self._make_giving_back(self._find_nodes)
         self._leaving_pools: GivingBack[PoolID] = self._make_giving_back(frozenset.intersection)
         self.rules = self._make_rules()
+        self.owned = self._make_owned()
         self._independent: tuple[Reconciler, ...] = (
             self.usage,
             self.stuck,
@@ -300,23 +301,26 @@ class Reconcilers:
             reporter=self._reporter,
             reference=reference,
         )
-        yield OwnedNodeReconciler(
-            self._caches.nodes,
-            nodes,
-            configuration=lambda: self._context.settings.current,
-            reporter=self._reporter,
-            reference=reference,
-            giving_back=self._leaving_nodes,
-            now=self._context.session.clock.now,
-            elapsed=boot_time,
-            rules_hold=self.rules.holds,
-        )
+        yield self.owned
         yield self.rules
         yield EndedHoldReconciler(
             self._caches.nodes,
             nodes,
             reporter=self._reporter,
             now=self._context.session.clock.now,
+        )
+
+    def _make_owned(self) -> OwnedNodeReconciler:
+        return OwnedNodeReconciler(
+            self._caches.nodes,
+            self._store(NODES),
+            configuration=lambda: self._context.settings.current,
+            reporter=self._reporter,
+            reference=ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace),
+            giving_back=self._leaving_nodes,
+            now=self._context.session.clock.now,
+            elapsed=boot_time,
+            rules_hold=self.rules.holds,
         )
 
     def _make_rules(self) -> FenceRuleReconciler:
@@ -399,6 +403,7 @@ class Reconcilers:
         caches.slices.subscribe(self._wake(RULES))
         caches.nodes.subscribe(self._node_changed)
         leaving = self._leaving_nodes, self._leaving_pools, self.rules.find_leaving
+        caches.nodes.subscribe(self.owned.node_changed)
         restart = restart_with_nodes(caches.nodes, caches.slices, *leaving)
         settings.subscribe(lambda _: restart())
         caches.nodes.subscribe(self.observer.plugins.node_changed)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from controller.giving_back import LEASE_SECONDS
-from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
+from controller.owned_nodes import FORGET_SECONDS, MAX_CHANGES, OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS
@@ -52,6 +52,7 @@ class Scene:
             elapsed=lambda: self.time,
             rules_hold=lambda _node: self.rules_hold,
         )
+        self.nodes.subscribe(self.reconciler.node_changed)
 
     def node(self, name: str, labels: dict[str, str], taints: Taints | None = None) -> None:
         """Add a node."""
@@ -143,6 +144,34 @@ def test_a_node_that_has_the_name_of_an_owned_one_is_kept_from_others(
     assert not scene.nodes.requests
 
 
+def test_a_node_that_was_owned_between_two_runs_is_kept_from_others() -> None:
+    scene = Scene(ENTRY)
+    scene.reconcile()
+    scene.node("a", OWNED, [FENCE])
+    scene.node("b", OWNED, [FENCE])
+    scene.nodes.remove("a")
+    scene.node("a", {})
+    scene.node("b", {}, [])
+    taints = scene.reconcile()
+    assert taints["a"]
+    assert taints["b"], "its label and its taint went in one write"
+    scene.time = LEASE_SECONDS
+    assert scene.reconcile() == {"a": None, "b": None}
+
+
+def test_a_process_that_does_not_lead_forgets_names() -> None:
+    scene = Scene(ENTRY)
+    for number in range(100):
+        scene.time += FORGET_SECONDS / 10
+        scene.node(f"n{number}", OWNED, [FENCE])
+        scene.nodes.remove(f"n{number}")
+    for number in range(100):
+        scene.node(f"n{number}", {})
+    kept = [name for name, taints in scene.reconcile().items() if taints]
+    assert "n99" in kept
+    assert len(kept) < 20
+
+
 def test_the_name_of_a_deleted_node_is_free_when_nobody_writes_to_its_devices() -> None:
     scene = _deleted()
     scene.settle()
@@ -163,6 +192,16 @@ def test_the_name_of_a_deleted_node_is_kept_while_its_end_is_unknown() -> None:
     scene.giving_back.find_ended = find_ended  # type: ignore[method-assign]
     scene.node("a", {})
     assert scene.reconcile()["a"]
+
+
+def test_a_taint_that_somebody_removes_too_early_comes_back() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a", {}, [FENCE])
+    scene.reconcile()
+    scene.node("a", {}, [])
+    assert scene.reconcile()["a"]
+    scene.time = LEASE_SECONDS
+    assert scene.reconcile()["a"] is None
 
 
 def test_a_controller_that_starts_while_a_node_is_given_back_keeps_its_name() -> None:
@@ -395,8 +434,7 @@ def test_a_new_taint_is_not_settled_because_an_earlier_one_was() -> None:
         scene.reconcile()
         scene.time += SETTLE_SECONDS
     assert _said(scene)
-    scene.nodes.objects["", "a"]["spec"]["taints"] = []
-    scene.nodes.put(scene.nodes.objects["", "a"])
+    scene.nodes.put({**scene.nodes.objects["", "a"], "spec": {"taints": []}})
     scene.reconcile()
     assert _said(scene) is None
     scene.reconcile()
