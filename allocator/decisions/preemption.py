@@ -26,6 +26,7 @@ from allocator.state.seen_pods import UNSEEN
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.counted import count_noun
+from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, read_holds
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_holds import NodeHold
@@ -173,12 +174,17 @@ class DevicePreemption:
             if node.running is None:
                 continue
             listed = {*node.running, *(each.uid for each in node.pods or ())}
-            for pool in self._state.planner.pools_for(node.node):
-                for uid in self._state.ledger.claims_in(pool):
-                    users = self._state.pods.consumers(uid)
-                    if users and all(self._can_be_on(node.node, each, listed) for each in users):
-                        gone.add(uid)
+            pools = frozenset(self._state.planner.pools_for(node.node))
+            for uid in self._state.pods.claims_unlisted(node.node, pools, listed):
+                users = self._state.pods.consumers(uid)
+                is_gone = all(self._can_be_on(node.node, each, listed) for each in users)
+                if is_gone and not pools.isdisjoint(self._pools_of(uid)):
+                    gone.add(uid)
         return gone
+
+    def _pools_of(self, claim_uid: str) -> Iterable[PoolID]:
+        record = self._state.ledger.claims.get(claim_uid)
+        return (hold.pool for hold in record.holds) if record else ()
 
     def _can_be_on(self, node: str, user: str, listed: Collection[str]) -> bool:
         """Whether a pod that is not listed is bound to a node, or was not seen; "" is not a pod."""

@@ -5,7 +5,7 @@ A pod that was deleted releases its claims after its grace period. If that is to
 else keeps the pod, a finalizer for example, the pod lingers: nobody waits for it.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from allocator.state.index import Index
@@ -14,6 +14,7 @@ from allocator.state.wheel import Wheel
 from drawbridge.agreement.template_objects import parse_time
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
+from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.node_resources import Amounts, amounts_of
 from drawbridge.ledger.pods import FINISHED, ContainerResources, Pod
@@ -91,6 +92,10 @@ class SeenPods:
         self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
         self._users: Index[str, str] = Index()  # the pods that name a claim
         self._claims_of: Index[str, str] = Index()
+        self._on_node: Index[str, str] = Index()
+        # The claims of which a user is not seen, by the pools of their devices.
+        self._with_unseen: Index[PoolID, str] = Index()
+        self._pools_of: dict[str, Collection[PoolID]] = {}
         self._bound_members: Index[PodGroup, str] = Index()
         self.version = 0  # grows with each change of a pod or its claims
         # The UIDs of allocated claims whose pods are all gone, ended or terminating in time.
@@ -128,6 +133,8 @@ class SeenPods:
         gangs = ([each.gang] if each.gang else () for each in (before, after))
         self._bound_members.move(uid, *gangs)
         self._users.move(uid, before.claim_names, after.claim_names)
+        nodes = ([each.node] if each.node else () for each in (before, after))
+        self._on_node.move(uid, *nodes)
         if after is UNSEEN:
             self._pods.pop(uid, None)
         else:
@@ -163,6 +170,19 @@ class SeenPods:
             self.releasing.add(uid)
         else:
             self.releasing.discard(uid)
+        before, after = self._pools_of.pop(uid, ()), self._pools_with_unseen(claim)
+        self._with_unseen.move(uid, before, after)
+        if after:
+            self._pools_of[uid] = after
+
+    def _pools_with_unseen(self, claim: Claim | None) -> Collection[PoolID]:
+        """Return the pools of the devices of a claim if one of its users is not seen."""
+        if claim is None or claim.status.allocation is None:
+            return ()
+        if all(not uid or uid in self._pods for uid in _read_consumers(claim)):
+            return ()
+        results = claim.status.allocation.devices.results
+        return {PoolID(each.driver, each.pool) for each in results}
 
     def take_settled(self) -> Collection[str]:
         """Return the pods that were bound, ended or deleted since the last call."""
@@ -248,6 +268,19 @@ class SeenPods:
     def consumers(self, claim_uid: str) -> tuple[str, ...]:
         """Return the pods for which an allocated claim is reserved; "" is not a pod."""
         return _read_consumers(self._claims.get(claim_uid))
+
+    def claims_unlisted(
+        self, node: str, pools: Iterable[PoolID], listed: Collection[str]
+    ) -> Iterator[str]:
+        """Yield the claims of pods on a node that are not listed, and those with an unseen user.
+
+        Of the latter, those with devices of these pools. A claim can come twice.
+        """
+        for uid in self._on_node.get(node):
+            if uid not in listed:
+                yield from self._claims_of.get(uid)
+        for pool in pools:
+            yield from self._with_unseen.get(pool)
 
     def claims_reserved_for(self, uid: str) -> Collection[str]:
         """Return the UIDs of the allocated claims that are reserved for a pod."""
