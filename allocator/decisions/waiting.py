@@ -22,7 +22,6 @@ turn.
 import logging
 from bisect import bisect_right
 from collections.abc import Callable, Collection
-from heapq import nsmallest
 from itertools import islice
 from typing import Any, Final
 
@@ -31,7 +30,14 @@ from msgspec.structs import replace
 from allocator.decisions.pod_devices import PodDecisions, Promise
 from allocator.decisions.searches_aside import CutSearches, SearchesAside
 from allocator.decisions.shortlist import never
-from allocator.decisions.wake_turns import VISITS_PER_TURN, BoundVictims, ToldPods, Turn, TurnWork
+from allocator.decisions.wake_turns import (
+    VISITS_PER_TURN,
+    BoundVictims,
+    ToldPods,
+    Turn,
+    TurnWork,
+    VictimQuestions,
+)
 from allocator.scheduler.protocol import PreemptRequest
 from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.record_states import RecordEvent
@@ -68,8 +74,8 @@ class WaitingPods:
         self._eviction_delay = eviction_delay
         self._state = decisions.state
         self._records = decisions.state.records
-        self._ended = 0  # how often pods ended, after which others can have victims
-        self._may_ask = False  # whether a pod that asks for victims again may have no pause
+        self._settled: list[str] = []  # the pods that have ended and have a record; the next last
+        self._questions = VictimQuestions(self._records)
         self._bound = BoundVictims(self._records, self._state.pods)
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = CutSearches()
@@ -110,7 +116,7 @@ class WaitingPods:
             victims = record.victims
             # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.get(uid).nominated_node:
-                victims = (victims or VictimQuestion()).refused(self._ended)
+                victims = (victims or VictimQuestion()).refused(self._questions.ended)
         others = None if fitting else self._decisions.groups.wait_for_others(record.group, now)
         exceeds = not fitting and self._decisions.exceeds_quota(key)
         waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
@@ -122,7 +128,7 @@ class WaitingPods:
             self._records.change(uid, RecordEvent.SEARCHED, unanswered=True)
         if others is not None:
             # Behind groups that come first, it was not asked whether it can preempt others.
-            self._ask_again(uid, others.pauses_until)
+            self._questions.ask_again(uid, others.pauses_until)
 
     def _change(self, uid: str, event: RecordEvent, waiting: Waiting, **parts: Any) -> None:  # noqa: ANN401
         self._records.change(uid, event, waiting=waiting, **parts)
@@ -146,7 +152,7 @@ class WaitingPods:
         pod, key = self._find(uid), self._decisions.request_key(uid)
         if pod is not None and key is not None:
             self._leave(uid)
-            victims = VictimQuestion(ended=self._ended) if refused else None
+            victims = VictimQuestion(ended=self._questions.ended) if refused else None
             waiting = Waiting(pod.place, key)
             self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:
@@ -155,17 +161,7 @@ class WaitingPods:
             elif again and self._decisions.groups.key_of(uid):
                 self._set_aside(uid, self._victims)
             elif again:
-                self._ask_again(uid)
-
-    def _ask_again(self, uid: str, at: float = 0.0) -> None:
-        """Let a pod ask for victims again, at the end of its pause and not before a time."""
-        record = self._records.get(uid)
-        parts = {
-            "victims": (record.victims or VictimQuestion())._replace(asks=True),
-            "victim_pause": record.victim_pause.extended(at),
-        }
-        self._records.change(uid, RecordEvent.ASKS_VICTIMS, **parts)
-        self._may_ask = True
+                self._questions.ask_again(uid)
 
     def delay_preemption(self, uid: str, now: float) -> float:
         """Return for how long a pod still waits for a new node before it evicts others.
@@ -195,28 +191,36 @@ class WaitingPods:
         self._leave(uid)
         self._records.change(uid, RecordEvent.LEFT, waiting=None, victims=None, unanswered=False)
 
-    def end_settled(self, now: float) -> None:
-        """End the records of pods that were bound, ended or deleted since the last call.
+    def end_settled(self, now: float, out_of_time: Callable[[], bool] = never) -> bool:
+        """End the records of pods that were bound, ended or deleted; return whether all have ended.
 
         Others that were refused victims can have some now. A pod that no watch has shown for long,
         and nobody asks about, has gone.
         """
-        settled = self._state.pods.take_settled()
-        for uid in self._records.times.take("unseen", now):
-            if self._state.pods.get(uid) is not UNSEEN:
-                continue
-            # The watch shows members of groups without claims, whose end nobody follows.
-            if self._records.get(uid).devices or self._decisions.requests.is_watched(uid):
-                self._records.times.set("unseen", uid, now + UNSEEN_SECONDS)
-            else:
-                self.end(uid)
-        for uid in settled:
-            self.end(uid)
-        beside, freed = tuple(self._state.take_users_beside()), self._state.take_freed()
+        settled, beside = self._state.pods.take_settled(), tuple(self._state.take_users_beside())
+        self._settled[:0] = tuple(settled)[::-1]
         self._bound.note((*settled, *beside))
-        if settled or beside or freed:
-            self._ended += 1
-            self._may_ask = True
+        if self._state.take_freed() or beside or self._settled:
+            self._questions.note_ended()
+        while (uid := self._records.times.take_first("unseen", now)) is not None:
+            self._end_unseen(uid, now)
+            if out_of_time():
+                return False
+        while self._settled:
+            self.end(self._settled.pop())
+            if out_of_time():
+                return not self._settled
+        return True
+
+    def _end_unseen(self, uid: str, now: float) -> None:
+        """End a pod that no watch has shown for long, unless its end is followed otherwise."""
+        if self._state.pods.get(uid) is not UNSEEN:
+            return
+        # The watch shows members of groups without claims, whose end nobody follows.
+        if self._records.get(uid).devices or self._decisions.requests.is_watched(uid):
+            self._records.times.set("unseen", uid, now + UNSEEN_SECONDS)
+        else:
+            self.end(uid)
 
     # --- waking ---
 
@@ -232,18 +236,19 @@ class WaitingPods:
 
         Without `may_copy`, no search continues that was cut on a node.
         """
-        self.end_settled(now)
+        if not self.end_settled(now, out_of_time):
+            return Turn((), unfinished=True)  # nobody gets what a pod has that has ended
         self._decisions.expire(now)
-        self._again |= bool(self._records.times.take("device pause", now))
         work = TurnWork(now, out_of_time)
+        self._end_pauses(work)
         self._told.tell(work)
         self._records.times.take("late", now)
         work.woken += self._records.times.take("retry", now)
-        work.woken += self._end_searches()
+        work.woken += self._end_searches(work)
         work.woken += filter(self._find, self._decisions.preemptors.take_to_retry())
-        for uid in self._bound.take():
-            self._ask_again(uid)
-        work.woken += self._take_asking(now)
+        for uid in self._bound.take(work):
+            self._questions.ask_again(uid)
+        self._questions.tell(work)
         if self._is_cut_anew:
             # Pods behind the group must not get its devices because a turn was too short for it.
             self._is_cut_anew = False
@@ -263,7 +268,9 @@ class WaitingPods:
         self._continue_victims(work)
         self._continue_answered(work)
         aside = self._continue_aside(work) if may_copy else ""
-        unfinished = bool(self._records.places) and (self._continue_pass() or self._may_ask)
+        unfinished = bool(self._records.places) and (
+            self._continue_pass() or self._questions.may_ask(now)
+        )
         unfinished |= any((self._told, self._cut, self._victims, self._bound))
         unfinished |= may_copy and not aside and bool(self._aside)
         records = map(self._records.get, set(work.woken))
@@ -290,7 +297,7 @@ class WaitingPods:
         self._aside.note_answered(self._name_of(uid))
         self._decisions.planned_holds.try_again(uid)
         if self._aside.end_preemption(uid) and self._find(uid) is not None:
-            self._ask_again(uid)
+            self._questions.ask_again(uid)
 
     def _continue_answered(self, work: TurnWork) -> None:
         """Continue the search about which a copy has decided; it is the last one if cut again."""
@@ -335,9 +342,16 @@ class WaitingPods:
             if self._state.planner.was_cut:
                 self._set_aside(uid, self._aside)
         else:
-            self._ask_again(asker if self._find(asker) else uid)
+            self._questions.ask_again(asker if self._find(asker) else uid)
 
-    def _end_searches(self) -> list[str]:
+    def _end_pauses(self, work: TurnWork) -> None:
+        """Begin a pass if the pause of a pod has ended."""
+        while self._records.times.take_first("device pause", work.now) is not None:
+            self._again = True
+            if work.out_of_time():
+                return
+
+    def _end_searches(self, work: TurnWork) -> list[str]:
         """Return the pods whose search has found nothing by now, so that they can preempt.
 
         The others are behind those that were not looked at.
@@ -350,27 +364,9 @@ class WaitingPods:
                 ended.append(uid)
             else:
                 self._records.move_to_end("unanswered", uid)
+            if work.out_of_time():
+                break
         return ended
-
-    def _take_asking(self, now: float) -> list[str]:
-        """Return the first pods that ask for victims again, and begin their pauses."""
-        self._may_ask |= bool(self._records.times.take("victim pause", now))
-        if not self._may_ask:
-            return []
-        due = [
-            each
-            for each in self._records.having("victims")
-            if each.victims and each.victims.is_due(self._ended) and each.victim_pause.until <= now
-        ]
-        some = nsmallest(VISITS_PER_TURN, due, key=_place_of)
-        self._may_ask = len(some) < len(due)
-        for record in some:
-            # It stays refused, and is woken again if this wake is lost.
-            victims = record.victims.asked(self._ended) if record.victims else None
-            pause = record.victim_pause.grown(now)
-            parts = {"victims": victims, "victim_pause": pause}
-            self._records.change(record.uid, RecordEvent.WOKEN, **parts)
-        return [each.uid for each in some]
 
     def _find(self, uid: str) -> Waiting | None:
         return self._records.get(uid).waiting
@@ -471,7 +467,7 @@ class WaitingPods:
             self.stop_waking(uid)
         elif not promise.unfinished:
             if pod.exceeds and not promise.exceeds:
-                self._ask_again(uid)  # its quota has room, so that it can preempt others
+                self._questions.ask_again(uid)  # its quota has room, so that it can preempt others
             # A group that is refused needs no other note that its members were tried.
             for member in () if group and self._decisions.is_refused(key) else alike:
                 if (waiting := self._find(member)) is not None:

@@ -2,13 +2,12 @@
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import WaitingPlace
+from allocator.state.records import VictimQuestion
 from allocator.state.seen_pods import SeenPods
 
 # To pass over a pod that cannot be woken now takes microseconds.
@@ -87,7 +86,6 @@ class BoundVictims:
         self._records = records
         self._pods = pods
         self._lowest = math.inf  # the lowest priority of a pod that was bound
-        self._reached: WaitingPlace | None = None  # the last pod that was taken since then
 
     def __bool__(self) -> bool:
         """Whether there are pods that were not taken yet."""
@@ -99,17 +97,67 @@ class BoundVictims:
             # kube-scheduler evicts none that ends already.
             if seen.node and not seen.ended and not seen.terminating:
                 self._lowest = min(self._lowest, seen.priority)
-                self._reached = None
+                self._records.unasked.visit_all()
 
-    def take(self) -> Collection[str]:
-        """Return some pods that can have victims now, and do not ask for them."""
-        if not self:
-            return ()
-        above = self._records.find_waiting_above(self._lowest, self._reached)
-        able = (each for each in above if not self._pods.get(each.uid).never_preempts)
-        some = tuple(islice(able, VISITS_PER_TURN))
-        if len(some) < VISITS_PER_TURN:
-            self._lowest = math.inf
-        else:
-            self._reached = some[-1]
-        return [each.uid for each in some]
+    def take(self, work: TurnWork) -> Iterator[str]:
+        """Yield pods that can have victims now, and do not ask for them, while there is time."""
+        unasked = self._records.unasked
+        while self:
+            place = unasked.take()
+            if place is None or place.priority >= -self._lowest:
+                self._lowest = math.inf
+                return
+            request = self._records.get(place.uid).request
+            if self._pods.get(place.uid).never_preempts:
+                unasked.move(place, None)  # so that nobody passes over it each time
+            elif request is not None and request.pod.priority > self._lowest:
+                yield place.uid
+            if work.out_of_time():
+                return
+
+
+class VictimQuestions:
+    """The pods that ask for victims again: when others have ended, or when their pause is over."""
+
+    def __init__(self, records: PodTable) -> None:
+        self._records = records
+        self.ended = 0  # how often pods ended, after which others can have victims
+
+    def may_ask(self, now: float) -> bool:
+        """Whether a pod may ask now."""
+        end = self._records.times.next("victim pause")
+        return bool(self._records.asking) or (end is not None and end <= now)
+
+    def note_ended(self) -> None:
+        """Note that other pods have ended."""
+        self.ended += 1
+        self._records.asking.visit_all()
+
+    def ask_again(self, uid: str, at: float = 0.0) -> None:
+        """Let a pod ask for victims again, at the end of its pause and not before a time."""
+        record = self._records.get(uid)
+        parts = {
+            "victims": (record.victims or VictimQuestion())._replace(asks=True),
+            "victim_pause": record.victim_pause.extended(at),
+        }
+        self._records.change(uid, RecordEvent.ASKS_VICTIMS, **parts)
+
+    def tell(self, work: TurnWork) -> None:
+        """Wake the first pods that ask, and begin their pauses, while there is time.
+
+        A pod whose pause has ended can come before the others, so none is woken before all pauses
+        have ended.
+        """
+        while self._records.end_victim_pause(work.now):
+            if work.out_of_time():
+                return
+        while (place := self._records.asking.take()) is not None:
+            record = self._records.get(place.uid)
+            if record.victims and record.victims.is_due(self.ended):
+                # It stays refused, and is woken again if this wake is lost.
+                victims = record.victims.asked(self.ended)
+                parts = {"victims": victims, "victim_pause": record.victim_pause.grown(work.now)}
+                self._records.change(record.uid, RecordEvent.WOKEN, **parts)
+                work.woken.append(record.uid)
+            if work.out_of_time():
+                return

@@ -249,7 +249,8 @@ class SchedulerCalls:
             if not self._state.ready:
                 continue
             # Also while another scheduler leads: otherwise the pods that ended would add up.
-            self._state.waiting.end_settled(self._now())
+            while not self._state.waiting.end_settled(self._now(), self._deadline(_TURN_SECONDS)):
+                await self._pause(0)
             # The time of devices of vanished pods begins when they are seen, whoever leads then.
             self._state.decisions.state.vanished.observe_time(self._now())
             unfinished, turns = self._leadership.leading, 0

@@ -7,16 +7,17 @@ devices, once the call of the scheduler is answered.
 """
 
 import time
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from allocator.state.index import Index
+from allocator.state.places_to_visit import PlacesToVisit
 from allocator.state.record_states import RecordEvent, RecordState, is_expected
 from allocator.state.records import Record, RecordStep, WaitingPlace, key_of
 from allocator.state.transitions import (
@@ -31,9 +32,12 @@ from allocator.state.transitions import (
     LoseDevices,
     MoveKey,
     MovePlace,
+    MoveQuestion,
+    MoveUnasked,
     Part,
     Reserve,
     move,
+    place_of_question,
 )
 from allocator.state.wheel import Wheel
 from drawbridge.ledger.ledger import Ledger, Reservation
@@ -57,6 +61,9 @@ class PodTable:
         self._lost: list[tuple[str, str]] = []
         self.places: Final[list[WaitingPlace]] = []  # of all pods that wait, in order
         self.alike: Index[bytes, str] = Index()  # the pods that wait, by their key
+        # Of pods that ask for victims again, and whose pause is over; and of those that have not
+        # asked for victims.
+        self.asking, self.unasked = PlacesToVisit(), PlacesToVisit()
         self.times: Wheel[Due] = Wheel()
         self.limit = MAX_RECORDS
         self.unexpected = 0  # moves that cannot happen
@@ -89,20 +96,6 @@ class PodTable:
         """Return the UIDs of the pods with a part, in the order in which they got it."""
         return self._having[part].keys()
 
-    def find_waiting_above(
-        self, priority: float, behind: WaitingPlace | None = None
-    ) -> Iterator[WaitingPlace]:
-        """Yield the places of pods with a higher priority that have and ask for no victims."""
-        start = bisect_right(self.places, behind) if behind else 0
-        rest = islice(self.places, start, None)
-        for place in takewhile(lambda place: place.priority < -priority, rest):
-            record = self.get(place.uid)
-            has_victims = record.victims is not None or record.kept is not None
-            is_refused = record.waiting is not None and not record.waiting.seen
-            above = record.request is not None and record.request.pod.priority > priority
-            if above and is_refused and not has_victims:
-                yield place
-
     def move_alike(self, key: bytes, rank: int) -> bool:
         """Move all members of a group to one rank, which another member has changed.
 
@@ -126,6 +119,14 @@ class PodTable:
     def reserved_for(self, claim_uid: str) -> Mapping[str, Reservation]:
         """Return what is reserved for a claim, by the UIDs of the pods that count on it."""
         return self._reserved.get(claim_uid, _NOTHING)
+
+    def end_victim_pause(self, now: float) -> bool:
+        """Let the pod ask for victims whose pause has ended first; False if none has."""
+        uid = self.times.take_first("victim pause", now)
+        if uid is None:
+            return False
+        self._move_question(None, place_of_question(self.get(uid)))
+        return True
 
     def take_lost(self) -> list[tuple[str, str]]:
         """Return the members that have lost devices since the last call, with their groups."""
@@ -215,6 +216,11 @@ class PodTable:
                 del self._having[part][uid]
             case MovePlace(before, after):
                 self._move_place(before, after)
+            case MoveQuestion(before, after):
+                pauses = self.times.get("victim pause", uid) is not None
+                self._move_question(before, None if pauses else after)
+            case MoveUnasked(before, after):
+                self.unasked.move(before, after)
             case MoveKey(before, after):
                 self.alike.move(uid, before, after)
             case LoseDevices(group):
@@ -235,6 +241,11 @@ class PodTable:
             case Expect(before, after):
                 self._ledger.expect(before, expected=False)
                 self._ledger.expect(after, expected=True)
+
+    def _move_question(self, before: WaitingPlace | None, after: WaitingPlace | None) -> None:
+        self.asking.move(before, after)
+        if after is not None:
+            self.asking.visit(after)
 
     def _move_place(self, before: WaitingPlace | None, after: WaitingPlace | None) -> None:
         if before is not None:

@@ -78,6 +78,20 @@ class MovePlace(NamedTuple):
     after: WaitingPlace | None
 
 
+class MoveQuestion(NamedTuple):
+    """The pod asks for victims again, or not any more, when its pause is over."""
+
+    before: WaitingPlace | None
+    after: WaitingPlace | None
+
+
+class MoveUnasked(NamedTuple):
+    """The pod was refused and has not asked for victims, or not any more."""
+
+    before: WaitingPlace | None
+    after: WaitingPlace | None
+
+
 class MoveKey(NamedTuple):
     """The pod waits for something else, or not any more."""
 
@@ -86,7 +100,17 @@ class MoveKey(NamedTuple):
 
 
 Effect: TypeAlias = (
-    HavePart | Reserve | GiveBack | LoseDevices | Keep | Expect | LookAgain | MovePlace | MoveKey
+    HavePart
+    | Reserve
+    | GiveBack
+    | LoseDevices
+    | Keep
+    | Expect
+    | LookAgain
+    | MovePlace
+    | MoveQuestion
+    | MoveUnasked
+    | MoveKey
 )
 
 
@@ -125,6 +149,7 @@ def _follow(before: Record, after: Record) -> list[Effect]:
         effects.append(LookAgain("device pause", _end_of(after.device_pause, after.waiting)))
     if begins_or_ends or before.victim_pause is not after.victim_pause:
         effects.append(LookAgain("victim pause", _end_of(after.victim_pause, after.waiting)))
+    _follow_questions(before, after, effects)
     return effects
 
 
@@ -157,6 +182,31 @@ def _follow_waiting(before: Record, after: Record, effects: list[Effect]) -> Non
     keys = [(each.key,) if each.waiting else () for each in (before, after)]
     if keys[0] != keys[1]:
         effects.append(MoveKey(*keys))
+
+
+def _follow_questions(before: Record, after: Record, effects: list[Effect]) -> None:
+    places = [place_of_question(each) for each in (before, after)]
+    is_same = before.victims is after.victims and before.victim_pause is after.victim_pause
+    if places[0] != places[1] or not (is_same or places[1] is None):
+        effects.append(MoveQuestion(*places))
+    places = [place_of_unasked(each) for each in (before, after)]
+    if places[0] != places[1]:
+        effects.append(MoveUnasked(*places))
+
+
+def place_of_question(record: Record) -> WaitingPlace | None:
+    """Return the place of a pod that asks for victims again, now or when others have ended."""
+    victims = record.victims
+    asks = victims is not None and (victims.asks or victims.ended is not None)
+    return record.waiting.place if record.waiting is not None and asks else None
+
+
+def place_of_unasked(record: Record) -> WaitingPlace | None:
+    """Return the place of a pod that was refused, and that has and asks for no victims."""
+    waiting = record.waiting
+    if waiting is None or waiting.seen or record.request is None:
+        return None
+    return waiting.place if record.victims is None and record.kept is None else None
 
 
 def _end_of(pause: Pause, waiting: Waiting | None) -> float | None:

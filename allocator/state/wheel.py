@@ -47,8 +47,15 @@ class Wheel(Generic[K]):
     def take(self, kind: K, now: float) -> list[str]:
         """Return the keys of a kind whose time has come, in its order; they have none any more."""
         due = []
-        while (at := self.next(kind)) is not None and at <= now:
-            _, key = heappop(self._heaps[kind])
-            del self._times[kind, key], self._queued[kind, key]
+        while (key := self.take_first(kind, now)) is not None:
             due.append(key)
         return due
+
+    def take_first(self, kind: K, now: float) -> str | None:
+        """Return the first key of a kind if its time has come; it has none any more."""
+        at = self.next(kind)
+        if at is None or at > now:
+            return None
+        _, key = heappop(self._heaps[kind])
+        del self._times[kind, key], self._queued[kind, key]
+        return key

@@ -274,6 +274,18 @@ async def test_a_standby_does_not_collect_the_pods_that_have_ended() -> None:
     assert process.published == []
 
 
+async def test_calls_are_answered_while_a_standby_forgets_many_pods() -> None:
+    process = FakeProcess(Cluster(n1=1), now=itertools.count(step=0.1).__next__)
+    for uid in ("p", "q", "r"):
+        process.cluster.add(pod(uid, f"of-{uid}"))
+        process.calls.prefilter(request(uid, 1))
+    process.leading = False
+    for uid in ("p", "q", "r"):
+        process.cluster.state.apply(process.cluster.pods["default", uid], None)
+    await process.run_until(lambda: not len(process.cluster.state.records))
+    assert process.pauses[:3] == [0.005, 0, 0]
+
+
 async def test_many_turns_in_a_row_leave_time_for_others() -> None:
     process = FakeProcess(Cluster(n1=0))
     for number in range(1000):

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from allocator.decisions import node_searches
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
-from allocator.state.transitions import PARTS
+from allocator.state.transitions import PARTS, place_of_question, place_of_unasked
 from drawbridge.dra.allocation import Allocation, to_json
 from drawbridge.ledger.audit import audit
 from drawbridge.ledger.holdings import DeviceID
@@ -195,6 +195,11 @@ class Allocator(RuleBasedStateMachine):
         places = sorted(each.waiting.place for each in every if each.waiting)
         assert records.places == places
         assert not records.unexpected
+        pausing = {uid for uid in records if records.times.get("victim pause", uid) is not None}
+        asking = sorted(filter(None, map(place_of_question, every)))
+        assert records.asking.places == [each for each in asking if each.uid not in pausing]
+        unasked = sorted(filter(None, map(place_of_unasked, every)))
+        assert records.unasked.places == unasked
         alike = {uid for key in records.alike for uid in records.alike.get(key)}
         assert alike == {each.uid for each in places}
         for part in PARTS:

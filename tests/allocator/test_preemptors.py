@@ -255,19 +255,31 @@ def test_a_pod_asks_for_victims_again_when_nothing_is_kept_beside_them_any_more(
     assert full.victims("high") == ["other"]
 
 
-def test_many_pods_ask_for_victims_that_are_bound_some_in_each_turn(
-    full: Contest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("allocator.decisions.wake_turns.VISITS_PER_TURN", 2)
+def test_many_pods_ask_for_victims_that_are_bound_some_in_each_turn(full: Contest) -> None:
     assert full.woken() == []
     pods = [f"high-{number}" for number in range(5)]
     assert [full.ask(each) for each in pods] == [[]] * 5
     full.end("second")
     full.run("other", "n1", 1, priority=LOW)
-    turns = [full.waiting.wake(full.cluster.now) for _ in range(4)]
-    assert [len(each.woken) for each in turns] == [2, 2, 1, 0]
-    assert sorted(uid for each in turns for uid in each.woken) == pods
-    assert [each.unfinished for each in turns][:2] == [True, True]
+    assert full.waiting.end_settled(full.cluster.now)
+    turns = [full.waiting.wake(full.cluster.now, out_of_time=lambda: True) for _ in range(5)]
+    assert [each.woken for each in turns] == [(each,) for each in pods]
+    assert [each.unfinished for each in turns][:4] == [True] * 4
+    assert full.woken() == []
+
+
+def test_pods_with_the_policy_never_keep_no_others_from_asking_for_bound_victims(
+    full: Contest,
+) -> None:
+    assert full.woken() == []
+    for uid, policy in (("never", "Never"), ("high", "PreemptLowerPriority")):
+        waiting = pod(uid, f"of-{uid}")
+        full.cluster.add(replace(waiting, spec=replace(waiting.spec, preemption_policy=policy)))
+        assert full.ask(uid) == []
+    full.end("second")
+    full.run("other", "n1", 1, priority=LOW)
+    assert full.woken() == ["high"]
+    assert [each.uid for each in full.cluster.state.records.unasked.places] == ["high"]
 
 
 def nominate(waiting: Pod, node: str) -> Pod:

@@ -12,6 +12,7 @@ from allocator.state.reserved_pods import PROMISE_SECONDS
 from allocator.state.seen_pods import UNSEEN_SECONDS
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
+from tests.allocator.contests import Contest
 
 
 def visits(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -408,3 +409,49 @@ def test_a_pod_without_claims_is_remembered_as_long_as_the_watch_shows_it() -> N
     cluster.state.apply(launcher, None)
     waiting.end_settled(2 * UNSEEN_SECONDS)
     assert not len(cluster.state.records)
+
+
+def ask_in_vain(contest: Contest, *uids: str) -> None:
+    """Let pods ask that are refused devices and victims."""
+    for uid in uids:
+        contest.cluster.add(pod(uid, f"of-{uid}"))
+        assert contest.ask(uid) == []
+        contest.waiting.note_preemption(uid, refused=True)
+
+
+def test_many_pods_that_were_refused_victims_ask_again_some_in_each_turn() -> None:
+    contest = Contest(n1=0)
+    ask_in_vain(contest, "p1", "p2", "p3")
+    assert contest.woken() == []
+    contest.cluster.add(pod("other", "of-other", node="n9"))
+    turns = [contest.waiting.wake(0.0, out_of_time=lambda: True) for _ in range(4)]
+    assert [each.woken for each in turns] == [("p1",), ("p2",), ("p3",), ()]
+    assert [each.unfinished for each in turns[:2]] == [True, True]
+    assert contest.woken(at=100.0) == []
+
+
+def test_a_pod_whose_pause_ends_comes_before_those_that_ask_behind_it() -> None:
+    contest = Contest(n1=0)
+    ask_in_vain(contest, "p1", "p2", "p3")
+    assert contest.woken() == []
+    contest.waiting.note_preemption("p1", refused=True, again=True)
+    assert contest.woken() == ["p1"]
+    contest.waiting.note_preemption("p1", refused=True, again=True)
+    contest.cluster.add(pod("other", "of-other", node="n9"))
+    assert contest.waiting.wake(0.0, out_of_time=lambda: True).woken == ("p2",)
+    turns = [contest.waiting.wake(1.0, out_of_time=lambda: True) for _ in range(6)]
+    assert [uid for each in turns for uid in each.woken] == ["p1", "p3"]
+
+
+def test_the_ends_of_many_pods_take_several_turns_and_nobody_is_woken_before_the_last() -> None:
+    waiting = Waiting(held=1, n1=1)
+    for uid in ("p", "q", "r", "s"):
+        waiting.ask(uid)
+        waiting.cluster.add(pod(uid, f"c-{uid}"))
+    for uid in ("p", "q", "r"):
+        waiting.cluster.state.apply(waiting.cluster.pods["default", uid], None)
+    waiting.free(0)
+    turns = [waiting.pods.wake(0.0, out_of_time=lambda: True) for _ in range(3)]
+    assert [each.woken for each in turns] == [(), (), ("s",)]
+    assert [each.unfinished for each in turns[:2]] == [True, True]
+    assert list(waiting.cluster.state.records) == ["s"]

@@ -29,6 +29,7 @@ def test_a_wheel_is_a_list_of_times(given_steps: list[tuple[str, str, int | None
                 each for each in sorted(expected, key=expected.__getitem__) if expected[each] <= at
             ]
             assert sorted(wheel.take("kind", at)) == sorted(due)
+            assert wheel.take_first("kind", at) is None
             expected = {each: time for each, time in expected.items() if each not in due}
         assert wheel.next("kind") == min(expected.values(), default=None)
         assert wheel.next("other") is None
