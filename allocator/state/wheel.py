@@ -1,5 +1,6 @@
 """The times at which something of the records is due, by kind and key. Reads no clock."""
 
+import sys
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
@@ -44,10 +45,10 @@ class Wheel(Generic[K]):
                 self.set(kind, key, at)
         return None
 
-    def take(self, kind: K, now: float) -> list[str]:
-        """Return the keys of a kind whose time has come, in its order; they have none any more."""
-        due = []
-        while (key := self.take_first(kind, now)) is not None:
+    def take(self, kind: K, now: float, most: int = sys.maxsize) -> list[str]:
+        """Return the first keys of a kind whose time has come, which have none any more."""
+        due: list[str] = []
+        while len(due) < most and (key := self.take_first(kind, now)) is not None:
             due.append(key)
         return due
 

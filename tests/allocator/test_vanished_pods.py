@@ -11,7 +11,6 @@ from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
 from allocator.state.live_state import Inputs, make_state
 from allocator.state.reports import ClaimFinding
-from allocator.state.vanished_pods import VanishedPods
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.claim import Claim
@@ -403,88 +402,6 @@ def test_new_decisions_keep_what_the_former_ones_kept() -> None:
     assert not is_free(new)
     new.vanished.observe_time(30.0 + SECONDS)
     assert is_free(new)
-
-
-class Table:
-    """What is kept for vanished pods, and how often it is asked what serves a device."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-        self.served = True
-        self.ledger, state = Ledger(), state_with()
-        self.vanished = VanishedPods(
-            self.ledger, state.pods, self._serves, lambda _: "n1", SECONDS, state.reports
-        )
-
-    def _serves(self, *_: object) -> bool:
-        self.asked += 1
-        return self.served
-
-    def keep(self, name: str, first: int, count: int = 1) -> None:
-        """Keep devices of a claim, which is deleted with its pod; its name is also its UID."""
-        namespace, _, uid = name.partition("/")
-        on = [allocation_on("n1", first + each)["devices"]["results"][0] for each in range(count)]
-        allocation = {**allocation_on("n1", first), "devices": {"results": on}}
-        before = as_claim(claim(uid, allocation=allocation, pods=[f"p-{uid}"], namespace=namespace))
-        self.ledger.observe(before)
-        self.vanished.follow_claim(before, None, self.ledger.claims[uid])
-        self.ledger.observe_deletion(uid)
-
-    def kept(self) -> list[str]:
-        """The claims of which the ledger holds the devices."""
-        names = {f"used by vanished pods of {uid}" for uid in self.vanished.claims}
-        assert self.ledger.kept.keys() == names
-        return sorted(each.name for each in self.vanished.claims.values())
-
-
-@every_row(
-    "names, left",
-    [
-        (["a/1", "a/2"], ["a/1", "a/2"]),
-        (["a/1", "a/2", "a/3"], ["a/2", "a/3"]),
-        (["victim/1", "a/2", "a/3", "a/4", "a/5"], ["a/5", "victim/1"]),
-        (["a/1", "a/2", "victim/3"], ["a/2", "victim/3"]),
-    ],
-)
-def test_the_namespace_with_most_loses_its_oldest_claim(
-    monkeypatch: pytest.MonkeyPatch, names: list[str], left: list[str]
-) -> None:
-    monkeypatch.setattr("allocator.state.vanished_pods.MAX_CLAIMS", 2)
-    table = Table()
-    for number, name in enumerate(names):
-        table.keep(name, number)
-    assert table.kept() == left
-    table.vanished.observe_time(0.0)
-    table.vanished.observe_time(30.0 + SECONDS)
-    assert table.kept() == []
-    assert not table.ledger.devices()
-
-
-def test_a_claim_with_many_devices_counts_as_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("allocator.state.vanished_pods.MAX_CLAIMS", 4)
-    table = Table()
-    for number, (name, count) in enumerate([("b/1", 1), ("b/2", 1), ("a/3", 16), ("a/4", 16)]):
-        table.keep(name, 100 * number, count)
-    assert table.kept() == ["a/4", "b/1", "b/2"]
-
-
-def test_what_has_not_changed_is_not_looked_at_until_its_time() -> None:
-    table = Table()
-    for number in range(10):
-        table.keep(f"a/{number}", number)
-    table.vanished.observe_time(0.0)
-    before = table.asked
-    for now in range(1, 30 + SECONDS):
-        table.vanished.observe_time(float(now))
-        table.vanished.follow_pod("another")
-    assert table.asked == before
-    table.served = False
-    table.vanished.note_change("another", PoolID(DRIVER, "another"))
-    table.vanished.observe_time(30.0)
-    assert len(table.kept()) == 10
-    table.vanished.note_change("n1")
-    table.vanished.observe_time(30.0)
-    assert table.kept() == []
 
 
 def test_nothing_is_kept_where_nobody_asked_for_it() -> None:
