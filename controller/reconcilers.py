@@ -156,8 +156,7 @@ class Reconcilers:
             lambda: caches.synced,
         )
         self.changes = ChangeCounter(caches.device_pods, caches.templates)
-        self.usage = self._make_usage()
-        self.stuck = self._make_stuck()
+        self.usage, self.stuck = self._make_usage(), self._make_stuck()
         self._leaving_nodes: GivingBack[str] = self._make_giving_back(self._find_nodes)
         self._leaving_pools: GivingBack[PoolID] = self._make_giving_back(frozenset.intersection)
         self.rules = self._make_rules()
