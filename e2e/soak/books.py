@@ -37,6 +37,18 @@ def allocation_of(claim: JSON) -> JSON | None:
     return allocation
 
 
+def describe_end(pod: JSON) -> str:
+    """Say what keeps a deleted pod."""
+    metadata, spec, status = pod["metadata"], pod["spec"], pod.get("status", {})
+    parts = (
+        f"deleted at {metadata.get('deletionTimestamp', 'no time')}",
+        f"on {spec.get('nodeName', 'no node')}",
+        f"{status.get('phase', 'Pending')}",
+        f"with {', '.join(metadata.get('finalizers', ())) or 'no finalizer'}",
+    )
+    return f"{name_of(pod)} ({', '.join(parts)})"
+
+
 def name_of(item: JSON) -> str:
     """Return namespace and name."""
     return f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"

@@ -234,7 +234,7 @@ class Soak:
                 if "deletionTimestamp" not in pod["metadata"]:
                     path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods"
                     self.stage.client.delete(f"{path}/{pod['metadata']['name']}", grace=None)
-            return [books.name_of(pod) for pod in pods]
+            return [books.describe_end(pod) for pod in pods]
 
         self._wait("all pods are gone", left, EMPTY_SECONDS)
 

@@ -16,7 +16,7 @@ from e2e.nodes.family import FAMILIES
 from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
 from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
-from e2e.soak.books import held_twice
+from e2e.soak.books import describe_end, held_twice
 from e2e.soak.memory import Memory, slope, used_mib
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
@@ -192,3 +192,10 @@ def test_the_whole_body_is_a_review() -> None:
     body = whole_body("large")
     assert len(body) == BODY_BYTES
     assert isinstance(decode_review(body), AdmissionRequest)
+
+
+def test_what_keeps_a_deleted_pod_is_said() -> None:
+    metadata = {"namespace": "a", "name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    pod = {"metadata": {**metadata, "finalizers": ["f"]}, "spec": {"nodeName": "n"}}
+    said = describe_end(pod)
+    assert said == "a/p (deleted at 2026-01-01T00:00:00Z, on n, Pending, with f)"
