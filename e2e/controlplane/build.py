@@ -8,6 +8,7 @@ Go version. A change of either builds anew; nothing built is ever committed.
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -134,6 +135,20 @@ def compile_program(  # noqa: PLR0913  # the words of one command
             | ({"CGO_CFLAGS": "-O2 -g -Wno-deprecated-declarations"} if cgo else {}),
         )
         partial.rename(program)
+
+
+def module_folder(pin: Path, module: str) -> Path:
+    """Return the folder with the sources of a module that a pin requires, downloaded if need be."""
+    go_version()
+    told = subprocess.run(
+        ["go", "mod", "download", "-json", module],  # noqa: S607  # go of the PATH
+        check=True,
+        cwd=pin,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"GOFLAGS": GO_FLAGS},
+    )
+    return Path(json.loads(told.stdout)["Dir"])
 
 
 if __name__ == "__main__":

@@ -7,12 +7,11 @@ and gcc. The folder `nvfm` beside a pin takes the place of a module that no prox
 """
 
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from e2e.controlplane.build import cache_name, compile_program, go_version
+from e2e.controlplane.build import cache_name, compile_program, module_folder
 from e2e.realnodes.build import NoProgramsError
 
 HERE = Path(__file__).parent
@@ -62,10 +61,7 @@ def folder(pin: str) -> Path:
 
 def sources(pin: str, module: str) -> Path:
     """Return the folder with the sources of a module that a pin requires."""
-    go_version()
-    words = ("go", "list", "-mod=readonly", "-m", "-f", "{{.Path}} {{.Dir}}", module)
-    done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=HERE / pin)
-    return Path(done.stdout.split()[-1])
+    return module_folder(HERE / pin, module)
 
 
 def build(*pins: str) -> list[Path]:

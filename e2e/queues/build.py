@@ -5,10 +5,9 @@
 A build takes about twenty minutes on two cores: the manager imports the API of every kind of job.
 """
 
-import subprocess
 from pathlib import Path
 
-from e2e.controlplane.build import cache_name, compile_program, go_version, required
+from e2e.controlplane.build import cache_name, compile_program, module_folder, required
 
 PIN = Path(__file__).parent / "kueue-0.19.2"
 MODULE = "sigs.k8s.io/kueue"
@@ -32,10 +31,7 @@ def manager() -> Path:
 
 def manifests() -> Path:
     """Return the folder of the manifests in the module that the pin requires."""
-    go_version()
-    words = ("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", MODULE)
-    done = subprocess.run(words, check=True, capture_output=True, text=True, cwd=PIN)
-    return Path(done.stdout.strip()) / "config" / "default"
+    return module_folder(PIN, MODULE) / "config" / "default"
 
 
 if __name__ == "__main__":

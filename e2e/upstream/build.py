@@ -5,11 +5,10 @@
 The suites are packages of the pinned module of Kubernetes; the Go files here only start them.
 """
 
-import subprocess
 from pathlib import Path
 
 from e2e.bridge.build import MODULE as PLUGIN
-from e2e.controlplane.build import cache_name, compile_program
+from e2e.controlplane.build import cache_name, compile_program, module_folder
 
 HERE = Path(__file__).parent
 CACHE = HERE.parent.parent / ".cache" / "upstream"
@@ -45,14 +44,7 @@ def program(name: str) -> Path:
 
 def kubernetes(pin: Path = HERE) -> Path:
     """Return the folder of a pinned module, where workloads and manifests are."""
-    answer = subprocess.run(
-        ["go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/kubernetes"],  # noqa: S607  # go of the PATH
-        check=True,
-        cwd=pin,
-        capture_output=True,
-        text=True,
-    )
-    return Path(answer.stdout.strip())
+    return module_folder(pin, "k8s.io/kubernetes")
 
 
 if __name__ == "__main__":
