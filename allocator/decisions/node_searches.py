@@ -74,6 +74,11 @@ class NodeSearches:
             return False
         return scan.epoch == self._state.epoch()
 
+    def exceeds_quota(self, key: bytes) -> bool:
+        """Whether a refusal of the requests with this key is due to a quota, on some nodes."""
+        scan = self._scans.get(key)
+        return scan is not None and bool(scan.shortlist.exceeding) and self.is_refused(key)
+
     def run(self, search: NodeSearch, now: float) -> Shortlist:
         """Examine the next nodes, first without penalised devices, then with them."""
         if search.only is not None:

@@ -386,7 +386,8 @@ class PodDecisions:
                 return Promise(node=fit.name)
         if self.state.planner.was_cut:
             return Promise(unfinished=True, was_cut=True)
-        return Promise(unfinished=not (shortlist.has_ended or shortlist.fitting or without))
+        unfinished = not (shortlist.has_ended or shortlist.fitting or without)
+        return Promise(unfinished=unfinished, exceeds=bool(shortlist.exceeding))
 
     def _promise_group(self, key: str, pod_uid: str, now: float) -> Promise:
         if not self.groups.is_known(key):
@@ -401,6 +402,7 @@ class PodDecisions:
             node,
             unfinished=not answer.complete,
             was_cut=self.state.planner.was_cut,
+            exceeds=answer.exceeds_quota,
             members=(*answer.placed, *self.groups.waiting_alone(key, answer)),
             pauses_until=answer.pauses_until,
         )
@@ -461,13 +463,20 @@ class PodDecisions:
 
     def exceeds_quota(self, key: bytes) -> bool:
         """Whether the pods with this key exceed a quota, in the current state."""
-        return self._basis.quotas.is_refused(key)
+        if key.startswith(_GROUP):
+            return self.groups.exceeds_quota(key.removeprefix(_GROUP).decode())
+        return self._basis.quotas.is_refused(key) or self._basis.searches.exceeds_quota(key)
 
-    def is_refused(self, key: bytes) -> bool:
-        """Whether no node fits for the pods with this key, in the current state."""
+    def is_refused(self, key: bytes, *, exceeds: bool = False) -> bool:
+        """Whether no node fits for the pods with this key, in the current state.
+
+        For pods that wait because what they ask `exceeds` a quota: whether it has no room still.
+        """
+        if exceeds:
+            return self.exceeds_quota(key)
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
-        return self.exceeds_quota(key) or self._basis.searches.is_refused(key)
+        return self._basis.quotas.is_refused(key) or self._basis.searches.is_refused(key)
 
     def _wait(
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float

@@ -153,7 +153,7 @@ class WaitingPods:
         if pod is not None and key is not None:
             self._leave(uid)
             victims = VictimQuestion(ended=self._questions.ended) if refused else None
-            waiting = Waiting(pod.place, key)
+            waiting = Waiting(pod.place, key, exceeds=self._decisions.exceeds_quota(key))
             self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:
                 namespace = self._records.get(uid).namespace
@@ -400,9 +400,11 @@ class WaitingPods:
 
     def _are_all_refused(self) -> bool:
         """Whether no waiting pod can be woken in the current state."""
-        keys = self._records.alike
+        keys, exceeding = self._records.alike, self._records.exceeding
         # With many keys, to look at all of them takes longer than to look at the pods.
-        return len(keys) <= FEW_KEYS and all(map(self._decisions.is_refused, keys))
+        if len(keys) > FEW_KEYS or not all(map(self._decisions.is_refused, keys)):
+            return False
+        return all(map(self._decisions.exceeds_quota, exceeding))
 
     def _try(self, uid: str, work: TurnWork) -> bool:
         """Search nodes for a pod, until its search or the turn ends; False if it is not due."""
@@ -439,7 +441,7 @@ class WaitingPods:
             and name not in self._cut
             and record.device_pause.until <= now
             and pod.tried != self._state.epoch()
-            and not self._decisions.is_refused(record.key)
+            and not self._decisions.is_refused(record.key, exceeds=pod.exceeds)
         )
 
     def next_time(self) -> float | None:
@@ -467,9 +469,10 @@ class WaitingPods:
             self.stop_waking(uid)
         elif not promise.unfinished:
             if pod.exceeds and not promise.exceeds:
-                self._questions.ask_again(uid)  # its quota has room, so that it can preempt others
+                self._questions.ask_now(uid)  # its quota has room, so that it can preempt others
             # A group that is refused needs no other note that its members were tried.
-            for member in () if group and self._decisions.is_refused(key) else alike:
+            is_noted = pod.exceeds == promise.exceeds and self._decisions.is_refused(key)
+            for member in () if group and is_noted else alike:
                 if (waiting := self._find(member)) is not None:
                     tried = replace(waiting, tried=self._state.epoch(), exceeds=promise.exceeds)
                     self._records.change(member, RecordEvent.SEARCHED, waiting=tried)

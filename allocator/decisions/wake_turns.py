@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from allocator.state.pauses import NO_PAUSE
 from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import VictimQuestion
@@ -141,6 +142,11 @@ class VictimQuestions:
             "victim_pause": record.victim_pause.extended(at),
         }
         self._records.change(uid, RecordEvent.ASKS_VICTIMS, **parts)
+
+    def ask_now(self, uid: str) -> None:
+        """Let a pod ask for victims that could not have any so far; no pause is left of that."""
+        self._records.change(uid, RecordEvent.ASKS_VICTIMS, victim_pause=NO_PAUSE)
+        self.ask_again(uid)
 
     def tell(self, work: TurnWork) -> None:
         """Wake the first pods that ask, and begin their pauses, while there is time.

@@ -30,6 +30,7 @@ from allocator.state.transitions import (
     Keep,
     LookAgain,
     LoseDevices,
+    MoveExceeding,
     MoveKey,
     MovePlace,
     MoveQuestion,
@@ -60,7 +61,9 @@ class PodTable:
         self._reserved: dict[str, dict[str, Reservation]] = {}
         self._lost: list[tuple[str, str]] = []
         self.places: Final[list[WaitingPlace]] = []  # of all pods that wait, in order
-        self.alike: Index[bytes, str] = Index()  # the pods that wait, by their key
+        # The pods that wait, by their key, and those of them that wait for room in a quota.
+        self.alike: Index[bytes, str] = Index()
+        self.exceeding: Index[bytes, str] = Index()
         # Of pods that ask for victims again, and whose pause is over; and of those that have not
         # asked for victims.
         self.asking, self.unasked = PlacesToVisit(), PlacesToVisit()
@@ -223,6 +226,8 @@ class PodTable:
                 self.unasked.move(before, after)
             case MoveKey(before, after):
                 self.alike.move(uid, before, after)
+            case MoveExceeding(before, after):
+                self.exceeding.move(uid, before, after)
             case LoseDevices(group):
                 self._lost.append((group, uid))
             case _:

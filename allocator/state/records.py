@@ -176,7 +176,7 @@ class Waiting(msgspec.Struct, frozen=True):
     """A pod that waits, and the key of what it asks.
 
     `seen` has the nodes of its last answer, `tried` the state in which no other node was found. One
-    that `exceeds` a quota has not asked for victims.
+    that `exceeds` a quota asks for victims as soon as the quota has room.
     """
 
     place: WaitingPlace

@@ -99,6 +99,13 @@ class MoveKey(NamedTuple):
     after: tuple[bytes, ...]
 
 
+class MoveExceeding(NamedTuple):
+    """The pod waits for room in a quota with what it asks, or not any more."""
+
+    before: tuple[bytes, ...]
+    after: tuple[bytes, ...]
+
+
 Effect: TypeAlias = (
     HavePart
     | Reserve
@@ -111,6 +118,7 @@ Effect: TypeAlias = (
     | MoveQuestion
     | MoveUnasked
     | MoveKey
+    | MoveExceeding
 )
 
 
@@ -182,6 +190,11 @@ def _follow_waiting(before: Record, after: Record, effects: list[Effect]) -> Non
     keys = [(each.key,) if each.waiting else () for each in (before, after)]
     if keys[0] != keys[1]:
         effects.append(MoveKey(*keys))
+    keys = [
+        (each.key,) if each.waiting and each.waiting.exceeds else () for each in (before, after)
+    ]
+    if keys[0] != keys[1]:
+        effects.append(MoveExceeding(*keys))
 
 
 def _follow_questions(before: Record, after: Record, effects: list[Effect]) -> None:

@@ -202,6 +202,9 @@ class Allocator(RuleBasedStateMachine):
         assert records.unasked.places == unasked
         alike = {uid for key in records.alike for uid in records.alike.get(key)}
         assert alike == {each.uid for each in places}
+        waiting = [each for each in every if each.waiting]
+        exceeding = {uid for key in records.exceeding for uid in records.exceeding.get(key)}
+        assert exceeding == {each.uid for each in waiting if each.waiting.exceeds}
         for part in PARTS:
             assert set(records.with_part(part)) == {e.uid for e in every if getattr(e, part)}
         for uid in reserved:

@@ -20,7 +20,6 @@ from drawbridge.ledger.quota_use import QuotaUse
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,
-    as_claim,
     ask_group,
     claim,
     codes,
@@ -81,53 +80,6 @@ def test_a_pod_that_never_fits_is_told_so() -> None:
     cluster = Cluster(quotas=[limit({}, {DEVICES: "2"})], n1=4)
     assert codes(cluster.prefilter("a", claim("ca"), claim("cb", 2))) == ["DeviceQuotaTooSmall"]
     assert cluster.nodes("b", claim("cb", 2)) == ["n1"]
-
-
-def test_a_pod_over_quota_is_woken_when_another_one_gives_devices_back() -> None:
-    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=8)
-    waiting = WaitingPods(cluster.decisions)
-    for uid in ("a", "b"):
-        cluster.schedule(uid, claim(f"c-{uid}"))
-        cluster.write(uid)
-    for uid in ("c", "d"):
-        reply = cluster.prefilter(uid, claim(f"c-{uid}"))
-        waiting.note_answer(uid, [], cluster.now, complete=reply.complete)
-    assert waiting.wake(1.0).woken == ()
-    assert not waiting.wake(1.0).unfinished
-    cluster.state.apply(as_claim(claim("c-a", version=3)), None)
-    turn = waiting.wake(2.0)
-    assert turn.woken == ("c",)
-    assert not turn.unfinished
-    assert used(cluster) == ["2/2"]
-
-
-def test_a_pod_over_quota_is_woken_when_its_namespace_leaves_the_quota() -> None:
-    only_gold = DeviceQuota(
-        "q", lambda _, labels: labels.get("tier") != "gold", {}, {DEVICES: Quantity.of(0)}
-    )
-    cluster = Cluster(quotas=[only_gold], n1=1)
-    waiting = WaitingPods(cluster.decisions)
-    assert codes(cluster.prefilter("a", claim("c"))) == ["DeviceQuotaTooSmall"]
-    waiting.note_answer("a", [], cluster.now)
-    assert waiting.wake(1.0).woken == ()
-    cluster.state.ledger.quotas.set_labels("default", {"tier": "gold"})
-    assert waiting.wake(2.0).woken == ("a",)
-
-
-def test_a_pod_over_quota_asks_for_victims_once_its_quota_has_room_without_a_free_device() -> None:
-    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=1)
-    waiting = WaitingPods(cluster.decisions)
-    foreign = claim("by hand", allocation=allocation_on("elsewhere", 0), pods=["x"])
-    cluster.add_claim(foreign)
-    cluster.schedule("low", claim("c-low"))
-    cluster.write("low")
-    assert codes(cluster.prefilter("high", claim("c-high"), priority=9)) == ["DeviceQuotaUsedUp"]
-    waiting.note_answer("high", [], cluster.now)
-    assert waiting.wake(1.0).woken == ()
-    cluster.state.apply(as_claim(foreign), None)
-    assert waiting.wake(2.0).unfinished
-    assert waiting.wake(2.1).woken == ("high",)
-    assert waiting.wake(99.0).woken == ()
 
 
 def test_what_a_claim_got_elsewhere_counts() -> None:

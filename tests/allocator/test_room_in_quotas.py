@@ -1,0 +1,137 @@
+"""Who is woken when a device quota has room again: for free devices, or to ask for victims."""
+
+import pytest
+
+from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.protocol import PreemptionNode, PreemptRequest
+from drawbridge.dra.device_quotas import DeviceQuota
+from drawbridge.dra.quantity import Quantity, from_json
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    as_claim,
+    claim,
+    codes,
+    gpu_slice,
+    pod,
+)
+from tests.allocator.test_quotas import BIG, DEVICES, MEMORY, limit, used
+
+
+def test_a_pod_over_quota_is_woken_when_another_one_gives_devices_back() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=8)
+    waiting = WaitingPods(cluster.decisions)
+    for uid in ("a", "b"):
+        cluster.schedule(uid, claim(f"c-{uid}"))
+        cluster.write(uid)
+    for uid in ("c", "d"):
+        reply = cluster.prefilter(uid, claim(f"c-{uid}"))
+        waiting.note_answer(uid, [], cluster.now, complete=reply.complete)
+    assert waiting.wake(1.0).woken == ()
+    assert not waiting.wake(1.0).unfinished
+    cluster.state.apply(as_claim(claim("c-a", version=3)), None)
+    turn = waiting.wake(2.0)
+    assert turn.woken == ("c",)
+    assert not turn.unfinished
+    assert used(cluster) == ["2/2"]
+
+
+def test_a_pod_over_quota_is_woken_when_its_namespace_leaves_the_quota() -> None:
+    only_gold = DeviceQuota(
+        "q", lambda _, labels: labels.get("tier") != "gold", {}, {DEVICES: Quantity.of(0)}
+    )
+    cluster = Cluster(quotas=[only_gold], n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    assert codes(cluster.prefilter("a", claim("c"))) == ["DeviceQuotaTooSmall"]
+    waiting.note_answer("a", [], cluster.now)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.ledger.quotas.set_labels("default", {"tier": "gold"})
+    assert waiting.wake(2.0).woken == ("a",)
+
+
+def test_a_pod_over_quota_asks_for_victims_once_its_quota_has_room_without_a_free_device() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    foreign = claim("by hand", allocation=allocation_on("elsewhere", 0), pods=["x"])
+    cluster.add_claim(foreign)
+    cluster.schedule("low", claim("c-low"))
+    cluster.write("low")
+    assert codes(cluster.prefilter("high", claim("c-high"), priority=9)) == ["DeviceQuotaUsedUp"]
+    waiting.note_answer("high", [], cluster.now)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.apply(as_claim(foreign), None)
+    assert waiting.wake(2.0).unfinished
+    assert waiting.wake(2.1).woken == ("high",)
+    assert waiting.wake(99.0).woken == ()
+
+
+@pytest.mark.parametrize("used_up", ["before their answers", "before they ask for victims"])
+def test_pods_ask_for_victims_at_once_when_their_quota_has_room_for_them(used_up: str) -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    foreign = claim("by hand", allocation=allocation_on("elsewhere", 0), pods=["x"])
+    low = claim("c-low", allocation=allocation_on("n1", 0), pods=["low"], namespace="other")
+    cluster.add_claim(low)
+    # Both ask the same, so what is found for the first one is known of the second one.
+    pods = ("first", "second")
+    if used_up == "before their answers":
+        cluster.add_claim(foreign)
+    for uid in pods:
+        cluster.add(pod(uid, f"c-{uid}"))
+        cluster.prefilter(uid, claim(f"c-{uid}"), priority=9)
+        waiting.note_answer(uid, [], cluster.now)
+    cluster.add_claim(foreign)
+    for uid in pods:
+        request = PreemptRequest(pod_uid=uid, nodes=(PreemptionNode(node="n1"),))
+        assert "quota q" in cluster.decisions.preempt(request, cluster.now).message
+        waiting.note_preemption(uid, refused=True)
+    # Others end, which helps none of them: their pauses grow.
+    woken = []
+    for at in range(1, 9):
+        gone = pod(f"gone-{at}", f"c-gone-{at}", node="n2")
+        cluster.add(gone)
+        cluster.state.apply(gone, None)
+        woken += waiting.wake(100.0 * at).woken
+    assert len(woken) == 16
+    assert waiting.wake(801.0).woken == ()
+    cluster.state.apply(as_claim(foreign), None)
+    woken = [uid for at in (802.0, 802.1, 802.2) for uid in waiting.wake(at).woken]
+    assert sorted(woken) == sorted(pods)
+
+
+def test_pods_whose_devices_had_too_much_ask_for_victims_when_they_leave_the_quota() -> None:
+    fifty = {MEMORY: from_json("50Gi")}
+    quota = DeviceQuota("q", lambda _, labels: "left" not in labels, {}, fifty)
+    cluster = Cluster(gpu_slice("n1", 1, capacity=BIG), quotas=[quota], n1=0)
+    cluster.state.ledger.quotas.set_labels("other", {"left": ""})
+    waiting = WaitingPods(cluster.decisions)
+    for uid in ("first", "second"):
+        cluster.add(pod(uid, f"c-{uid}"))
+        reply = cluster.prefilter(uid, claim(f"c-{uid}"), priority=9)
+        assert codes(reply) == ["DeviceQuotaUsedUp"]
+        waiting.note_answer(uid, [], cluster.now)
+    cluster.schedule("low", claim("c-low", namespace="other"), namespace="other")
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.ledger.quotas.set_labels("default", {"left": ""})
+    woken = [uid for at in (2.0, 2.1, 2.2) for uid in waiting.wake(at).woken]
+    assert sorted(woken) == ["first", "second"]
+
+
+def test_a_gang_over_quota_asks_for_victims_once_when_its_quota_has_room() -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(2)})
+    cluster = Cluster(quotas=[own], n1=2)
+    for number in range(2):
+        held = allocation_on("n1", number)
+        cluster.add_claim(claim(f"c-v{number}", allocation=held, pods=["v"], namespace="other"))
+    foreign = claim("by hand", allocation=allocation_on("elsewhere", 0), pods=["x"])
+    waiting, members = WaitingPods(cluster.decisions), ("m0", "m1")
+    for uid in members:
+        cluster.add(pod(uid, f"c-{uid}"))
+    cluster.add_claim(foreign)
+    assert codes(cluster.ask_group("default/g", *members, priority=9)) == ["DeviceQuotaUsedUp"]
+    for uid in members:
+        waiting.note_answer(uid, [], cluster.now)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.apply(as_claim(foreign), None)
+    woken = [uid for at in (2.0, 2.1, 60.0, 60.1) for uid in waiting.wake(at).woken]
+    assert woken == ["m0"]
