@@ -164,8 +164,13 @@ class _Parts:
             metrics.ALLOCATOR_READY.set(ready)
             metrics.ALLOCATOR_NOT_UNDONE.set(self.binder.undoing.failing)
             reservations = self.state.reservations if self.state.ready else None
-            records = self.state.decisions.state.records if self.state.ready else None
-            metrics.ALLOCATOR_UNEXPECTED.set(records.unexpected if records else 0)
+            state = self.state.decisions.state if self.state.ready else None
+            metrics.ALLOCATOR_UNEXPECTED.set(state.records.unexpected if state else 0)
+            for name, kept in (
+                ("pods", state.records if state else ()),
+                ("vanished-claims", state.vanished.claims if state else ()),
+            ):
+                metrics.ALLOCATOR_RECORDS.labels(name).set(len(kept))
             held = reservations.count_renewed_devices(time.monotonic()) if reservations else 0
             metrics.ALLOCATOR_HELD.set(held)
             await asyncio.sleep(1)

@@ -294,6 +294,12 @@ ALLOCATOR_UNEXPECTED: Final = Gauge(
     "Changes of the state of a pod in the allocator that cannot happen: each is a bug.",
     registry=REGISTRY,
 )
+ALLOCATOR_RECORDS: Final = Gauge(
+    "drawbridge_allocator_records",
+    "What the allocator keeps: of pods that wait or get devices, and claims of vanished pods.",
+    ["of"],
+    registry=REGISTRY,
+)
 ALLOCATOR_HELD: Final = Gauge(
     "drawbridge_allocator_held_devices",
     "Devices reserved for longer than 30 s for pods between Reserve and Bind.",

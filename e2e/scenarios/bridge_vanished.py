@@ -16,6 +16,7 @@ def the_devices_of_a_vanished_pod_wait_for_its_containers(stage: BridgeStage) ->
     """The next pod is bound once the node has unprepared the devices, though nobody says so."""
     stage.node("a", "lab-2g2n", {GPU: "full"})
     stage.template("gpu", claim_spec(request("gpu", GPU, count=2)))
+    records = partial(stage.leader().allocator.metric, "drawbridge_allocator_records")
     with configured(stage, {"bridge": {"forcedDeletionSeconds": FORCED_SECONDS}}):
         _add(stage, 0)
         stage.wait_running("pod-0")
@@ -25,6 +26,8 @@ def the_devices_of_a_vanished_pod_wait_for_its_containers(stage: BridgeStage) ->
             stage.fleet.driver(GPU).mood.slow_seconds = SLOW_SECONDS
             (claim,) = stage.allocated_claims()
             stage.client.delete(stage.pod_path(f"pod-{number}"), grace=0)
+            stage.wait("its claim is kept", lambda: records(of="vanished-claims") == 1)
+            assert records(of="pods") == 1
             stage.wait("the next pod is bound", partial(_node_of, stage, f"pod-{number + 1}"))
             prepared = [uid for _, uid in stage.fleet.kubelet.prepared]
             assert claim["metadata"]["uid"] not in prepared, "the node has devices of both"
@@ -32,6 +35,7 @@ def the_devices_of_a_vanished_pod_wait_for_its_containers(stage: BridgeStage) ->
             stage.wait_running(f"pod-{number + 1}")
             name = claim["metadata"]["name"]
             assert any("DevicesMayBeInUse" in each for each in stage.events(name)), name
+            stage.wait("nothing is kept", lambda: records() == 0)
 
 
 def _add(stage: BridgeStage, number: int) -> None:

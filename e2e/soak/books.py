@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 from e2e.bridge.judgement import broken_rules, node_of, read_world, seen_from
+from e2e.bridge.pair import Pair
 from e2e.bridge.placement import SCHEDULER
 from e2e.checker.quantities import quantity
 from e2e.controlplane.client import JSON, Client
@@ -21,6 +22,7 @@ from e2e.scenarios.stage import Stage
 
 Key = tuple[str, str, str]
 Layouts = Mapping[tuple[str, str], Layout]
+RECORDS = "drawbridge_allocator_records"
 MARK = "drawbridge.dev/allocation"
 CLAIMS = f"{RESOURCE}/resourceclaims"
 
@@ -124,6 +126,16 @@ def leaks(stage: Stage) -> list[str]:
         for node, station in driver.stations.copy().items():
             out += [f"{name} on {node} has prepared {uid}" for uid in station.prepared]
     return out
+
+
+def remembered(pairs: Iterable[Pair]) -> list[str]:
+    """List what the allocators keep of pods although no pod is there."""
+    kept = {
+        f"{pair.allocator.name} keeps {name}": pair.allocator.metric(RECORDS, of=name)
+        for pair in pairs
+        for name in ("pods", "vanished-claims")
+    }
+    return [f"{text}: {count:.0f}" for text, count in kept.items() if count]
 
 
 class Waiting:

@@ -86,8 +86,14 @@ class SoakCluster:
             yield Part(replica.name, replica.started_process, begin)
 
     def pids(self) -> dict[str, int]:
-        """Return the processes whose memory counts."""
-        return {name: part.process().child.pid for name, part in self.parts.items() if part.alive}
+        """Return the processes whose memory counts; a pair that leads keeps more than another."""
+        leader = self.stage.placement.find_leader()
+        leading = {leader.allocator.name, leader.running_scheduler().name} if leader else set()
+        alive = {name: part for name, part in self.parts.items() if part.alive}
+        return {
+            f"{name}, leading" if name in leading else name: part.process().child.pid
+            for name, part in alive.items()
+        }
 
     def pair_names(self, number: int) -> tuple[str, str]:
         """Return the names of the processes of a pair."""

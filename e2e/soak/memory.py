@@ -63,12 +63,12 @@ class Memory:
         for name in sorted(self.samples):
             mean, an_hour, seconds = self.growth(name)
             yield (
-                f"{name:34}  {mean:7.1f}  {self.peaks[name]:7.1f}  "
+                f"{name:43}  {mean:7.1f}  {self.peaks[name]:7.1f}  "
                 f"{an_hour:+8.1f}  {seconds / 60:5.1f} min"
             )
 
 
-HEAD = f"{'process':34}  {'MiB':>7}  {'peak':>7}  {'MiB/h':>8}  over the last"
+HEAD = f"{'process':43}  {'MiB':>7}  {'peak':>7}  {'MiB/h':>8}  over the last"
 
 
 def slope(samples: list[tuple[float, float]]) -> float:

@@ -241,6 +241,7 @@ class Soak:
     def _check_empty(self, cluster: SoakCluster) -> None:
         """Without pods nothing is held, in the API and by the drivers."""
         self._wait("nothing is held", partial(books.leaks, cluster.stage), EMPTY_SECONDS)
+        self._wait("nothing is kept", partial(books.remembered, cluster.pairs), EMPTY_SECONDS)
 
     def _probe(self, cluster: SoakCluster) -> None:
         """Every node gives all its GPUs to one pod: the allocator itself holds none back."""

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from e2e.nodes.family import FAMILIES
 from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
 from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
-from e2e.soak.books import describe_end, held_twice
+from e2e.soak.books import describe_end, held_twice, remembered
 from e2e.soak.memory import Memory, slope, used_mib
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
@@ -80,6 +81,15 @@ def test_memory_that_grows_in_the_last_half_is_found(an_hour: float, *, grown: b
     memory = Memory()
     memory.samples["process"] = [(second, 90 + an_hour * second / 3600) for second in range(3600)]
     assert memory.has_grown("process") == grown
+
+
+def test_what_an_allocator_keeps_without_pods_is_named() -> None:
+    def pair(name: str, **kept: float) -> Any:  # noqa: ANN401  # a fake
+        metric = {"pods": 0.0, "vanished-claims": 0.0} | kept
+        allocator = SimpleNamespace(name=name, metric=lambda _, of: metric[of])
+        return SimpleNamespace(allocator=allocator)
+
+    assert remembered([pair("a"), pair("b", pods=2.0)]) == ["b keeps pods: 2"]
 
 
 def test_memory_that_processes_share_counts_once() -> None:
