@@ -177,13 +177,13 @@ class Kubelet:
         pod = self._pods.get(uid)
         if pod is None:
             return
-        if pod.get("gone") or _finished(pod):
+        is_deleted = "deletionTimestamp" in pod["metadata"]
+        if pod.get("gone") or is_deleted or _finished(pod):
             self._end(pod)
             if pod.get("gone"):
                 self._pods.pop(uid, None)
-        elif pod["metadata"].get("deletionTimestamp"):
-            self._end(pod)
-            self._confirm_deletion(pod)
+            elif is_deleted:
+                self._confirm_deletion(pod)
         elif uid not in self.running:
             self._begin(pod)
 

@@ -140,6 +140,59 @@ def test_a_pod_that_is_going_when_it_is_first_read_is_not_begun() -> None:
     assert script.told.empty()
 
 
+class Deletion(Script):
+    """An API server with a pod under deletion, which is away at the first confirmation."""
+
+    def __init__(self) -> None:
+        super().__init__(going())
+        self.phase, self.away = "Running", True
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,  # noqa: ANN401  # as the client's
+        kind: str = "",
+        query: Mapping[str, str] | None = None,
+    ) -> JSON:
+        """Keep the phase, and confirm the deletion at the second request."""
+        if path == "/api/v1/pods":
+            listed = {**going(), "status": {"phase": self.phase}}
+            return {"items": [listed], "metadata": {"resourceVersion": "1"}}
+        if path == f"{POD}/status":
+            self.phase = body["status"]["phase"]
+        if method == "DELETE":
+            self.away, is_away = False, self.away
+            if is_away:
+                raise ConnectionResetError
+            self.told.put(f"deleted as {self.phase}")
+        return super().call(method, path, body, kind, query)
+
+    def watch(self, path: str, **query: str) -> Stream:
+        """Tell of the new phase once, after a moment."""
+        del path, query
+        return Phase(self)
+
+
+class Phase(Silence):
+    """A watch that tells of the phase of a pod once its end is known."""
+
+    def __init__(self, script: Deletion) -> None:
+        super().__init__()
+        self.script = script
+
+    def __iter__(self) -> Iterator[JSON]:
+        while self.script.phase == "Running" and not self.ended.wait(0.01):
+            pass
+        yield {"type": "MODIFIED", "object": {**going(), "status": {"phase": self.script.phase}}}
+        self.ended.wait()
+
+
+def test_a_deletion_is_confirmed_although_the_api_server_was_away_after_the_end() -> None:
+    said = played(Deletion(), 2)
+    assert said == [f"{FAILED}", "deleted as Failed"]
+
+
 class PreparingDriver:
     """A driver on a socket that notes the claims of each call, and refuses some."""
 
