@@ -6,6 +6,9 @@ is safe until that duration has passed since its last renewal. The renewal happe
 request before the one that shows it was sent. This time, on the clock of this machine, is what
 counts here: a response that arrives late, or a process that was stopped, never extends the time.
 
+A kube-scheduler that ends releases its Lease before that time, so devices are given away only after
+another read: whoever leads by then sees the marks that were written before it.
+
 The Lease also says what a process has to know before it writes, because this is the one object of
 which every process that writes has a recent copy (drawbridge.agreement.required_versions).
 """
@@ -89,6 +92,10 @@ class SchedulerLease:
         self._previous_read = float("-inf")  # when the last successful read was sent
         self._until = float("-inf")  # until when nobody else can take the Lease
         self.problem = "the Lease was not read yet"
+        # Reads follow each other, so that none shows an older Lease than the one before it.
+        self._reading = asyncio.Lock()
+        self._sent = self._answered = 0  # the numbers of the last read, and of the last answer
+        self._failed: ApiError | None = None  # why the last answer told nothing
 
     @property
     def leading(self) -> bool:
@@ -109,6 +116,19 @@ class SchedulerLease:
         """Raise NotLeadingError unless the kube-scheduler of this host certainly leads."""
         if not self.leading:
             raise NotLeadingError(self.describe())
+
+    async def confirm(self) -> None:
+        """Raise NotLeadingError or ApiError unless a read that is sent from now on shows a leader.
+
+        All that ask before it is sent share it.
+        """
+        before = self._sent
+        async with self._reading:
+            if self._answered <= before:
+                await self._read()
+            elif self._failed is not None:
+                raise self._failed
+        await self.check()
 
     def describe(self) -> str:
         """Say who holds the Lease, as far as it is known."""
@@ -141,12 +161,21 @@ class SchedulerLease:
 
     async def read(self) -> None:
         """Read the Lease once; raises ApiError."""
-        sent = self._now()
-        path = LEASES.path(self._name.namespace, self._name.name)
-        response = await self._session.call("GET", path, seconds=5)
+        async with self._reading:
+            await self._read()
+
+    async def _read(self) -> None:
+        self._sent += 1
+        sent, path = self._now(), LEASES.path(self._name.namespace, self._name.name)
+        try:
+            response = await self._session.call("GET", path, seconds=5)
+        except ApiError as error:
+            self._answered, self._failed = self._sent, error
+            raise
         lease = msgspec.json.decode(response, type=_Lease)
         self._versions.require(read_required(lease.metadata.annotations))
         self._observe(lease.spec, sent)
+        self._answered, self._failed = self._sent, None
 
     def _observe(self, spec: _LeaseSpec, sent: float) -> None:
         """Take over what a read that was sent at a time shows."""

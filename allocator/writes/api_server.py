@@ -54,13 +54,20 @@ class VerifiedHistory(Protocol):
         """Wait while the API server may have another history than the watch."""
 
 
+class Leadership(Fence, Protocol):
+    """Tells whether this process leads, by what it knows or by a read."""
+
+    async def confirm(self) -> None:
+        """Raise NotLeadingError unless a read that is sent from now on shows that it leads."""
+
+
 class WriteFence:
     """Lets a write wait while claims may be others than those that a decision has read.
 
     After etcd was restored from a backup, devices can be in use by claims that were deleted before.
     """
 
-    def __init__(self, leadership: Fence, claims: VerifiedHistory) -> None:
+    def __init__(self, leadership: Leadership, claims: VerifiedHistory) -> None:
         self._leadership = leadership
         self._claims = claims
 
@@ -69,14 +76,22 @@ class WriteFence:
         await self._claims.wait_until_verified()
         await self._leadership.check()
 
+    async def confirm(self) -> None:
+        """Raise NotLeadingError unless a read that is sent from now on shows that it leads."""
+        await self._leadership.confirm()
+
 
 class ApiServerWrites:
     """Reads and writes claims behind a fence, and binds pods."""
 
-    def __init__(self, session: Session, fence: Fence, watch: VerifiedHistory) -> None:
-        self._watch = watch
+    def __init__(self, session: Session, fence: Leadership, watch: VerifiedHistory) -> None:
+        self._fence, self._watch = fence, watch
         self._claims = ResourceClient(session, CLAIMS, _decode_claim, fence=fence)
         self._pods = ResourceClient(session, PODS, _decode_pod, fence=fence)
+
+    async def confirm_leading(self) -> None:
+        """Read the Lease again; raises NotLeadingError unless it is ours."""
+        await self._fence.confirm()
 
     async def read_claim(self, namespace: str, name: str) -> Claim | None:
         """Read a claim from the API server; None if it does not exist."""

@@ -1,6 +1,7 @@
 """The only write path of the allocator: marks and allocates the claims of a pod, then binds it.
 
-The order is fixed. All claims get the allocation mark and the finalizer. Then each gets its
+The order is fixed. All claims get the allocation mark and the finalizer. Then the Lease is read
+again, because a kube-scheduler that ends releases it at once. Then each claim gets its
 allocation and the pod as a consumer, at the version that the mark has. Then the devices must
 report their binding conditions. Then the pod is bound. Every write is behind the fence of the
 scheduler's Lease. A new leader removes unfinished marks first, so that an allocation that an

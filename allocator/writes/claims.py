@@ -30,7 +30,8 @@ class BindRefusedError(Exception):
 class ClaimWriter:
     """Carries out the reservations of claims.
 
-    `check` runs before every write of a mark or an allocation and may raise. Bindings of an earlier
+    `check` runs before every write of a mark or an allocation and may raise. Between marks and
+    allocations the Lease is read: who leads afterwards has read the marks. Bindings of an earlier
     term can arrive until `earlier_bindings`, and none is for the pods of what is allocated now.
     """
 
@@ -48,12 +49,14 @@ class ClaimWriter:
         self._state = state
         self._check = check
         self._earlier_bindings = earlier_bindings
+        self._is_confirmed = False  # whether the Lease was read since the last mark
 
     async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
         """Write the mark and the finalizer, unless the claim has an allocation or this mark.
 
         `live` is the claim as it was just read.
         """
+        self._is_confirmed = False
         live = live or self._cache.get(reserved.namespace, reserved.name)
         for _ in range(ATTEMPTS):
             live = live or await self.read(reserved)
@@ -111,6 +114,9 @@ class ClaimWriter:
     async def _allocate(self, live: Claim, reserved: ClaimReservation) -> Claim:
         consumer, consumers = reserved.consumer, live.status.reserved_for
         if live.status.allocation is None:
+            if not self._is_confirmed:
+                await self._writes.confirm_leading()
+                self._is_confirmed = True
             self._check_reserved(reserved)
             now = dt.datetime.fromtimestamp(self._state.server_time(), dt.UTC)
             allocation = msgspec.structs.replace(

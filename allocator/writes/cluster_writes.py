@@ -36,6 +36,10 @@ class ClusterWrites(Protocol):
     Each write of a claim applies to one version of it.
     """
 
+    async def confirm_leading(self) -> None:
+        """Read the Lease again; raises NotLeadingError unless it is ours."""
+        ...
+
     async def read_claim(self, namespace: str, name: str) -> Claim | None:
         """Read a claim from the API server; None if it does not exist."""
         ...

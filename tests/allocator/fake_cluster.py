@@ -57,6 +57,8 @@ class FakeCluster(ApiServerWrites):
         self.ended_waits: list[str] = []
         self.faults: dict[int, Fault] = {}
         self.is_down = False
+        self.confirmed: list[int] = []  # the number of writes before each look at the Lease
+        self.other_leads = False  # as only a look at the Lease shows
         self.first_versions: dict[str, str] = {}  # of the pods, which the watch shows
 
     # --- what others do ---
@@ -123,6 +125,13 @@ class FakeCluster(ApiServerWrites):
         self.ended_waits.append(claim_uid)
 
     # --- reads and writes ---
+
+    async def confirm_leading(self) -> None:
+        """Look at the Lease."""
+        self._reach()
+        self.confirmed.append(len(self.writes))
+        if self.other_leads:
+            raise NotLeadingError("host-b holds the Lease")
 
     async def read_claim(self, namespace: str, name: str) -> Claim | None:
         """Read a claim."""
@@ -202,6 +211,9 @@ class _Trusted:
     newest = ""
 
     async def check(self) -> None:
+        """This process leads."""
+
+    async def confirm(self) -> None:
         """This process leads."""
 
     async def wait_until_verified(self) -> None:

@@ -20,6 +20,9 @@ class OpenFence:
     async def check(self) -> None:
         """Allow the write."""
 
+    async def confirm(self) -> None:
+        """Allow the allocation."""
+
 
 class Watch:
     """A watch of claims that has seen version 50, and what was written since."""

@@ -32,6 +32,38 @@ async def test_all_marks_precede_the_first_allocation_and_the_binding_is_last(ri
     assert rig.reservations.observed[-1] == rig.claim("b")
 
 
+async def test_the_lease_is_read_between_the_marks_and_the_allocations(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    assert not await rig.bind()
+    assert rig.cluster.confirmed == [2]
+    assert not await rig.bind()
+    assert rig.cluster.confirmed == [2]  # nothing is allocated
+
+
+async def test_nothing_is_allocated_if_another_one_leads_after_the_marks(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    rig.cluster.other_leads = True
+    assert await rig.bind() == "host-b holds the Lease"
+    assert "allocate a" not in rig.cluster.writes
+    assert rig.cluster.is_clean("a")
+
+
+async def test_the_lease_is_read_again_after_a_claim_was_marked_again(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+    original = rig.cluster.confirm_leading
+
+    async def change_claim() -> None:
+        await original()
+        if len(rig.cluster.confirmed) == 1:
+            rig.cluster.put(replace(rig.claim("a"), status=rig.claim("a").status))
+            await rig.cluster.unmark(rig.claim("a"))
+
+    rig.cluster.confirm_leading = change_claim  # type: ignore[method-assign]  # the same
+    assert not await rig.bind()
+    writes = rig.cluster.writes
+    assert writes[rig.cluster.confirmed[-1] - 1 :][:2] == ["mark a", "allocate a"]
+
+
 async def test_a_repeated_call_renews_the_claims_so_that_an_earlier_release_fails(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a", "b")
     assert not await rig.bind()

@@ -178,3 +178,53 @@ async def test_a_lease_that_requires_more_than_is_known_does_not_lead(rig: Rig) 
         await rig.lease.check()
     nodes.version = "100"
     assert rig.lease.term == Term(OURS, 3)
+
+
+async def test_a_released_lease_is_confirmed_by_nobody(rig: Rig) -> None:
+    await rig.lead()
+    await rig.lease.confirm()
+    rig.renew("")
+    assert rig.lease.leading  # it cannot know yet
+    with pytest.raises(NotLeadingError, match="has no holder"):
+        await rig.lease.confirm()
+    assert not rig.lease.leading
+
+
+async def test_all_that_ask_before_a_read_is_sent_share_it(rig: Rig) -> None:
+    await rig.lead()
+    gate, before = rig.api.hold(part="leases"), len(rig.api.asked("GET", "leases"))
+    first = asyncio.ensure_future(rig.lease.confirm())
+    await asyncio.sleep(0.05)
+    assert len(rig.api.asked("GET", "leases")) == before + 1
+    # The read in flight tells nothing of the Lease after this moment.
+    later = [asyncio.ensure_future(rig.lease.confirm()) for _ in range(20)]
+    await asyncio.sleep(0)
+    rig.api.when(lambda: rig.renew(THEIRS), part="leases")
+    gate.set()
+    await first
+    answers = await asyncio.gather(*later, return_exceptions=True)
+    assert [type(each) for each in answers] == [NotLeadingError] * 20
+    assert len(rig.api.asked("GET", "leases")) == before + 2
+
+
+async def test_a_read_that_fails_confirms_nobody_and_is_not_repeated_for_each(rig: Rig) -> None:
+    await rig.lead()
+    before = len(rig.api.asked("GET", "leases"))
+    rig.api.fail(403, part="leases", times=2)
+    asked = [rig.lease.confirm() for _ in range(5)]
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(each) for each in answers] == [ApiError] * 5
+    # The first one has sent its read when the others ask.
+    assert len(rig.api.asked("GET", "leases")) == before + 2
+    await rig.lease.confirm()
+
+
+async def test_a_caller_that_ends_leaves_the_read_to_the_others(rig: Rig) -> None:
+    await rig.lead()
+    rig.api.hold(part="leases")
+    asked = [asyncio.ensure_future(rig.lease.confirm()) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    asked[0].cancel()
+    await asked[1]
+    with pytest.raises(asyncio.CancelledError):
+        await asked[0]
