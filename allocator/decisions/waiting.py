@@ -75,7 +75,7 @@ class WaitingPods:
         self._state = decisions.state
         self._records = decisions.state.records
         self._settled: list[str] = []  # the pods that have ended and have a record; the next last
-        self._questions = VictimQuestions(self._records)
+        self._questions = VictimQuestions(self._records, self._state.changes)
         self._bound = BoundVictims(self._records, self._state.pods)
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = CutSearches()
@@ -116,7 +116,7 @@ class WaitingPods:
             victims = record.victims
             # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.get(uid).nominated_node:
-                victims = (victims or VictimQuestion()).refused(self._questions.ended)
+                victims = (victims or VictimQuestion()).refused(self._questions.changed)
         others = None if fitting else self._decisions.groups.wait_for_others(record.group, now)
         exceeds = not fitting and self._decisions.exceeds_quota(key)
         waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
@@ -152,7 +152,7 @@ class WaitingPods:
         pod, key = self._find(uid), self._decisions.request_key(uid)
         if pod is not None and key is not None:
             self._leave(uid)
-            victims = VictimQuestion(ended=self._questions.ended) if refused else None
+            victims = VictimQuestion(changed=self._questions.changed) if refused else None
             waiting = Waiting(pod.place, key, exceeds=self._decisions.exceeds_quota(key))
             self._change(uid, RecordEvent.ASKS_VICTIMS, waiting, victims=victims, unanswered=False)
             if cut is not None:

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from allocator.state.cluster_state import ChangeLog
 from allocator.state.pauses import NO_PAUSE
 from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
@@ -118,11 +119,16 @@ class BoundVictims:
 
 
 class VictimQuestions:
-    """The pods that ask for victims again: when others have ended, or when their pause is over."""
+    """The pods that ask for victims again: when others can have some, or their pause is over."""
 
-    def __init__(self, records: PodTable) -> None:
-        self._records = records
-        self.ended = 0  # how often pods ended, after which others can have victims
+    def __init__(self, records: PodTable, changes: ChangeLog) -> None:
+        self._records, self._changes = records, changes
+        self._ended = self._told = 0
+
+    @property
+    def changed(self) -> int:
+        """How often pods ended or nodes changed their offer: then others can have victims."""
+        return self._ended + self._changes.of_offers
 
     def may_ask(self, now: float) -> bool:
         """Whether a pod may ask now."""
@@ -131,8 +137,7 @@ class VictimQuestions:
 
     def note_ended(self) -> None:
         """Note that other pods have ended."""
-        self.ended += 1
-        self._records.asking.visit_all()
+        self._ended += 1
 
     def ask_again(self, uid: str, at: float = 0.0) -> None:
         """Let a pod ask for victims again, at the end of its pause and not before a time."""
@@ -154,14 +159,17 @@ class VictimQuestions:
         A pod whose pause has ended can come before the others, so none is woken before all pauses
         have ended.
         """
+        if self._told != self.changed:
+            self._told = self.changed
+            self._records.asking.visit_all()
         while self._records.end_victim_pause(work.now):
             if work.out_of_time():
                 return
         while (place := self._records.asking.take()) is not None:
             record = self._records.get(place.uid)
-            if record.victims and record.victims.is_due(self.ended):
+            if record.victims and record.victims.is_due(self.changed):
                 # It stays refused, and is woken again if this wake is lost.
-                victims = record.victims.asked(self.ended)
+                victims = record.victims.asked(self.changed)
                 parts = {"victims": victims, "victim_pause": record.victim_pause.grown(work.now)}
                 self._records.change(record.uid, RecordEvent.WOKEN, **parts)
                 work.woken.append(record.uid)

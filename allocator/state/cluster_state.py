@@ -64,12 +64,14 @@ class ChangeLog:
 
     def __init__(self) -> None:
         self.last = 0
+        self.of_offers = 0  # the last one that was of what nodes offer, and not of its use
         self._of_nodes: OrderedDict[str, int] = OrderedDict()
         self._of_all = 0
 
-    def add(self, node: str | None) -> None:
+    def add(self, node: str | None, *, of_use: bool = False) -> None:
         """Record a change of one node, or with None of all."""
         self.last += 1
+        self.of_offers = self.of_offers if of_use else self.last
         if node is None:
             self._of_all = self.last
             self._of_nodes.clear()
@@ -471,7 +473,7 @@ class AllocatorState:
         if view is not self._view:
             for pool in changed_pools(self._view, view):
                 if pool in self._owned:
-                    self.changes.add(self._owned[pool])
+                    self.changes.add(self._owned[pool], of_use=True)
             self._view = view
         if self.ledger.quotas.revision != self._quota_revision:
             self._quota_revision = self.ledger.quotas.revision

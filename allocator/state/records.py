@@ -189,23 +189,23 @@ class Waiting(msgspec.Struct, frozen=True):
 class VictimQuestion(NamedTuple):
     """Whether a pod that waits asks for victims again.
 
-    One that was refused some asks when other pods than those have `ended` that had by then.
+    One that was refused some asks when more has `changed` than by then: pods ended, or nodes.
     """
 
     asks: bool = False
-    ended: int | None = None
+    changed: int | None = None
 
-    def refused(self, ended: int) -> "VictimQuestion":
+    def refused(self, changed: int) -> "VictimQuestion":
         """Return what a pod asks that is refused victims; an earlier question stays."""
-        return self if self.ended is not None else self._replace(ended=ended)
+        return self if self.changed is not None else self._replace(changed=changed)
 
-    def asked(self, ended: int) -> "VictimQuestion | None":
+    def asked(self, changed: int) -> "VictimQuestion | None":
         """Return what a pod asks later that asks now."""
-        return None if self.ended is None else VictimQuestion(ended=ended)
+        return None if self.changed is None else VictimQuestion(changed=changed)
 
-    def is_due(self, ended: int) -> bool:
-        """Whether the pod asks when so many pods have ended."""
-        return self.asks or self.ended not in {None, ended}
+    def is_due(self, changed: int) -> bool:
+        """Whether the pod asks when so much has changed."""
+        return self.asks or self.changed not in {None, changed}
 
 
 class RecordStep(NamedTuple):

@@ -208,9 +208,9 @@ def _follow_questions(before: Record, after: Record, effects: list[Effect]) -> N
 
 
 def place_of_question(record: Record) -> WaitingPlace | None:
-    """Return the place of a pod that asks for victims again, now or when others have ended."""
+    """Return the place of a pod that asks for victims again, now or when others can have some."""
     victims = record.victims
-    asks = victims is not None and (victims.asks or victims.ended is not None)
+    asks = victims is not None and (victims.asks or victims.changed is not None)
     return record.waiting.place if record.waiting is not None and asks else None
 
 

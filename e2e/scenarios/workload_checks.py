@@ -24,6 +24,7 @@ from e2e.scenarios.workload_makers import Maker
 
 # Parts of kubectl's output that differ between two objects of one kind.
 RENAMED: Final = "the-other"
+ATTEMPTS: Final = 5
 
 
 def enter(stage: Stage, *suffixes: str) -> Kubectl:
@@ -92,12 +93,20 @@ def replaced_alike(stage: Stage, kubectl: Kubectl, kind: str, body: JSON, twin: 
     """`kubectl replace` of a manifest says of a translated one what it says of any other."""
     kubectl.apply(twin).check()
     _settled(stage, twin["metadata"]["name"])
-    words = ("replace", "--save-config", "-f", "-")
-    ran = [kubectl(*words, stdin=each) for each in (body, twin)]
+    ran = [_replaced(kubectl, each) for each in (body, twin)]
     names = [each["metadata"]["name"] for each in (body, twin)]
     ours, theirs = map(_plain, ran, names)
     assert ours == theirs, f"{ran[0]}{ran[1]}"
     kubectl("delete", kind, twin["metadata"]["name"], "--cascade=foreground").check()
+
+
+def _replaced(kubectl: Kubectl, body: JSON) -> CommandResult:
+    """Replace; again if the status was written between kubectl's read and its write."""
+    for _ in range(ATTEMPTS):
+        ran = kubectl("replace", "--save-config", "-f", "-", stdin=body)
+        if "(Conflict)" not in ran.err:
+            break
+    return ran
 
 
 def _settled(stage: Stage, app: str) -> None:

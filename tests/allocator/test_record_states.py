@@ -259,7 +259,7 @@ def test_what_the_ledger_keeps_follows_what_a_pod_gets_later() -> None:
     assert ended.effects[1:] == [Keep(()), Expect(own, nothing), LookAgain("kept", None)]
 
 
-def test_a_pod_that_is_answered_again_still_asks_because_others_have_ended() -> None:
+def test_a_pod_that_is_answered_again_still_asks_because_something_has_changed() -> None:
     refused = VictimQuestion().refused(3)
     assert not refused.is_due(3)
     assert refused.refused(4).is_due(4)

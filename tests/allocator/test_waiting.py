@@ -430,6 +430,24 @@ def test_many_pods_that_were_refused_victims_ask_again_some_in_each_turn() -> No
     assert contest.woken(at=100.0) == []
 
 
+def test_pods_that_were_refused_victims_ask_again_when_nodes_change_but_not_their_use() -> None:
+    contest = Contest(n1=2)
+    held = allocation_on("n1", 0)
+    contest.cluster.add_claim(claim("c1", allocation=held, pods=["low"]))
+    for uid in ("p1", "p2"):
+        contest.cluster.add(pod(uid, f"of-{uid}"))
+        assert contest.ask(uid, 2) == []
+        contest.waiting.note_preemption(uid, refused=True)
+    assert contest.woken() == []
+    epoch = contest.cluster.state.epoch()
+    contest.cluster.schedule("other", claim("of-other"))
+    assert contest.cluster.state.epoch() != epoch
+    assert contest.woken() == []
+    contest.cluster.state.apply(None, Node("n1", {"changed": ""}))
+    assert contest.woken() == ["p1", "p2"]
+    assert contest.woken(at=100.0) == []
+
+
 def test_a_pod_whose_pause_ends_comes_before_those_that_ask_behind_it() -> None:
     contest = Contest(n1=0)
     ask_in_vain(contest, "p1", "p2", "p3")
