@@ -24,6 +24,7 @@ from e2e.scenarios.bridge_failures import (
     prepare,
     some_run,
 )
+from e2e.scenarios.bridge_preemption import create_priority
 from e2e.scenarios.objects import claim_spec, request
 
 GPU = "gpu.nvidia.com"
@@ -140,6 +141,45 @@ def written(stage: BridgeStage) -> dict[str, str]:
     pods = stage.client.get(stage.pod_path())["items"]
     versions = {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in claims}
     return versions | {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods}
+
+
+@bridge_scenario("chaos")
+def an_allocator_that_stood_still_while_its_scheduler_ended_gives_no_device_twice(
+    stage: BridgeStage,
+) -> None:
+    """The scheduler releases its Lease, so that another pair leads long before it is over."""
+    add_template(stage)
+    leader = stage.leader()
+    top = create_priority(stage, "top", 1000, "Never")
+    burst(stage, 0, PODS)
+    add_nodes(stage)
+    stage.wait("some claims are allocated", lambda: len(stage.allocated_claims()) > PODS // 8)
+    began = time.monotonic()
+    with suspended(leader.allocator.started_process()):
+        leader.running_scheduler().stop()
+        other = other_leader(stage, leader)
+        # What the allocator has reserved and not written goes to other claims.
+        free = PODS - len(stage.allocated_claims())
+        for number in range(free):
+            stage.pod(f"other-{number}", templates={"gpu": "gpu"}, priorityClassName=top)
+        stage.wait("all devices have claims", lambda: len(given(stage)) >= PODS, PATIENCE_SECONDS)
+    print_line(f"      stood still for {time.monotonic() - began:.1f} s, {free} devices were free")
+    stage.wait("its allocator knows", lambda: '"leading":true' not in leader.allocator_status())
+    pass_time(stage, SETTLE_SECONDS)
+    devices = given(stage)
+    assert len(devices) == len(set(devices)) == PODS, devices
+    assert stage.leader() is other
+    leader.start()
+    for number in range(free):
+        stage.delete_pod(f"other-{number}")
+    all_run(stage)
+
+
+def given(stage: BridgeStage) -> list[tuple[str, str]]:
+    """Return the devices of all claims, with their pools."""
+    allocations = [each["status"]["allocation"] for each in stage.allocated_claims()]
+    results = [each for one in allocations for each in one["devices"]["results"]]
+    return [(each["pool"], each["device"]) for each in results]
 
 
 @bridge_scenario("chaos")

@@ -102,7 +102,9 @@ class _Stops:
         self.world = world
         self.seconds = 14 + draw_seconds(drawn, 14)
         self.longer = self.seconds + _TAKEN_BACK_SECONDS * (drawn // 64 % 2)
-        self.taken_back = LATEST_SECONDS + self.seconds
+        # Either what it had decided is later than any request, or its Lease would not be over yet.
+        is_late = bool(drawn // 128 % 2)
+        self.alone = LATEST_SECONDS + self.seconds if is_late else 1 + draw_seconds(drawn, 10)
         self.late, self.closed = draw_seconds(drawn, _LATE_SECONDS), draw_seconds(drawn // 2)
 
     def choose(self, number: int, write: str) -> tuple[str, Trap]:
@@ -111,9 +113,7 @@ class _Stops:
         stands = f"the host stands still for {self.seconds:.1f} s"
         cut = f"the host is cut off for {self.seconds:.1f} s"
         before = f"the host stands still for {self.longer:.1f} s before it"
-        alone = (
-            f"the allocator stands still for {self.taken_back:.1f} s before it, another one leads"
-        )
+        alone = f"the allocator stands still for {self.alone:.1f} s before it, another one leads"
         late = self.late
         choices = (
             ("the allocator is killed", Trap(write, self.restart_allocator)),
@@ -165,11 +165,11 @@ class _Stops:
     def stop_alone(self, host: str, path: str) -> None:
         """Let it be sent when another one has led for a while, and the pod need another node."""
         self.world.stop_scheduler(host)
-        self.world.stand_still(f"allocator {host}", self.taken_back)
+        self.world.stand_still(f"allocator {host}", self.alone)
         pause = 0.5  # until the Lease is released
-        stand_still = functools.partial(self.world.stand_still, host, self.taken_back - pause)
+        stand_still = functools.partial(self.world.stand_still, host, self.alone - pause)
         asyncio.get_running_loop().call_later(pause, stand_still)
-        self._close_nodes(path, self.taken_back)
+        self._close_nodes(path, self.alone)
 
     def kill_unseen(self, host: str, path: str) -> None:
         """Let another one lead that has not heard of it, and the pod seem to need another node."""
