@@ -23,7 +23,7 @@ LEGACY = "nvidia.com/gpu"
 ORIGINAL, FACTS = "drawbridge.dev/original", "drawbridge.dev/facts"
 NEEDS = ("processes", "loopback")
 # The controller recreates it within a second; the rest is for a busy machine.
-SOON = 3.0
+SOON = 10.0
 AGE = re.compile(r"\d+[smh] ago")
 
 
