@@ -13,8 +13,11 @@ from drawbridge.report.stuck.found import Stuck, as_finding, stuck_at
 from drawbridge.report.stuck.objects import HangingClaim, HangingNamespace, HangingObjects
 from drawbridge.report.stuck.pods import find_stuck_pods, has_devices
 
-# The conditions of a namespace under deletion that say what is left in it.
-_REMAINING: Final = ("NamespaceFinalizersRemaining", "NamespaceContentRemaining")
+# The conditions of a namespace under deletion that say what is left in it, behind a colon.
+_REMAINING: Final = {
+    "NamespaceFinalizersRemaining": "finalizers",
+    "NamespaceContentRemaining": "content",
+}
 _FAILED: Final = ("NamespaceDeletionContentFailure", "NamespaceDeletionDiscoveryFailure")
 
 
@@ -80,15 +83,16 @@ def _find_stuck_namespaces(search: StuckSearch) -> Iterator[Stuck]:
 
 
 def _describe_remaining(namespace: HangingNamespace) -> str:
-    """Return what the conditions say is left, or failed."""
+    """Return what the conditions say is left, or failed; a label of metrics has the beginning."""
     conditions = namespace.status.conditions or ()
-    told = [
-        each.message
-        for kind in (*_FAILED, *_REMAINING)
-        for each in conditions
-        if each.type == kind and each.status == "True" and each.message
-    ]
-    return told[0] if told else "namespace-controller of kube-controller-manager"
+    told = {each.type: each.message for each in conditions if each.status == "True"}
+    for kind in _FAILED:
+        if message := told.get(kind):
+            return message
+    for kind, what in _REMAINING.items():
+        if message := told.get(kind):
+            return f"{what}: {message.rpartition(': ')[2]}"
+    return "namespace-controller of kube-controller-manager"
 
 
 def _find_orphaned_slices(search: StuckSearch) -> Iterator[Stuck]:
