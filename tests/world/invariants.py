@@ -137,7 +137,7 @@ def no_pod_that_runs_loses_a_claim(world: "World") -> Iterator[str]:
 
 def no_allocator_takes_devices_of_others(world: "World") -> Iterator[str]:
     """Our allocators allocate on nodes with a fence, on which no other scheduler allocates."""
-    for name in world.beyond_fences:
+    for name in world.newcomers.beyond_fences:
         yield f"{name}, which has no fence"
 
 

@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from drawbridge.agreement.owned_pools import has_fence as is_fenced
-from tests.cluster.fake.kinds import Kind, named
+from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
 from tests.world.control import ControllerProcess
 from tests.world.machines import READY_SECONDS
@@ -27,6 +27,9 @@ class Newcomers:
         # The terms of the controller that knew the last node of a name as ours; 0 if none did.
         self._terms: dict[str, int] = {}
         self._unheard: set[str] = set()  # the UIDs of nodes that it heard of too late
+        # What was given on nodes that are not ready and can get their taint in time, by UID.
+        self._given: dict[str, list[str]] = {}
+        self.beyond_fences: list[str] = []  # what our allocators gave on nodes without a fence
 
     def follow(self, kind: Kind, change: Change) -> None:
         """Note a node that is deleted, and look what is known of one that registers."""
@@ -50,9 +53,28 @@ class Newcomers:
                 self._unheard.add(uid)
                 self._network.count("node of others that the controller hears of too late")
 
+        def judge() -> None:
+            given, node = self._given.pop(uid), self._find(name)
+            is_open = node is not None and node["metadata"]["uid"] == uid and not has_fence(node)
+            if is_open and uid not in self._unheard:
+                self.beyond_fences += given
+
+        self._given[uid] = []
         asyncio.get_running_loop().call_later(READY_SECONDS - _WRITE_SECONDS, look)
+        asyncio.get_running_loop().call_later(READY_SECONDS, judge)
+
+    def note_given(self, claim: str, name: str) -> None:
+        """Note that an allocator of ours gave a device of a node; one that is new has its time."""
+        node = self._find(name)
+        if node is None or has_fence(node) or node["metadata"]["uid"] in self._unheard:
+            return
+        given = self._given.get(node["metadata"]["uid"], self.beyond_fences)
+        given.append(f"{claim} is on {name}")
+
+    def _find(self, name: str) -> JSON | None:
+        return self._network.store.find(named("nodes"), "", name)
 
     def is_unheard(self, name: str) -> bool:
         """Whether a node is one that nobody could keep others off in time."""
-        node = self._network.store.find(named("nodes"), "", name) if self._unheard else None
+        node = self._find(name) if self._unheard else None
         return node is not None and node["metadata"]["uid"] in self._unheard

@@ -21,7 +21,7 @@ from tests.world.machines import Machine
 from tests.world.network import Network, Trouble
 from tests.world.newcomers import Newcomers
 from tests.world.nodes import Device, Kubelet, claim_names, consumers_of, devices_of
-from tests.world.objects import ALL_NODES, SCALED, has_fence, has_owners, make_system
+from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
 from tests.world.scheduler import SLOWEST_BINDING, UNWOKEN_SECONDS
@@ -124,7 +124,6 @@ class World:
         self.machines = {name: self._make_machine(name) for name in ALL_NODES}
         self.is_calm = False  # whether all faults have ended
         self.touched = ""  # the node to which something has just happened
-        self.beyond_fences: list[str] = []  # what our allocators gave on nodes without a fence
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
         self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number = 0
@@ -360,11 +359,8 @@ class World:
             return
         self.uses.note_decision(claim, self.pairs[host].seen)
         for name in sorted({node for node, _ in devices_of(claim)}):
-            node = self.network.store.find(named("nodes"), "", name)
-            if self.since_restore() < math.inf or self.newcomers.is_unheard(name):
-                continue
-            if node and not has_fence(node):
-                self.beyond_fences.append(f"{claim['metadata']['name']} is on {name}")
+            if self.since_restore() == math.inf:
+                self.newcomers.note_given(claim["metadata"]["name"], name)
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
         self.uses.start(pod, claim, node)
