@@ -301,6 +301,7 @@ class Scheduler:
             return
         place = PodOnNode(pod_uid=uid, node=node)
         if node != reply.reserved_on and not parts.calls.reserve(place).reserved:
+            self._active.pop(uid, None)
             self._retry(uid)
             return
         self._active.pop(uid, None)
