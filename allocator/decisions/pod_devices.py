@@ -467,13 +467,8 @@ class PodDecisions:
             return self.groups.exceeds_quota(key.removeprefix(_GROUP).decode())
         return self._basis.quotas.is_refused(key) or self._basis.searches.exceeds_quota(key)
 
-    def is_refused(self, key: bytes, *, exceeds: bool = False) -> bool:
-        """Whether no node fits for the pods with this key, in the current state.
-
-        For pods that wait because what they ask `exceeds` a quota: whether it has no room still.
-        """
-        if exceeds:
-            return self.exceeds_quota(key)
+    def is_refused(self, key: bytes) -> bool:
+        """Whether no node fits for the pods with this key, in the current state."""
         if key.startswith(_GROUP):
             return self.groups.is_refused(key.removeprefix(_GROUP).decode())
         return self._basis.quotas.is_refused(key) or self._basis.searches.is_refused(key)

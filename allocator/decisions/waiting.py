@@ -435,13 +435,16 @@ class WaitingPods:
         """Whether a pod may be woken now, and another answer is possible."""
         record, name = self._records.get(uid), self._name_of(uid)
         pod = record.waiting
+        # Room in a quota is another answer, also without a free device.
+        exceeds = pod is not None and pod.exceeds
+        is_refused = self._decisions.exceeds_quota if exceeds else self._decisions.is_refused
         return (
             pod is not None
             and name not in self._aside
             and name not in self._cut
             and record.device_pause.until <= now
             and pod.tried != self._state.epoch()
-            and not self._decisions.is_refused(record.key, exceeds=pod.exceeds)
+            and not is_refused(record.key)
         )
 
     def next_time(self) -> float | None:

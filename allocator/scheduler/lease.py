@@ -34,7 +34,7 @@ _LOG: Final = logging.getLogger("allocator.lease")
 READ_SECONDS: Final = 1.0
 # Requests in flight reach the API server, and clocks of two machines run apart, within this time.
 MARGIN_SECONDS: Final = 3.0
-# Pods that are bound one after the other share a read within this time; the first one never waits.
+# Pods share a read that begins within this time of the one before; none waits longer for it.
 CONFIRM_SECONDS: Final = 0.03
 
 

@@ -22,7 +22,7 @@ GPU = "gpu.nvidia.com"
 LEGACY = "nvidia.com/gpu"
 ORIGINAL, FACTS = "drawbridge.dev/original", "drawbridge.dev/facts"
 NEEDS = ("processes", "loopback")
-# The controller recreates it within a second; the rest is for a busy machine.
+# The controller waits 3 s for the client of a new pod; the rest is for a busy machine.
 SOON = 10.0
 AGE = re.compile(r"\d+[smh] ago")
 

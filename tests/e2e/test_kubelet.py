@@ -64,6 +64,10 @@ class Script(Client):
     ) -> JSON:
         """Answer, and tell of reads of the pod and of events; the last read is repeated."""
         del kind, query
+        return self.answer(method, path, body)
+
+    def answer(self, method: str, path: str, body: Any) -> JSON:  # noqa: ANN401  # as the client's
+        """Answer a request."""
         if (method, path) == ("GET", POD):
             read = self.reads.pop(0) if len(self.reads) > 1 else self.reads[0]
             self.told.put("read")
@@ -147,14 +151,7 @@ class Deletion(Script):
         super().__init__(going())
         self.phase, self.away = "Running", True
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,  # noqa: ANN401  # as the client's
-        kind: str = "",
-        query: Mapping[str, str] | None = None,
-    ) -> JSON:
+    def answer(self, method: str, path: str, body: Any) -> JSON:  # noqa: ANN401  # as the client's
         """Keep the phase, and confirm the deletion at the second request."""
         if path == "/api/v1/pods":
             listed = {**going(), "status": {"phase": self.phase}}
@@ -166,7 +163,7 @@ class Deletion(Script):
             if is_away:
                 raise ConnectionResetError
             self.told.put(f"deleted as {self.phase}")
-        return super().call(method, path, body, kind, query)
+        return super().answer(method, path, body)
 
     def watch(self, path: str, **query: str) -> Stream:
         """Tell of the new phase once, after a moment."""
