@@ -14,15 +14,18 @@ import inspect
 import itertools
 import random
 import secrets
+import signal
 import sys
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import IO, Any
 from unittest import mock
 
+from drawbridge.process.alarm import CutAlarm
 from tests.virtual_time import VirtualLoop
+from tests.world.copies import Copies
 
 START = 1_767_225_600.0
 _PRODUCT = ("allocator", "certs", "controller", "drawbridge", "webhook")
@@ -54,15 +57,16 @@ class _Call:
 
 
 class WorldLoop(VirtualLoop):
-    """A loop in virtual time, which runs at once what the product gives to a thread.
+    """A loop in virtual time, which runs at once what the product gives to a thread or a copy.
 
     Nothing comes from outside, so a turn asks no selector; calls of one moment keep their order,
     and one that fails ends the run. No code of a run has context variables, so all have one
     context. Half of the time of a run was the turns of asyncio.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, copies: Copies) -> None:
         super().__init__()
+        self._copies = copies
         self._calls: collections.deque[_Call] = collections.deque()
         self._timers: list[tuple[float, int, _Call]] = []
         self._numbers = itertools.count()
@@ -133,6 +137,40 @@ class WorldLoop(VirtualLoop):
             self.call_soon(done.set_result, result)
         return done
 
+    async def connect_read_pipe(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.Protocol], pipe: IO[bytes]
+    ) -> tuple[asyncio.ReadTransport, asyncio.Protocol]:
+        """Read what a copy tells, up to its end; some of it comes later than the rest, or all."""
+        protocol, transport = protocol_factory(), _ClosedPipe()
+        protocol.connection_made(transport)
+        with pipe:
+            told = self._copies.tell(pipe.read())
+        for pause, data in told:
+            await asyncio.sleep(pause)
+            protocol.data_received(data)
+        protocol.eof_received()
+        return transport, protocol
+
+    def add_reader(  # type: ignore[override]  # it is called once
+        self,
+        fd: object,  # noqa: ARG002  # of a copy that has ended
+        callback: Callable[..., object],
+        *args: object,
+    ) -> None:
+        """Call a function when a copy has ended, as all have that were read."""
+        self.call_soon(callback, *args)
+
+    def remove_reader(self, fd: object) -> bool:  # type: ignore[override]  # noqa: ARG002
+        """Call nothing any more."""
+        return True
+
+
+class _ClosedPipe(asyncio.ReadTransport):
+    """A pipe from which all was read."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
 
 def wall() -> float:
     """Return the true Unix time in the world."""
@@ -144,8 +182,11 @@ def now() -> dt.datetime:
     return dt.datetime.fromtimestamp(wall(), dt.UTC)
 
 
-def run(main: Callable[[], Coroutine[Any, Any, None]], seed: int) -> None:
-    """Run to the end in virtual time; every draw of the product comes from the seed."""
+def run(main: Callable[[], Coroutine[Any, Any, None]], seed: int, copies: Copies) -> None:
+    """Run to the end in virtual time; every draw of the product comes from the seed.
+
+    Time passes between computations only, so no timer of the system rings in one.
+    """
     drawn = random.Random(seed)
     state = random.getstate()
     random.seed(seed)
@@ -154,11 +195,14 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], seed: int) -> None:
     gc.disable()
     try:
         with (
-            asyncio.Runner(loop_factory=WorldLoop) as runner,
+            asyncio.Runner(loop_factory=lambda: WorldLoop(copies)) as runner,
             _virtual(runner.get_loop().time),
             _patched(uuid, "uuid4", lambda: uuid.UUID(int=drawn.getrandbits(128), version=4)),
             _patched(gc, "collect", lambda *_: 0),
             _patched(gc, "freeze", lambda: None),
+            _patched(signal, "setitimer", lambda *_: (0.0, 0.0)),
+            # A function, which becomes a method.
+            _patched(CutAlarm, "run", lambda alarm, compute: copies.run(alarm, compute)),  # noqa: PLW0108
             _patched(secrets, "token_hex", lambda size: drawn.randbytes(size).hex()),
         ):
             runner.run(main())

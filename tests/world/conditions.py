@@ -65,6 +65,8 @@ class Conditions(NamedTuple):
     # How many bindings wait for something else, such as a volume; ours, and those of others.
     slow_bindings: float
     slow_bindings_of_others: float
+    # How many computations take too long, so that copies of the processes go on with them.
+    cut_computations: float
     # What happens when all faults have ended, one after the other.
     calm: tuple[str, ...]
 
@@ -107,4 +109,5 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
         calm=tuple(drawn.choices([*_CALM], [*_CALM.values()], k=drawn.choice((2, 4, 8, 8)))),
         reserves_early=drawn.random() < 0.8,
+        cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )

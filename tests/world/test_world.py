@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ FORCED = (
     Event(5.0, "delete with force", 0),
     Event(10.0, "create", 26),
 )
+COPIED = 19  # half of its computations are cut
 
 
 def test_the_scenarios_that_the_models_are_compared_with_exist() -> None:
@@ -51,11 +53,12 @@ def test_every_invariant_holds_whatever_happens(seed: int) -> None:
     assert not outcome.violation, "\n".join(outcome.story)
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_a_run_depends_on_nothing_but_its_seed(hash_seed: str) -> None:
+# The second seed has computations that are cut, and a copy that goes on with one.
+@pytest.mark.parametrize(("seed", "hash_seed"), [(5, "1"), (COPIED, "2")])
+def test_a_run_depends_on_nothing_but_its_seed(seed: int, hash_seed: str) -> None:
     code = (
         "from tests.world.script import *; from tests.world.world import *;"
-        "print('\\n'.join(play(5, write_script(5, 30)).story))"
+        f"print('\\n'.join(play({seed}, write_script({seed}, 30)).story))"
     )
     told = subprocess.run(  # noqa: S603  # no outside input
         [sys.executable, "-c", code],
@@ -65,7 +68,21 @@ def test_a_run_depends_on_nothing_but_its_seed(hash_seed: str) -> None:
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
     ).stdout.splitlines()
     assert len(told) > 30
-    assert told == play(5, write_script(5, 30)).story
+    assert told == play(seed, write_script(seed, 30)).story
+
+
+def test_no_timer_of_the_system_rings_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_timers: list[object] = []
+    monkeypatch.setattr(signal, "setitimer", lambda *arguments: set_timers.append(arguments))
+    assert not play(5, write_script(5, 30)).violation
+    assert not set_timers
+
+
+def test_copies_go_on_with_computations_that_are_cut() -> None:
+    outcome = play(COPIED, write_script(COPIED, 30))
+    assert not outcome.violation
+    assert outcome.counted["cut computation"] > 10
+    assert outcome.counted["copy of a process"] > 0
 
 
 def test_devices_of_a_pod_deleted_with_force_are_not_given_away() -> None:

@@ -15,6 +15,7 @@ from tests.world.admission import RefusedPodError, Webhook
 from tests.world.conditions import draw_conditions
 from tests.world.control import ControllerProcess
 from tests.world.controllers import Autoscaler, ClaimController, PodController
+from tests.world.copies import Copies
 from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
@@ -63,13 +64,14 @@ def play(seed: int, script: Iterable[Event], defects: Collection[str] = ()) -> O
     The stock scheduler has these defects of Kubernetes.
     """
     outcome = Outcome(seed, tuple(script), defects=frozenset(defects))
+    copies = Copies(seed)
 
     async def run() -> None:
-        world = World(outcome)
+        world = World(outcome, copies)
         with mock.patch.object(pod_table, "MAX_RECORDS", world.conditions.most_records):
             await world.run()
 
-    clock.run(run, seed)
+    clock.run(run, seed, copies)
     return outcome
 
 
@@ -96,8 +98,9 @@ def shrink(outcome: Outcome) -> Outcome:
 class World:
     """The cluster of one run."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, copies: Copies) -> None:
         self.outcome = outcome
+        self.copies = copies
         self.random = random.Random(f"world {outcome.seed}")
         self.conditions = draw_conditions(outcome.seed, EVENTS)
         self.network = Network(
@@ -170,11 +173,14 @@ class World:
             task.cancel()
         await asyncio.gather(*tasks, playing, over, return_exceptions=True)
         self.network.counted["write"] = len(self.network.written)
+        self.network.counted["cut computation"] = self.copies.cuts
+        self.network.counted["copy of a process"] = self.copies.copies
         self.outcome.counted |= self.network.counted
 
     async def _play(self) -> None:
         await asyncio.sleep(5)
         self.network.faults = replace(self.conditions.faults)
+        self.copies.part = self.conditions.cut_computations
         for event in self.outcome.script:
             await asyncio.sleep(event.after)
             self._happen(event)
@@ -185,6 +191,7 @@ class World:
         """End all faults, and wait until all is well without a restart; then let work go on."""
         self.is_calm = True
         self.network.heal()
+        self.copies.part = 0.0
         for machine in self.machines.values():
             machine.heal()
         self._say("the faults end")
