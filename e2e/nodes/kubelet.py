@@ -212,7 +212,9 @@ class Kubelet:
                     self._still_wanted(pod, problem)
                     subject = f"{_subject(pod)} claim {name}"
                     node = pod["spec"]["nodeName"]
-                    self.record.add([Violation(code, "kubelet", node, subject, "", problem)])
+                    told = f"{problem}; it has {podclaims.tell_writes(claim)}"
+                    told += f"; the pod has {podclaims.tell_writes(pod)}"
+                    self.record.add([Violation(code, "kubelet", node, subject, "", told)])
                     raise Retry(f"claim {name}: {problem}")
             claims.append(claim)
         return claims

@@ -62,6 +62,16 @@ def not_allocated(_pod: JSON, claim: JSON) -> str:
     return "" if claim.get("status", {}).get("allocation") else "the claim is not allocated"
 
 
+def tell_writes(value: JSON) -> str:
+    """Return who wrote an object, and when; the last of them has probably made it as it is."""
+    metadata = value["metadata"]
+    writes = sorted(
+        f"{each.get('time')} {each.get('manager')} {each.get('subresource', '')}".strip()
+        for each in metadata.get("managedFields", ())
+    )
+    return f"version {metadata.get('resourceVersion')}, written {', '.join(writes)}"
+
+
 def drivers(claim: JSON) -> list[str]:
     """List the drivers that an allocated claim has devices of."""
     results = claim["status"]["allocation"]["devices"].get("results", ())
