@@ -15,6 +15,7 @@ from e2e.controlplane.processes import Process
 from e2e.installed.replica import Replica
 from e2e.nodes.layout import Layout
 from e2e.soak.journal import AWAY, Journal
+from e2e.soak.memory import name_role
 
 # A kube-scheduler ends by design when it loses the Lease, or when its allocator stays away.
 BY_DESIGN = ("leaderelection lost", "Leaderelection lost", "the allocator is not ready for")
@@ -66,6 +67,7 @@ class SoakCluster:
         self.spared: set[str] = set()  # nobody kills these any more: their memory is compared
         self.touched: set[str] = set()  # nodes under a fault: another one takes other nodes
         self.gave_up: Counter[str] = Counter()
+        self.led: set[int] = set()  # processes that lead, or did
         self.deleted: set[str] = set()  # pods that vanish without their kubelet, if bound by then
 
     def is_of_deleted(self, subject: str) -> bool:
@@ -86,13 +88,17 @@ class SoakCluster:
             yield Part(replica.name, replica.started_process, begin)
 
     def pids(self) -> dict[str, int]:
-        """Return the processes whose memory counts; a pair that leads keeps more than another."""
+        """Return the processes whose memory counts.
+
+        A pair that leads keeps more than another, and memory that a process has used stays its own.
+        """
         leader = self.stage.placement.find_leader()
         leading = {leader.allocator.name, leader.running_scheduler().name} if leader else set()
-        alive = {name: part for name, part in self.parts.items() if part.alive}
+        alive = {n: part.process().child.pid for n, part in self.parts.items() if part.alive}
+        self.led.update(pid for name, pid in alive.items() if name in leading)
         return {
-            f"{name}, leading" if name in leading else name: part.process().child.pid
-            for name, part in alive.items()
+            name_role(name, leads=name in leading, has_led=pid in self.led): pid
+            for name, pid in alive.items()
         }
 
     def pair_names(self, number: int) -> tuple[str, str]:

@@ -24,6 +24,13 @@ def used_mib(pid: int) -> float:
     return own / 1024 + sum(used_mib(int(child)) for child in " ".join(texts).split())
 
 
+def name_role(name: str, *, leads: bool, has_led: bool) -> str:
+    """Return what the samples of a process are called: it is compared with itself in one role."""
+    if leads:
+        return f"{name}, leading"
+    return f"{name}, after it led" if has_led else name
+
+
 @dataclass
 class Memory:
     """Samples by process name; those of a life are those since its last start."""
@@ -63,12 +70,12 @@ class Memory:
         for name in sorted(self.samples):
             mean, an_hour, seconds = self.growth(name)
             yield (
-                f"{name:43}  {mean:7.1f}  {self.peaks[name]:7.1f}  "
+                f"{name:48}  {mean:7.1f}  {self.peaks[name]:7.1f}  "
                 f"{an_hour:+8.1f}  {seconds / 60:5.1f} min"
             )
 
 
-HEAD = f"{'process':43}  {'MiB':>7}  {'peak':>7}  {'MiB/h':>8}  over the last"
+HEAD = f"{'process':48}  {'MiB':>7}  {'peak':>7}  {'MiB/h':>8}  over the last"
 
 
 def slope(samples: list[tuple[float, float]]) -> float:

@@ -18,7 +18,7 @@ from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
 from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
 from e2e.soak.books import describe_end, held_twice, remembered
-from e2e.soak.memory import Memory, slope, used_mib
+from e2e.soak.memory import Memory, name_role, slope, used_mib
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
 from tests.tables import every_row
@@ -116,6 +116,17 @@ def test_memory_before_the_last_half_does_not_count() -> None:
     memory = Memory()
     memory.samples["process"] = [(second, min(second, 1000.0)) for second in range(3600)]
     assert not memory.has_grown("process")
+
+
+def test_a_process_is_compared_with_itself_in_one_role() -> None:
+    """It has 80 MiB until it leads, then 150 MiB, which it keeps afterwards."""
+    memory = Memory()
+    for second in range(3600):
+        leads, has_led = 2400 <= second < 3000, second >= 2400
+        role = name_role("process", leads=leads, has_led=has_led)
+        memory.samples[role].append((second, 150.0 if has_led else 80.0))
+    assert sorted(memory.samples) == ["process", "process, after it led", "process, leading"]
+    assert not any(map(memory.has_grown, memory.samples))
 
 
 def test_the_slope_of_a_line_is_its_own() -> None:
