@@ -295,11 +295,6 @@ def _read_consumers(claim: Claim | None) -> tuple[str, ...]:
 
 
 def _read_pod(pod: Pod) -> SeenPod:
-    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-    names = (
-        resource_claim.resource_claim_name or generated.get(resource_claim.name)
-        for resource_claim in pod.spec.resource_claims
-    )
     since, started = parse_time(pod.unschedulable_since), parse_time(pod.status.start_time)
     return SeenPod(
         name=pod.full_name,
@@ -308,8 +303,7 @@ def _read_pod(pod: Pod) -> SeenPod:
         terminating=pod.metadata.deletion_timestamp is not None,
         grace_seconds=pod.metadata.deletion_grace_period_seconds or 0,
         nominated_node=pod.status.nominated_node_name,
-        # A pod may name one claim twice.
-        claim_names=tuple(dict.fromkeys(f"{pod.namespace}/{name}" for name in names if name)),
+        claim_names=tuple(f"{pod.namespace}/{name}" for name in pod.claim_names),
         group=pod.group if pod.group and pod.group.is_gang else None,
         gated=bool(pod.spec.scheduling_gates),
         foreign=not pod.is_of_our_scheduler,

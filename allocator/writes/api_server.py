@@ -15,6 +15,7 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import read_header
 from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.ledger.pods import GeneratedClaimStatus, PodClaim, name_claims
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 _READER: Final = claim_reader()
@@ -27,13 +28,19 @@ class _PodMetadata(msgspec.Struct, rename="camel"):
 
 class _PodSpec(msgspec.Struct, rename="camel"):
     node_name: str = ""
+    resource_claims: tuple[PodClaim, ...] = ()
+
+
+class _PodStatus(msgspec.Struct, rename="camel"):
+    resource_claim_statuses: tuple[GeneratedClaimStatus, ...] = ()
 
 
 class _Pod(msgspec.Struct):
-    """Where a pod runs. The response to a binding has none of it."""
+    """Where a pod runs, with which claims. The response to a binding has a text as its status."""
 
     metadata: _PodMetadata = msgspec.field(default_factory=_PodMetadata)
     spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
+    status: _PodStatus | str = ""
 
 
 _decode_pod: Final = DeepDecoder(_Pod).decode
@@ -139,7 +146,10 @@ class ApiServerWrites:
         current = await self._pods.read(pod.name, pod.namespace)
         if current is None or current.metadata.uid != pod.uid:
             return None
-        return PodPlace(current.spec.node_name, current.metadata.resource_version)
+        spec, status = current.spec, current.status
+        generated = () if isinstance(status, str) else status.resource_claim_statuses
+        claims = frozenset(name_claims(spec.resource_claims, generated))
+        return PodPlace(spec.node_name, current.metadata.resource_version, claims)
 
     async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a version of a pod to a node."""

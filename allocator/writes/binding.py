@@ -3,7 +3,8 @@
 The order is fixed. All claims get the allocation mark and the finalizer. Then the Lease is read
 again, because a kube-scheduler that ends releases it at once. Then each claim gets its
 allocation and the pod as a consumer, at the version that the mark has. Then the devices must
-report their binding conditions. Then the pod is bound. Every write is behind the fence of the
+report their binding conditions. Then the pod is bound, at a version at which it names these
+claims. Every write is behind the fence of the
 scheduler's Lease. A new leader removes unfinished marks first, so that an allocation that an
 earlier leader sent late has an outdated version.
 
@@ -230,36 +231,52 @@ class PodBinder:
         The pod changes when the next leader tries it, so that a request that is sent late fails.
         """
         pod = PodName(reservation.namespace, reservation.name, reservation.uid)
-        version = self._last_version(pod)
+        place = self._last_place(pod)
         for attempt in range(1, BINDING_ATTEMPTS + 1):
-            if not version:
-                place = await self._read_unbound(pod, reservation.node)
-                if place is None:
-                    break
-                version = place.version
+            place = place or await self._read_unbound(pod, reservation.node)
+            if place is None:
+                break
+            await self._check_claims(place, reservation)
             self._check_term(term)
             self._check_contests(each.uid for each in reservation.claims)
             try:
-                await self._writes.bind(pod, reservation.node, version)
+                await self._writes.bind(pod, reservation.node, place.version)
                 break
             except ApiError as error:
                 if error.unknown:
                     self._state.times.set("late", pod.uid, _loop_time() + self._times.late)
                     self._state.cluster.pods.note_bound(pod.uid)  # it may be, and vanish then
-                place = await self._read_unbound(pod, reservation.node)
-                if place is None:
+                current = await self._read_unbound(pod, reservation.node)
+                if current is None:
                     break  # an earlier request has bound it
-                is_outdated = error.conflict and place.version != version
+                is_outdated = error.conflict and current.version != place.version
                 if not (error.unknown or is_outdated) or attempt == BINDING_ATTEMPTS:
                     raise
-                version = place.version
+                place = current
         self._state.cluster.pods.note_bound(pod.uid)
         self._state.times.set("late", pod.uid, None)
 
-    def _last_version(self, pod: PodName) -> str:
-        """Return the version of a pod as last seen; empty if it was not."""
+    async def _check_claims(self, place: PodPlace, reservation: PodReservation) -> None:
+        """Raise BindRefusedError if the pod names a claim that is not allocated for it.
+
+        The controller that generates claims can make one again that it does not see yet, and note
+        the new name. What the pod does not name any more is released.
+        """
+        reserved = {each.name for each in reservation.claims}
+        others = sorted(place.claims - reserved)
+        used = place.claims if others else place.claims | reserved
+        for claim in self._state.claims_of(reservation.uid):
+            if claim.metadata.name not in used:
+                await self._release(reservation.uid, claim)
+        if others:
+            raise BindRefusedError(f"the pod names another claim by now: {', '.join(others)}")
+
+    def _last_place(self, pod: PodName) -> PodPlace | None:
+        """Return the pod as last seen; None if it was not."""
         seen = self._state.find_pod(pod.namespace, pod.name)
-        return seen.metadata.resource_version if seen and seen.metadata.uid == pod.uid else ""
+        if seen is None or seen.metadata.uid != pod.uid:
+            return None
+        return PodPlace("", seen.metadata.resource_version, frozenset(seen.claim_names))
 
     async def _read_unbound(self, pod: PodName, node: str) -> PodPlace | None:
         """Read a pod; None if it is bound to a node. Raises BindRefusedError if it cannot be."""

@@ -23,10 +23,11 @@ class PodName(NamedTuple):
 
 
 class PodPlace(NamedTuple):
-    """The node of a pod, empty if it has none, and the version of the pod that shows it."""
+    """The node of a pod, empty if it has none, the version that shows it, and its claims then."""
 
     node: str
     version: str
+    claims: frozenset[str] = frozenset()
 
 
 class ClusterWrites(Protocol):

@@ -89,11 +89,7 @@ def _judge(
 
 
 def _named_claims(pod: Pod) -> frozenset[str]:
-    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-    names = (
-        each.resource_claim_name or generated.get(each.name) for each in pod.spec.resource_claims
-    )
-    return frozenset(f"{pod.namespace}/{name}" for name in names if name)
+    return frozenset(f"{pod.namespace}/{name}" for name in pod.claim_names)
 
 
 def _rank(tainted: TaintedPod) -> float:

@@ -3,7 +3,7 @@
 The API server validates everything else.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -164,6 +164,18 @@ class NamedPodMetadata(ClaimMetadata, frozen=True, rename="camel"):
     generation: int = 0
 
 
+def name_claims(
+    references: Iterable[PodClaim], generated: Iterable[GeneratedClaimStatus]
+) -> tuple[str, ...]:
+    """Return the names of the claims of a pod; what is still to be generated has none.
+
+    A pod may name one claim twice.
+    """
+    made = {each.name: each.resource_claim_name for each in generated}
+    names = (each.resource_claim_name or made.get(each.name) for each in references)
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
 class Pod(Object, frozen=True, rename="camel", kw_only=True):
     """A Pod."""
 
@@ -187,6 +199,11 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         spec = self.spec
         labels = self.metadata.labels
         return group_of(self.namespace, labels, spec.scheduling_group, spec.workload_ref)
+
+    @property
+    def claim_names(self) -> tuple[str, ...]:
+        """The names of its claims; what is still to be generated has none."""
+        return name_claims(self.spec.resource_claims, self.status.resource_claim_statuses)
 
     @property
     def owner_kind(self) -> str:

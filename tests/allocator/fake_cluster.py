@@ -75,11 +75,14 @@ class FakeCluster(ApiServerWrites):
         """Store a claim as it is, at a new version."""
         self._load({**msgspec.json.decode(msgspec.json.encode(claim, enc_hook=str)), **_CLAIM})
 
-    def put_pod(self, name: str, node: str = "") -> None:
-        """Let a pod be on a node, at a new version."""
+    def put_pod(self, name: str, node: str = "", claims: Sequence[str] = ()) -> None:
+        """Let a pod be on a node and name claims that were generated for it, at a new version."""
         metadata = {"name": name, "namespace": "n", "uid": f"uid-{name}"}
-        spec = {"nodeName": node} if node else {}
-        self._load({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+        spec: JSON = {"nodeName": node} if node else {}
+        spec["resourceClaims"] = [{"name": f"ref-{each}"} for each in claims]
+        made = [{"name": f"ref-{each}", "resourceClaimName": each} for each in claims]
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        self._load({**pod, "status": {"resourceClaimStatuses": made}})
         self.first_versions.setdefault(name, f"{self.server.store.version}")
 
     def _load(self, value: JSON) -> None:

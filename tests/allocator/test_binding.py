@@ -239,6 +239,23 @@ async def test_another_allocation_of_the_claim_is_never_overwritten(rig: Rig) ->
     assert rig.claim("a").status == theirs.status
 
 
+async def test_a_pod_that_names_another_claim_by_now_is_not_bound(rig: Rig) -> None:
+    """Its controller has generated one more, which has no devices; those of the first are free."""
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.put_pod("pod", claims=("b",))
+    assert await rig.bind() == "the pod names another claim by now: b"
+    assert rig.cluster.node_of("pod") == ""
+    assert rig.cluster.is_clean("a")
+
+
+async def test_a_pod_that_has_changed_otherwise_is_bound(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.put_pod("pod", claims=("a",))
+    assert not await rig.bind()
+    assert rig.cluster.node_of("pod") == "node-1"
+    assert rig.consumers("a") == ["pod"]
+
+
 async def test_a_pod_is_not_bound_to_another_allocation_of_a_shared_claim(rig: Rig) -> None:
     rig.reservations.reserve("first", "a")
     assert not await rig.bind("first")

@@ -7,7 +7,7 @@ events that often come together, in either order: two writers meet at one device
 
 import random
 from collections.abc import Collection, Mapping
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from typing import NamedTuple
 
 from allocator.state.pod_table import MAX_RECORDS
@@ -95,7 +95,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     times = drawn.choice(_FAULT_WEIGHTS)
     others = (_OF_DEVICES, [*events])
     pairs = [(drawn.choice(_OF_DEVICES), drawn.choice(drawn.choice(others))) for _ in range(_PAIRS)]
-    return Conditions(
+    conditions = Conditions(
         weights,
         dict(pairs) | {later: first for first, later in pairs},
         Faults(*(chance * times for chance in astuple(FAULTS))),
@@ -111,3 +111,5 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         reserves_early=drawn.random() < 0.8,
         cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )
+    second = drawn.choice((0.0, 0.0, 0.0, 0.0, 0.02, 0.2))
+    return conditions._replace(faults=replace(conditions.faults, second=second))

@@ -72,9 +72,11 @@ class ClaimController:
             name, template = entry["name"], entry.get("resourceClaimTemplateName")
             noted = named_claims.get(name, {}).get("resourceClaimName", "")
             content = find(_TEMPLATE, space, template) if template else None
-            if content is None or (noted and find(_CLAIM, space, noted)):
+            is_made = noted and find(_CLAIM, space, noted)
+            again = bool(is_made) and self._misses(pod)
+            if content is None or (is_made and not again):
                 continue
-            made = await self._make_claim(pod, name, content)
+            made = await self._make_claim(pod, name, content, again=again)
             if made is None:
                 return
             named_claims[name] = {"name": name, "resourceClaimName": made}
@@ -83,13 +85,22 @@ class ClaimController:
             about = {"metadata": {"uid": metadata["uid"]}, "status": change}
             await self._client.ask("PATCH", path_of(PODS, pod, "status"), about)
 
-    async def _make_claim(self, pod: JSON, name: str, template: JSON) -> str | None:
+    def _misses(self, pod: JSON) -> bool:
+        """Whether it hears of a claim that it has made later than of the pod that names it."""
+        chance = self._network.faults.second
+        if not chance or "nodeName" in pod["spec"] or self._network.random.random() >= chance:
+            return False
+        self._network.count("claim made twice")
+        return True
+
+    async def _make_claim(self, pod: JSON, name: str, template: JSON, *, again: bool) -> str | None:
         """Make a claim, or find the one that was made before its name was noted."""
         metadata = pod["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"]}
         owner |= {"uid": metadata["uid"], "controller": True}
         marks = {"resource.kubernetes.io/pod-claim-name": name}
-        for claim in self._network.store.among(_CLAIM, metadata["namespace"], "", ""):
+        own = () if again else self._network.store.among(_CLAIM, metadata["namespace"], "", "")
+        for claim in own:
             is_own = claim["metadata"].get("ownerReferences") == [owner]
             if is_own and (claim["metadata"].get("annotations") or {}).items() >= marks.items():
                 return str(claim["metadata"]["name"])

@@ -38,7 +38,7 @@ FAULT_NAMES = (
     *("stop at write", "stand still", "cut off", "forbid", "give back unheard"),
     *("end watches", "refuse watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
-    "cut computation",
+    *("cut computation", "claim made twice"),
 )
 
 

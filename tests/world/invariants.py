@@ -15,6 +15,7 @@ from tests.world.nodes import Device, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
 from tests.world.quotas import DEVICES, EXCEEDED
 from tests.world.waiting_pods import (
+    claims_of,
     claims_of_team,
     count_of_team,
     has_claims,
@@ -320,8 +321,19 @@ def a_record_moves_as_its_states_allow(world: "World") -> Iterator[str]:
                 yield f"{unexpected} moves of pods in the allocator of {pair.host} cannot happen"
 
 
-# By what can break them: the use of a device, an allocation, and any write or event.
+def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
+    """What it names when we bind it is allocated and reserved for it, or is being deleted."""
+    pod = world.bound
+    if not has_claims(world, pod):
+        return
+    for claim in filter(None, claims_of(world, pod)):
+        if not devices_of(claim) or pod["metadata"]["uid"] not in consumers_of(claim):
+            yield f"{name_of(pod)} is bound, and {name_of(claim)} is not reserved for it"
+
+
+# By what can break them: the use of a device, a binding, an allocation, and any write or event.
 ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
+    "binding": (a_pod_is_bound_with_its_claims,),
     "use": (no_device_is_used_by_two_pods, a_pod_runs_where_its_devices_are),
     "allocation": (
         no_device_is_allocated_to_two_claims,

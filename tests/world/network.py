@@ -39,6 +39,8 @@ class Faults:
     broken: float = 0.0
     lost: float = 0.0
     slow: float = 0.0
+    # How often the controller makes a claim again of which it does not hear yet.
+    second: float = 0.0
 
 
 @dataclass

@@ -114,7 +114,7 @@ def _lacks(world: "World", gang: str, waiting: int) -> int:
 def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
     """Return how many devices each claim still needs, and the node of those that are allocated."""
     counts, node = [], ""
-    for claim in filter(None, _claims_of(world, pod)):
+    for claim in filter(None, claims_of(world, pod)):
         devices = devices_of(claim)
         node = next((pool for pool, _ in devices), node)
         if not devices:
@@ -122,7 +122,7 @@ def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
     return counts, node
 
 
-def _claims_of(world: "World", pod: JSON) -> list[JSON | None]:
+def claims_of(world: "World", pod: JSON) -> list[JSON | None]:
     find, kind = world.network.store.find, named("resourceclaims")
     return [find(kind, namespace_of(pod), name) for name in claim_names(pod)]
 
@@ -171,7 +171,7 @@ def namespace_of(value: JSON) -> str:
 
 def has_claims(world: "World", pod: JSON) -> bool:
     """Whether nobody has deleted or refused a claim of a pod, without which it waits for ever."""
-    claims = _claims_of(world, pod)
+    claims = claims_of(world, pod)
     if len(claims) < len(pod["spec"].get("resourceClaims", ())):
         return False
     return all(claim and "deletionTimestamp" not in claim["metadata"] for claim in claims)

@@ -25,7 +25,7 @@ from tests.world.nodes import Device, Kubelet, claim_names, consumers_of, device
 from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
-from tests.world.scheduler import SLOWEST_BINDING, UNWOKEN_SECONDS
+from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
 from tests.world.stock import StockScheduler
 from tests.world.uses import Uses
@@ -127,6 +127,7 @@ class World:
         self.machines = {name: self._make_machine(name) for name in ALL_NODES}
         self.is_calm = False  # whether all faults have ended
         self.touched = ""  # the node to which something has just happened
+        self.bound: JSON = {}  # the pod that was bound last
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
         self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number = 0
@@ -237,6 +238,9 @@ class World:
                 self.check("allocation")
         if kind.plural == "pods" and change.before is not None and change.after is None:
             self.uses.note_gone(change.before)
+        if kind.plural == "pods" and _is_bound_by_us(change):
+            self.bound = change.after or {}
+            self.check("binding")
         if kind.plural in ("resourceclaims", "pods", "leases"):
             self.check("write")
 
@@ -445,3 +449,10 @@ def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:
 
 def _has_ended(pod: JSON) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def _is_bound_by_us(change: Change) -> bool:
+    """Whether a pod of our schedulers has got its node."""
+    before, after = ((each or {}).get("spec", {}) for each in (change.before, change.after))
+    has_got_node = bool(after.get("nodeName")) and not before.get("nodeName")
+    return bool(before) and has_got_node and after["schedulerName"] == NAME
