@@ -4,9 +4,8 @@ The order is fixed. All claims get the allocation mark and the finalizer. Then t
 again, because a kube-scheduler that ends releases it at once. Then each claim gets its
 allocation and the pod as a consumer, at the version that the mark has. Then the devices must
 report their binding conditions. Then the pod is bound, at a version at which it names these
-claims. Every write is behind the fence of the
-scheduler's Lease. A new leader removes unfinished marks first, so that an allocation that an
-earlier leader sent late has an outdated version.
+claims. Every write is behind the fence of the scheduler's Lease. A new leader removes unfinished
+marks first, so that an allocation that an earlier leader sent late has an outdated version.
 
 Every step can be repeated. A step that fails before an allocation is written is undone. Written
 allocations stay: the next attempt finds them, and `release` removes them, but not while a binding
