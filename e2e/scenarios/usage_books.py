@@ -89,6 +89,9 @@ def the_books_of_usage_agree_with_the_claims(stage: Stage) -> None:
     wait_for_facts(stage, cluster, legacy_pod(stage, "kept"))
     began = wait_for_book(stage)
     allocated = {name: start(stage, cluster, name) for name in ("kept", "ended", "lost")}
+    # The books count whole seconds: what is held for less than one has no row.
+    held_until = allocated["ended"] + SEEN_SECONDS
+    stage.wait('"ended" holds its GPU', lambda: time.time() > held_until, 2 * SEEN_SECONDS)
     earliest, latest = end(stage, "ended")
     complete = wait_for_book(stage)
     for name in ("kept", "lost"):
@@ -96,6 +99,7 @@ def the_books_of_usage_agree_with_the_claims(stage: Stage) -> None:
         assert used(stage, f"Pod/{name}")[0] >= complete - allocated[name], name
     certain, unknown = used(stage, "Pod/ended")
     assert earliest <= allocated["ended"] + certain <= latest, (allocated, certain)
+    assert certain > 0, "nothing is counted for a pod that ended"
     assert unknown == 0
 
     cluster.leader.kill()
