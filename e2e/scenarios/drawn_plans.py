@@ -129,7 +129,7 @@ class DrawnMigration(Migration):
         """Wait until there is what was there before a step.
 
         Which of several pods waits is up to the scheduler: a small one can have the place of a
-        large one.
+        large one. A Job can have more pods than before, when a back-off held some of them back.
         """
         different: JSON = {}
 
@@ -139,6 +139,8 @@ class DrawnMigration(Migration):
             different.update(
                 {key: (before[key], now[key]) for key in now if now[key] != before[key]}
             )
+            if _came_back(before["pods"], now["pods"]):
+                different.pop("pods", None)
             lacking = before["GPUs"] - now["GPUs"]
             is_full = lacking <= 0 or lacking < now["waiting"]
             return is_full and not different.keys() - {"GPUs", "waiting", "served"}
@@ -235,6 +237,12 @@ def _ours(metadata: JSON) -> JSON:
     """Return the labels and annotations of Drawbridge."""
     texts = metadata.get("labels", {}) | metadata.get("annotations", {})
     return {key: text for key, text in texts.items() if key.startswith("drawbridge.dev/")}
+
+
+def _came_back(before: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Whether each owner has the pods that it had; a Job can have more."""
+    more = {owner: now.get(owner, 0) - before.get(owner, 0) for owner in {*before, *now}}
+    return all(n == 0 or (n > 0 and "/Job/" in owner) for owner, n in more.items())
 
 
 def _compare(step: JSON, counts: Mapping[str, Counter[str]]) -> Iterator[str]:
