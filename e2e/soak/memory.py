@@ -7,6 +7,8 @@ from pathlib import Path
 
 # A process whose caches still fill, or whose allocator returns pages in steps, is not a leak.
 GROWN_MIB, GROWN_PART = 24.0, 0.12
+# For as long, a process that starts or begins to lead fills its caches.
+LEAST_SECONDS = 300.0
 
 
 def used_mib(pid: int) -> float:
@@ -61,8 +63,10 @@ class Memory:
         return mean, slope(samples) * 3600, seconds
 
     def has_grown(self, name: str) -> bool:
-        """Return whether the memory of the last half grows by more than caches explain."""
+        """Whether the memory of a last half that is long enough grows more than caches explain."""
         mean, an_hour, seconds = self.growth(name)
+        if seconds < LEAST_SECONDS:
+            return False
         return an_hour * seconds / 3600 > max(GROWN_MIB, GROWN_PART * mean)
 
     def rows(self) -> Iterator[str]:

@@ -118,6 +118,13 @@ def test_memory_before_the_last_half_does_not_count() -> None:
     assert not memory.has_grown("process")
 
 
+def test_memory_in_the_first_minutes_of_a_role_does_not_count() -> None:
+    """A process that begins to lead fills its caches for a minute."""
+    memory = Memory()
+    memory.samples["process"] = [(second, 80.0 + second) for second in range(120)]
+    assert not memory.has_grown("process")
+
+
 def test_a_process_is_compared_with_itself_in_one_role() -> None:
     """It has 80 MiB until it leads, then 150 MiB, which it keeps afterwards."""
     memory = Memory()
