@@ -73,7 +73,7 @@ class PodSearch(msgspec.Struct, frozen=True):
 def explain_claims(state: AllocatorState, pod: Pod) -> Iterator[ClaimOfPod]:
     """Yield the claims of a pod as they are."""
     claims_by_name = {name_of(each): each for each in state.claims_of(pod.metadata.uid)}
-    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
+    generated = pod.generated
     for resource_claim in pod.spec.resource_claims:
         name = resource_claim.resource_claim_name or generated.get(resource_claim.name) or ""
         claim = claims_by_name.get(f"{pod.namespace}/{name}")

@@ -121,13 +121,13 @@ class PlannedHolds:
 
 def _has_all(pod: Pod, claims: Sequence[Claim]) -> bool:
     """Whether all claims that a pod needs exist."""
-    generated = {each.name: each.resource_claim_name for each in pod.status.resource_claim_statuses}
-    names = set()
-    for reference in pod.spec.resource_claims:
-        if reference.resource_claim_name is None and reference.name not in generated:
-            return False
-        names.add(reference.resource_claim_name or generated[reference.name])
-    return {each.metadata.name for each in claims}.issuperset(filter(None, names))
+    generated = pod.generated
+    if any(
+        each.resource_claim_name is None and each.name not in generated
+        for each in pod.spec.resource_claims
+    ):
+        return False
+    return {each.metadata.name for each in claims}.issuperset(pod.claim_names)
 
 
 def _waits(pod: Pod) -> bool:

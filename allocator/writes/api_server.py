@@ -15,7 +15,12 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import read_header
 from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
-from drawbridge.ledger.pods import GeneratedClaimStatus, PodClaim, name_claims
+from drawbridge.ledger.pods import (
+    GeneratedClaimStatus,
+    PodClaim,
+    find_claim_names,
+    find_generated,
+)
 from drawbridge.names import ALLOCATION_ANNOTATION
 
 _READER: Final = claim_reader()
@@ -147,8 +152,8 @@ class ApiServerWrites:
         if current is None or current.metadata.uid != pod.uid:
             return None
         spec, status = current.spec, current.status
-        generated = () if isinstance(status, str) else status.resource_claim_statuses
-        claims = frozenset(name_claims(spec.resource_claims, generated))
+        statuses = () if isinstance(status, str) else status.resource_claim_statuses
+        claims = frozenset(find_claim_names(spec.resource_claims, find_generated(statuses)))
         return PodPlace(spec.node_name, current.metadata.resource_version, claims)
 
     async def bind(self, pod: PodName, node: str, version: str) -> None:

@@ -56,13 +56,10 @@ def _find_claim(
         text = "must set exactly one of resourceClaimName and resourceClaimTemplateName"
         raise _ReferenceError(codes.CLAIM_REFERENCE_WRONG, text)
     if template:
-        generated_names = {
-            resource_claim_status.name: resource_claim_status.resource_claim_name
-            for resource_claim_status in pod.status.resource_claim_statuses
-        }
-        if entry.name in generated_names and not generated_names[entry.name]:
+        generated = pod.generated
+        if entry.name in generated and not generated[entry.name]:
             return None
-        claim_name = generated_names.get(entry.name)
+        claim_name = generated.get(entry.name)
         if not claim_name:
             return _find_generated_claim(pod, entry, claims, templates)
     claim = claims.get(f"{pod.namespace}/{claim_name}")

@@ -164,15 +164,19 @@ class NamedPodMetadata(ClaimMetadata, frozen=True, rename="camel"):
     generation: int = 0
 
 
-def name_claims(
-    references: Iterable[PodClaim], generated: Iterable[GeneratedClaimStatus]
+def find_generated(statuses: Iterable[GeneratedClaimStatus]) -> Mapping[str, str | None]:
+    """Return the names of generated claims by their references; None where none was needed."""
+    return {each.name: each.resource_claim_name for each in statuses}
+
+
+def find_claim_names(
+    references: Iterable[PodClaim], generated: Mapping[str, str | None]
 ) -> tuple[str, ...]:
     """Return the names of the claims of a pod; what is still to be generated has none.
 
     A pod may name one claim twice.
     """
-    made = {each.name: each.resource_claim_name for each in generated}
-    names = (each.resource_claim_name or made.get(each.name) for each in references)
+    names = (each.resource_claim_name or generated.get(each.name) for each in references)
     return tuple(dict.fromkeys(filter(None, names)))
 
 
@@ -201,9 +205,14 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         return group_of(self.namespace, labels, spec.scheduling_group, spec.workload_ref)
 
     @property
+    def generated(self) -> Mapping[str, str | None]:
+        """The names of its generated claims by their references; None where none was needed."""
+        return find_generated(self.status.resource_claim_statuses)
+
+    @property
     def claim_names(self) -> tuple[str, ...]:
         """The names of its claims; what is still to be generated has none."""
-        return name_claims(self.spec.resource_claims, self.status.resource_claim_statuses)
+        return find_claim_names(self.spec.resource_claims, self.generated)
 
     @property
     def owner_kind(self) -> str:
