@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
-from tests.world.network import LEASE_SECONDS, SYSTEM
+from tests.world.network import LATEST_SECONDS, LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
 from tests.world.quotas import DEVICES, EXCEEDED
@@ -322,9 +322,15 @@ def a_record_moves_as_its_states_allow(world: "World") -> Iterator[str]:
 
 
 def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
-    """What it names when we bind it is allocated and reserved for it, or is being deleted."""
+    """What it names when we bind it is allocated and reserved for it, or is being deleted.
+
+    A restore can take the allocation back, and leave the version of the pod that a binding names.
+    """
     pod = world.bound
     if not has_claims(world, pod):
+        return
+    if world.since_restore() < LATEST_SECONDS:
+        world.network.count("binding soon after a restore")
         return
     for claim in filter(None, claims_of(world, pod)):
         if not devices_of(claim) or pod["metadata"]["uid"] not in consumers_of(claim):
