@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,12 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from allocator.copies import CopyFailedError, decide_in_copy
-from allocator.decisions.deciding_ahead import CopyReport, Decide, DecideInCopy
-from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.deciding_ahead import CopyReport, Decide
 from allocator.decisions.waiting import Turn, WaitingPods
-from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.protocol import (
-    BindReply,
     ErrorCode,
     PodOnNode,
     PodReference,
@@ -29,7 +25,7 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.caches import without_unused_parts
 from allocator.state.group_holds import STEP_SECONDS
-from allocator.state.reports import EndedHold, HoldEnd, Report
+from allocator.state.reports import EndedHold, HoldEnd
 from allocator.state.reserved_pods import ANSWERED_SECONDS, RESERVATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
@@ -45,82 +41,11 @@ from tests.allocator.clusters import (
     pod_fields,
 )
 from tests.allocator.contests import HIGH, LOW, Contest
+from tests.allocator.fake_process import FakeProcess
 from tests.cuts import CutAt
 from tests.leftovers import children
 
 pytestmark = pytest.mark.asyncio
-
-
-class FakeProcess:
-    """The state, the leadership and the write path around the calls."""
-
-    ready = True
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        now: Callable[[], float] | None = None,
-        copies: DecideInCopy = decide_in_copy,
-    ) -> None:
-        self.cluster = cluster
-        self.leading = True
-        self.waiting = WaitingPods(cluster.decisions)
-        self.changed = asyncio.Event()
-        self.published: list[str] = []
-        self.reported: list[Report] = []
-        self.may_release = asyncio.Event()
-        self.calls = SchedulerCalls(
-            state=self,
-            leadership=self,
-            binder=self,
-            publish=self.published.extend,
-            report=self.reported.append,
-            changed=self.changed,
-            now=now or (lambda: cluster.now),
-            pause=self.pause,
-            copies=copies,
-        )
-        self.pauses: list[float] = []
-        self.released: list[str] = []
-
-    @property
-    def decisions(self) -> PodDecisions:
-        """The decisions of the cluster."""
-        return self.cluster.decisions
-
-    def find_problems(self) -> list[str]:
-        """There are none."""
-        return []
-
-    def describe(self) -> str:
-        """Nothing is wrong."""
-        return ""
-
-    async def bind(self, pod_uid: str, node: str) -> BindReply:
-        """Bind a pod with a reservation on the node."""
-        reservation = self.decisions.reservations.find(pod_uid)
-        return BindReply(bound=reservation is not None and reservation.node == node)
-
-    async def release(self, pod_uid: str) -> PostFilterReply:
-        """Release when the test allows it."""
-        await self.may_release.wait()
-        self.released.append(pod_uid)
-        return PostFilterReply(released=(pod_uid,))
-
-    async def pause(self, seconds: float) -> None:
-        """Let others run."""
-        self.pauses.append(seconds)
-        await asyncio.sleep(0)
-
-    async def run_until(self, condition: Callable[[], object]) -> None:
-        """Wake pods until a condition holds."""
-        waking = asyncio.create_task(self.calls.wake_pods())
-        async with asyncio.timeout(10):
-            while not condition():
-                self.changed.set()
-                await asyncio.sleep(0)
-        waking.cancel()
-        await asyncio.gather(waking, return_exceptions=True)
 
 
 def request(uid: str, count: int) -> PreFilterRequest:
@@ -131,9 +56,9 @@ def request(uid: str, count: int) -> PreFilterRequest:
 
 
 async def test_a_search_that_takes_long_continues_after_the_reply() -> None:
-    time = iter(number / 10 for number in range(10_000))
+    ticks = iter(number / 10 for number in range(10_000))
     sizes = {f"n{number:02}": 1 for number in range(30)}
-    process = FakeProcess(Cluster(**sizes, zone=4), now=lambda: next(time))
+    process = FakeProcess(Cluster(**sizes, zone=4), now=lambda: next(ticks))
     reply = process.calls.prefilter(request("p", 4))
     assert (reply.fit, reply.complete) == ((), False)
     assert "the search continues" in reply.message

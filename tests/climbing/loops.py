@@ -34,7 +34,7 @@ from drawbridge.facts.serialized import encode_facts
 from drawbridge.process.forked import ForkLimits
 from tests.allocator.clusters import Cluster
 from tests.allocator.contests import HIGH, Contest
-from tests.allocator.test_calls import FakeProcess
+from tests.allocator.fake_process import FakeProcess
 from tests.climbing import inputs
 from tests.climbing.climb import Cost, Input
 from tests.webhook.admission.harness import review
