@@ -13,7 +13,10 @@ Decide: TypeAlias = Callable[[Tell, Callable[[], float]], None]
 
 
 class CopyReport(NamedTuple):
-    """What a copy told, and whether it reached a limit before its end."""
+    """What a copy told, and whether it reached a limit of what it may use before its end.
+
+    One that was only slow, since its machine is, has reached none, and another one follows it.
+    """
 
     learnt: AsyncIterator[Learnt]
     reached_limit: bool

@@ -53,10 +53,14 @@ class ForkFailedError(Exception):
 
 
 class Written(NamedTuple):
-    """What a copy wrote, and why it did not come to its end: a limit, or an exception."""
+    """What a copy wrote, and why it did not come to its end: a limit, or an exception.
+
+    One that `was_slow` waited for the processor, or for something else, for most of its time.
+    """
 
     messages: list[bytes]
     limit: str = ""
+    was_slow: bool = False
     traceback: str = ""
 
 
@@ -86,7 +90,7 @@ async def run_partly(
             async with asyncio.timeout(limits.seconds):
                 await _read_all(copy.result, limits.result_bytes, data)
         except TimeoutError:
-            return Written(_split(data)[0], f"no result within {limits.seconds:g} s")
+            return Written(_split(data)[0], f"no result within {limits.seconds:g} s", was_slow=True)
     messages, end = _split(data)
     if len(data) > limits.result_bytes:
         return Written(messages, f"the result has more than {limits.result_bytes} bytes")

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +31,7 @@ from allocator.state.reserved_pods import ANSWERED_SECONDS, RESERVATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.process import metrics
-from drawbridge.process.forked import ForkRefusedError
+from drawbridge.process.forked import ForkLimits, ForkRefusedError
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,
@@ -115,6 +116,23 @@ async def test_a_pod_waits_while_the_system_refuses_a_copy() -> None:
     assert not process.calls.prefilter(slow_request("p")).fit
     await process.run_until(lambda: process.published)
     assert process.published == ["p"]
+
+
+async def test_a_pod_whose_copy_got_no_time_has_another_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow = iter((True, True, False))
+
+    async def sleep_first(decide: Decide) -> CopyReport:
+        if next(slow):
+            return await decide_in_copy(lambda *_: time.sleep(60), ForkLimits(seconds=0.1))
+        return await decide_in_copy(decide)
+
+    process = FakeProcess(Cluster(brief=CutAt(4000), n1=1), copies=sleep_first)
+    assert not process.calls.prefilter(slow_request("p")).fit
+    await process.run_until(lambda: process.published)
+    assert process.published == ["p"]
+    assert [each.levelname for each in caplog.records] == ["WARNING"] * 2
 
 
 @pytest.mark.parametrize("meanwhile", ["nothing", "taken", "unreserved", "filtered"])
