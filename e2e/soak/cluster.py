@@ -14,8 +14,8 @@ from e2e.controlplane.client import JSON, ApiError
 from e2e.controlplane.processes import Process
 from e2e.installed.replica import Replica
 from e2e.nodes.layout import Layout
+from e2e.soak import memory
 from e2e.soak.journal import AWAY, Journal
-from e2e.soak.memory import name_role
 
 # A kube-scheduler ends by design when it loses the Lease, or when its allocator stays away.
 BY_DESIGN = ("leaderelection lost", "Leaderelection lost", "the allocator is not ready for")
@@ -94,12 +94,21 @@ class SoakCluster:
         """
         leader = self.stage.placement.find_leader()
         leading = {leader.allocator.name, leader.running_scheduler().name} if leader else set()
-        alive = {n: part.process().child.pid for n, part in self.parts.items() if part.alive}
+        alive = self._alive()
         self.led.update(pid for name, pid in alive.items() if name in leading)
         return {
-            name_role(name, leads=name in leading, has_led=pid in self.led): pid
+            memory.name_role(name, leads=name in leading, has_led=pid in self.led): pid
             for name, pid in alive.items()
         }
+
+    def copies(self) -> list[str]:
+        """List the processes of which copies have not ended."""
+        counts = {name: len(memory.children(pid)) for name, pid in self._alive().items()}
+        return [f"{name} has {count} copies" for name, count in counts.items() if count]
+
+    def _alive(self) -> dict[str, int]:
+        """Return the process IDs of what runs."""
+        return {n: part.process().child.pid for n, part in self.parts.items() if part.alive}
 
     def pair_names(self, number: int) -> tuple[str, str]:
         """Return the names of the processes of a pair."""

@@ -16,14 +16,33 @@ def used_mib(pid: int) -> float:
 
     What several of them share counts once: a copy of a process shares nearly all of it.
     """
+    return _rolled_up(pid, "Pss:") + sum(map(used_mib, children(pid)))
+
+
+def own_mib(pid: int) -> float:
+    """Return the memory of a process alone, as if it shared none of it; 0 if it ended.
+
+    How many copies it has, and for how long, depends on what else its machine does.
+    """
+    return _rolled_up(pid, "Rss:")
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process started, and that have not ended."""
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
         tasks = list(Path(f"/proc/{pid}/task").iterdir())
         texts = [(task / "children").read_text(encoding="ascii") for task in tasks]
     except OSError:
+        return []
+    return [int(child) for child in " ".join(texts).split()]
+
+
+def _rolled_up(pid: int, name: str) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+    except OSError:
         return 0.0
-    own = sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return own / 1024 + sum(used_mib(int(child)) for child in " ".join(texts).split())
+    return sum(int(line.split()[1]) for line in lines if line.startswith(name)) / 1024
 
 
 def name_role(name: str, *, leads: bool, has_led: bool) -> str:
@@ -35,7 +54,10 @@ def name_role(name: str, *, leads: bool, has_led: bool) -> str:
 
 @dataclass
 class Memory:
-    """Samples by process name; those of a life are those since its last start."""
+    """Samples by process name; those of a life are those since its last start.
+
+    A peak has the copies of a process, too.
+    """
 
     lives: dict[str, int] = field(default_factory=dict)
     samples: defaultdict[str, list[tuple[float, float]]] = field(
@@ -46,14 +68,14 @@ class Memory:
     def sample(self, now: float, pids: Mapping[str, int]) -> None:
         """Read every process once."""
         for name, pid in pids.items():
-            size = used_mib(pid)
+            size = own_mib(pid)
             if not size:
                 continue
             if self.lives.get(name) != pid:
                 self.lives[name] = pid
                 self.samples[name] = []
             self.samples[name].append((now, size))
-            self.peaks[name] = max(self.peaks[name], size)
+            self.peaks[name] = max(self.peaks[name], used_mib(pid))
 
     def growth(self, name: str) -> tuple[float, float, float]:
         """Return mean MiB, MiB per hour and seconds of the last half of the last life."""

@@ -242,6 +242,7 @@ class Soak:
         """Without pods nothing is held, in the API and by the drivers."""
         self._wait("nothing is held", partial(books.leaks, cluster.stage), EMPTY_SECONDS)
         self._wait("nothing is kept", partial(books.remembered, cluster.pairs), EMPTY_SECONDS)
+        self._wait("no copy of a process is left", cluster.copies, EMPTY_SECONDS)
 
     def _probe(self, cluster: SoakCluster) -> None:
         """Every node gives all its GPUs to one pod: the allocator itself holds none back."""

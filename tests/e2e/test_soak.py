@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +17,7 @@ from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
 from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
 from e2e.soak.books import describe_end, held_twice, remembered
-from e2e.soak.memory import Memory, name_role, slope, used_mib
+from e2e.soak.memory import Memory, children, name_role, own_mib, slope, used_mib
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
 from tests.tables import every_row
@@ -103,13 +102,14 @@ def test_memory_that_processes_share_counts_once() -> None:
         assert process.stdout is not None
         process.stdout.readline()
         process.stdout.readline()
-        (copy,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        (copy,) = children(process.pid)
         try:
             assert 100 < used_mib(process.pid) < 160
+            assert 100 < own_mib(process.pid) < 160
         finally:
-            os.kill(int(copy), signal.SIGKILL)
+            os.kill(copy, signal.SIGKILL)
             process.kill()
-    assert used_mib(process.pid) == 0
+    assert used_mib(process.pid) == own_mib(process.pid) == 0
 
 
 def test_memory_before_the_last_half_does_not_count() -> None:
