@@ -252,6 +252,9 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
         if world.machines[node].kubelet.plugin if (node := pod["spec"].get("nodeName")) else True:
             continue  # no driver prepares its claims until the node is drained
         phase = (pod.get("status") or {}).get("phase", "")
+        is_late = pod["metadata"]["uid"] in world.bound_late
+        if is_late and not all(devices_of(claim) for claim in claims_of(world, pod) if claim):
+            continue
         if "nodeName" in pod["spec"] and not phase and has_claims(world, pod):
             yield f"{pod['metadata']['name']} is bound and does not run"
 
@@ -325,12 +328,14 @@ def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
     """What it names when we bind it is allocated and reserved for it, or is being deleted.
 
     A restore can take the allocation back, and leave the version of the pod that a binding names.
+    Such a pod never runs.
     """
     pod = world.bound
     if not has_claims(world, pod):
         return
     if world.since_restore() < LATEST_SECONDS:
         world.network.count("binding soon after a restore")
+        world.bound_late.add(pod["metadata"]["uid"])
         return
     for claim in filter(None, claims_of(world, pod)):
         if not devices_of(claim) or pod["metadata"]["uid"] not in consumers_of(claim):

@@ -128,6 +128,7 @@ class World:
         self.is_calm = False  # whether all faults have ended
         self.touched = ""  # the node to which something has just happened
         self.bound: JSON = {}  # the pod that was bound last
+        self.bound_late: set[str] = set()  # pods that were bound soon after a restore
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
         self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number = 0
