@@ -92,7 +92,8 @@ class SchedulerCalls:
         """Renew reservations, and return whether the scheduler can use this allocator."""
         problems = self._state.find_problems()
         ready, leading = self._state.ready and not problems, self._leadership.leading
-        if ready and leading:
+        # Also while nothing can be decided or written: the scheduler still holds these pods.
+        if self._state.ready:
             reservations = self._state.decisions.reservations
             reservations.renew(request.held_pods or (), self._now())
         reasons = problems or ([] if leading else [self._leadership.describe()])

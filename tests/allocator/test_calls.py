@@ -158,9 +158,9 @@ async def test_a_pod_whose_reservation_ended_is_bound_if_the_devices_are_still_f
 
 @pytest.mark.parametrize(
     ("held", "leading", "is_kept"),
-    [(("p",), True, True), ((), True, False), (None, True, False), (("p",), False, False)],
+    [(("p",), True, True), ((), True, False), (None, True, False), (("p",), False, True)],
 )
-async def test_the_status_of_a_leader_renews_the_reservations_of_held_pods(
+async def test_the_status_renews_the_reservations_of_held_pods_whoever_leads(
     held: tuple[str, ...] | None, *, leading: bool, is_kept: bool
 ) -> None:
     process = FakeProcess(Cluster(n1=1))

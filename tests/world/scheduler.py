@@ -202,10 +202,8 @@ class Scheduler:
             if parts is None or not self.leads:
                 continue
             reply = parts.calls.status(StatusRequest(held_pods=tuple(self._held)))
-            if not reply.ready or not reply.leading:
-                continue
             self._renewed = dict.fromkeys(self._held, asyncio.get_running_loop().time())
-            if self._unanswered:
+            if reply.ready and reply.leading and self._unanswered:
                 unanswered, self._unanswered = self._unanswered, set()
                 self._activate(sorted(unanswered))
 
