@@ -1,8 +1,8 @@
 """What runs while the kube-scheduler of this host leads: recovery first, then clean-up and looks.
 
 A term starts when the scheduler acquires its Lease. Nothing is allocated before the recovery of the
-term has finished. If this process cannot be sure of the Lease for a moment, the term continues,
-unless another kube-scheduler held the Lease in between.
+term has finished. If this process cannot be sure of the Lease for a moment, the term continues. It
+ends when the Lease shows another holder, or none, and what was reserved in it is forgotten then.
 """
 
 import asyncio
@@ -72,6 +72,7 @@ class TermKeeper:
         since_search = 0.0
         while True:
             pause = _CHECK_SECONDS
+            self._end_if_over()
             try:
                 await self._recover_if_needed()
                 await self._look_if_needed()
@@ -86,6 +87,12 @@ class TermKeeper:
                 pause = self._backoff.pause()
             await self._pause(pause)
             since_search += pause
+
+    def _end_if_over(self) -> None:
+        """Forget what was reserved in a term; its writes that are unfinished are for who leads."""
+        if self._recovered is not None and self._lease.has_ended(self._recovered):
+            self._recovered = None
+            self._recovery.end_term()
 
     async def _recover_if_needed(self) -> None:
         term = self._lease.term

@@ -73,8 +73,7 @@ class GroupDecisions:
     # --- groups that a change of the leader has interrupted ---
 
     def begin_term(self) -> None:
-        """Forget all holds. Groups of which a part is bound are decided about before all others."""
-        self.holds.clear()
+        """Decide about groups of which a part is bound before all others."""
         groups = self._state.pods.interrupted_groups()
         self.interrupted.begin_term([key_of_group(each) for each in groups])
 

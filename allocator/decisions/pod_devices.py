@@ -415,10 +415,15 @@ class PodDecisions:
 
     # --- the write path ---
 
-    def begin_term(self) -> None:
+    def end_term(self) -> None:
         """Forget all reservations."""
-        self.state.records.begin_term()
+        self.state.records.end_term()
         self.planned_holds.clear()
+        self.groups.holds.clear()
+
+    def begin_term(self) -> None:
+        """Forget all reservations. Groups of which a part is bound come before all others."""
+        self.end_term()
         self.groups.begin_term()
 
     def expire(self, now: float) -> tuple[str, ...]:

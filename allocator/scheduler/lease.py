@@ -115,6 +115,13 @@ class SchedulerLease:
             return None
         return Term(self._spec.holder_identity or "", self._spec.lease_transitions or 0)
 
+    def has_ended(self, term: Term) -> bool:
+        """Whether the last read shows that the kube-scheduler of a term does not lead any more."""
+        spec = self._spec
+        if spec is None:
+            return False
+        return (spec.holder_identity or "", spec.lease_transitions or 0) != term
+
     async def check(self) -> None:
         """Raise NotLeadingError unless the kube-scheduler of this host certainly leads."""
         if not self.leading:

@@ -166,10 +166,10 @@ class GroupHolds:
         self._end_lost(now)
 
     def clear(self) -> None:
-        """Forget all groups, because another process decided meanwhile."""
+        """Forget all groups, because another process decides meanwhile."""
         for hold in self._groups.holds():
             self._report(hold, HoldEnd.LEADER_CHANGED)
-        self._groups.begin_term()
+        self._groups.end_term()
 
     def _change(self, hold: GroupHold, **changes: Any) -> None:  # noqa: ANN401  # its fields
         self._groups.change(hold.key, hold=msgspec.structs.replace(hold, **changes))

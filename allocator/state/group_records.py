@@ -185,8 +185,8 @@ class GroupTable:
             del self._held[key]
         return [hold for hold in holds.values() if hold is not None]
 
-    def begin_term(self) -> None:
-        """Keep what was asked, and what its searches found; another process decided meanwhile."""
+    def end_term(self) -> None:
+        """Keep what was asked, and what its searches found; another process decides meanwhile."""
         self._term += 1
         self._held.clear()
 

@@ -462,10 +462,6 @@ class LiveState:
         self.cluster.ledger.hold_marked(claim)
         self._on_change()
 
-    def begin_term(self) -> None:
-        """Forget all reservations."""
-        self.decisions.begin_term()
-
     @property
     def times(self) -> Wheel[Due]:
         """The times at which something is due."""

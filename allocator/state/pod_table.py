@@ -152,7 +152,7 @@ class PodTable:
             return
         self._put(before, event, replace(before, **changes))
 
-    def begin_term(self) -> None:
+    def end_term(self) -> None:
         """Forget what pods have, because another process decides now; keep what they ask."""
         nothing = {"devices": None, "kept": None, "expired_on": "", "taken_by": ""}
         for uid in self:

@@ -84,10 +84,14 @@ class PodBinder:
         # Until when bindings of an earlier term can arrive.
         self._earlier_bindings = float("-inf")
 
-    def start_term(self) -> None:
+    def end_term(self) -> None:
         """End all calls in progress before their next write: their reservations are gone."""
         self._term += 1
         self.undoing.clear()
+
+    def begin_term(self) -> None:
+        """End all calls of earlier terms; their bindings can still arrive for some time."""
+        self.end_term()
         self._earlier_bindings = _loop_time() + self._times.late
 
     def is_writing(self, pod_uid: str) -> bool:

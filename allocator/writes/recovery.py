@@ -65,12 +65,18 @@ class Recovery:
         self._binder = binder
         self._undoing = binder.undoing
 
+    def end_term(self) -> None:
+        """Forget what is reserved, and what is to be undone: the next leader finds the marks."""
+        self._binder.end_term()
+        if self._state.ready:
+            self._state.decisions.end_term()
+
     async def begin_term(self) -> None:
         """Prepare for the first allocation; raises if that is not possible now."""
         # A write that was sent before arrives before the list, or has an outdated version. None is
         # sent later, because the reservations are forgotten at once.
-        self._binder.start_term()
-        self._state.begin_term()
+        self._binder.begin_term()
+        self._state.decisions.begin_term()
         unfinished = 0
         # Nothing is allocated before all claims are read.
         async for claim in self._read_claims():

@@ -385,9 +385,18 @@ class FakeReservations:
         """Record a claim whose marked devices count as held."""
         self.held.append(claim.metadata.name)
 
-    def begin_term(self) -> None:
+    @property
+    def decisions(self) -> "FakeReservations":
+        """What forgets reservations."""
+        return self
+
+    ready = True
+
+    def end_term(self) -> None:
         """Forget all reservations."""
         self.pods.clear()
+
+    begin_term = end_term
 
     def observe_claim(self, claim: Claim) -> None:
         """Record a version."""

@@ -188,7 +188,7 @@ async def test_a_call_of_an_earlier_term_writes_no_more_than_it_already_sent(
 
     def start_term(fault: Fault | None) -> None:
         if len(rig.cluster.writes) == number:
-            rig.binder.start_term()
+            rig.binder.end_term()
             rig.reservations.begin_term()
             rig.reservations.reserve("pod", "a", "b", device="gpu-5")
         original(fault)

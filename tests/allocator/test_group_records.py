@@ -51,7 +51,7 @@ def test_a_new_term_keeps_what_was_asked() -> None:
     question = asked("red/g", "a")
     table.change("red/g", question=question, hold=held("red/g"), evicted=True, woken=1.0)
     table.change("red/g", pause=Pause(1, 5.0), eviction_pause=Pause(1, 5.0))
-    table.begin_term()
+    table.end_term()
     record = table.get("red/g")
     assert (record.question, record.hold, record.evicted, record.woken) == (
         question,
@@ -66,11 +66,11 @@ def test_a_new_term_keeps_what_was_asked() -> None:
 def test_what_begins_in_a_new_term_stays_until_the_next_one() -> None:
     table = GroupTable()
     table.change("red/g", evicted=True)
-    table.begin_term()
+    table.end_term()
     table.change("red/g", hold=held("red/g"))
     table.change("blue/g", evicted=True, pause=Pause(1, 5.0))
     assert [each.key for each in table.holds()] == ["red/g"]
     assert (table.get("red/g").evicted, table.get("blue/g").evicted) == (False, True)
-    table.begin_term()
+    table.end_term()
     assert table.holds() == []
     assert table.get("blue/g").pause == NO_PAUSE

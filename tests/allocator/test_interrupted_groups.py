@@ -73,7 +73,7 @@ def test_a_new_term_begins_with_its_own_groups() -> None:
     groups = InterruptedGroups(table)
     groups.begin_term([ONE, TWO, OTHER])
     groups.gather(ONE, 0.0)
-    table.begin_term()
+    table.end_term()
     groups.begin_term([TWO])
     assert (groups.gather(ONE, 1.0), groups.gather(TWO, 1.0)) == (None, 1.0 + GATHER_SECONDS)
 
@@ -106,6 +106,6 @@ def test_a_namespace_that_gathered_in_vain_waits_in_the_next_term_too() -> None:
     groups.begin_term([ONE, TWO])
     groups.gather(ONE, 0.0)
     groups.expire(GATHER_SECONDS)
-    table.begin_term()
+    table.end_term()
     groups.begin_term([TWO])
     assert groups.gather(TWO, GATHER_SECONDS + NAMESPACE_PAUSE_SECONDS - 1) is None

@@ -20,6 +20,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.term: Term | None = None
+        self.shown: Term | None = None  # what a read of the Lease shows, also if it is not ours
         self.synced = True
         self.story: list[str] = []
         self.failures: list[Exception] = []
@@ -42,6 +43,14 @@ class Rig:
         """Recover."""
         self.story.append("recover")
         self._fail()
+
+    def has_ended(self, term: Term) -> bool:
+        """Whether the Lease shows another one, or none."""
+        return self.shown is not None and self.shown != term
+
+    def end_term(self) -> None:
+        """Forget what was reserved."""
+        self.story.append("forget")
 
     async def look(self) -> None:
         """List the claims, which takes a second."""
@@ -167,6 +176,17 @@ async def test_a_term_that_starts_again_recovers_again(rig: Rig) -> None:
     assert await rig.run(1) == ["recover", "lead"]
     rig.term = None
     assert rig.keeper.describe() == "host-b holds the Lease"
+
+
+async def test_what_was_reserved_is_forgotten_when_another_one_leads(rig: Rig) -> None:
+    rig.term = rig.shown = FIRST
+    await rig.run(1)
+    rig.term = None  # it was not renewed in time
+    assert await rig.run(5) == []
+    rig.shown = SECOND
+    assert await rig.run(5) == ["forget"]
+    rig.term = rig.shown = FIRST
+    assert await rig.run(1) == ["recover", "lead"]
 
 
 @pytest.mark.parametrize("what", ["lease", "decisions"])

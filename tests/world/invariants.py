@@ -207,19 +207,13 @@ def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
 
 
 def every_record_has_a_pod(world: "World") -> Iterator[str]:
-    """An allocator remembers nothing of a pod that is gone, and one it has not seen for a time.
-
-    Who does not lead keeps what it was writing until it leads again.
-    """
+    """An allocator remembers nothing of a pod that is gone, and one it has not seen for a time."""
     uids = {pod["metadata"]["uid"] for pod in world.all("pods")}
     for pair in world.pairs.values():
         if pair.parts is not None and pair.parts.state.ready:
             records = pair.parts.state.decisions.state.records
             for uid in records:
-                is_written = (devices := records.get(uid).devices) is not None and devices.writing
-                is_kept = is_written and not pair.scheduler.leads
-                is_gone = uid not in uids and records.times.get("unseen", uid) is None
-                if is_gone and not is_kept:
+                if uid not in uids and records.times.get("unseen", uid) is None:
                     yield f"{pair.host} has a record of {uid}, which is gone"
 
 
