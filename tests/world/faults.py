@@ -128,7 +128,10 @@ class _Stops:
             ("its response is lost, and all watches lag", Trap(write, self.see_nothing, 0.1)),
             (before, Trap(write, self.stop_before, before=True)),
             (alone, Trap("binding", self.stop_alone, before=True)),
-            ("the host is killed, and nobody hears of pods", Trap("binding", self.kill_unseen)),
+            (
+                "the host is killed, and nobody hears of pods",
+                Trap("binding", self.kill_unseen, 0.1),
+            ),
         )
         return choices[number % len(choices)]
 
