@@ -20,6 +20,7 @@ class Election:
         self._host, self._number = host, number
         self._seen: tuple[str, float] = ("", 0.0)
         self._renewed = float("-inf")
+        self._has_ended = False  # whether another process is to begin
 
     @property
     def leads(self) -> bool:
@@ -35,6 +36,7 @@ class Election:
         if releases and self.leads:
             asyncio.ensure_future(self._release(self._holder))  # noqa: RUF006  # ends by itself
         self._renewed = float("-inf")
+        self._has_ended = True
 
     async def run(
         self, on_loss: Callable[[], Awaitable[None]], on_success: Callable[[], None]
@@ -43,10 +45,10 @@ class Election:
         was_leading = False
         while True:
             await asyncio.sleep(2 + self._network.random.random() * 0.2)
-            if was_leading and not self.leads:
+            if self._has_ended or (was_leading and not self.leads):
                 self._number += 1000
                 await on_loss()
-                was_leading = False
+                was_leading = self._has_ended = False
             if await self._try():
                 was_leading = True
                 on_success()
@@ -69,7 +71,7 @@ class Election:
             "leaseDurationSeconds": LEASE_SECONDS,
             "leaseTransitions": spec.get("leaseTransitions", 0) + (not is_own),
         }
-        if not await self._write(lease, changes):
+        if not await self._write(lease, changes) or self._has_ended:
             return False
         if not is_own:
             self._network.count("term")
