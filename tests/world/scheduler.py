@@ -93,6 +93,11 @@ class Scheduler:
         """Whether this process believes that it holds the Lease."""
         return self._election.leads
 
+    @property
+    def assumed(self) -> set[str]:
+        """The pods that are bound, or being bound, and that the watch has not shown so."""
+        return {*self._busy}
+
     def parts_of(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """Return what runs until the process ends."""
         return (

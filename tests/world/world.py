@@ -12,6 +12,7 @@ from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
 from tests.world import clock, invariants
 from tests.world.admission import RefusedPodError, Webhook
+from tests.world.asked import is_waiting
 from tests.world.conditions import draw_conditions
 from tests.world.control import ControllerProcess
 from tests.world.controllers import Autoscaler, ClaimController, PodController
@@ -197,6 +198,8 @@ class World:
         for machine in self.machines.values():
             machine.heal()
         self._say("the faults end")
+        if "restore" in self.network.counted:
+            self._restart_schedulers()
         await self._wait_until_well(SETTLE_SECONDS)
         for pair in self.pairs.values():
             pair.scheduler.slow_bindings = 0.0
@@ -210,6 +213,17 @@ class World:
             self._happen(Event(0.0, name, self.random.getrandbits(16)))
             await asyncio.sleep(self.random.uniform(0.5, 8))
             await self._wait_until_well(soon + max(0.0, bound - loop.time()))
+
+    def _restart_schedulers(self) -> None:
+        """Restart the schedulers that have bound pods of which a restore has taken the node.
+
+        A kube-scheduler does not try these again, so the page about restoring says to restart it.
+        """
+        waiting = {pod["metadata"]["uid"] for pod in filter(is_waiting, self.all("pods"))}
+        for pair in self.pairs.values():
+            if waiting & pair.scheduler.assumed:
+                self.network.count("scheduler to restart after a restore")
+                pair.scheduler.die()
 
     async def _wait_until_well(self, seconds: float) -> None:
         """Wait until all is well, at most for some time."""
