@@ -181,6 +181,8 @@ class _Stops:
         for other, kind in itertools.product(self.world.pairs, ("scheduler", "allocator")):
             self.world.make_deaf(f"pods of {kind} {other}", until)
         self._close_nodes(path, 2 * _LONG_LAG)
+        for node in self.world.nodes_of_path(path):
+            self.world.machines[node].stop_kubelet(2 * _LONG_LAG)  # or the pod ends before
         self.world.kill_pair(host)
 
     def _close_nodes(self, path: str, seconds: float) -> None:
