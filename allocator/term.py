@@ -46,6 +46,7 @@ class TermKeeper:
         self._pause = pause
         # A recovery lists all claims, which an API server that is overloaded must not do often.
         self._backoff = Backoff(_CHECK_SECONDS, _MAX_PAUSE_SECONDS, random_fraction=random_fraction)
+        self._begun: Term | None = None  # the last term, unless its end was seen
         self._recovered: Term | None = None
         self._starts = 0
         self.problem = ""
@@ -90,8 +91,8 @@ class TermKeeper:
 
     def _end_if_over(self) -> None:
         """Forget what was reserved in a term; its writes that are unfinished are for who leads."""
-        if self._recovered is not None and self._lease.has_ended(self._recovered):
-            self._recovered = None
+        if self._begun is not None and self._lease.has_ended(self._begun):
+            self._begun = self._recovered = None
             self._recovery.end_term()
 
     async def _recover_if_needed(self) -> None:
@@ -100,7 +101,7 @@ class TermKeeper:
             return
         if not self._state.ready or self._state.find_problems():
             return
-        starts = self._starts
+        starts, self._begun = self._starts, term
         await self._recovery.begin_term()
         # The Lease may have changed hands during the recovery.
         if self._lease.term == term and self._starts == starts:

@@ -189,6 +189,14 @@ async def test_what_was_reserved_is_forgotten_when_another_one_leads(rig: Rig) -
     assert await rig.run(1) == ["recover", "lead"]
 
 
+async def test_what_a_recovery_left_that_failed_is_forgotten_as_well(rig: Rig) -> None:
+    rig.failures = [ApiError(500, "InternalError", "etcd")]
+    rig.term = rig.shown = FIRST
+    assert await rig.run(1) == ["recover"]
+    rig.term, rig.shown = None, SECOND
+    assert await rig.run(5) == ["forget"]
+
+
 @pytest.mark.parametrize("what", ["lease", "decisions"])
 async def test_what_changes_during_the_recovery_makes_it_worthless(rig: Rig, what: str) -> None:
     rig.term = FIRST
