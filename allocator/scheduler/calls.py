@@ -254,8 +254,9 @@ class SchedulerCalls:
                 await self._pause(0)
             # The time of devices of vanished pods begins when they are seen, whoever leads then.
             self._state.decisions.state.vanished.observe_time(self._now())
-            unfinished, turns = self._leadership.leading, 0
-            while unfinished:
+            unfinished, turns = True, 0
+            # The term can end between two turns, and with it all that is promised.
+            while unfinished and self._leadership.leading:
                 began, out_of_time = self._now(), self._deadline(_TURN_SECONDS)
                 waiting = self._state.waiting
                 may_copy = self._copy is None

@@ -26,6 +26,7 @@ class FakeProcess:
     ) -> None:
         self.cluster = cluster
         self.leading = True
+        self.problems: list[str] = []
         self.waiting = WaitingPods(cluster.decisions)
         self.changed = asyncio.Event()
         self.published: list[str] = []
@@ -51,8 +52,8 @@ class FakeProcess:
         return self.cluster.decisions
 
     def find_problems(self) -> list[str]:
-        """There are none."""
-        return []
+        """Return why no decision can be made."""
+        return self.problems
 
     def describe(self) -> str:
         """Nothing is wrong."""

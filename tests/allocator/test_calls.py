@@ -167,6 +167,7 @@ async def test_the_status_renews_the_reservations_of_held_pods_whoever_leads(
     process.cluster.schedule("p", claim("c"))
     process.cluster.now = RESERVATION_SECONDS - 1
     process.leading = leading
+    process.problems = [] if leading else ["nodes are not synced"]
     assert process.calls.status(StatusRequest(held_pods=held)).leading is leading
     process.cluster.decisions.expire(RESERVATION_SECONDS)
     assert bool(process.cluster.held()) is is_kept
@@ -188,6 +189,22 @@ async def test_a_pod_is_bound_by_what_is_reserved_with_the_answer(meanwhile: str
             process.cluster.decisions.begin_term()
     reply = await process.calls.bind(PodOnNode(pod_uid="p", node=node))
     assert reply.bound is (meanwhile in {"nothing", "5 s"})
+
+
+async def test_nothing_is_promised_in_a_turn_after_the_term(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    process, turns = FakeProcess(Cluster(n1=1)), 0
+
+    def wake(*_: object, **__: object) -> Turn:
+        nonlocal turns
+        turns += 1
+        process.leading = False
+        return Turn((), unfinished=True)
+
+    monkeypatch.setattr(process.waiting, "wake", wake)
+    await process.run_until(lambda: turns)
+    assert turns == 1
 
 
 async def test_a_release_that_takes_long_does_not_delay_the_scheduler() -> None:
