@@ -11,7 +11,7 @@ from allocator.decisions.deciding_ahead import CopyReport, Decide
 from drawbridge.process.forked import ForkLimits, run_partly
 from drawbridge.solver.ahead import Learnt, with_size
 
-_LOG = logging.getLogger(__name__)
+_LOG: Final = logging.getLogger(__name__)
 
 # What a copy tells counts whatever its end, and the next one goes on behind it.
 COPY_LIMITS: Final = ForkLimits(seconds=20.0, cpu_seconds=2, more_bytes=256 << 20, nice=19)
@@ -35,8 +35,8 @@ async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> Co
     if written.traceback:
         raise CopyFailedError(written.traceback)
     if written.was_slow:
-        _LOG.warning("a copy of the process is slow, so another follows: %s", written.limit)
-    return CopyReport(_load(written.messages), bool(written.limit) and not written.was_slow)
+        _LOG.warning("a copy of the process got too little of the processor: %s", written.limit)
+    return CopyReport(_load(written.messages), bool(written.limit), written.was_slow)
 
 
 async def _load(messages: Iterable[bytes]) -> AsyncIterator[Learnt]:

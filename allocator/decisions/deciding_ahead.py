@@ -13,13 +13,11 @@ Decide: TypeAlias = Callable[[Tell, Callable[[], float]], None]
 
 
 class CopyReport(NamedTuple):
-    """What a copy told, and whether it reached a limit of what it may use before its end.
-
-    One that was only slow, since its machine is, has reached none, and another one follows it.
-    """
+    """What a copy told, and whether it reached a limit before its end: of time if it `was_slow`."""
 
     learnt: AsyncIterator[Learnt]
     reached_limit: bool
+    was_slow: bool = False
 
 
 DecideInCopy: TypeAlias = Callable[[Decide], Awaitable[CopyReport]]
@@ -35,7 +33,8 @@ async def decide_ahead(
     """Let a copy decide about a pod, and go on with what it told.
 
     What it was asked about a node when it reached a limit has no answer. If there is nothing of
-    that kind, the pod itself is given up, until the scheduler asks about it again.
+    that kind, the pod itself is given up, until the scheduler asks about it again. But a copy that
+    told nothing in time says only that its machine is busy, and another one follows it.
     """
     lent = planner.lend()
     told = await decide_in_copy(partial(waiting.decide_ahead, uid, now))
@@ -49,6 +48,6 @@ async def decide_ahead(
         planner.learn(message, lent)
     if told.reached_limit and unanswered is not None:
         planner.give_up(unanswered, lent)
-    elif told.reached_limit and not has_answers:
+    elif told.reached_limit and not (has_answers or told.was_slow):
         waiting.stop_waking(uid)
     waiting.note_ahead(uid)

@@ -55,7 +55,7 @@ class ForkFailedError(Exception):
 class Written(NamedTuple):
     """What a copy wrote, and why it did not come to its end: a limit, or an exception.
 
-    One that `was_slow` waited for the processor, or for something else, for most of its time.
+    One that `was_slow` did not end in time, within its other limits.
     """
 
     messages: list[bytes]

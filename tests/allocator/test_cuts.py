@@ -301,7 +301,7 @@ def test_a_node_about_which_no_copy_can_decide_is_given_up(
     monkeypatch.setattr(Search, "run", never_end)
     monkeypatch.setattr(
         "tests.allocator.cuts.decide_in_copy",
-        lambda decide: decide_in_copy(decide, ForkLimits(cpu_seconds=1)),
+        lambda decide: decide_in_copy(decide, ForkLimits(seconds=0.3)),
     )
     asked = Asked(CutAt(2000), claim("c", 3))
     answer = asked.decide()
