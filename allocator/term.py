@@ -2,7 +2,7 @@
 
 A term starts when the scheduler acquires its Lease. Nothing is allocated before the recovery of the
 term has finished. If this process cannot be sure of the Lease for a moment, the term continues. It
-ends when the Lease shows another holder, or none, and what was reserved in it is forgotten then.
+ends when the Lease shows another one, or no holder, and what was reserved in it is forgotten then.
 """
 
 import asyncio

@@ -156,7 +156,7 @@ class PodTable:
         """Forget what pods have, because another process decides now; keep what they ask."""
         nothing = {"devices": None, "kept": None, "expired_on": "", "taken_by": ""}
         for uid in self:
-            self.change(uid, RecordEvent.TERM_BEGAN, **nothing)
+            self.change(uid, RecordEvent.TERM_ENDED, **nothing)
 
     def trim(self, but: Collection[str]) -> None:
         """Drop what is beyond the limit; not the pods that a call of the scheduler is about."""

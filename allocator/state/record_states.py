@@ -46,7 +46,7 @@ class RecordEvent(enum.StrEnum):
     WRITING = "is to be bound"
     WRITTEN = "is written"
     NOT_WRITTEN = "is not written, and undone"
-    TERM_BEGAN = "is in another term"
+    TERM_ENDED = "is in another term"
     ENDED = "is bound, ended or deleted"
     DROPPED = "is one too many"
     # These change what a record says, and never the state.
@@ -97,7 +97,7 @@ TRANSITIONS: Final[Mapping[RecordEvent, Moves]] = {
     RecordEvent.WRITING: _from(_S.PROMISED, _S.RESERVED, to={_S.WRITING}),
     RecordEvent.WRITTEN: _from(_S.WRITING, to=_UNRESERVED),
     RecordEvent.NOT_WRITTEN: _from(_S.WRITING, to=_UNRESERVED),
-    RecordEvent.TERM_BEGAN: {
+    RecordEvent.TERM_ENDED: {
         **_from(_S.PREEMPTING, _S.HELD, to=_ALONE),
         **_from(_S.PROMISED, _S.RESERVED, _S.WRITING, to=_UNRESERVED),
     },
@@ -127,7 +127,7 @@ STAYS: Final[Mapping[RecordEvent, Collection[RecordState]]] = {
     RecordEvent.HELD_BACK: {_S.PROMISED},
     RecordEvent.GIVEN_BACK: _KNOWN - _WITH_DEVICES,
     RecordEvent.WRITING: {_S.WRITING},
-    RecordEvent.TERM_BEGAN: {_S.SEEN, _S.WAITING},
+    RecordEvent.TERM_ENDED: {_S.SEEN, _S.WAITING},
     RecordEvent.ENDED: {_S.UNKNOWN, _S.WRITING},
     RecordEvent.SEARCHED: _KNOWN,
     RecordEvent.PAUSED: _KNOWN,

@@ -68,8 +68,7 @@ class Recovery:
     def end_term(self) -> None:
         """Forget what is reserved, and what is to be undone: the next leader finds the marks."""
         self._binder.end_term()
-        if self._state.ready:
-            self._state.decisions.end_term()
+        self._state.decisions.end_term()
 
     async def begin_term(self) -> None:
         """Prepare for the first allocation; raises if that is not possible now."""

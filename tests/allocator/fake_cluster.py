@@ -390,8 +390,6 @@ class FakeReservations:
         """What forgets reservations."""
         return self
 
-    ready = True
-
     def end_term(self) -> None:
         """Forget all reservations."""
         self.pods.clear()

@@ -119,6 +119,25 @@ async def test_a_renewal_counts_from_the_read_before_it_was_seen(rig: Rig) -> No
         await rig.lease.check()
 
 
+@pytest.mark.parametrize(
+    ("holder", "transitions", "has_ended"),
+    [(OURS, 3, False), (OURS, 5, True), (THEIRS, 4, True), ("", 3, True)],
+    ids=["late", "again", "another", "none"],
+)
+async def test_a_term_ends_when_the_lease_shows_another_one(
+    rig: Rig, holder: str, transitions: int, *, has_ended: bool
+) -> None:
+    await rig.lead()
+    term = rig.lease.term
+    assert term is not None
+    rig.clock.time += DURATION
+    assert rig.lease.term is None
+    assert not rig.lease.has_ended(term)
+    rig.renew(holder, transitions)
+    await rig.read_after(0)
+    assert rig.lease.has_ended(term) is has_ended
+
+
 async def test_a_process_that_was_stopped_does_not_lead_by_what_it_reads_late(rig: Rig) -> None:
     await rig.lead()
     rig.renew()

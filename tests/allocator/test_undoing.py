@@ -53,6 +53,23 @@ def test_a_term_starts_beside_a_mark_that_cannot_be_removed() -> None:
     run_virtually(story)
 
 
+def test_what_is_reserved_and_to_be_undone_goes_with_the_term() -> None:
+    async def story() -> None:
+        rig = Rig()
+        await rig.cluster.mark(rig.claim("a"), MARK)
+        _refuse(rig, {"a"})
+        await rig.recovery.begin_term()
+        rig.reservations.reserve("pod", "b")
+        assert rig.binder.undoing.failing == 1
+        rig.recovery.end_term()
+        assert rig.binder.undoing.failing == 0
+        assert not rig.reservations.pods
+        # The mark is for the next leader.
+        assert rig.claim("a").metadata.annotations == {ALLOCATION_ANNOTATION: MARK}
+
+    run_virtually(story)
+
+
 def test_others_run_while_large_marks_are_read_at_the_start_of_a_term() -> None:
     async def story() -> None:
         rig = Rig()

@@ -255,6 +255,7 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
 
 def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
     """Nothing is kept in memory for what is gone: also no device of a vanished pod."""
+    uids = {claim["metadata"]["uid"] for claim in world.all("resourceclaims")}
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     for pair in world.pairs.values():
         if pair.parts is None or not pair.parts.state.ready:
@@ -264,7 +265,12 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         ledger = state.ledger
         if state.vanished.claims:
             yield f"{pair.host} keeps devices of vanished pods"
-        recorded = {(device.pool.name, device.name) for device in ledger.devices()}
+        # Who does not lead has claims that only a scheduler has told of until it leads again.
+        stored = [each for uid, each in ledger.claims.items() if uid in uids]
+        holders = (*stored, *ledger.reservations.values())
+        observed = {hold.device_id for each in holders for hold in each.holds}
+        devices = ledger.devices() if pair.parts.term.leading else observed
+        recorded = {(device.pool.name, device.name) for device in devices}
         if recorded != held:
             yield f"the ledger of {pair.host} differs in {sorted(recorded ^ held)}"
         charged = sum(int(f"{line.used}") for line in ledger.quotas.lines(TEAM))
