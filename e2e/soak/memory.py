@@ -7,8 +7,10 @@ from pathlib import Path
 
 # A process whose caches still fill, or whose allocator returns pages in steps, is not a leak.
 GROWN_MIB, GROWN_PART = 24.0, 0.12
-# For as long, a process that starts or begins to lead fills its caches.
+# For as long, a process that begins to lead fills its caches.
 LEAST_SECONDS = 300.0
+# For as long, attackers fill the caches of a process that starts: each has a bound.
+FILLING_SECONDS = 1320.0
 
 
 def used_mib(pid: int) -> float:
@@ -59,7 +61,7 @@ class Memory:
     A peak has the copies of a process, too.
     """
 
-    lives: dict[str, int] = field(default_factory=dict)
+    lives: dict[str, tuple[int, float]] = field(default_factory=dict)
     samples: defaultdict[str, list[tuple[float, float]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -68,19 +70,28 @@ class Memory:
     def sample(self, now: float, pids: Mapping[str, int]) -> None:
         """Read every process once."""
         for name, pid in pids.items():
-            size = own_mib(pid)
-            if not size:
-                continue
-            if self.lives.get(name) != pid:
-                self.lives[name] = pid
-                self.samples[name] = []
-            self.samples[name].append((now, size))
-            self.peaks[name] = max(self.peaks[name], used_mib(pid))
+            if size := own_mib(pid):
+                self.add(name, pid, now, size)
+                self.peaks[name] = max(self.peaks[name], used_mib(pid))
+
+    def add(self, name: str, pid: int, now: float, size: float) -> None:
+        """Add a sample; those of an earlier life go."""
+        if self.lives.get(name, (0, 0.0))[0] != pid:
+            # It may have begun in another role.
+            lives = (began for each, began in self.lives.values() if each == pid)
+            self.lives[name] = pid, min(lives, default=now)
+            self.samples[name] = []
+        self.samples[name].append((now, size))
 
     def growth(self, name: str) -> tuple[float, float, float]:
-        """Return mean MiB, MiB per hour and seconds of the last half of the last life."""
-        samples = self.samples[name][len(self.samples[name]) // 2 :]
-        mean = sum(size for _, size in samples) / max(1, len(samples))
+        """Return the mean MiB of the last half of the last life, and how they grow in it.
+
+        That is in MiB per hour, and in how many seconds: those in which the caches were full.
+        """
+        filled = self.lives[name][1] + FILLING_SECONDS
+        half = self.samples[name][len(self.samples[name]) // 2 :]
+        mean = sum(size for _, size in half) / max(1, len(half))
+        samples = [each for each in half if each[0] >= filled]
         seconds = samples[-1][0] - samples[0][0] if samples else 0.0
         return mean, slope(samples) * 3600, seconds
 

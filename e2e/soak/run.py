@@ -162,11 +162,11 @@ class Soak:
     def _play_faults(self, cluster: SoakCluster) -> FaultSchedule:
         """Play faults for the time of the run."""
         schedule = FaultSchedule(cluster)
-        half = 30 * self.settings.minutes
-        self._pass_time(half, schedule.turn)
+        quarter = 15 * self.settings.minutes
+        self._pass_time(quarter, schedule.turn)
         # From now on the memory of one pair and of the webhook is that of one life.
         cluster.spared.update(cluster.parts.keys() - {*cluster.pair_names(1)})
-        self._pass_time(half, schedule.turn)
+        self._pass_time(3 * quarter, schedule.turn)
         schedule.end_all()
         return schedule
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class SoakSettings:
     """`minutes` with faults and attacks, after shorter phases for comparison.
 
-    `minutes` also decides whether memory is judged: the growth of some minutes is the start.
+    `minutes` also decides whether memory is judged: caches fill for more than 20 minutes.
     """
 
     minutes: float = 5.0
@@ -26,4 +26,4 @@ class SoakSettings:
     @property
     def judges_memory(self) -> bool:
         """Return whether the run is long enough to judge memory."""
-        return self.minutes >= 30
+        return self.minutes >= 60

@@ -78,7 +78,8 @@ def test_a_gpu_and_a_partition_of_it_exceed_its_counters() -> None:
 @pytest.mark.parametrize(("an_hour", "grown"), [(0.0, False), (20.0, False), (200.0, True)])
 def test_memory_that_grows_in_the_last_half_is_found(an_hour: float, *, grown: bool) -> None:
     memory = Memory()
-    memory.samples["process"] = [(second, 90 + an_hour * second / 3600) for second in range(3600)]
+    for second in range(3600):
+        memory.add("process", 1, second, 90 + an_hour * second / 3600)
     assert memory.has_grown("process") == grown
 
 
@@ -114,15 +115,31 @@ def test_memory_that_processes_share_counts_once() -> None:
 
 def test_memory_before_the_last_half_does_not_count() -> None:
     memory = Memory()
-    memory.samples["process"] = [(second, min(second, 1000.0)) for second in range(3600)]
+    for second in range(3600):
+        memory.add("process", 1, second, min(second, 1500.0))
     assert not memory.has_grown("process")
 
 
-def test_memory_in_the_first_minutes_of_a_role_does_not_count() -> None:
+@pytest.mark.parametrize(("first", "grown"), [(0, False), (1, False), (1200, True)])
+def test_memory_in_the_first_minutes_of_a_role_does_not_count(first: int, *, grown: bool) -> None:
     """A process that begins to lead fills its caches for a minute."""
     memory = Memory()
-    memory.samples["process"] = [(second, 80.0 + second) for second in range(120)]
-    assert not memory.has_grown("process")
+    for second in range(1320):
+        memory.add("process", 1, second, 80.0)
+    for second in range(1320, 1440 + first):
+        memory.add("process, leading", 1, second, 80.0 + second / 10)
+    assert memory.has_grown("process, leading") == grown
+
+
+@pytest.mark.parametrize(("pid", "grown"), [(1, True), (2, False)])
+def test_memory_in_the_first_minutes_of_a_life_does_not_count(pid: int, *, grown: bool) -> None:
+    """The same growth, of an old process and of one that started again."""
+    memory = Memory()
+    for second in range(1320):
+        memory.add("process", 1, second, 80.0)
+    for second in range(1320, 2520):
+        memory.add("process, after it led", pid, second, 80.0 + second / 10)
+    assert memory.has_grown("process, after it led") == grown
 
 
 def test_a_process_is_compared_with_itself_in_one_role() -> None:
@@ -131,7 +148,7 @@ def test_a_process_is_compared_with_itself_in_one_role() -> None:
     for second in range(3600):
         leads, has_led = 2400 <= second < 3000, second >= 2400
         role = name_role("process", leads=leads, has_led=has_led)
-        memory.samples[role].append((second, 150.0 if has_led else 80.0))
+        memory.add(role, 1, second, 150.0 if has_led else 80.0)
     assert sorted(memory.samples) == ["process", "process, after it led", "process, leading"]
     assert not any(map(memory.has_grown, memory.samples))
 
