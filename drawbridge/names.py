@@ -40,6 +40,8 @@ SELECTS_ALL_ANNOTATION: Final = "drawbridge.dev/selects-all"
 # The default start of the names of attributes that the Configuration derives.
 PARTITION_ATTRIBUTE: Final = "drawbridge.dev/partition"
 ALLOCATION_ANNOTATION: Final = "drawbridge.dev/allocation"
+# The condition of a pod whose claim was given back: which one, so that the pod can have others.
+RELEASED_CONDITION: Final = "drawbridge.dev/released"
 COMPATIBILITY_ANNOTATION: Final = "drawbridge.dev/compatibility"
 # On a node: the pod for which its devices are held, as a plan to defragment asks for.
 HOLD_ANNOTATION: Final = "drawbridge.dev/held-for"

@@ -242,7 +242,6 @@ class WaitingPods:
         work = TurnWork(now, out_of_time)
         self._end_pauses(work)
         self._told.tell(work)
-        self._records.times.take("late", now)
         work.woken += self._records.times.take("retry", now)
         work.woken += self._end_searches(work)
         work.woken += filter(self._find, self._decisions.preemptors.take_to_retry())

@@ -19,10 +19,9 @@ MAX_STEPS: Final = 8  # of a record
 Part: TypeAlias = Literal["devices", "kept", "paired", "victims", "unanswered"]
 PARTS: Final[tuple[Part, ...]] = ("devices", "kept", "paired", "victims", "unanswered")
 # What is due: the end of a reservation, of what is kept and of pauses, and of a record whose pod no
-# watch shows. Pods without a record, too, are woken to release their claims, have ended, and get no
-# late binding any more; nor do those of claims that had no allocation before this term.
+# watch shows. Pods without a record, too, are woken to release their claims, and have ended.
 Due: TypeAlias = Literal[
-    "devices", "kept", "device pause", "victim pause", "unseen", "retry", "late", "end"
+    "devices", "kept", "device pause", "victim pause", "unseen", "retry", "end"
 ]
 
 

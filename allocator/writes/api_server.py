@@ -15,13 +15,14 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import read_header
 from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
+from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import (
     GeneratedClaimStatus,
     PodClaim,
     find_claim_names,
     find_generated,
 )
-from drawbridge.names import ALLOCATION_ANNOTATION
+from drawbridge.names import ALLOCATION_ANNOTATION, RELEASED_CONDITION
 
 _READER: Final = claim_reader()
 
@@ -151,10 +152,24 @@ class ApiServerWrites:
         current = await self._pods.read(pod.name, pod.namespace)
         if current is None or current.metadata.uid != pod.uid:
             return None
-        spec, status = current.spec, current.status
-        statuses = () if isinstance(status, str) else status.resource_claim_statuses
-        claims = frozenset(find_claim_names(spec.resource_claims, find_generated(statuses)))
-        return PodPlace(spec.node_name, current.metadata.resource_version, claims)
+        return _place_of(current)
+
+    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace:
+        """Write a condition, which gives the pod another version.
+
+        Its text names the version of the claim. Each binding of the pod follows a write of the
+        claim, so the text is another one if a binding was sent since it was written.
+        """
+        about = f"{name_of(claim)} at version {claim.metadata.resource_version}"
+        condition = {
+            "type": RELEASED_CONDITION,
+            "status": "True",
+            "reason": "AllocationReleased",
+            "message": f"the allocation of claim {about} is released",
+        }
+        return _place_of(
+            await self._pods.write_conditions(pod.name, pod.uid, [condition], pod.namespace)
+        )
 
     async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a version of a pod to a node."""
@@ -202,6 +217,13 @@ class ApiServerWrites:
 
 
 _: type[ClusterWrites] = ApiServerWrites
+
+
+def _place_of(pod: _Pod) -> PodPlace:
+    spec, status = pod.spec, pod.status
+    statuses = () if isinstance(status, str) else status.resource_claim_statuses
+    claims = frozenset(find_claim_names(spec.resource_claims, find_generated(statuses)))
+    return PodPlace(spec.node_name, pod.metadata.resource_version, claims)
 
 
 def _decode_claim(raw: bytes) -> Claim:

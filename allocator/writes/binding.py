@@ -8,8 +8,8 @@ claims. Every write is behind the fence of the scheduler's Lease. A new leader r
 marks first, so that an allocation that an earlier leader sent late has an outdated version.
 
 Every step can be repeated. A step that fails before an allocation is written is undone. Written
-allocations stay: the next attempt finds them, and `release` removes them, but not while a binding
-that was sent before may still arrive, because the pod would run without its devices.
+allocations stay: the next attempt finds them, and `release` removes them, once the pod has another
+version than the bindings that were sent before name: it would run without its devices.
 """
 
 import asyncio
@@ -38,20 +38,17 @@ from drawbridge.resource_version import parse_version
 
 _LOG: Final = logging.getLogger("allocator.writes.binding")
 BINDING_ATTEMPTS: Final = 3
-# The time after which the API server ends a request, by default.
-LATE_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 5.0
 
 
 class BindingTimes(NamedTuple):
     """How long a call waits for binding conditions, and when they must be true, in seconds.
 
-    `timeout` counts from the allocation. A binding without a response can arrive as long as `late`.
+    `timeout` counts from the allocation.
     """
 
     wait: float
     timeout: float
-    late: float = LATE_SECONDS
 
 
 class PodBinder:
@@ -81,18 +78,11 @@ class PodBinder:
         self._term = 0
         # Failed writes whose effect is unknown, or whose marks could not be removed.
         self.undoing = Undoing()
-        # Until when bindings of an earlier term can arrive.
-        self._earlier_bindings = float("-inf")
 
     def end_term(self) -> None:
         """End all calls in progress before their next write: their reservations are gone."""
         self._term += 1
         self.undoing.clear()
-
-    def begin_term(self) -> None:
-        """End all calls of earlier terms; their bindings can still arrive for some time."""
-        self.end_term()
-        self._earlier_bindings = _loop_time() + self._times.late
 
     def is_writing(self, pod_uid: str) -> bool:
         """Whether a call for this pod is in progress."""
@@ -120,15 +110,10 @@ class PodBinder:
             try:
                 for claim in self._state.claims_of(pod_uid):
                     released += await self._release(pod_uid, claim)
-            except (BindRefusedError, ApiError, NotLeadingError) as error:
-                self._wake_later(pod_uid)
+            except (ApiError, NotLeadingError) as error:
+                self._state.wake_at(pod_uid, _loop_time() + RETRY_SECONDS)
                 return PostFilterReply(released=tuple(released), message=f"{error}")
             return PostFilterReply(released=tuple(released))
-
-    def _wake_later(self, pod_uid: str) -> None:
-        claims = self._state.claims_of(pod_uid)
-        times = [self._kept_until(pod_uid, each.metadata.uid) for each in claims]
-        self._state.wake_at(pod_uid, max((_loop_time() + RETRY_SECONDS, *times)))
 
     def _locked(self, uid: str) -> asyncio.Lock:
         """Return the lock of a pod or a claim; nobody but `async with` may refer to it."""
@@ -178,7 +163,6 @@ class PodBinder:
             self._cache,
             self._state,
             check=lambda: self._check_term(term),
-            earlier_bindings=self._earlier_bindings,
         )
 
     async def _allocate(self, reservation: PodReservation, claims: ClaimWriter) -> list[Claim]:
@@ -231,7 +215,7 @@ class PodBinder:
     async def _bind(self, reservation: PodReservation, term: int) -> None:
         """Bind the pod as it was when this term was checked.
 
-        The pod changes when the next leader tries it, so that a request that is sent late fails.
+        The pod changes before its claims are released, so that a request that is sent late fails.
         """
         pod = PodName(reservation.namespace, reservation.name, reservation.uid)
         place = self._last_place(pod)
@@ -247,7 +231,6 @@ class PodBinder:
                 break
             except ApiError as error:
                 if error.unknown:
-                    self._state.times.set("late", pod.uid, _loop_time() + self._times.late)
                     self._state.cluster.pods.note_bound(pod.uid)  # it may be, and vanish then
                 current = await self._read_unbound(pod, reservation.node)
                 if current is None:
@@ -257,7 +240,6 @@ class PodBinder:
                     raise
                 place = current
         self._state.cluster.pods.note_bound(pod.uid)
-        self._state.times.set("late", pod.uid, None)
 
     async def _check_claims(self, place: PodPlace, reservation: PodReservation) -> None:
         """Raise BindRefusedError if the pod names a claim that is not allocated for it.
@@ -344,9 +326,6 @@ class PodBinder:
             return []
         if ALLOCATION_ANNOTATION not in live.metadata.annotations:
             return []
-        if _loop_time() < self._kept_until(pod_uid, metadata.uid):
-            text = f"the allocation of claim {name_of(claim)} is kept for now"
-            raise BindRefusedError(f"{text}, because an earlier request may still bind the pod")
         of_group = any(each.is_pod_group for each in live.status.reserved_for)
         if not await (self._is_unused(pod_uid, live) if of_group else self._leave(pod_uid, live)):
             return []
@@ -363,11 +342,10 @@ class PodBinder:
         """
         own = [each for each in live.status.reserved_for if each.uid == pod_uid]
         others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
-        for consumer in own:
-            pod = PodName(live.metadata.namespace, consumer.name, consumer.uid)
-            place = await self._writes.read_place(pod)
-            if place is not None and place.node:
-                return False
+        namespace = live.metadata.namespace
+        pods = [PodName(namespace, consumer.name, consumer.uid) for consumer in own]
+        if not await self._end_bindings(pods, live):
+            return False
         if others and own:
             self._state.observe_claim(await self._writes.set_consumers(live, others))
         return not others
@@ -383,21 +361,18 @@ class PodBinder:
         others = [each.uid for each in members if each.uid != pod_uid]
         if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
             return False
-        now = _loop_time()
-        if any(now < self._kept_until(uid, claim.metadata.uid) for uid in others):
-            return False
-        for member in members:
-            place = await self._writes.read_place(member)
+        return await self._end_bindings(members, claim)
+
+    async def _end_bindings(self, pods: Sequence[PodName], claim: Claim) -> bool:
+        """Whether none of these pods has a node; no binding that was sent before changes that."""
+        unbound = []
+        for pod in pods:
+            place = await self._writes.read_place(pod)
             if place is not None and place.node:
                 return False
-        return True
-
-    def _kept_until(self, pod_uid: str, claim_uid: str) -> float:
-        """Return until when a binding that was sent before can arrive, which needs the claim."""
-        never, earlier, times = float("-inf"), self._earlier_bindings, self._state.times
-        if times.get("late", claim_uid) == earlier:
-            earlier = never
-        return max(earlier, times.get("late", pod_uid) or never)
+            unbound += [pod] if place is not None else []
+        places = [await self._writes.end_bindings(pod, claim) for pod in unbound]
+        return not any(place.node for place in places)
 
 
 def _loop_time() -> float:

@@ -4,7 +4,6 @@ Each write applies to one version of the claim. If the claim has another version
 and the reservation is either continued or refused.
 """
 
-import asyncio
 import datetime as dt
 from collections.abc import Callable
 from typing import Final
@@ -31,8 +30,7 @@ class ClaimWriter:
     """Carries out the reservations of claims.
 
     `check` runs before every write of a mark or an allocation and may raise. Between marks and
-    allocations the Lease is read: who leads afterwards has read the marks. Bindings of an earlier
-    term can arrive until `earlier_bindings`, and none is for the pods of what is allocated now.
+    allocations the Lease is read: who leads afterwards has read the marks.
     """
 
     def __init__(
@@ -42,13 +40,11 @@ class ClaimWriter:
         state: LiveState,
         *,
         check: Callable[[], None],
-        earlier_bindings: float,
     ) -> None:
         self._writes = writes
         self._cache = cache
         self._state = state
         self._check = check
-        self._earlier_bindings = earlier_bindings
         self._is_confirmed = False  # whether the Lease was read since the last mark
 
     async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
@@ -124,8 +120,6 @@ class ClaimWriter:
                 allocation_timestamp=f"{now:%Y-%m-%dT%H:%M:%SZ}",
             )
             written = await self._writes.allocate(live, allocation, (consumer,))
-            if asyncio.get_running_loop().time() < self._earlier_bindings:
-                self._state.times.set("late", reserved.uid, self._earlier_bindings)
             return self._observed(written)
         if any(each.uid == consumer.uid for each in consumers):
             return await self._renew(live)

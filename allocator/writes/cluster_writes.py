@@ -75,6 +75,13 @@ class ClusterWrites(Protocol):
         """Return where a pod is; None if it does not exist."""
         ...
 
+    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace:
+        """Change a pod that gives an allocated claim back, and return where it is.
+
+        No binding that was sent before has an effect any more, unless the pod has a node now.
+        """
+        ...
+
     async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a version of a pod to a node."""
         ...

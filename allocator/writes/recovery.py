@@ -74,7 +74,7 @@ class Recovery:
         """Prepare for the first allocation; raises if that is not possible now."""
         # A write that was sent before arrives before the list, or has an outdated version. None is
         # sent later, because the reservations are forgotten at once.
-        self._binder.begin_term()
+        self._binder.end_term()
         self._state.decisions.begin_term()
         unfinished = 0
         # Nothing is allocated before all claims are read.

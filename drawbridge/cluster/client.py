@@ -5,7 +5,7 @@ fields of newer API versions. A fence, if there is one, is checked before every 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from drawbridge.names import FIELD_MANAGER
 T = TypeVar("T")
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
 READ_SECONDS: Final = 30.0
 WRITE_SECONDS: Final = 10.0
 # The leader stops writing this long before another process can lead (see drawbridge.cluster.lease),
@@ -186,6 +187,14 @@ class ResourceClient(Generic[T]):
         """Apply a JSON merge patch; null removes a field."""
         path = self._path(namespace, name, subresource)
         return await self._write(_Write("PATCH", path, value, MERGE))
+
+    async def write_conditions(
+        self, name: str, uid: str, conditions: Sequence[ApiObject], namespace: str = ""
+    ) -> T:
+        """Write conditions of an object of Kubernetes; those of other types stay."""
+        path = self._path(namespace, name, "status")
+        value = {"metadata": {"uid": uid}, "status": {"conditions": conditions}}
+        return await self._write(_Write("PATCH", path, value, STRATEGIC))
 
     async def edit_metadata(self, current: ObjectVersion, edit: MetadataEdit) -> T:
         """Change finalizers and annotations; a conflict if the object has another version."""

@@ -176,6 +176,10 @@ class FakeCluster(ApiServerWrites):
         request = partial(super().deallocate, claim)
         return await self._write(f"deallocate {claim.metadata.name}", request)
 
+    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace:
+        """Change a pod."""
+        return await self._write(f"change {pod.name}", partial(super().end_bindings, pod, claim))
+
     async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a pod."""
         await self._write("bind", partial(super().bind, pod, node, version))

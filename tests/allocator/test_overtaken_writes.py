@@ -1,9 +1,11 @@
 """What ends between two writes: reservations, other users of a claim, the server, a process."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
-from allocator.writes.cluster_writes import FINALIZER, PodName
+from allocator.writes.cluster_writes import FINALIZER, PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
 from drawbridge.dra.claim import Claim
@@ -202,57 +204,127 @@ async def test_a_binding_that_is_sent_late_fails_if_the_pod_has_changed(rig: Rig
     assert rig.cluster.node_of("pod") == ""
 
 
-@pytest.mark.parametrize("when", ["in this term", "in an earlier term"])
-async def test_nothing_is_released_while_a_binding_may_still_arrive(rig: Rig, when: str) -> None:
-    rig.reservations.reserve("pod", "a")
-    bind = rig.cluster.bind
+class _LateBinding:
+    """A binding that a process sends, and that arrives when a test says so."""
 
-    async def lose(*_: object) -> None:
+    def __init__(self, rig: Rig) -> None:
+        self._rig, self._bind, self._sent = rig, rig.cluster.bind, list[tuple[PodName, str, str]]()
+        rig.cluster.bind = self._send  # type: ignore[method-assign]  # it arrives later
+
+    async def _send(self, pod: PodName, node: str, version: str) -> None:
+        self._sent.append((pod, node, version))
         raise ApiError(0, "", "no response", unknown=True)
 
-    rig.cluster.bind = lose  # type: ignore[method-assign]  # it arrives later
-    assert await rig.bind() == "no response"
-    assert set(rig.reservations.bound) == {"uid-pod"}, "its containers may run if it vanishes"
+    async def arrive(self) -> bool:
+        """Let all that was sent arrive; returns whether one of them binds the pod."""
+        self._rig.cluster.bind = self._bind  # type: ignore[method-assign]  # what follows arrives
+        sent = [self._bind(*each) for each in self._sent]
+        answers = await asyncio.gather(*sent, return_exceptions=True)
+        errors = [each for each in answers if each is not None]
+        assert all(isinstance(each, ApiError) and each.conflict for each in errors), errors
+        return None in answers
+
+
+@pytest.mark.parametrize("when", ["in this term", "in an earlier term"])
+@pytest.mark.parametrize("how", ["alone", "shared", "of a group"])
+async def test_a_binding_that_arrives_after_the_release_has_no_effect(
+    rig: Rig, when: str, how: str
+) -> None:
+    if how == "of a group":
+        rig.reservations.group = Consumer.of_pod_group("train", "uid-train")
+    late = _LateBinding(rig)
+    pods = ["pod"] if how == "alone" else ["pod", "other"]
+    for pod in pods:
+        rig.reservations.reserve(pod, "a")
+        assert await rig.bind(pod) == "no response"
+        assert f"uid-{pod}" in rig.reservations.bound, "its containers may run if it vanishes"
+    group, users = rig.reservations.group, rig.reservations.users
     if when == "in an earlier term":
         rig.start()
         await rig.recovery.begin_term()
+        rig.reservations.group, rig.reservations.users = group, users
     rig.reservations.reserve("pod", "a")
-    reply = await rig.binder.release("uid-pod")
-    assert reply.released == ()
-    assert "an earlier request may still bind the pod" in reply.message
-    rig.cluster.bind = bind  # type: ignore[method-assign]  # it arrives
-    assert not await rig.bind()
-    assert rig.claim("a").status.allocation is not None
-
-
-async def test_an_allocation_of_this_term_is_released_at_once(rig: Rig) -> None:
-    await rig.recovery.begin_term()
-    rig.reservations.reserve("pod", "a")
-    rig.cluster.faults[3] = "refuse"
-    assert await rig.bind() == "403 Forbidden: forbidden"
-    assert not rig.reservations.bound
-    assert rig.cluster.writes == ["mark a", "allocate a", "bind"]
-    rig.reservations.reserve("pod", "a")
-    assert (await rig.binder.release("uid-pod")).released == ("n/a",)
+    if how == "of a group":
+        rig.reservations.pods.pop("uid-other", None)
+    released = (await rig.binder.release("uid-pod")).released
+    assert released == (() if how == "shared" else ("n/a",))
+    if how == "shared":
+        rig.reservations.reserve("other", "a")
+        assert (await rig.binder.release("uid-other")).released == ("n/a",)
+    assert not await late.arrive()
+    assert [rig.cluster.node_of(pod) for pod in pods] == ["" for _ in pods]
     assert rig.cluster.is_clean("a")
 
 
-async def test_an_allocation_of_the_last_term_is_kept_in_this_one(rig: Rig) -> None:
-    await rig.recovery.begin_term()
+async def test_a_claim_is_kept_if_the_binding_arrives_before_the_pod_changes(rig: Rig) -> None:
+    late = _LateBinding(rig)
+    rig.reservations.reserve("pod", "a")
+    assert await rig.bind() == "no response"
+    rig.reservations.reserve("pod", "a")
+    change = rig.cluster.end_bindings
+
+    async def arrive_first(pod: PodName, claim: Claim) -> PodPlace:
+        assert await late.arrive()
+        return await change(pod, claim)
+
+    rig.cluster.end_bindings = arrive_first  # type: ignore[method-assign]  # before it arrives
+    assert (await rig.binder.release("uid-pod")).released == ()
+    assert rig.cluster.node_of("pod") == "node-1"
+    assert rig.consumers("a") == ["pod"]
+
+
+async def test_each_release_after_a_binding_changes_the_pod(rig: Rig) -> None:
+    """The allocation stays in between, because it cannot be removed."""
+    rig.reservations.reserve("pod", "a")
+    versions = []
+    for _ in range(3):
+        late = _LateBinding(rig)
+        assert await rig.bind() == "no response"
+        rig.reservations.reserve("pod", "a")
+        rig.cluster.faults[len(rig.cluster.writes) + 2] = "refuse"
+        assert (await rig.binder.release("uid-pod")).message == "403 Forbidden: forbidden"
+        assert not await late.arrive()
+        place = await rig.cluster.read_place(PodName("n", "pod", "uid-pod"))
+        assert place is not None
+        versions.append(place.version)
+    assert len(set(versions)) == len(versions)
+
+
+async def test_nothing_is_released_if_the_pod_cannot_be_changed(rig: Rig) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults |= {3: "refuse", 4: "refuse"}
+    assert await rig.bind() == "403 Forbidden: forbidden"
+    rig.reservations.reserve("pod", "a")
+    reply = await rig.binder.release("uid-pod")
+    assert (reply.released, reply.message) == ((), "403 Forbidden: forbidden")
+    assert rig.cluster.writes[3:] == ["change pod"]
+    assert rig.claim("a").status.allocation is not None
+
+
+async def test_the_claim_of_a_pod_that_is_gone_is_released(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     rig.cluster.faults[3] = "refuse"
-    assert await rig.bind() == "403 Forbidden: forbidden"
-    await rig.recovery.begin_term()
+    assert await rig.bind()
     rig.reservations.reserve("pod", "a")
-    reply = await rig.binder.release("uid-pod")
-    assert "an earlier request may still bind the pod" in reply.message
+    rig.cluster.server.remove("pods", "pod", "n")
+    assert (await rig.binder.release("uid-pod")).released == ("n/a",)
+    assert "change pod" not in rig.cluster.writes
 
 
-async def test_an_allocation_is_kept_if_its_write_may_be_of_an_earlier_term(rig: Rig) -> None:
-    await rig.recovery.begin_term()
+async def test_the_condition_of_a_released_pod_names_the_claim(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
-    rig.cluster.faults |= {2: "lose", 3: "refuse"}
-    assert await rig.bind() == "403 Forbidden: forbidden"
+    rig.cluster.faults[3] = "refuse"
+    assert await rig.bind()
+    version = rig.claim("a").metadata.resource_version
     rig.reservations.reserve("pod", "a")
-    reply = await rig.binder.release("uid-pod")
-    assert "an earlier request may still bind the pod" in reply.message
+    assert (await rig.binder.release("uid-pod")).released == ("n/a",)
+    stored = rig.cluster.server.get("pods", "pod", "n")
+    assert stored is not None
+    assert stored["status"]["conditions"] == [
+        {
+            "type": "drawbridge.dev/released",
+            "status": "True",
+            "reason": "AllocationReleased",
+            "message": f"the allocation of claim n/a at version {version} is released",
+        }
+    ]

@@ -44,7 +44,7 @@ async def test_a_pod_whose_device_is_contested_is_not_bound(rig: Rig) -> None:
     assert rig.cluster.writes == ["mark a", "allocate a"]
     rig.reservations.reserve("pod", "a")  # the claims of the pod stay known
     await rig.recovery.run_turn()
-    assert rig.cluster.writes[2:] == ["deallocate a", "unmark a"]
+    assert rig.cluster.writes[2:] == ["change pod", "deallocate a", "unmark a"]
     assert rig.cluster.is_clean("a")
     assert rig.cluster.node_of("pod") == ""
 
@@ -69,14 +69,14 @@ async def test_an_allocation_that_yields_is_reported_and_its_pod_is_tried_again(
     theirs = rig.claim("b")
     contest(rig)
     await rig.recovery.run_turn()
-    assert rig.cluster.writes == ["deallocate a", "unmark a"]
+    assert rig.cluster.writes == ["change pod", "deallocate a", "unmark a"]
     assert rig.reported == [f"AllocationTakenBack a: {MESSAGE}"]
     assert rig.woken.get_nowait() == "uid-pod"
     assert rig.reservations.penalised == ["gpu-0-0"]
     assert rig.claim("b") == theirs
     # Once: the claim has no allocation any more.
     await rig.recovery.run_turn()
-    assert len(rig.cluster.writes) == 2
+    assert len(rig.cluster.writes) == 3
 
 
 async def test_a_call_that_waits_for_its_devices_ends_at_once(rig: Rig) -> None:
@@ -127,10 +127,10 @@ async def test_a_conflict_that_ended_meanwhile_undoes_nothing(rig: Rig) -> None:
 async def test_a_write_that_is_refused_is_repeated_later_and_stops_no_other(rig: Rig) -> None:
     await allocate(rig, "pod")
     contest(rig)
-    rig.cluster.faults[1] = "refuse"
+    rig.cluster.faults[2] = "refuse"
     await rig.recovery.run_turn()
     await rig.recovery.run_turn()
-    assert rig.cluster.writes == ["deallocate a"]
+    assert rig.cluster.writes == ["change pod", "deallocate a"]
     assert rig.claim("a").status.allocation is not None
 
 

@@ -18,6 +18,7 @@ from drawbridge.cluster.resources import (
     EVENTS,
     LEASES,
     MUTATING_WEBHOOKS,
+    PODS,
     TEMPLATES,
     ApiObject,
 )
@@ -173,6 +174,58 @@ async def test_a_merge_patch_adds_and_removes_fields(place: Place) -> None:
     patched = await place.maps.merge("merge", {"data": {"a": None, "c": "3"}})
 
     assert patched["data"] == {"b": "2", "c": "3"}
+
+
+def pod(name: str) -> ApiObject:
+    spec = {"containers": [{"name": "main", "image": "none"}], "schedulerName": "none"}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def binding(bound: ApiObject) -> ApiObject:
+    metadata = {name: bound["metadata"][name] for name in ("name", "uid", "resourceVersion")}
+    target = {"kind": "Node", "name": "none"}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
+
+
+async def test_a_condition_changes_a_pod_once_and_keeps_its_other_conditions(place: Place) -> None:
+    pods = place.client(PODS)
+    uid = (await pods.create(pod("a")))["metadata"]["uid"]
+    ours = {"type": "drawbridge.dev/released", "status": "True", "message": "first"}
+    others = {"type": "other.dev/ready", "status": "False"}
+    first = await pods.write_conditions("a", uid, [others])
+    second = await pods.write_conditions("a", uid, [ours])
+    same = await pods.write_conditions("a", uid, [ours])
+    third = await pods.write_conditions("a", uid, [{**ours, "message": "second"}])
+
+    versions = [each["metadata"]["resourceVersion"] for each in (first, second, same, third)]
+    assert [versions.index(each) for each in versions] == [0, 1, 1, 3]
+    kept = {each["type"]: each.get("message") for each in third["status"]["conditions"]}
+    assert kept == {"drawbridge.dev/released": "second", "other.dev/ready": None}
+
+
+async def test_a_condition_of_another_pod_with_the_name_is_a_conflict(place: Place) -> None:
+    pods = place.client(PODS)
+    await pods.create(pod("a"))
+    condition = {"type": "drawbridge.dev/released", "status": "True"}
+
+    assert (await refused(pods.write_conditions("a", "another", [condition]))).conflict
+    assert (await refused(pods.write_conditions("none", "another", [condition]))).not_found
+
+
+async def test_a_binding_of_an_earlier_version_of_a_pod_is_a_conflict(place: Place) -> None:
+    pods = place.client(PODS)
+    created = await pods.create(pod("a"))
+    condition = {"type": "drawbridge.dev/released", "status": "True"}
+    changed = await pods.write_conditions("a", created["metadata"]["uid"], [condition])
+
+    assert (await refused(pods.create_subresource("a", binding(created), "binding"))).conflict
+    stored = await pods.read("a")
+    assert stored is not None
+    assert "nodeName" not in stored["spec"]
+    await pods.create_subresource("a", binding(changed), "binding")
+    stored = await pods.read("a")
+    assert stored is not None
+    assert stored["spec"]["nodeName"] == "none"
 
 
 async def test_an_unknown_patch_type_is_rejected(place: Place) -> None:

@@ -5,6 +5,7 @@ everything had time to settle.
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,7 @@ Invariant = Callable[["World"], Iterator[str]]
 MOST_EVICTIONS = 5
 # What our processes may write; beside it all may write events.
 _ALLOWED = {
-    "allocator": ("resourceclaims/", "/binding"),
+    "allocator": ("/resourceclaims/", "/pods/[^/]+/(binding|status)$"),
     "controller": (
         f"/namespaces/{SYSTEM}/",
         "/nodes/",
@@ -193,7 +194,7 @@ def our_processes_write_only_what_is_theirs(world: "World") -> Iterator[str]:
     for who, method, path in world.network.written[world.checked_writes :]:
         allowed = _ALLOWED.get(who.partition(" ")[0])
         is_event = path.endswith("/events") or "/events/" in path
-        if allowed and not is_event and not any(part in path for part in allowed):
+        if allowed and not is_event and not any(re.search(part, path) for part in allowed):
             yield f"{who}: {method} {path}"
     world.checked_writes = len(world.network.written)
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.client import MERGE, STRATEGIC
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.trouble import Seen
 from tests.world.network import Network
@@ -61,8 +62,11 @@ class Client:
         self._network, self._who = network, who
 
     async def ask(self, method: str, path: str, body: object = None, **query: str) -> Any:  # noqa: ANN401  # JSON
-        """Send a request; merge patches are patches."""
-        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        """Send a request; patches are merge patches, or keep the other conditions of a pod."""
+        headers = {}
+        if method == "PATCH":
+            keeps = isinstance(body, dict) and "conditions" in body.get("status", ())
+            headers["Content-Type"] = STRATEGIC if keeps else MERGE
         data = b"" if body is None else msgspec.json.encode(body)
         seen = Seen(method, path, query, headers, data)
         with contextlib.suppress(ApiError):

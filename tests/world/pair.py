@@ -15,7 +15,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.world.conditions import Conditions
-from tests.world.network import LATEST_SECONDS, SYSTEM, Network, WorldSession
+from tests.world.network import SYSTEM, Network, WorldSession
 from tests.world.nodes import Device
 from tests.world.scheduler import Scheduler
 
@@ -104,7 +104,7 @@ class Pair:
                     lease="drawbridge-scheduler",
                     host=self.host,
                     api=None,
-                    binding=BindingTimes(wait=110, timeout=600, late=LATEST_SECONDS),
+                    binding=BindingTimes(wait=110, timeout=600),
                     holding=self._holding,
                 )
                 self.seen = set()

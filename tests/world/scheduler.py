@@ -374,13 +374,13 @@ class Scheduler:
     async def _tell_waiting(self, pod: JSON, message: str) -> None:
         """Write the condition of a pod that waits, if it says something else."""
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        conditions = [{**condition, "message": message}]
-        if (pod.get("status") or {}).get("conditions") != conditions:
+        condition["message"] = message
+        if condition not in (pod.get("status") or {}).get("conditions", ()):
             change = {"metadata": {"uid": pod["metadata"]["uid"]}}
             await self._client.ask(
                 "PATCH",
                 path_of(PODS, pod, "status"),
-                {**change, "status": {"conditions": conditions}},
+                {**change, "status": {"conditions": [condition]}},
             )
 
     async def _release(self, parts: _Parts, uid: str) -> None:

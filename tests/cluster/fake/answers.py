@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tests.cluster.fake import kinds, status
+from tests.cluster.fake import fields, kinds, status
 from tests.cluster.fake.kinds import JSON, Kind, copied
 from tests.cluster.fake.selectors import selects
 from tests.cluster.fake.status import RefusedError
@@ -201,10 +201,8 @@ def _parts(kind: Kind, target: Target, before: JSON, after: JSON) -> JSON:
     if not kind.status:
         return after
     if target.sub:
-        metadata = {
-            **before["metadata"],
-            "resourceVersion": after["metadata"].get("resourceVersion"),
-        }
+        asked = {key: after["metadata"].get(key) for key in ("uid", "resourceVersion")}
+        metadata = {**before["metadata"], **asked}
         return {**before, "metadata": metadata, "status": after.get("status", {})}
     kept = {k: v for k, v in after.items() if k != "status"}
     return {**kept, "status": before["status"]} if "status" in before else kept
@@ -222,6 +220,8 @@ def _patch(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
         import jsonpatch  # noqa: PLC0415  # rarely needed, slow to import
 
         after = jsonpatch.apply_patch(copied(before), patch)
+    elif content == "application/strategic-merge-patch+json":
+        after = fields.merged(before, patch)
     else:
         after = merged(before, patch)
     after["metadata"].setdefault("resourceVersion", before["metadata"]["resourceVersion"])
@@ -230,7 +230,7 @@ def _patch(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
 
 
 def merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
-    """Apply a merge patch; the tests do not patch where a strategic merge patch would differ."""
+    """Apply a merge patch."""
     if not isinstance(patch, dict):
         return copied(patch)
     result = dict(value) if isinstance(value, dict) else {}

@@ -74,7 +74,7 @@ def fight(live: JSON, wanted: JSON, manager: str, owners: Owned) -> dict[Path, s
 
 def applied(live: JSON, wanted: JSON, manager: str, owners: Owned) -> JSON:
     """Return the object after a forced apply and update `owners`."""
-    result: JSON = _merged(live, wanted)
+    result: JSON = merged(live, wanted)
     before, now = owners.get(manager, frozenset()), fields(wanted)
     others = frozenset[Path]().union(*(o for name, o in owners.items() if name != manager))
     values, old = dict(leaves(wanted)), dict(leaves(live))
@@ -128,18 +128,19 @@ def _key(name: str, item: JSON) -> str:
     return "k:" + json.dumps({key: item.get(key) for key in KEYED[name]}, separators=(",", ":"))
 
 
-def _merged(live: Any, wanted: Any, name: str = "") -> Any:  # noqa: ANN401  # JSON
+def merged(live: Any, wanted: Any, name: str = "") -> Any:  # noqa: ANN401  # JSON
+    """Merge maps, and lists by key; null removes a field."""
     if isinstance(live, dict) and isinstance(wanted, dict):
         both = dict(live)
         for key, item in wanted.items():
-            both[key] = _merged(live.get(key), item, key)
-        return both
+            both[key] = merged(live.get(key), item, key)
+        return {key: item for key, item in both.items() if wanted.get(key, item) is not None}
     if isinstance(live, list) and isinstance(wanted, list):
         if name in SETS:
             return live + [item for item in wanted if item not in live]
         if _is_keyed(name, live + wanted):
             new = {_key(name, item): item for item in wanted}
-            kept = [_merged(item, new.pop(_key(name, item), {})) for item in live]
+            kept = [merged(item, new.pop(_key(name, item), {})) for item in live]
             return kept + [copied(item) for item in new.values()]
     return copied(wanted)
 
