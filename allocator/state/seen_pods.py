@@ -90,6 +90,8 @@ class SeenPods:
         self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
         # The pods that this process has bound, or may have, which the watch may not show yet.
         self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
+        # The claims that this process gives back, with the version that no pod uses.
+        self._unused: BoundedCache[str, str] = BoundedCache(MAX_GONE_PODS)
         self._users: Index[str, str] = Index()  # the pods that name a claim
         self._claims_of: Index[str, str] = Index()
         self._on_node: Index[str, str] = Index()
@@ -141,7 +143,7 @@ class SeenPods:
             self._pods[uid] = after
 
     def _remove(self, uid: str) -> None:
-        unconfirmed = self.find_unconfirmed(uid)
+        unconfirmed = self._find_unconfirmed(uid, is_current=True)
         self._put(uid, UNSEEN)
         self._gone.put(uid, unconfirmed)
         self._bound.pop(uid)
@@ -151,6 +153,10 @@ class SeenPods:
     def note_bound(self, uid: str) -> None:
         """Remember that a pod may have a node: it can vanish before a watch or a list shows it."""
         self._bound.put(uid, None)
+
+    def note_unused(self, claim: Claim) -> None:
+        """Remember that no pod has a node, or gets one, that needs this version of a claim."""
+        self._unused.put(claim.metadata.uid, claim.metadata.resource_version)
 
     def follow_claim(self, uid: str, before: Claim | None) -> None:
         """Follow the consumers of a claim that has changed or was deleted."""
@@ -214,17 +220,26 @@ class SeenPods:
         """Whether the deletion of a pod was seen."""
         return uid in self._gone
 
-    def find_unconfirmed(self, uid: str) -> int | None:
+    def find_unconfirmed(self, uid: str, released: Claim | None = None) -> int | None:
         """Return the grace period of the containers of a pod that may still run; else None.
 
         The kubelet confirms that they have ended, and that the devices are unprepared, by the phase
-        of the pod. A pod that is not known may have vanished without it.
+        of the pod. A pod that is not known may have vanished without it. So may one that is seen
+        without a node while others have `released` a claim of it: what is seen is behind then.
         """
+        is_current = released is None or (
+            self._unused.get(released.metadata.uid) == released.metadata.resource_version
+        )
+        return self._find_unconfirmed(uid, is_current=is_current)
+
+    def _find_unconfirmed(self, uid: str, *, is_current: bool) -> int | None:
         seen = self._pods.get(uid)
         if seen is None:
             return self._gone.get(uid) if uid in self._gone else DEFAULT_GRACE_SECONDS
+        # A pod that terminates gets no node any more.
         has_node = seen.node or uid in self._bound
-        return seen.container_seconds if has_node and not seen.ended else None
+        may_run = has_node or not (is_current or seen.terminating)
+        return seen.container_seconds if may_run and not seen.ended else None
 
     def is_leaving(self, uid: str) -> bool:
         """Whether a pod is gone, ended or terminating in time."""

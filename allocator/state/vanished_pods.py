@@ -9,7 +9,8 @@ is seen later ends this early, and so does the deletion of the node.
 
 What is kept belongs to a claim, because the devices of a claim that others use too are released
 with the last of them. Without a confirmed end, a pod that was never seen counts as well: this
-process may have started after it vanished.
+process may have started after it vanished. So does one that is seen without a node, unless this
+process released the claim itself: the claims of such a pod go if it ends, which is not seen yet.
 
 It stays charged to the quotas of its namespace: who deletes its pods with force has no more devices
 than who does not.
@@ -106,7 +107,7 @@ class VanishedPods:
         left = set() if after is None or is_released else {e.uid for e in after.status.reserved_for}
         uid = uid_of(before)
         consumers = {each.uid for each in before.status.reserved_for if each.is_pod} - left
-        running = {each: self._pods.find_unconfirmed(each) for each in consumers}
+        running = {each: self._pods.find_unconfirmed(each, before) for each in consumers}
         graces = {each: grace for each, grace in running.items() if grace is not None}
         kept = self.claims.get(uid)
         if not graces and (kept is None or not is_released):

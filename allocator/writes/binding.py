@@ -372,7 +372,10 @@ class PodBinder:
                 return False
             unbound += [pod] if place is not None else []
         places = [await self._writes.end_bindings(pod, claim) for pod in unbound]
-        return not any(place.node for place in places)
+        if any(place.node for place in places):
+            return False
+        self._state.cluster.pods.note_unused(claim)
+        return True
 
 
 def _loop_time() -> float:

@@ -242,6 +242,7 @@ class FakeReservations:
         self.lost = ""
         self.begun: list[str] = []
         self.bound: list[str] = []
+        self.unused: list[Claim] = []
         self.ended: list[tuple[str, bool]] = []
         self.observed: list[Claim] = []
         self.held: list[str] = []
@@ -331,7 +332,7 @@ class FakeReservations:
             describe=lambda contest: Conflicts.describe(self._names, contest),
         )
         # The watch of this cluster shows all pods that are bound.
-        pods = SimpleNamespace(note_bound=self.bound.append)
+        pods = SimpleNamespace(note_bound=self.bound.append, note_unused=self.unused.append)
         return SimpleNamespace(claims=claims, conflicts=conflicts, pods=pods)
 
     @property

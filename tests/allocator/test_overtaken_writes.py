@@ -256,6 +256,19 @@ async def test_a_binding_that_arrives_after_the_release_has_no_effect(
     assert rig.cluster.is_clean("a")
 
 
+async def test_an_allocation_without_a_binding_is_released_and_leaves_nothing(rig: Rig) -> None:
+    await rig.recovery.begin_term()
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults[3] = "refuse"
+    assert await rig.bind() == "403 Forbidden: forbidden"
+    assert not rig.reservations.bound
+    allocated = rig.claim("a")
+    rig.reservations.reserve("pod", "a")
+    assert (await rig.binder.release("uid-pod")).released == ("n/a",)
+    assert rig.reservations.unused == [allocated], "no pod runs with its devices"
+    assert rig.cluster.is_clean("a")
+
+
 async def test_a_claim_is_kept_if_the_binding_arrives_before_the_pod_changes(rig: Rig) -> None:
     late = _LateBinding(rig)
     rig.reservations.reserve("pod", "a")

@@ -186,6 +186,58 @@ def test_a_pod_that_vanishes_before_the_watch_shows_its_node_keeps_its_devices(
             assert not is_free(state), order
 
 
+UNBOUND = without_unused_parts(pod("p", "c"))
+DELETED = {"deletionTimestamp": "2026-11-22T00:00:00Z", "deletionGracePeriodSeconds": 0}
+
+
+class Behind(NamedTuple):
+    """What a watch shows of a pod without a node, and whether its claim is free at the end."""
+
+    changes: list[Change]
+    free: bool
+
+
+@every_row(
+    "case",
+    {
+        "it ran and vanished": Behind([(UNBOUND, running()), (running(), None)], free=False),
+        "it runs": Behind([(UNBOUND, running())], free=False),
+        "it ran and ended": Behind([(UNBOUND, ended()), (ended(), None)], free=True),
+        "it got no node": Behind([(UNBOUND, None)], free=True),
+    }.values(),
+)
+@pytest.mark.parametrize("release", [RELEASE, [(allocated("p"), None)]])
+def test_a_pod_without_a_node_whose_claim_others_release_is_not_seen_as_it_is(
+    case: Behind, release: list[Change]
+) -> None:
+    for order in interleave(case.changes, release):
+        state = state_with(UNBOUND, allocated("p"))
+        for before, after in order:
+            state.apply(before, after)
+            assert case.free or not is_free(state), order
+        assert is_free(state) is case.free, order
+        state.vanished.observe_time(100.0)
+        state.vanished.observe_time(100.0 + 30 + SECONDS)
+        assert is_free(state), order
+
+
+def test_a_pod_that_terminates_without_a_node_gets_none_any_more() -> None:
+    state = state_with(UNBOUND, allocated("p"))
+    state.apply(UNBOUND, without_unused_parts(pod("p", "c", **DELETED)))
+    state.apply(allocated("p"), RELEASED)
+    assert is_free(state)
+
+
+@pytest.mark.parametrize("version", ["1", "0"])
+def test_what_this_process_releases_itself_is_free_at_once(version: str) -> None:
+    """Unless the claim has changed since then: a pod that was bound meanwhile needs it."""
+    state = state_with(UNBOUND, allocated("p"))
+    metadata = replace(allocated("p").metadata, resource_version=version)
+    state.pods.note_unused(replace(allocated("p"), metadata=metadata))
+    state.apply(allocated("p"), RELEASED)
+    assert is_free(state) is (version == "1")
+
+
 def test_a_claim_that_others_use_too_is_kept_when_the_last_one_ends() -> None:
     both, other = allocated("p", "q"), allocated("q", version=2)
     state = state_with(running(), running("q"), both)
