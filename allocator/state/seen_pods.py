@@ -5,6 +5,7 @@ A pod that was deleted releases its claims after its grace period. If that is to
 else keeps the pod, a finalizer for example, the pod lingers: nobody waits for it.
 """
 
+import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -90,8 +91,8 @@ class SeenPods:
         self._gone: BoundedCache[str, int | None] = BoundedCache(MAX_GONE_PODS)
         # The pods that this process has bound, or may have, which the watch may not show yet.
         self._bound: BoundedCache[str, None] = BoundedCache(MAX_GONE_PODS)
-        # The claims that this process gives back, with the version that no pod uses.
-        self._unused: BoundedCache[str, str] = BoundedCache(MAX_GONE_PODS)
+        # The versions of claims that this process releases now, by UID: no pod has a node.
+        self._unused: dict[str, str] = {}
         self._users: Index[str, str] = Index()  # the pods that name a claim
         self._claims_of: Index[str, str] = Index()
         self._on_node: Index[str, str] = Index()
@@ -154,9 +155,14 @@ class SeenPods:
         """Remember that a pod may have a node: it can vanish before a watch or a list shows it."""
         self._bound.put(uid, None)
 
-    def note_unused(self, claim: Claim) -> None:
-        """Remember that no pod has a node, or gets one, that needs this version of a claim."""
-        self._unused.put(claim.metadata.uid, claim.metadata.resource_version)
+    @contextlib.contextmanager
+    def release(self, claim: Claim) -> Iterator[None]:
+        """Expect the release of a claim by this process: of its pods none has a node."""
+        self._unused[claim.metadata.uid] = claim.metadata.resource_version
+        try:
+            yield
+        finally:
+            self._unused.pop(claim.metadata.uid, None)
 
     def follow_claim(self, uid: str, before: Claim | None) -> None:
         """Follow the consumers of a claim that has changed or was deleted."""

@@ -329,8 +329,9 @@ class PodBinder:
         of_group = any(each.is_pod_group for each in live.status.reserved_for)
         if not await (self._is_unused(pod_uid, live) if of_group else self._leave(pod_uid, live)):
             return []
-        live = await self._writes.deallocate(live)
-        self._state.observe_claim(live)
+        with self._state.cluster.pods.release(live):
+            live = await self._writes.deallocate(live)
+            self._state.observe_claim(live)
         self._state.observe_claim(await self._writes.unmark(live))
         return [name_of(live)]
 
@@ -347,7 +348,8 @@ class PodBinder:
         if not await self._end_bindings(pods, live):
             return False
         if others and own:
-            self._state.observe_claim(await self._writes.set_consumers(live, others))
+            with self._state.cluster.pods.release(live):
+                self._state.observe_claim(await self._writes.set_consumers(live, others))
         return not others
 
     async def _is_unused(self, pod_uid: str, claim: Claim) -> bool:
@@ -372,10 +374,7 @@ class PodBinder:
                 return False
             unbound += [pod] if place is not None else []
         places = [await self._writes.end_bindings(pod, claim) for pod in unbound]
-        if any(place.node for place in places):
-            return False
-        self._state.cluster.pods.note_unused(claim)
-        return True
+        return not any(place.node for place in places)
 
 
 def _loop_time() -> float:

@@ -5,8 +5,9 @@ after it, as if the response was lost, and `kill` ends the process at that point
 """
 
 import asyncio
+import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
@@ -332,8 +333,14 @@ class FakeReservations:
             describe=lambda contest: Conflicts.describe(self._names, contest),
         )
         # The watch of this cluster shows all pods that are bound.
-        pods = SimpleNamespace(note_bound=self.bound.append, note_unused=self.unused.append)
+        pods = SimpleNamespace(note_bound=self.bound.append, release=self.release)
         return SimpleNamespace(claims=claims, conflicts=conflicts, pods=pods)
+
+    @contextlib.contextmanager
+    def release(self, claim: Claim) -> Iterator[None]:
+        """Note the version of a claim that no pod uses."""
+        self.unused.append(claim)
+        yield
 
     @property
     def _names(self) -> Any:  # noqa: ANN401  # as much of the conflicts as a description needs

@@ -11,6 +11,7 @@ from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
 from allocator.state.live_state import Inputs, make_state
 from allocator.state.reports import ClaimFinding
+from drawbridge.api_error import ApiError
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
 from drawbridge.dra.claim import Claim
@@ -233,9 +234,17 @@ def test_what_this_process_releases_itself_is_free_at_once(version: str) -> None
     """Unless the claim has changed since then: a pod that was bound meanwhile needs it."""
     state = state_with(UNBOUND, allocated("p"))
     metadata = replace(allocated("p").metadata, resource_version=version)
-    state.pods.note_unused(replace(allocated("p"), metadata=metadata))
-    state.apply(allocated("p"), RELEASED)
+    with state.pods.release(replace(allocated("p"), metadata=metadata)):
+        state.apply(allocated("p"), RELEASED)
     assert is_free(state) is (version == "1")
+
+
+def test_a_release_that_failed_says_nothing_of_a_later_one() -> None:
+    state = state_with(UNBOUND, allocated("p"))
+    with pytest.raises(ApiError), state.pods.release(allocated("p")):
+        raise ApiError(409, "Conflict", "changed")
+    state.apply(allocated("p"), RELEASED)
+    assert not is_free(state)
 
 
 def test_a_claim_that_others_use_too_is_kept_when_the_last_one_ends() -> None:
