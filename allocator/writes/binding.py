@@ -121,13 +121,14 @@ class PodBinder:
 
     async def _bind_reserved(self, reservation: PodReservation, term: int) -> BindReply:
         claims = self._make_claim_writer(term)
+        place = self._last_place(_pod_of(reservation))
         try:
             async with self._slots:
                 allocated = await self._allocate(reservation, claims)
             waiting = await self._wait_for_devices(reservation.uid, allocated)
             if not waiting:
                 async with self._slots:
-                    await self._bind(reservation, term)
+                    await self._bind(reservation, place, claims)
         except (BindRefusedError, ApiError, NotLeadingError) as error:
             if self._term == term:
                 self._undo_soon(reservation)
@@ -212,19 +213,24 @@ class PodBinder:
             current.append(live)
         return current
 
-    async def _bind(self, reservation: PodReservation, term: int) -> None:
-        """Bind the pod as it was when this term was checked.
+    async def _bind(
+        self, reservation: PodReservation, place: PodPlace | None, claims: ClaimWriter
+    ) -> None:
+        """Bind the pod as it was seen before its claims were written the last time.
 
-        The pod changes before its claims are released, so that a request that is sent late fails.
+        Whoever releases them changes the pod after it has read them, and before it writes them. So
+        a request that is sent late names an earlier version of the pod, or the release one of a
+        claim.
         """
-        pod = PodName(reservation.namespace, reservation.name, reservation.uid)
-        place = self._last_place(pod)
+        pod = _pod_of(reservation)
         for attempt in range(1, BINDING_ATTEMPTS + 1):
-            place = place or await self._read_unbound(pod, reservation.node)
             if place is None:
-                break
+                place = await self._read_unbound(pod, reservation.node)
+                if place is None:
+                    break
+                await self._allocate(reservation, claims)
             await self._check_claims(place, reservation)
-            self._check_term(term)
+            claims.check()
             self._check_contests(each.uid for each in reservation.claims)
             try:
                 await self._writes.bind(pod, reservation.node, place.version)
@@ -238,7 +244,7 @@ class PodBinder:
                 is_outdated = error.conflict and current.version != place.version
                 if not (error.unknown or is_outdated) or attempt == BINDING_ATTEMPTS:
                     raise
-                place = current
+                place = None
         self._state.cluster.pods.note_bound(pod.uid)
 
     async def _check_claims(self, place: PodPlace, reservation: PodReservation) -> None:
@@ -379,6 +385,10 @@ class PodBinder:
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _pod_of(reservation: PodReservation) -> PodName:
+    return PodName(reservation.namespace, reservation.name, reservation.uid)
 
 
 def _version(claim: Claim) -> int:

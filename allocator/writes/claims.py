@@ -44,7 +44,7 @@ class ClaimWriter:
         self._writes = writes
         self._cache = cache
         self._state = state
-        self._check = check
+        self.check = check
         self._is_confirmed = False  # whether the Lease was read since the last mark
 
     async def mark(self, reserved: ClaimReservation, live: Claim | None = None) -> Claim:
@@ -78,7 +78,7 @@ class ClaimWriter:
         """
         live = marked
         for _ in range(ATTEMPTS):
-            self._check()
+            self.check()
             try:
                 return await self._allocate(live, reserved)
             except ApiError as error:
@@ -142,7 +142,7 @@ class ClaimWriter:
         Another pod with the same claim, or another client, can have ended the reservation, and the
         devices can have gone to another owner since.
         """
-        self._check()
+        self.check()
         reservations = self._state.reservations
         if not reservations.keeps(reserved):
             text = f"the devices of claim {reserved.full_name} are not reserved any more"

@@ -1,6 +1,7 @@
 """What ends between two writes: reservations, other users of a claim, the server, a process."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -105,6 +106,30 @@ async def test_a_call_writes_no_more_when_the_lease_comes_back_before_the_recove
     assert [each for each in rig.cluster.writes if "unmark" not in each] == ORDER[:number]
 
 
+async def test_a_pod_that_changes_for_a_release_once_its_claims_are_written_is_read_again(
+    rig: Rig,
+) -> None:
+    """Although the watch shows the change before the binding is sent."""
+    rig.reservations.reserve("pod", "a")
+    allocate, bind, seen = rig.cluster.allocate, rig.cluster.bind, list[Claim]()
+
+    async def overtaken(*what: Any) -> Claim:  # noqa: ANN401  # as the write takes it
+        seen.append(await allocate(*what))
+        pod = PodName("n", "pod", "uid-pod")
+        place = await rig.cluster.end_bindings(pod, seen[0])
+        rig.cluster.first_versions["pod"] = place.version
+        return seen[0]
+
+    async def released_meanwhile(pod: PodName, node: str, version: str) -> None:
+        if rig.claim("a") == seen[0]:
+            await rig.cluster.deallocate(seen[0])
+        await bind(pod, node, version)
+
+    rig.cluster.allocate = overtaken  # type: ignore[method-assign]  # another one acts at this moment
+    rig.cluster.bind = released_meanwhile  # type: ignore[method-assign]  # the same
+    assert await rig.bind() or rig.consumers("a") == ["pod"]
+
+
 async def test_clean_up_tries_each_write_whatever_happens_to_the_others(
     rig: Rig,
 ) -> None:
@@ -187,7 +212,40 @@ async def test_a_pod_that_has_changed_since_it_was_seen_is_read_again(rig: Rig) 
     rig.reservations.reserve("pod", "a")
     rig.cluster.put_pod("pod")
     assert not await rig.bind()
-    assert rig.cluster.writes == ["mark a", "allocate a", "bind", "bind"]
+    assert rig.cluster.writes == ["mark a", "allocate a", "bind", "mark a", "bind"]
+
+
+@pytest.mark.parametrize("when", ["before the pod is read", "after the claims are written"])
+async def test_a_release_by_the_next_leader_and_a_binding_that_is_sent_again_exclude_each_other(
+    rig: Rig, when: str
+) -> None:
+    """The next leader has changed the pod, and this one does not know yet that its term is over."""
+    rig.reservations.reserve("pod", "a")
+    bind, seen, refused = rig.cluster.bind, list[Claim](), list[ApiError]()
+
+    async def release(claim: Claim) -> None:
+        try:
+            await rig.cluster.deallocate(claim)
+        except ApiError as error:
+            refused.append(error)
+
+    async def overtaken(pod: PodName, node: str, version: str) -> None:
+        if not seen:
+            seen.append(rig.claim("a"))
+            rig.cluster.other_leads = True
+            await rig.cluster.end_bindings(pod, seen[0])
+            if when == "before the pod is read":
+                await release(seen[0])
+        else:
+            await release(seen[0])
+        await bind(pod, node, version)
+
+    rig.cluster.bind = overtaken  # type: ignore[method-assign]  # another one acts at this moment
+    message = await rig.bind()
+    is_bound = rig.cluster.node_of("pod") == "node-1"
+    assert is_bound is (when == "after the claims are written")
+    assert is_bound is bool(refused) is not bool(message)
+    assert rig.consumers("a") == (["pod"] if is_bound else [])
 
 
 async def test_a_binding_that_is_sent_late_fails_if_the_pod_has_changed(rig: Rig) -> None:
