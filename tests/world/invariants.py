@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
-from tests.world.network import LATEST_SECONDS, LEASE_SECONDS, SYSTEM
+from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
 from tests.world.quotas import DEVICES, EXCEEDED
@@ -328,7 +328,7 @@ def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
     pod = world.bound
     if not has_claims(world, pod):
         return
-    if world.since_restore() < LATEST_SECONDS:
+    if world.binds_from_before_restore():
         world.network.count("binding soon after a restore")
         world.bound_late.add(pod["metadata"]["uid"])
         return

@@ -20,7 +20,7 @@ from tests.world.copies import Copies
 from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
-from tests.world.network import Network, Trouble
+from tests.world.network import LATEST_SECONDS, Network, Trouble
 from tests.world.newcomers import Newcomers
 from tests.world.nodes import Device, Kubelet, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
@@ -135,6 +135,7 @@ class World:
         self._number = 0
         self._backup: Saved | None = None
         self._restored_at = float("-inf")
+        self._bound_until = float("-inf")
         self._told = 0
         self._is_over = asyncio.Event()
 
@@ -321,6 +322,10 @@ class World:
         """Return the seconds since the last restore of a backup."""
         return asyncio.get_running_loop().time() - self._restored_at
 
+    def binds_from_before_restore(self) -> bool:
+        """Whether a binding can arrive that was decided on before the last restore."""
+        return asyncio.get_running_loop().time() < self._bound_until
+
     def since_release(self) -> float:
         """Return the seconds since a scheduler has released its Lease."""
         return asyncio.get_running_loop().time() - self.released_at
@@ -446,6 +451,8 @@ class World:
         self.network.store.version += later
         self._find_holders()
         self._restored_at = asyncio.get_running_loop().time()
+        still = [self.network.find_still(f"allocator {host}") for host in self.pairs]
+        self._bound_until = max(self._restored_at, *still) + LATEST_SECONDS
         pods = {pod["metadata"]["uid"] for pod in self.all("pods")}
         self.uses.compare_restored(self.holders.values(), pods)
         return self.network.store.version
