@@ -51,7 +51,9 @@ class DevicePreemption:
         """Let pods preempt again that wait for what does not happen in time."""
         self._state.vanished.observe_time(now)
         if kept := self._state.pods.observe_time(now):
-            self._preemptors.wait_no_more_for(kept, self._releases.unpair(kept))
+            self._preemptors.wait_no_more_for(kept)
+            self._releases.unpair(kept)
+        self._releases.settle()
         self._preemptors.settle(now)
         self._preemptors.expire(now)
 

@@ -87,12 +87,11 @@ class Preemptors:
         for pod in pods:
             self._end_and_retry(pod)
 
-    def wait_no_more_for(self, claims: frozenset[str], others: Iterable[str]) -> None:
-        """Let pods preempt again that wait for claims which are not released, and `others`."""
+    def wait_no_more_for(self, claims: frozenset[str]) -> None:
+        """Let pods preempt again that wait for claims which are not released."""
         for pod in self._all():
             if not pod.pending.isdisjoint(claims):
                 self._end_and_retry(pod)
-        self._to_retry += others
 
     def take_to_retry(self) -> tuple[str, ...]:
         """Return the pods that lost their devices since the last call, and can preempt again."""

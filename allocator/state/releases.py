@@ -2,7 +2,7 @@
 
 A pod that ends or is deleted holds its devices for some milliseconds, or as long as it terminates.
 Each such claim is kept for one pod that was told to wait, so that the next pod is not told the
-same, and nothing is preempted for the first one.
+same, and nothing is preempted for the first one. It asks for victims if others got the devices.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from allocator.decisions.shortlist import NodeSearch, find_nodes
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.index import Index
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import Paired
+from allocator.state.records import Paired, VictimQuestion
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, Hold, read_holds
@@ -54,13 +54,34 @@ class Releases:
         # The claims that are being released, and those of each node; None for other devices.
         self._known: dict[str, _Releasing] = {}
         self._claims_on: Index[str | None, str] = Index()
+        self._settled = -1  # the version of the pods then
 
-    def unpair(self, claims: frozenset[str]) -> list[str]:
-        """Return the pods that wait for claims which are not released; they wait no more."""
-        pods = [pod for pod, each in self._all() if not each.claims.isdisjoint(claims)]
-        for pod in pods:
-            self._records.change(pod, RecordEvent.UNPAIRED, paired=None)
-        return pods
+    def settle(self) -> None:
+        """Let nobody wait for claims that are not being released any more."""
+        if self._settled == self._state.pods.version:
+            return
+        self._settled, releasing = self._state.pods.version, self._state.pods.releasing
+        for pod, paired in self._all():
+            left = paired.claims & releasing
+            if left != paired.claims:
+                self._unpair(pod, left)
+
+    def unpair(self, claims: frozenset[str]) -> None:
+        """Let nobody wait for these claims."""
+        for pod, paired in self._all():
+            if not paired.claims.isdisjoint(claims):
+                self._unpair(pod)
+
+    def _unpair(self, uid: str, left: frozenset[str] = frozenset()) -> None:
+        record = self._records.get(uid)
+        if record.paired and left:
+            paired = record.paired._replace(claims=left)
+            self._records.change(uid, RecordEvent.UNPAIRED, paired=paired)
+            return
+        # It was not asked whether others can go, as long as it could expect devices without.
+        victims = (record.victims or VictimQuestion())._replace(asks=True)
+        asks = {"victims": victims} if record.waiting else {}
+        self._records.change(uid, RecordEvent.UNPAIRED, paired=None, **asks)
 
     def _all(self) -> list[tuple[str, Paired]]:
         return [(each.uid, each.paired) for each in self._records.having("paired") if each.paired]
@@ -104,14 +125,9 @@ class Releases:
     def unpaired(self, priority: int) -> frozenset[str]:
         """Return the claims being released that no pod of at least this priority waits for."""
         self._update()
-        releasing = self._known.keys()
-        for pod, paired in self._all():
-            left = paired.claims & releasing
-            if left != paired.claims:
-                later = Paired(paired.priority, left) if left else None
-                self._records.change(pod, RecordEvent.UNPAIRED, paired=later)
+        self.settle()
         taken = (each.claims for _, each in self._all() if each.priority >= priority)
-        return frozenset(releasing).difference(*taken)
+        return frozenset(self._known).difference(*taken)
 
     def _update(self) -> None:
         """Follow the claims that are being released; only the changed ones cost much."""

@@ -315,6 +315,30 @@ def test_a_pod_that_ended_before_the_allocator_started_needs_no_victim(full: Con
     assert full.woken() == ["high"]
 
 
+def test_a_pod_asks_for_victims_if_an_older_one_gets_the_device_that_it_waits_for(
+    full: Contest,
+) -> None:
+    assert full.ask("older") == []
+    full.evict("first")
+    full.woken(at=1.0)
+    assert full.ask("late") == []
+    full.end("first")
+    assert full.woken(at=2.0) == ["older", "late"]
+    assert full.ask("older") == ["n1"]
+    assert full.ask("late") == []
+    assert full.preempt("late").victims == ("second",)
+
+
+def test_a_pod_asks_for_victims_if_a_more_important_one_waits_for_its_device(full: Contest) -> None:
+    full.evict("first")
+    full.woken()
+    assert full.ask("middle", priority=50) == []
+    assert full.woken() == []
+    assert full.ask("high") == []
+    assert full.woken() == ["middle"]
+    assert full.preempt("middle", priority=50).victims == ("second",)
+
+
 def test_a_pod_that_has_not_ended_after_all_is_a_victim_later(full: Contest) -> None:
     listed = full.running["n1"].pop("first")
     assert full.preempt("high").waiting
