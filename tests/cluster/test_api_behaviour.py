@@ -203,12 +203,12 @@ async def test_a_condition_changes_a_pod_once_and_keeps_its_other_conditions(pla
     assert kept == {"drawbridge.dev/released": "second", "other.dev/ready": None}
 
 
-async def test_a_condition_of_another_pod_with_the_name_is_a_conflict(place: Place) -> None:
+async def test_a_condition_of_another_pod_with_the_name_is_refused(place: Place) -> None:
     pods = place.client(PODS)
     await pods.create(pod("a"))
     condition = {"type": "drawbridge.dev/released", "status": "True"}
 
-    assert (await refused(pods.write_conditions("a", "another", [condition]))).conflict
+    assert (await refused(pods.write_conditions("a", "another", [condition]))).code == 422
     assert (await refused(pods.write_conditions("none", "another", [condition]))).not_found
 
 

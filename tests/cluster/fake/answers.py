@@ -225,8 +225,17 @@ def _patch(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
     else:
         after = merged(before, patch)
     after["metadata"].setdefault("resourceVersion", before["metadata"]["resourceVersion"])
+    _check_uid(kind, before["metadata"], after["metadata"])
     after = _parts(kind, target, before, _checked(api, kind, target, after))
     return _shown(api.store.update(kind, before, after, _manager(target), dry=target.dry))
+
+
+def _check_uid(kind: Kind, before: JSON, after: JSON) -> None:
+    """Refuse the patch of another object with the name; a conflict of versions comes first."""
+    is_current = after["resourceVersion"] == before["resourceVersion"]
+    if is_current and after.get("uid", before["uid"]) != before["uid"]:
+        why = f'Invalid value: "{after["uid"]}": field is immutable'
+        raise status.invalid(kind, before["name"], "metadata.uid", why)
 
 
 def merged(value: Any, patch: Any) -> Any:  # noqa: ANN401  # JSON
