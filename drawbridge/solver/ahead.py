@@ -9,6 +9,7 @@ decision also asks about uses that exist only while it is made.
 """
 
 import hashlib
+import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -22,6 +23,8 @@ from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import PoolUse, World
 
 _DIGEST_BYTES: Final = 16
+# What a question and its entry in a cache take.
+_BYTES_OF_QUESTION: Final = 640
 
 
 class Question(NamedTuple):
@@ -33,15 +36,11 @@ class Question(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The answer to a question; a solution with shares needs new share IDs.
-
-    `size` is that of its message.
-    """
+    """The answer to a question; a solution with shares needs new share IDs."""
 
     question: Question
     result: SolverResult
     has_shares: bool = False
-    size: int = 0
 
 
 # A question is told before its answer, so that one without an answer is known.
@@ -51,17 +50,25 @@ Tell: TypeAlias = Callable[[Learnt], None]
 
 def with_size(learnt: Learnt, message: bytes) -> Learnt:
     """Return what a message said, with the size of the message if it is kept."""
-    if isinstance(learnt, Answer | ProjectionOutcome):
+    if isinstance(learnt, ProjectionOutcome):
         return learnt._replace(size=len(message))
     return learnt
 
 
 class KnownAnswer(NamedTuple):
-    """An answer, and the objects for which it holds."""
+    """An answer, and the objects for which it holds.
+
+    It is packed: as objects, which share nothing with others, it takes several times the memory.
+    """
 
     node: Node
     pools: tuple[Pool, ...]
-    answer: Answer
+    packed: bytes
+
+    def unpack(self) -> tuple[SolverResult, bool]:
+        """Return the result, and whether it needs new share IDs."""
+        unpacked: tuple[SolverResult, bool] = pickle.loads(self.packed)  # noqa: S301  # our own
+        return unpacked
 
 
 class LentState:
@@ -108,8 +115,10 @@ def _keep(memo: Memo, world: World, node: Node, answer: Answer, lent: LentState)
     except NodeSelectorError:
         return
     if is_same:
+        packed = pickle.dumps((answer.result, answer.has_shares))
         memo.demands_ahead.put(answer.question.demand, None)
-        memo.ahead.put(answer.question, KnownAnswer(node, pools, answer), cost=answer.size)
+        kept, cost = KnownAnswer(node, pools, packed), len(packed) + _BYTES_OF_QUESTION
+        memo.ahead.put(answer.question, kept, cost=cost)
 
 
 def digest_uses(uses: Sequence[PoolUse], first: Collection[PooledDevice] = ()) -> bytes:

@@ -24,7 +24,7 @@ from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.world import PoolUse, World
 
 MAX_FILTERS = 512
-# Of the answers that copies of the process told, and the bytes of their messages: of eight copies.
+# Of the answers that copies of the process told, and their bytes: of eight copies.
 MAX_ANSWERS_AHEAD = 65_536
 MAX_BYTES_AHEAD = 64 << 20
 SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]

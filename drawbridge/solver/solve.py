@@ -153,7 +153,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
         kept: KnownAnswer | None = self.memo.ahead.get(self._question(node, uses))
         if kept is None or not are_same(kept.node, kept.pools, node, pools):
             return None
-        _, result, has_shares, _ = kept.answer
+        result, has_shares = kept.unpack()
         if self.ids is not None and has_shares and isinstance(result, Solution):
             result = result.with_new_share_ids(self.ids)
         return _Solved(result, has_shares)
