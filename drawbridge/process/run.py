@@ -28,7 +28,11 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignal:
-    """Records whether a signal requested the stop of this process."""
+    """Records whether a signal requested the stop of this process.
+
+    The handlers of the event loop read a pipe. It is full if the alarm of a long computation rings
+    meanwhile, and a request to stop would be lost.
+    """
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
@@ -36,14 +40,17 @@ class StopSignal:
     def install(self) -> None:
         """Install the signal handlers. This works in the event loop of the main thread only."""
         loop = asyncio.get_running_loop()
+
+        def request_soon(number: int, _: object) -> None:
+            loop.call_soon_threadsafe(self.request, number)
+
         for number in SIGNALS:
-            loop.add_signal_handler(number, self.request, number)
+            signal.signal(number, request_soon)
 
     def remove(self) -> None:
         """Remove the signal handlers."""
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.remove_signal_handler(number)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def request(self, number: int = signal.SIGTERM) -> None:
         """Request the stop. The second request exits immediately."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import signal
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,27 @@ def test_a_cancelled_wait_leaves_nothing_running() -> None:
         assert running() == set()
 
     asyncio.run(play())
+
+
+def test_a_stop_is_heard_after_more_signals_than_the_loop_could_read() -> None:
+    """An alarm rings each millisecond, while a computation keeps the loop from reading."""
+
+    async def play() -> None:
+        stop = StopSignal()
+        before = signal.signal(signal.SIGALRM, lambda *_: None)
+        stop.install()
+        try:
+            for _ in range(5000):
+                signal.raise_signal(signal.SIGALRM)
+            signal.raise_signal(signal.SIGTERM)
+            assert await wait_unless_stopped(ends_slowly(), stop) is False
+        finally:
+            stop.remove()
+            signal.signal(signal.SIGALRM, before)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    asyncio.run(asyncio.wait_for(play(), 5))
 
 
 def test_a_process_with_a_configuration_is_not_ready_before_it_has_its_parts(
