@@ -7,6 +7,7 @@ import time
 from functools import partial
 
 from e2e.bridge.placement import BridgeStage, bridge_scenario
+from e2e.controlplane.client import ApiError
 from e2e.runner import print_line
 from e2e.scenarios import forged
 from e2e.scenarios.bridge_conditions import GPU, add_device, allocated_claim, publish_devices
@@ -46,6 +47,22 @@ def names_both(stage: BridgeStage, claim: str, code: str) -> bool:
     return any(all(each in text for each in both) for text in events_of(stage, claim, code))
 
 
+def is_outdated(stage: BridgeStage, pod: JSON, node: str) -> bool:
+    """Whether a binding to a node is refused that names this version of a pod."""
+    names = ("namespace", "name", "uid", "resourceVersion")
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {name: pod["metadata"][name] for name in names},
+        "target": {"kind": "Node", "name": node},
+    }
+    try:
+        stage.client.create(f"{stage.pod_path(pod['metadata']['name'])}/binding", binding)
+    except ApiError as error:
+        return error.code == 409
+    return False
+
+
 def say(began: float, what: str) -> None:
     """Print how long something took since the later write."""
     took = time.monotonic() - began
@@ -59,7 +76,7 @@ def an_unbound_pod_gives_back_what_another_allocator_takes(stage: BridgeStage) -
     node = add_device(stage)
     stage.pod("worker", templates={"gpu": "gpu"})
     first = stage.wait("a device is allocated", lambda: allocated_claim(stage, "worker"))
-    name = first["metadata"]["name"]
+    name, unbound = first["metadata"]["name"], stage.get_pod("worker")
     publish_devices(stage, stage.fleet.machines[node], "gpu-0", "gpu-1")
     leader = stage.leader().allocator
     before = leader.metric(TAKEN_BACK), leader.metric(DOUBLES)
@@ -72,6 +89,13 @@ def an_unbound_pod_gives_back_what_another_allocator_takes(stage: BridgeStage) -
 
     stage.wait("the device is given back", given_back, WAIT_SECONDS)
     say(began, "the device is given back")
+    assert is_outdated(stage, unbound, node), "a binding that is sent late has an effect"
+    (released,) = [
+        each["message"]
+        for each in stage.get_pod("worker")["status"]["conditions"]
+        if each["type"] == "drawbridge.dev/released"
+    ]
+    assert f"{stage.namespace}/{name}" in released, released
     for claim, code in (
         (name, "AllocationTakenBack"),
         (name, "DeviceHeldTwice"),
