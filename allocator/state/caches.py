@@ -39,7 +39,7 @@ from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus
 from drawbridge.memory_shares import MemoryShares, keep_whole
-from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY
+from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY, RELEASED_CONDITION
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
@@ -290,9 +290,12 @@ def without_unused_parts(pod: Pod) -> Pod:
             old.termination_grace_period_seconds if old.resource_claims else None
         ),
     )
-    scheduled = (each for each in pod.status.conditions if each.type == SCHEDULED)
+    told = {each.type: each for each in pod.status.conditions}
+    conditions = [msgspec.structs.replace(told[SCHEDULED], message="")] if SCHEDULED in told else []
+    if RELEASED_CONDITION in told:
+        conditions.append(told[RELEASED_CONDITION])
     status = PodStatus(
-        conditions=tuple(scheduled) if waits else (),
+        conditions=tuple(conditions) if waits else (),
         phase=pod.status.phase,
         start_time=pod.status.start_time,
         nominated_node_name=pod.status.nominated_node_name,

@@ -16,6 +16,7 @@ from drawbridge.agreement.template_objects import parse_time
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.node_resources import Amounts, amounts_of
 from drawbridge.ledger.pods import FINISHED, ContainerResources, Pod
@@ -57,6 +58,7 @@ class SeenPod(NamedTuple):
     container_seconds: int = DEFAULT_GRACE_SECONDS
     checkpoint_interval: int | None = None  # seconds between two checkpoints
     started: float | None = None  # Unix time on its node
+    release: str = ""  # which allocation of a claim was released for it last
 
     @property
     def amounts(self) -> Amounts:
@@ -231,10 +233,13 @@ class SeenPods:
 
         The kubelet confirms that they have ended, and that the devices are unprepared, by the phase
         of the pod. A pod that is not known may have vanished without it. So may one that is seen
-        without a node while others have `released` a claim of it: what is seen is behind then.
+        without a node while others have `released` a claim of it: what is seen is behind then,
+        unless it shows this release.
         """
-        is_current = released is None or (
-            self._unused.get(released.metadata.uid) == released.metadata.resource_version
+        is_current = (
+            released is None
+            or self._unused.get(released.metadata.uid) == released.metadata.resource_version
+            or self.get(uid).release == describe_release(released)
         )
         return self._find_unconfirmed(uid, is_current=is_current)
 
@@ -308,6 +313,16 @@ class SeenPods:
         return tuple(self._claims_of.get(uid))
 
 
+def describe_release(claim: Claim) -> str:
+    """Return the text of a release in the condition of a pod.
+
+    It names the version of the claim. Each binding of the pod follows a write of the claim, so the
+    text is another one if a binding was sent since it was written.
+    """
+    about = f"{name_of(claim)} at version {claim.metadata.resource_version}"
+    return f"the allocation of claim {about} is being released"
+
+
 def _read_consumers(claim: Claim | None) -> tuple[str, ...]:
     if claim is None or claim.status.allocation is None:
         return ()
@@ -335,6 +350,7 @@ def _read_pod(pod: Pod) -> SeenPod:
         container_seconds=min(_container_seconds(pod), MAX_GRACE_SECONDS),
         checkpoint_interval=read_interval(pod.metadata.annotations),
         started=started.timestamp() if started else None,
+        release=pod.release,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from allocator.state.seen_pods import describe_release
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName, PodPlace
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import Fence, ObjectVersion, ResourceClient
@@ -15,7 +16,6 @@ from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import read_header
 from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
-from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import (
     GeneratedClaimStatus,
     PodClaim,
@@ -28,6 +28,7 @@ _READER: Final = claim_reader()
 
 
 class _PodMetadata(msgspec.Struct, rename="camel"):
+    name: str = ""
     uid: str = ""
     resource_version: str = ""
 
@@ -154,22 +155,33 @@ class ApiServerWrites:
             return None
         return _place_of(current)
 
-    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace:
-        """Write a condition, which gives the pod another version.
+    async def list_users(self, claim: Claim) -> list[tuple[PodName, PodPlace]]:
+        """Return the pods that name a claim, as the API server has them now."""
+        namespace, name = claim.metadata.namespace, claim.metadata.name
+        pods = [(each.metadata, _place_of(each)) for each in await self._pods.list(namespace)]
+        return [
+            (PodName(namespace, metadata.name, metadata.uid), place)
+            for metadata, place in pods
+            if name in place.claims
+        ]
 
-        Its text names the version of the claim. Each binding of the pod follows a write of the
-        claim, so the text is another one if a binding was sent since it was written.
-        """
-        about = f"{name_of(claim)} at version {claim.metadata.resource_version}"
+    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace | None:
+        """Write a condition, which gives the pod another version."""
         condition = {
             "type": RELEASED_CONDITION,
             "status": "True",
             "reason": "AllocationReleased",
-            "message": f"the allocation of claim {about} is released",
+            "message": describe_release(claim),
         }
-        return _place_of(
-            await self._pods.write_conditions(pod.name, pod.uid, [condition], pod.namespace)
-        )
+        try:
+            changed = await self._pods.write_conditions(
+                pod.name, pod.uid, [condition], pod.namespace
+            )
+        except ApiError:
+            if await self.read_place(pod) is None:
+                return None
+            raise
+        return _place_of(changed)
 
     async def bind(self, pod: PodName, node: str, version: str) -> None:
         """Bind a version of a pod to a node."""

@@ -15,6 +15,7 @@ version than the bindings that were sent before name: it would run without its d
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -327,64 +328,82 @@ class PodBinder:
         Returns the name of the claim if it was deallocated.
         """
         metadata = claim.metadata
-        live = await self._writes.read_claim(metadata.namespace, metadata.name)
-        if live is None or live.metadata.uid != metadata.uid or live.status.allocation is None:
+        async with self._locked(metadata.uid):
+            live = await self._writes.read_claim(metadata.namespace, metadata.name)
+            if live is None or live.metadata.uid != metadata.uid:
+                return []
+            self._state.observe_claim(live)
+            is_marked = ALLOCATION_ANNOTATION in live.metadata.annotations
+            if live.status.allocation is None or not is_marked:
+                return []
+            if any(each.is_pod_group for each in live.status.reserved_for):
+                return await self._deallocate_for_group(pod_uid, live)
+            return await self._leave(pod_uid, live)
+
+    async def _leave(self, pod_uid: str, live: Claim) -> list[str]:
+        """Remove an unbound pod from the consumers of a claim; the last one deallocates it."""
+        own = [each for each in live.status.reserved_for if each.uid == pod_uid]
+        others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
+        if others and not own:
             return []
-        if ALLOCATION_ANNOTATION not in live.metadata.annotations:
+        pods = [PodName(live.metadata.namespace, each.name, each.uid) for each in own]
+        places = [(pod, await self._writes.read_place(pod)) for pod in pods]
+        release = await self._end_bindings(places, live)
+        if release is None:
             return []
-        of_group = any(each.is_pod_group for each in live.status.reserved_for)
-        if not await (self._is_unused(pod_uid, live) if of_group else self._leave(pod_uid, live)):
+        if not others:
+            return await self._deallocate(live, release)
+        with release:
+            self._state.observe_claim(await self._writes.set_consumers(live, others))
+        return []
+
+    async def _deallocate_for_group(self, pod_uid: str, claim: Claim) -> list[str]:
+        """Deallocate the claim of a group unless a member has a node or gets one.
+
+        A member that gets one meanwhile gives the claim another version first.
+        """
+        others = [each.uid for each in self._state.users_of(claim) if each.uid != pod_uid]
+        if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
             return []
-        with self._state.cluster.pods.release(live):
+        # The watch of this process can be behind that of the one that bound a member.
+        members = await self._writes.list_users(claim)
+        if len(members) > MAX_CONSUMERS or any(each.is_pod for each in claim.status.reserved_for):
+            return []
+        release = await self._end_bindings(members, claim)
+        return [] if release is None else await self._deallocate(claim, release)
+
+    async def _deallocate(self, live: Claim, release: AbstractContextManager[None]) -> list[str]:
+        with release:
             live = await self._writes.deallocate(live)
             self._state.observe_claim(live)
         self._state.observe_claim(await self._writes.unmark(live))
         return [name_of(live)]
 
-    async def _leave(self, pod_uid: str, live: Claim) -> bool:
-        """Whether no other pod uses a claim.
+    async def _end_bindings(
+        self, pods: Sequence[tuple[PodName, PodPlace | None]], claim: Claim
+    ) -> AbstractContextManager[None] | None:
+        """Let no binding that was sent before have an effect; None if one of the pods has a node.
 
-        If others do, only the unbound pod is removed from the consumers, so that the last of them
-        can deallocate it.
+        Returns what the release of the claim is done within. A pod that is gone may have run.
         """
-        own = [each for each in live.status.reserved_for if each.uid == pod_uid]
-        others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
-        namespace = live.metadata.namespace
-        pods = [PodName(namespace, consumer.name, consumer.uid) for consumer in own]
-        if not await self._end_bindings(pods, live):
-            return False
-        if others and own:
-            with self._state.cluster.pods.release(live):
-                self._state.observe_claim(await self._writes.set_consumers(live, others))
-        return not others
-
-    async def _is_unused(self, pod_uid: str, claim: Claim) -> bool:
-        """Whether no member of a group, for which a claim is reserved, has a node or gets one.
-
-        A member that gets one meanwhile gives the claim another version first.
-        """
-        members = self._state.users_of(claim)
-        if len(members) > MAX_CONSUMERS or any(each.is_pod for each in claim.status.reserved_for):
-            return False
-        others = [each.uid for each in members if each.uid != pod_uid]
-        if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
-            return False
-        return await self._end_bindings(members, claim)
-
-    async def _end_bindings(self, pods: Sequence[PodName], claim: Claim) -> bool:
-        """Whether none of these pods has a node; no binding that was sent before changes that."""
-        unbound = []
-        for pod in pods:
-            place = await self._writes.read_place(pod)
-            if place is not None and place.node:
-                return False
-            unbound += [pod] if place is not None else []
-        places = [await self._writes.end_bindings(pod, claim) for pod in unbound]
-        return not any(place.node for place in places)
+        if _has_node(place for _, place in pods):
+            return None
+        places: list[PodPlace | None] = []
+        for start in range(0, len(pods), CONCURRENT_WRITES):
+            some = [pod for pod, place in pods[start : start + CONCURRENT_WRITES] if place]
+            places += await asyncio.gather(*(self._writes.end_bindings(e, claim) for e in some))
+        if _has_node(places):
+            return None
+        is_sure = len(places) == len(pods) and None not in places
+        return self._state.cluster.pods.release(claim) if is_sure else nullcontext()
 
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _has_node(places: Iterable[PodPlace | None]) -> bool:
+    return any(place is not None and place.node for place in places)
 
 
 def _pod_of(reservation: PodReservation) -> PodName:

@@ -75,10 +75,15 @@ class ClusterWrites(Protocol):
         """Return where a pod is; None if it does not exist."""
         ...
 
-    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace:
+    async def list_users(self, claim: Claim) -> list[tuple[PodName, PodPlace]]:
+        """Return the pods that name a claim, as the API server has them now."""
+        ...
+
+    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace | None:
         """Change a pod that gives an allocated claim back, and return where it is.
 
-        No binding that was sent before has an effect any more, unless the pod has a node now.
+        No binding that was sent before has an effect any more, unless the pod has a node now. None
+        if the pod does not exist.
         """
         ...
 

@@ -12,7 +12,7 @@ from drawbridge.dra.decode import Object, Reader
 from drawbridge.dra.device import NodeSelector
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.taints import Toleration
-from drawbridge.names import SCHEDULER_NAME
+from drawbridge.names import RELEASED_CONDITION, SCHEDULER_NAME
 from drawbridge.pod_groups import PodGroup, SchedulingGroup, WorkloadRef, group_of
 
 SIDECAR = "Always"
@@ -109,6 +109,7 @@ class PodCondition(msgspec.Struct, frozen=True, rename="camel"):
     type: str = ""
     status: str = ""
     reason: str = ""
+    message: str = ""
     last_transition_time: str | None = None
 
 
@@ -253,6 +254,12 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
             return None
         told = (each for each in self.status.conditions if each.type == SCHEDULED)
         return next((each.last_transition_time for each in told if each.status == "False"), None)
+
+    @property
+    def release(self) -> str:
+        """Which allocation of a claim was released for the pod last; empty if none was."""
+        told = (each for each in self.status.conditions if each.type == RELEASED_CONDITION)
+        return next((each.message for each in told), "")
 
     def containers(self) -> tuple[PodContainer, ...]:
         """Return the init containers, then the containers."""

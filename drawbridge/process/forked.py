@@ -231,6 +231,7 @@ def _isolate(target: int, limits: ForkLimits) -> None:
     os.closerange(3, target)
     os.closerange(target + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     # The handlers of the copied process would tell its event loop, which is gone.
+    signal.set_wakeup_fd(-1)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     os.nice(limits.nice)

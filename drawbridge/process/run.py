@@ -8,11 +8,13 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from drawbridge.brief import whole
 from drawbridge.cluster.errors import AccessError
 from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.session import Session
@@ -25,25 +27,34 @@ from drawbridge.process.settings import Settings, WatchedConfiguration, watch_in
 
 _LOG: Final = logging.getLogger("drawbridge.process")
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_PIPE_BYTES: Final = 65536
 
 
 class StopSignal:
     """Records whether a signal requested the stop of this process.
 
-    The handlers of the event loop read a pipe. It is full if the alarm of a long computation rings
-    meanwhile, and a request to stop would be lost.
+    The handlers of the event loop learn from a pipe which signals came. It is full if the alarm of
+    a long computation rings meanwhile, and a request to stop would be lost. Here it only wakes the
+    loop, so that nothing has to fit.
     """
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
+        self._pipe: tuple[socket.socket, ...] = ()
 
     def install(self) -> None:
         """Install the signal handlers. This works in the event loop of the main thread only."""
         loop = asyncio.get_running_loop()
 
+        @whole  # an alarm can ring within it
         def request_soon(number: int, _: object) -> None:
             loop.call_soon_threadsafe(self.request, number)
 
+        self._pipe = reader, writer = socket.socketpair()
+        for each in self._pipe:
+            each.setblocking(False)  # noqa: FBT003  # its only argument
+        loop.add_reader(reader, reader.recv, _PIPE_BYTES)
+        signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         for number in SIGNALS:
             signal.signal(number, request_soon)
 
@@ -51,6 +62,10 @@ class StopSignal:
         """Remove the signal handlers."""
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.set_wakeup_fd(-1)
+        asyncio.get_running_loop().remove_reader(self._pipe[0])
+        for each in self._pipe:
+            each.close()
 
     def request(self, number: int = signal.SIGTERM) -> None:
         """Request the stop. The second request exits immediately."""

@@ -177,7 +177,7 @@ class FakeCluster(ApiServerWrites):
         request = partial(super().deallocate, claim)
         return await self._write(f"deallocate {claim.metadata.name}", request)
 
-    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace:
+    async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace | None:
         """Change a pod."""
         return await self._write(f"change {pod.name}", partial(super().end_bindings, pod, claim))
 
@@ -260,7 +260,7 @@ class FakeReservations:
     def reserve(self, pod: str, *claims: str, node: str = "node-1", device: str = "gpu-0") -> None:
         """Reserve a device for each claim of a pod; an allocated claim keeps its allocation."""
         if self._cluster.node_of(pod) is None:
-            self._cluster.put_pod(pod)
+            self._cluster.put_pod(pod, claims=claims)
         consumer = self.group or Consumer.of_pod(pod, f"uid-{pod}")
         reserved = tuple(
             self._reserve_claim(name, consumer, device, i) for i, name in enumerate(claims)

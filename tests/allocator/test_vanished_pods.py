@@ -11,6 +11,7 @@ from allocator.state.caches import without_unused_parts
 from allocator.state.cluster_state import OUT_OF_SERVICE, AllocatorState
 from allocator.state.live_state import Inputs, make_state
 from allocator.state.reports import ClaimFinding
+from allocator.state.seen_pods import describe_release
 from drawbridge.api_error import ApiError
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
@@ -24,7 +25,7 @@ from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, for
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
-from drawbridge.ledger.pods import Pod
+from drawbridge.ledger.pods import Pod, PodCondition, PodStatus
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.clusters import (
     DRIVER,
@@ -237,6 +238,15 @@ def test_what_this_process_releases_itself_is_free_at_once(version: str) -> None
     with state.pods.release(replace(allocated("p"), metadata=metadata)):
         state.apply(allocated("p"), RELEASED)
     assert is_free(state) is (version == "1")
+
+
+def test_what_the_condition_of_a_pod_says_is_released_is_free_at_once() -> None:
+    """Another process has released it, after it has asked for the node of the pod."""
+    told = PodCondition("drawbridge.dev/released", message=describe_release(allocated("p")))
+    released = without_unused_parts(replace(pod("p", "c"), status=PodStatus(conditions=(told,))))
+    state = state_with(released, allocated("p"))
+    state.apply(allocated("p"), RELEASED)
+    assert is_free(state)
 
 
 def test_a_release_that_failed_says_nothing_of_a_later_one() -> None:
