@@ -9,8 +9,8 @@ is seen later ends this early, and so does the deletion of the node.
 
 What is kept belongs to a claim, because the devices of a claim that others use too are released
 with the last of them. Without a confirmed end, a pod that was never seen counts as well: this
-process may have started after it vanished. So does one that is seen without a node, unless this
-process released the claim itself: the claims of such a pod go if it ends, which is not seen yet.
+process may have started after it vanished. So does one that is seen without a node, unless an
+allocator released the claim: else the claims of such a pod go if it ends, which is not seen yet.
 
 It stays charged to the quotas of its namespace: who deletes its pods with force has no more devices
 than who does not.
