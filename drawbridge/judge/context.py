@@ -31,6 +31,7 @@ from drawbridge.judge.devices.published_classes import find_published_classes
 from drawbridge.judge.slices.expressions import declares_compatibility
 from drawbridge.ledger.quota_use import QuotaUse
 from drawbridge.solver.ahead import Learnt, LentState, learn
+from drawbridge.solver.expressions import Evaluators
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.search import STEPS
 from drawbridge.solver.world import View, World
@@ -94,11 +95,19 @@ class JudgeCaches:
     def __init__(self, selectors: Selectors) -> None:
         self.selectors = selectors
         self.indexed: _IndexedWorld | None = None
-        self.proofs = Memo(selectors)
-        self.with_taints = Memo(selectors)
-        self.current = Memo(selectors)
+        # One evaluator: its results do not depend on what the memos differ in.
+        evaluators = Evaluators(selectors)
+        self.proofs = Memo(evaluators)
+        self.with_taints = Memo(evaluators)
+        self.current = Memo(evaluators)
         self.memos = self.proofs, self.with_taints, self.current
         self.numbers = SliceNumbers()
+
+    def drop_nodes(self, names: Iterable[str]) -> None:
+        """Drop what belongs to deleted nodes."""
+        for memo in self.memos:
+            for name in names:
+                memo.drop_node(name)
 
     def become_copy(self, tell: Callable[[ToldByCopy], None], clock: Callable[[], float]) -> None:
         """Tell what is computed from now on in a copy of the process.
@@ -214,6 +223,10 @@ def _index(world: World, objects: _IndexedObjects, caches: JudgeCaches) -> _Inde
     of_proofs = relaxed(world)
     caches.proofs.bind(of_proofs)
     index = DeviceIndex(world.inventory, nodes, caches.numbers)
+    if indexed is not None:
+        caches.drop_nodes(
+            {each.name for each in indexed.index.nodes} - {each.name for each in index.nodes}
+        )
     declared = world.compatibility is not None
     caches.indexed = _IndexedWorld(
         world,

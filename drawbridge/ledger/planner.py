@@ -40,6 +40,7 @@ from drawbridge.solver.ahead import (
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.deviations import Allocator
+from drawbridge.solver.expressions import Evaluators
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.reasons import time_limit_reason
@@ -84,7 +85,7 @@ class Planner:
         self._changed_slices: dict[str, Slice | None] = {}
         self._rules_changed = False
         self._world: World | None = None
-        self._memo = Memo(self.selectors, brief)
+        self._memo = Memo(Evaluators(self.selectors), brief)
 
     def update(self, changed: PlannerObject) -> bool:
         """Apply an added or changed object; False if it equals the known one."""

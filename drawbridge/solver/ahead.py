@@ -12,13 +12,14 @@ import hashlib
 import pickle
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
+from weakref import ReferenceType, ref
 
 from drawbridge.dra.inventory import Pool, PoolCache
 from drawbridge.dra.nodes import Node, NodeSelectorError
-from drawbridge.solver.answer_cache import are_same
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
 from drawbridge.solver.memo import Memo
+from drawbridge.solver.node_states import NodeState, are_same
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import PoolUse, World
 
@@ -56,13 +57,12 @@ def with_size(learnt: Learnt, message: bytes) -> Learnt:
 
 
 class KnownAnswer(NamedTuple):
-    """An answer, and the objects for which it holds.
+    """An answer, and the state of the node for which it holds.
 
     It is packed: as objects, which share nothing with others, it takes several times the memory.
     """
 
-    node: Node
-    pools: tuple[Pool, ...]
+    state: ReferenceType[NodeState]
     packed: bytes
 
     def unpack(self) -> tuple[SolverResult, bool]:
@@ -110,14 +110,14 @@ def _has_given_up(result: SolverResult) -> bool:
 
 def _keep(memo: Memo, world: World, node: Node, answer: Answer, lent: LentState) -> None:
     try:
-        pools = memo.pools_for(node)
-        is_same = lent.is_same(world, node, pools)
+        state = memo.state_of(node)
+        is_same = lent.is_same(world, node, state.pools)
     except NodeSelectorError:
         return
     if is_same:
         packed = pickle.dumps((answer.result, answer.has_shares))
         memo.demands_ahead.put(answer.question.demand, None)
-        kept, cost = KnownAnswer(node, pools, packed), len(packed) + _BYTES_OF_QUESTION
+        kept, cost = KnownAnswer(ref(state), packed), len(packed) + _BYTES_OF_QUESTION
         memo.ahead.put(answer.question, kept, cost=cost)
 
 

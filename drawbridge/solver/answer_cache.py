@@ -17,6 +17,7 @@ from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.demand import Demand
 from drawbridge.solver.node_classes import SearchCache
+from drawbridge.solver.node_states import are_same
 from drawbridge.solver.world import PoolUse, World
 
 MAX_DEMANDS = 128
@@ -34,35 +35,6 @@ class CachedResult(msgspec.Struct, frozen=True, eq=False):
     def is_current(self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]) -> bool:
         """Return whether the inputs are unchanged."""
         return self.uses == uses and are_same(self.node, self.pools, node, pools)
-
-
-def are_same(
-    node: Node, pools: tuple[Pool, ...], other: Node, other_pools: tuple[Pool, ...]
-) -> bool:
-    """Return whether a node and its pools are the same as before."""
-    if not (node is other or _alike(node, other)):
-        return False
-    return pools is other_pools or (
-        len(pools) == len(other_pools)
-        and all(_same(one, each) for one, each in zip(pools, other_pools, strict=True))
-    )
-
-
-def _alike(node: Node, other: Node) -> bool:
-    """Return whether two states of a node are the same to devices."""
-    return node.labels == other.labels and node.declared_features == other.declared_features
-
-
-def _same(pool: Pool, other: Pool) -> bool:
-    # Unchanged slices are the same objects, so this does not compare their contents.
-    return pool is other or (
-        pool.id == other.id
-        and pool.incomplete == other.incomplete
-        and pool.invalid == other.invalid
-        and pool.slices == other.slices
-        and pool.other_slices == other.other_slices
-        and pool.counter_sets == other.counter_sets
-    )
 
 
 class DemandResults(msgspec.Struct, eq=False):

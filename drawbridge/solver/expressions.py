@@ -141,6 +141,10 @@ class ExpressionEvaluator:
         # Keyed by id(); the value holds the device, so that its id is not reused.
         self._seen: dict[tuple[int, str], _SeenDevice] = {}
 
+    def is_of(self, gates: Gates) -> bool:
+        """Whether this evaluates like the scheduler with these gates."""
+        return self._programs.are_of(gates)
+
     def selects(self, source: str, driver: str, device: Device) -> bool | EvaluationFailure:
         """Evaluate a selector, or a compatibility rule, on a device."""
         expression = self._selectors.get(source)
@@ -226,6 +230,20 @@ class ExpressionEvaluator:
                 self._seen.clear()
             seen = self._seen[key] = _SeenDevice(driver, device, lists=self._programs.lists)
         return seen
+
+
+class Evaluators:
+    """The evaluator of the gates of a cluster, for all who evaluate on its devices."""
+
+    def __init__(self, selectors: Selectors | None = None) -> None:
+        self._selectors = selectors
+        self._last: ExpressionEvaluator | None = None
+
+    def of_gates(self, gates: Gates) -> ExpressionEvaluator:
+        """Return the same evaluator, with what it keeps, until other gates are asked for."""
+        if self._last is None or not self._last.is_of(gates):
+            self._last = ExpressionEvaluator(gates, self._selectors)
+        return self._last
 
 
 def _compile(source: str, programs: Programs, derived: bool) -> CompiledText:  # noqa: FBT001  # a field

@@ -11,7 +11,6 @@ from typing import Any
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.brief import Brief, whole
-from drawbridge.cel.dra import Selectors
 from drawbridge.dra.capacity import Amounts
 from drawbridge.dra.compatibility import CounterSetID, GroupState, GroupStates, initial_states
 from drawbridge.dra.counters import Counters, available_counters
@@ -19,8 +18,9 @@ from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
-from drawbridge.solver.expressions import ExpressionEvaluator
+from drawbridge.solver.expressions import Evaluators
 from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
+from drawbridge.solver.node_states import NodeState, are_same
 from drawbridge.solver.world import PoolUse, World
 
 MAX_FILTERS = 512
@@ -65,11 +65,11 @@ class Memo:
 
     def __init__(
         self,
-        selectors: Selectors | None = None,
+        evaluators: Evaluators | None = None,
         brief: Brief | None = None,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        self._selectors = selectors
+        self._evaluators = evaluators or Evaluators()
         self.brief = brief
         self.clock = clock
         self.was_cut = False
@@ -100,6 +100,9 @@ class Memo:
             self._settings = settings
             self._clear(world)
             return
+        if world.classes is not before.classes:
+            # An answer is found by the names of classes.
+            self._forget_ahead()
         pools, pools_before = world.inventory.pools, before.inventory.pools
         if pools is not pools_before:
             for pool in pools.changed_keys(pools_before):
@@ -127,9 +130,8 @@ class Memo:
 
     def _clear(self, world: World) -> None:
         self.demands = {}
-        self.ahead.clear()
-        self.demands_ahead.clear()
-        self.expressions = ExpressionEvaluator(world.gates, self._selectors)
+        self._forget_ahead()
+        self.expressions = self._evaluators.of_gates(world.gates)
         self.expressions.tell = self._tell
         self.candidates = CandidateCache(world, self.expressions)
         self._gates = world.gates
@@ -137,9 +139,13 @@ class Memo:
         self._unset_groups = world.unset_groups
         self._filters: dict[tuple[object, ...], RequestFilter] = {}
         self._pools = PoolCache()
-        self._pools_by_node: dict[str, tuple[Node, tuple[Pool, ...]]] = {}
+        self._states: dict[str, NodeState] = {}
         self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
         self._baselines: dict[Pool, Baseline] = {}
+
+    def _forget_ahead(self) -> None:
+        self.ahead.clear()
+        self.demands_ahead.clear()
 
     def _drop_pool(self, pool: PoolID, before: IndexedPool, after: IndexedPool) -> None:
         """Drop what belongs to a changed pool, but not the candidates of unchanged slices."""
@@ -152,25 +158,34 @@ class Memo:
                 self.candidates.drop(of_pool)
         if before.nodes.only_named and after.nodes.only_named:
             for node in (*before.nodes.by_name, *after.nodes.by_name):
-                self._pools_by_node.pop(node, None)
+                self._states.pop(node, None)
         else:
-            self._pools_by_node.clear()
+            for state in self._states.values():
+                state.is_current = False
 
     def drop_node(self, name: str) -> None:
         """Drop what belongs to a deleted node."""
         for demand in self.demands.values():
             demand.results.pop(name, None)
         if self._world is not None:
-            self._pools_by_node.pop(name, None)
+            self._states.pop(name, None)
 
     def pools_for(self, node: Node) -> tuple[Pool, ...]:
         """Return the pools visible from a node; raises NodeSelectorError."""
-        cached = self._pools_by_node.get(node.name)
-        if cached is None or cached[0] is not node:
-            assert self._world is not None  # noqa: S101  # bound before
-            pools = self._world.inventory.pools_for(node, self._pools)
-            cached = self._pools_by_node[node.name] = (node, pools)
-        return cached[1]
+        return self.state_of(node).pools
+
+    def state_of(self, node: Node) -> NodeState:
+        """Return the state of a node: another one as soon as decisions can differ."""
+        state = self._states.get(node.name)
+        if state is not None and state.is_current and state.node is node:
+            return state
+        assert self._world is not None  # noqa: S101  # bound before
+        pools = self._world.inventory.pools_for(node, self._pools)
+        if state is not None and are_same(state.node, state.pools, node, pools):
+            state.renew(node, pools)
+        else:
+            state = self._states[node.name] = NodeState(node, pools)
+        return state
 
     def candidates_in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
         """Return the candidates of a pool."""

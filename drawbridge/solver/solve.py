@@ -17,7 +17,6 @@ from drawbridge.solver.answer_cache import (
     MAX_DEMANDS,
     CachedResult,
     DemandResults,
-    are_same,
     demand_key,
     new_demand_results,
 )
@@ -33,6 +32,7 @@ from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_s
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.node_classes import SearchCache, SearchResult
+from drawbridge.solver.node_states import NodeState
 from drawbridge.solver.node_view import NodeView, PooledDevice
 from drawbridge.solver.orders import devices_for_all_mode
 from drawbridge.solver.reasons import (
@@ -124,9 +124,10 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
     def solve_node(self, node: Node) -> SolverResult:
         """Decide for one node, from the cache if nothing changed."""
         try:
-            pools = self.memo.pools_for(node)
+            state = self.memo.state_of(node)
         except NodeSelectorError as error:
             return _failure(node.name, Abort(Cause.NODE_SELECTOR, str(error)))
+        pools = state.pools
         held = self.view.pools
         uses = tuple([held.get(pool.id, UNUSED) for pool in pools])
         cached = None if self.first else self.demand_results.results.get(node.name)
@@ -135,7 +136,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
                 return cached.result
             return cached.result.with_new_share_ids(self.ids)
         self.memo.before_node()
-        solved = self._find_ahead(node, pools, uses) or self._solve_briefly(node, pools, uses)
+        solved = self._find_ahead(state, uses) or self._solve_briefly(node, pools, uses)
         if solved is None:
             return self._cut(node)
         if solved.is_kept and not self.first:
@@ -144,14 +145,12 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             )
         return solved.result
 
-    def _find_ahead(
-        self, node: Node, pools: tuple[Pool, ...], uses: tuple[PoolUse, ...]
-    ) -> "_Solved | None":
+    def _find_ahead(self, state: NodeState, uses: tuple[PoolUse, ...]) -> "_Solved | None":
         """Return what a copy of the process answered, with new share IDs."""
         if self.demand_results.key not in self.memo.demands_ahead:
             return None
-        kept: KnownAnswer | None = self.memo.ahead.get(self._question(node, uses))
-        if kept is None or not are_same(kept.node, kept.pools, node, pools):
+        kept: KnownAnswer | None = self.memo.ahead.get(self._question(state.node, uses))
+        if kept is None or kept.state() is not state:
             return None
         result, has_shares = kept.unpack()
         if self.ids is not None and has_shares and isinstance(result, Solution):

@@ -1,0 +1,136 @@
+"""Tests of what a copy of the process computes ahead: for how long its answers hold."""
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from drawbridge.solver import solve as module
+from drawbridge.solver.ahead import Answer, Learnt, LentState, learn
+from drawbridge.solver.answers import SolverResult
+from drawbridge.solver.deviations import OURS, UPSTREAM
+from drawbridge.solver.expressions import CompiledText, Evaluators, ProjectionOutcome
+from drawbridge.solver.memo import Memo
+from drawbridge.solver.solve import solve
+from tests.solver.scenario import Scenario, outcome, read
+from tests.solver.short import Json, scenario
+
+TWO: Json = {
+    "name": "two nodes",
+    "nodes": ["n1", "n2"],
+    "slices": [{"node": "n1", "devices": ["d0", "d1"]}, {"node": "n2", "devices": ["d0"]}],
+    "claims": [{"requests": {"r": 2}}],
+}
+IN_RACK = {"key": "rack", "operator": "In", "values": ["a"]}
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The nodes that were searched, not answered by a copy."""
+    nodes = []
+    original = module._SolveCall._search  # noqa: SLF001  # counts private calls
+
+    def count(call: module._SolveCall, node_view: module.NodeView) -> object:
+        nodes.append(node_view.node.name)
+        return original(call, node_view)
+
+    monkeypatch.setattr(module._SolveCall, "_search", count)  # noqa: SLF001  # the same
+    return nodes
+
+
+def ask(given: Scenario, memo: Memo) -> dict[str, SolverResult]:
+    return solve(given.world, given.view, given.claims, given.nodes, memo=memo)
+
+
+def of_copy(given: Scenario) -> list[Learnt]:
+    told: list[Learnt] = []
+    copy = Memo()
+    copy.become_copy(told.append)
+    ask(given, copy)
+    return told
+
+
+def taught(given: Scenario) -> Memo:
+    """Return the memo of a process that a copy told all."""
+    memo = Memo()
+    lent = LentState(given.world, given.nodes)
+    nodes = {each.name: each for each in given.nodes}
+    for each in of_copy(given):
+        learn(memo, given.world, nodes, each, lent)
+    return memo
+
+
+def test_what_a_copy_answers_is_not_searched_again(searched: list[str]) -> None:
+    given = read(scenario(TWO))
+    memo = taught(given)
+    searched.clear()
+    assert [outcome(each) for each in ask(given, memo).values()] == ["solved", "not this node"]
+    assert searched == []
+
+
+def test_an_answer_ends_with_what_the_class_selects(searched: list[str]) -> None:
+    given = read(scenario(TWO))
+    memo = taught(given)
+    searched.clear()
+    changed = replace(
+        given.world, classes=read(scenario(TWO | {"classes": {"gpu": ["false"]}})).world.classes
+    )
+    answer = ask(replace(given, world=changed), memo)
+    assert [outcome(each) for each in answer.values()] == ["not this node", "not this node"]
+    assert searched == ["n1", "n2"]
+
+
+def with_slice(given: Scenario, published: Json) -> Scenario:
+    """Return the scenario with a slice instead of the one with its name."""
+    changed = read(scenario(TWO | {"slices": [published]})).world.inventory.slices
+    inventory = given.world.inventory
+    removed = [each for each in inventory.slices if each.name == changed[0].name]
+    inventory = inventory.with_slices(removed, changed)
+    return replace(given, world=replace(given.world, inventory=inventory))
+
+
+def test_an_answer_ends_with_the_slices_of_its_node_and_keeps_none_of_them(
+    searched: list[str],
+) -> None:
+    given = read(scenario(TWO))
+    memo = taught(given)
+    searched.clear()
+    ask(with_slice(given, TWO["slices"][0] | {"generation": 2}), memo)
+    assert searched == ["n1"]
+    kept = {question.node: answer.state() for question, answer in memo.ahead.items()}
+    assert kept["n1"] is None
+    assert kept["n2"] is not None
+
+
+def test_an_answer_outlives_a_change_of_a_pool_that_its_node_does_not_see(
+    searched: list[str],
+) -> None:
+    given = read(scenario(TWO))
+    memo = taught(given)
+    searched.clear()
+    rack = {"nodeSelectorTerms": [{"matchExpressions": [IN_RACK]}]}
+    added = {"pool": "rack", "nodeSelector": rack, "devices": ["d0"], "name": "rack"}
+    for generation in (1, 2):
+        given = with_slice(given, added | {"generation": generation})
+        ask(given, memo)
+    assert searched == []
+
+
+def test_an_answer_ends_with_its_node() -> None:
+    given = read(scenario(TWO))
+    memo = taught(given)
+    for name in ("n1", "n2"):
+        memo.drop_node(name)
+    assert [answer.state() for _, answer in memo.ahead.items()] == [None, None]
+
+
+def test_memos_with_the_same_evaluators_compile_an_expression_once() -> None:
+    given = read(scenario(TWO))
+    evaluators = Evaluators()
+    told: list[Learnt] = []
+    for deviations in (OURS, UPSTREAM):
+        memo = Memo(evaluators)
+        memo.become_copy(told.append)
+        ask(replace(given, world=replace(given.world, deviations=deviations)), memo)
+    kinds = Counter(type(each) for each in told)
+    assert (kinds[CompiledText], kinds[ProjectionOutcome], kinds[Answer]) == (1, 1, 4)
