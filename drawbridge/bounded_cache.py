@@ -13,20 +13,23 @@ from typing import Final, Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
-# A value that takes a larger part of the total cost is not kept, as it would displace most others.
-_MAX_PART: Final = 8
+# A value that takes such a part of the total cost is not kept, as it would displace most others.
+MAX_PART: Final = 8
 
 
 class BoundedCache(Generic[K, V]):
     """A cache that is bounded by the number of its entries and by the sum of their costs.
 
-    Not thread-safe.
+    A value is not kept if it costs one `max_part`th of the total or more. Not thread-safe.
     """
 
-    def __init__(self, max_entries: int, max_cost: int = sys.maxsize) -> None:
+    def __init__(
+        self, max_entries: int, max_cost: int = sys.maxsize, max_part: int = MAX_PART
+    ) -> None:
         self.cost = 0
         self._max_entries = max_entries
-        self._max_cost = max_cost
+        self.max_cost = max_cost
+        self._max_part = max_part
         self._entries: OrderedDict[K, tuple[V, int, float]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -55,14 +58,14 @@ class BoundedCache(Generic[K, V]):
     def put(self, key: K, value: V, *, cost: int = 0, until: float = math.inf) -> None:
         """Set the value of a key, and drop the least recently used ones beyond the limits.
 
-        The value expires at `until`. It is not kept if it costs an eighth of the total or more.
+        The value expires at `until`.
         """
         self.pop(key)
-        if cost >= self._max_cost // _MAX_PART:
+        if cost >= self.max_cost // self._max_part:
             return
         self._entries[key] = (value, cost, until)
         self.cost += cost
-        while len(self._entries) > self._max_entries or self.cost > self._max_cost:
+        while len(self._entries) > self._max_entries or self.cost > self.max_cost:
             _, (_, dropped, _) = self._entries.popitem(last=False)
             self.cost -= dropped
 

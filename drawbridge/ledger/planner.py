@@ -195,7 +195,7 @@ class Planner:
 
     def answers_ahead(self) -> Collection[Question]:
         """Return the questions whose answers a copy told."""
-        return [question for question, _ in self._memo.ahead.items()]
+        return [asked for _, answers in self._memo.ahead.items() for asked, _ in answers.items()]
 
     def lend(self) -> LentState:
         """Return what a copy knows that begins now, for what it tells later."""

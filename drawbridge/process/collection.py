@@ -11,6 +11,8 @@ from drawbridge.brief import whole
 # A full collection comes after so many of the middle generation, instead of ten.
 _FULL_AFTER: Final = 5
 _OLDEST: Final = 2
+# Of all objects, a part of so many is left out before a collection looks at all.
+_MOST_LEFT_OUT: Final = 4
 # Of a command: objects that are new until the first collection, and collections until a larger one.
 # What a command reads stays until it ends, and a million objects of garbage are some 100 MiB.
 _RARELY: Final = 1_000_000, 20, 50
@@ -53,7 +55,8 @@ class RebuildPause:
 
     What is there after the build is left out of later collections, and so is what survives a full
     one of them: what is remembered of decisions grows, and stays. So each looks only at what is new
-    since the one before. What a later build replaces is collected after it.
+    since the one before, until much was left out. What a later build replaces is collected after
+    it.
     """
 
     def __init__(self, pause: Callable[[], AbstractContextManager[None]]) -> None:
@@ -75,14 +78,35 @@ class RebuildPause:
 
 
 def shorten_collections() -> None:
-    """Leave out of each full collection what survived one before."""
+    """Leave out of each full collection what survived one before, until that is much."""
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, _FULL_AFTER)
-    if _freeze_survivors not in gc.callbacks:
-        gc.callbacks.append(_freeze_survivors)
+    others = [each for each in gc.callbacks if not isinstance(each, _Survivors)]
+    gc.callbacks[:] = [*others, _Survivors()]
 
 
-@whole
-def _freeze_survivors(phase: str, collection: Mapping[str, Any]) -> None:
-    if phase == "stop" and collection["generation"] == _OLDEST:
+class _Survivors:
+    """Leaves survivors of full collections out of the next ones.
+
+    Some of them become garbage, such as what a connection was that ended. So once so much was left
+    out as a part of all, a collection looks at all again. As a part, because it takes as long as
+    there are objects.
+    """
+
+    def __init__(self) -> None:
+        self._all = gc.get_freeze_count()
+        self._left_out = 0
+
+    @whole
+    def __call__(self, phase: str, collection: Mapping[str, Any]) -> None:
+        if collection["generation"] != _OLDEST:
+            return
+        looks_at_all = self._left_out * _MOST_LEFT_OUT >= self._all
+        if phase == "start":
+            if looks_at_all:
+                gc.unfreeze()
+            return
+        self._left_out += len(gc.get_objects(_OLDEST))
         gc.freeze()
+        if looks_at_all:
+            self._all, self._left_out = gc.get_freeze_count(), 0

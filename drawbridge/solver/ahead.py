@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from weakref import ReferenceType, ref
 
+from drawbridge.bounded_cache import MAX_PART, BoundedCache
 from drawbridge.dra.inventory import Pool, PoolCache
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
@@ -115,10 +116,16 @@ def _keep(memo: Memo, world: World, node: Node, answer: Answer, lent: LentState)
     except NodeSelectorError:
         return
     if is_same:
-        packed = pickle.dumps((answer.result, answer.has_shares))
-        memo.demands_ahead.put(answer.question.demand, None)
+        demand, packed = answer.question.demand, pickle.dumps((answer.result, answer.has_shares))
         kept, cost = KnownAnswer(ref(state), packed), len(packed) + _BYTES_OF_QUESTION
-        memo.ahead.put(answer.question, kept, cost=cost)
+        answers = memo.ahead.get(demand) or _no_answers(memo.ahead.max_cost // MAX_PART - 1)
+        answers.put(answer.question, kept, cost=cost)
+        memo.ahead.put(demand, answers, cost=answers.cost)
+
+
+def _no_answers(most: int) -> BoundedCache[Question, KnownAnswer]:
+    """Return a cache for the answers about a demand, which costs so much at most."""
+    return BoundedCache(most // _BYTES_OF_QUESTION, most, 1)
 
 
 def digest_uses(uses: Sequence[PoolUse], first: Collection[PooledDevice] = ()) -> bytes:

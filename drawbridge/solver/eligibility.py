@@ -72,6 +72,8 @@ class RequestFilter:
         self._expressions = expressions
         self._binding = binding
         self._fractional = fractional
+        # Most devices have one of few verdicts, and each keeps its own.
+        self._verdicts: dict[SelectorVerdict, SelectorVerdict] = {}
 
     def check_selectors(self, candidate: Candidate) -> SelectorVerdict:
         """Evaluate the selectors on a device; does not check the device's node selection."""
@@ -96,7 +98,8 @@ class RequestFilter:
                 outcome = self._expressions.selects(source, driver, device)
                 if outcome is not True:
                     failed = outcome if isinstance(outcome, EvaluationFailure) else None
-                    return SelectorVerdict(stage, number, failed)
+                    verdict = SelectorVerdict(stage, number, failed)
+                    return self._verdicts.setdefault(verdict, verdict)
         return SELECTED
 
     def _compute_capacity(self, candidate: Candidate) -> CapacityNeed:

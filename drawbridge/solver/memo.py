@@ -23,9 +23,14 @@ from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.node_states import NodeState, are_same
 from drawbridge.solver.world import PoolUse, World
 
-MAX_FILTERS = 512
-# Of the answers that copies of the process told, and their bytes: of eight copies.
-MAX_ANSWERS_AHEAD = 65_536
+# Filters have a result for each device. Beside few devices, their number counts; beside many, the
+# results do, but the requests of a pod always have their filters.
+MAX_FILTERS = 256
+MAX_FILTER_RESULTS = 2_000_000
+LEAST_FILTERS = 16
+# Demands about which copies of the process told answers: more than wait for them at a time.
+MAX_DEMANDS_AHEAD = 64
+# The bytes of these answers: of eight demands on 5,000 nodes.
 MAX_BYTES_AHEAD = 64 << 20
 SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -58,8 +63,8 @@ class Memo:
 
     `before_node` is called before a node is searched whose result is not known, and may raise.
     `brief`, if there is one, runs the search on a node. If that was cut, `was_cut` says so, and
-    `cut_by` the node if what its driver declares took so long; `ahead` has what a copy of the
-    process answered since, about `demands_ahead`, and `tell` is what a copy tells its answers.
+    `cut_by` the node if what its driver declares took so long; `ahead` has what copies of the
+    process answered since about demands, and `tell` is what a copy tells its answers.
     `clock` returns the processor's time of this thread, and limits that of the search on a node.
     """
 
@@ -74,8 +79,9 @@ class Memo:
         self.clock = clock
         self.was_cut = False
         self.cut_by = ""
-        self.ahead: BoundedCache[Any, Any] = BoundedCache(MAX_ANSWERS_AHEAD, MAX_BYTES_AHEAD)
-        self.demands_ahead: BoundedCache[bytes, None] = BoundedCache(MAX_ANSWERS_AHEAD)
+        self.ahead: BoundedCache[bytes, BoundedCache[Any, Any]] = BoundedCache(
+            MAX_DEMANDS_AHEAD, MAX_BYTES_AHEAD
+        )
         self.before_node = do_nothing
         self._tell: Callable[[Any], None] | None = None
         self._settings: tuple[object, ...] = ()
@@ -102,7 +108,7 @@ class Memo:
             return
         if world.classes is not before.classes:
             # An answer is found by the names of classes.
-            self._forget_ahead()
+            self.ahead.clear()
         pools, pools_before = world.inventory.pools, before.inventory.pools
         if pools is not pools_before:
             for pool in pools.changed_keys(pools_before):
@@ -130,7 +136,7 @@ class Memo:
 
     def _clear(self, world: World) -> None:
         self.demands = {}
-        self._forget_ahead()
+        self.ahead.clear()
         self.expressions = self._evaluators.of_gates(world.gates)
         self.expressions.tell = self._tell
         self.candidates = CandidateCache(world, self.expressions)
@@ -142,10 +148,6 @@ class Memo:
         self._states: dict[str, NodeState] = {}
         self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
         self._baselines: dict[Pool, Baseline] = {}
-
-    def _forget_ahead(self) -> None:
-        self.ahead.clear()
-        self.demands_ahead.clear()
 
     def _drop_pool(self, pool: PoolID, before: IndexedPool, after: IndexedPool) -> None:
         """Drop what belongs to a changed pool, but not the candidates of unchanged slices."""
@@ -199,7 +201,7 @@ class Memo:
         key = (selectors, tuple(sorted((name, str(amount)) for name, amount in requested.items())))
         cached = self._filters.get(key)
         if cached is None:
-            if len(self._filters) >= MAX_FILTERS:
+            if len(self._filters) >= self._max_filters():
                 self._drop_filters()
             gates = self._gates
             cached = self._filters[key] = RequestFilter(
@@ -210,6 +212,14 @@ class Memo:
                 fractional=gates.fractional_capacity_range,
             )
         return cached
+
+    def _max_filters(self) -> int:
+        """Return how many filters are kept, with their results for the devices of the world."""
+        assert self._world is not None  # noqa: S101  # bound before
+        pools = self._world.inventory.pools.values()
+        devices = sum([len(each.devices) for pool in pools for each in pool.slices])
+        of_results = MAX_FILTER_RESULTS // max(1, devices)
+        return min(MAX_FILTERS, max(LEAST_FILTERS, of_results))
 
     @whole
     def _drop_filters(self) -> None:

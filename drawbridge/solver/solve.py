@@ -147,9 +147,10 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
 
     def _find_ahead(self, state: NodeState, uses: tuple[PoolUse, ...]) -> "_Solved | None":
         """Return what a copy of the process answered, with new share IDs."""
-        if self.demand_results.key not in self.memo.demands_ahead:
+        answers = self.memo.ahead.get(self.demand_results.key)
+        if answers is None:
             return None
-        kept: KnownAnswer | None = self.memo.ahead.get(self._question(state.node, uses))
+        kept: KnownAnswer | None = answers.get(self._question(state.node, uses))
         if kept is None or kept.state() is not state:
             return None
         result, has_shares = kept.unpack()

@@ -64,6 +64,27 @@ def test_garbage_that_is_new_is_collected() -> None:
     assert gone() is None
 
 
+def test_garbage_that_survived_a_collection_is_collected_once_much_is_left_out() -> None:
+    with RebuildPause(pause_garbage_collection)():
+        pass
+    node = _Node()
+    gone = weakref.ref(node)
+    gc.collect()
+    del node
+    gc.collect()
+    assert gone() is not None, "it was left out"
+    before, collections, kept = gc.get_freeze_count(), 0, []
+    while gone() is not None:
+        kept.append([[i] for i in range(10_000)])
+        gc.collect()
+        collections += 1
+    left_out = len(kept) * 10_000
+    assert before / 8 < left_out < before / 2
+    after = [[i] for i in range(1_000)]
+    gc.collect()
+    assert len(gc.get_objects()) < len(after), "it goes on to leave out"
+
+
 def test_what_a_build_replaces_is_collected() -> None:
     pause, node = RebuildPause(pause_garbage_collection), _Node()
     with pause():

@@ -5,8 +5,9 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from drawbridge.solver import memo as memo_module
 from drawbridge.solver import solve as module
-from drawbridge.solver.ahead import Answer, Learnt, LentState, learn
+from drawbridge.solver.ahead import Answer, KnownAnswer, Learnt, LentState, Question, learn
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.deviations import OURS, UPSTREAM
 from drawbridge.solver.expressions import CompiledText, Evaluators, ProjectionOutcome
@@ -53,11 +54,19 @@ def of_copy(given: Scenario) -> list[Learnt]:
 def taught(given: Scenario) -> Memo:
     """Return the memo of a process that a copy told all."""
     memo = Memo()
+    teach(memo, given)
+    return memo
+
+
+def teach(memo: Memo, given: Scenario) -> None:
     lent = LentState(given.world, given.nodes)
     nodes = {each.name: each for each in given.nodes}
     for each in of_copy(given):
         learn(memo, given.world, nodes, each, lent)
-    return memo
+
+
+def answers_of(memo: Memo) -> list[tuple[Question, KnownAnswer]]:
+    return [each for _, answers in memo.ahead.items() for each in answers.items()]
 
 
 def test_what_a_copy_answers_is_not_searched_again(searched: list[str]) -> None:
@@ -97,7 +106,7 @@ def test_an_answer_ends_with_the_slices_of_its_node_and_keeps_none_of_them(
     searched.clear()
     ask(with_slice(given, TWO["slices"][0] | {"generation": 2}), memo)
     assert searched == ["n1"]
-    kept = {question.node: answer.state() for question, answer in memo.ahead.items()}
+    kept = {question.node: answer.state() for question, answer in answers_of(memo)}
     assert kept["n1"] is None
     assert kept["n2"] is not None
 
@@ -121,7 +130,7 @@ def test_an_answer_ends_with_its_node() -> None:
     memo = taught(given)
     for name in ("n1", "n2"):
         memo.drop_node(name)
-    assert [answer.state() for _, answer in memo.ahead.items()] == [None, None]
+    assert [answer.state() for _, answer in answers_of(memo)] == [None, None]
 
 
 def test_memos_with_the_same_evaluators_compile_an_expression_once() -> None:
@@ -134,3 +143,24 @@ def test_memos_with_the_same_evaluators_compile_an_expression_once() -> None:
         ask(replace(given, world=replace(given.world, deviations=deviations)), memo)
     kinds = Counter(type(each) for each in told)
     assert (kinds[CompiledText], kinds[ProjectionOutcome], kinds[Answer]) == (1, 1, 4)
+
+
+def test_one_demand_displaces_its_own_oldest_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo_module, "MAX_BYTES_AHEAD", 64_000)
+    nodes = [f"n{number}" for number in range(40)]
+    slices = [{"node": node, "devices": ["d0"], "name": node} for node in nodes]
+    memo = taught(read(scenario(TWO | {"nodes": nodes, "slices": slices})))
+    kept = [question.node for question, _ in answers_of(memo)]
+    assert 1 < len(kept) < 40
+    assert kept == nodes[-len(kept) :]
+    assert memo.ahead.cost < 64_000 / 8
+
+
+def test_demands_displace_the_least_recently_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memo_module, "MAX_DEMANDS_AHEAD", 2)
+    memo, given = Memo(), read(scenario(TWO))
+    for count in (1, 2, 3):
+        claims = read(scenario(TWO | {"claims": [{"requests": {"r": count}}]})).claims
+        teach(memo, replace(given, claims=claims))
+    assert len(memo.ahead) == 2
+    assert len(answers_of(memo)) == 4

@@ -11,6 +11,7 @@ from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.inventory import PoolID, build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
+from drawbridge.solver import memo as memo_module
 from drawbridge.solver import solve as module
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.memo import Memo
@@ -128,6 +129,32 @@ def test_other_feature_gates_clear_the_cache() -> None:
     assert outcome(ask(given, memo)["n1"]) == "not this node"
     without = read(scenario(TWO | {"slices": [TAINTED], "gates": {"DRADeviceTaints": False}}))
     assert devices(ask(without, memo)["n1"]) == ["r=d0"]
+
+
+@pytest.mark.parametrize(("results", "kept"), [(1_000, 4), (9, 3), (1, 2)])
+def test_filters_are_bounded_by_their_results_on_all_devices(
+    monkeypatch: pytest.MonkeyPatch, results: int, kept: int
+) -> None:
+    for name, value in {"FILTERS": 4, "FILTER_RESULTS": results}.items():
+        monkeypatch.setattr(memo_module, f"MAX_{name}", value)
+    monkeypatch.setattr(memo_module, "LEAST_FILTERS", 2)
+    given, memo, most = read(scenario(TWO)), Memo(), 0
+    for number in range(20):
+        claims = [{"requests": {"r": {"class": "gpu", "if": f"{number} >= 0"}}}]
+        ask(given, memo, claims=read(scenario(TWO | {"claims": claims})).claims)
+        pools = (memo.pools_for(node) for node in given.nodes)
+        candidates = [each for (pool,) in pools for each in memo.candidates_in_pool(pool)]
+        most = max(most, *(len(each.verdicts) for each in candidates))
+    assert most == kept
+
+
+def test_devices_with_the_same_verdict_share_it() -> None:
+    given, memo = read(scenario(TWO | {"classes": {"gpu": ["false"]}})), Memo()
+    ask(given, memo)
+    (pool,) = memo.pools_for(given.nodes[0])
+    verdicts = [v for each in memo.candidates_in_pool(pool) for v in each.verdicts.values()]
+    assert len(verdicts) == 2
+    assert verdicts[0] is verdicts[1]
 
 
 TAINTED = {"node": "n1", "devices": [{"name": "d0", "taints": ["sick:NoSchedule"]}]}
