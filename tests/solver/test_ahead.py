@@ -1,6 +1,7 @@
 """Tests of what a copy of the process computes ahead: for how long its answers hold."""
 
 from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
@@ -54,15 +55,17 @@ def of_copy(given: Scenario) -> list[Learnt]:
 def taught(given: Scenario) -> Memo:
     """Return the memo of a process that a copy told all."""
     memo = Memo()
-    teach(memo, given)
+    list(teach(memo, given))
     return memo
 
 
-def teach(memo: Memo, given: Scenario) -> None:
+def teach(memo: Memo, given: Scenario) -> Iterator[Learnt]:
+    """Let a memo learn one after the other what a copy tells."""
     lent = LentState(given.world, given.nodes)
     nodes = {each.name: each for each in given.nodes}
     for each in of_copy(given):
         learn(memo, given.world, nodes, each, lent)
+        yield each
 
 
 def answers_of(memo: Memo) -> list[tuple[Question, KnownAnswer]]:
@@ -149,10 +152,12 @@ def test_one_demand_displaces_its_own_oldest_answers(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(memo_module, "MAX_BYTES_AHEAD", 64_000)
     nodes = [f"n{number}" for number in range(40)]
     slices = [{"node": node, "devices": ["d0"], "name": node} for node in nodes]
-    memo = taught(read(scenario(TWO | {"nodes": nodes, "slices": slices})))
+    given, memo = read(scenario(TWO | {"nodes": nodes, "slices": slices})), Memo()
+    counts = [len(answers_of(memo)) for _ in teach(memo, given)]
     kept = [question.node for question, _ in answers_of(memo)]
     assert 1 < len(kept) < 40
     assert kept == nodes[-len(kept) :]
+    assert counts == sorted(counts), "never all of them"
     assert memo.ahead.cost < 64_000 / 8
 
 
@@ -161,6 +166,6 @@ def test_demands_displace_the_least_recently_answered(monkeypatch: pytest.Monkey
     memo, given = Memo(), read(scenario(TWO))
     for count in (1, 2, 3):
         claims = read(scenario(TWO | {"claims": [{"requests": {"r": count}}]})).claims
-        teach(memo, replace(given, claims=claims))
+        list(teach(memo, replace(given, claims=claims)))
     assert len(memo.ahead) == 2
     assert len(answers_of(memo)) == 4
