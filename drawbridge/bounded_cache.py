@@ -43,6 +43,10 @@ class BoundedCache(Generic[K, V]):
         """Iterate over keys and values, the least recently used first. This does not use them."""
         return ((key, value) for key, (value, _, _) in self._entries.items())
 
+    def values(self) -> Iterator[V]:
+        """Iterate over values, the least recently used first. This does not use them."""
+        return (value for value, _, _ in self._entries.values())
+
     def get(self, key: K, now: float = -math.inf) -> V | None:
         """Return the value of a key, unless it has expired."""
         entry = self._entries.get(key)

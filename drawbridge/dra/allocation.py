@@ -34,7 +34,7 @@ def with_default_operators(tolerations: tuple[Toleration, ...]) -> tuple[Tolerat
     return tuple(each if each.operator else replace(each, operator=EQUAL) for each in tolerations)
 
 
-class Opaque(msgspec.Struct, frozen=True):
+class Opaque(msgspec.Struct, frozen=True, gc=False):
     """Configuration parameters that only the driver interprets."""
 
     driver: str
@@ -50,7 +50,7 @@ class Opaque(msgspec.Struct, frozen=True):
 
 
 class AllocationResult(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True, gc=False
 ):
     """One allocated device, or one share of a device."""
 
@@ -70,7 +70,7 @@ class AllocationResult(
         force_setattr(self, "tolerations", with_default_operators(self.tolerations))
 
 
-class AllocatedConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+class AllocatedConfig(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Configuration passed to the driver. Later entries override earlier ones."""
 
     source: str
@@ -78,14 +78,14 @@ class AllocatedConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     opaque: Opaque | None = None
 
 
-class AllocatedDevices(msgspec.Struct, frozen=True, omit_defaults=True):
+class AllocatedDevices(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The devices of an allocation and their configuration."""
 
     results: tuple[AllocationResult, ...] = ()
     config: tuple[AllocatedConfig, ...] = ()
 
 
-class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """An allocation. Without `node_selector`, it is available on all nodes."""
 
     devices: AllocatedDevices = msgspec.field(default_factory=AllocatedDevices)
@@ -93,7 +93,7 @@ class Allocation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     allocation_timestamp: str | None = None
 
 
-class Consumer(msgspec.Struct, frozen=True, omit_defaults=True):
+class Consumer(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A pod or group of pods that may use a claim."""
 
     resource: str
@@ -151,7 +151,7 @@ def with_share_ids(
     return replace(allocation, devices=replace(allocation.devices, results=results))
 
 
-class Condition(msgspec.Struct, frozen=True):
+class Condition(msgspec.Struct, frozen=True, gc=False):
     """One condition of a device, as reported by the driver."""
 
     type: str
@@ -160,7 +160,7 @@ class Condition(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class NetworkData(msgspec.Struct, frozen=True, rename="camel"):
+class NetworkData(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Network data of a device, as reported by the driver."""
 
     interface_name: str = ""
@@ -168,7 +168,7 @@ class NetworkData(msgspec.Struct, frozen=True, rename="camel"):
     hardware_address: str = ""
 
 
-class DeviceStatus(msgspec.Struct, frozen=True, rename="camel"):
+class DeviceStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The status of one allocated device, as reported by the driver."""
 
     driver: str
@@ -179,7 +179,7 @@ class DeviceStatus(msgspec.Struct, frozen=True, rename="camel"):
     network_data: NetworkData | None = None
 
 
-class ClaimStatus(msgspec.Struct, frozen=True, rename="camel"):
+class ClaimStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The status of a claim."""
 
     allocation: Allocation | None = None

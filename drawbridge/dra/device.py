@@ -36,7 +36,7 @@ class ValidRange(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     step: Quantity | None = None
 
 
-class RequestPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class RequestPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """The default and the rounding of requested amounts of a shared device."""
 
     default: Quantity | None = None
@@ -44,7 +44,7 @@ class RequestPolicy(msgspec.Struct, frozen=True, omit_defaults=True, rename="cam
     valid_range: ValidRange | None = None
 
 
-class Capacity(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class Capacity(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """One capacity of a device."""
 
     value: Quantity
@@ -57,14 +57,14 @@ class Counter(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     value: Quantity
 
 
-class CounterSet(msgspec.Struct, frozen=True, omit_defaults=True):
+class CounterSet(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Counters that several devices of a pool consume."""
 
     name: str
     counters: Mapping[str, Counter] = {}
 
 
-class CounterUse(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class CounterUse(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """The counters that a device consumes, and its compatibility groups on the counter set."""
 
     counter_set: str
@@ -72,7 +72,7 @@ class CounterUse(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     compatibility_groups: tuple[str, ...] = ()
 
 
-class Taint(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class Taint(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """A taint that repels claims without a matching toleration."""
 
     key: str
@@ -81,7 +81,7 @@ class Taint(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     time_added: str | None = None
 
 
-class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One requirement of a node selector."""
 
     key: str
@@ -89,20 +89,20 @@ class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """Requirements that must all be met. A term without requirements matches nothing."""
 
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
 
-class NodeSelector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class NodeSelector(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """A node selector: at least one term must match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class AllocatableMapping(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class AllocatableMapping(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """The amount of a node resource that a device represents."""
 
     capacity_key: str | None = None
@@ -110,27 +110,29 @@ class AllocatableMapping(msgspec.Struct, frozen=True, omit_defaults=True, rename
     device_multiplier: Quantity | None = None
 
 
-class AllocatableOverhead(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class AllocatableOverhead(
+    msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False
+):
     """The additional amount of a node resource that a device consumes."""
 
     per_pod: Quantity | None = None
     per_container: Quantity | None = None
 
 
-class NodeAllocatable(msgspec.Struct, frozen=True, omit_defaults=True):
+class NodeAllocatable(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """The amount of one allocatable resource of the node that a device consumes."""
 
     mapping: AllocatableMapping | None = None
     overhead: AllocatableOverhead | None = None
 
 
-class CELExpression(msgspec.Struct, frozen=True, omit_defaults=True):
+class CELExpression(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A CEL expression."""
 
     expression: str
 
 
-class Device(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+class Device(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
     """A device. Names of attributes and capacities are as published, qualified or not.
 
     `compatible_only_with` is not a field of the Kubernetes API. It is read from files. In a live

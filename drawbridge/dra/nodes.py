@@ -24,7 +24,7 @@ _LOOKED_UP = ("In", "NotIn")
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
-class Node(msgspec.Struct, frozen=True):
+class Node(msgspec.Struct, frozen=True, gc=False):
     """The fields of a node that affect devices.
 
     `registrations` are the annotations in which device plugins list devices for a scheduler.

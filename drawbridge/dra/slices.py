@@ -24,7 +24,7 @@ KIND = "ResourceSlice"
 _WHOLE_VERSIONS = frozenset({"resource.k8s.io/v1", "resource.k8s.io/v1beta2"})
 
 
-class Slice(msgspec.Struct, frozen=True):
+class Slice(msgspec.Struct, frozen=True, gc=False):
     """One ResourceSlice. The structs inside it are wire types."""
 
     name: str

@@ -21,7 +21,7 @@ EXCLUDING = ("NoSchedule", "NoExecute")
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
-class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class Toleration(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
     """A toleration of a request."""
 
     key: str = ""

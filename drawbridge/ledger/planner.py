@@ -195,7 +195,7 @@ class Planner:
 
     def answers_ahead(self) -> Collection[Question]:
         """Return the questions whose answers a copy told."""
-        return [asked for _, answers in self._memo.ahead.items() for asked, _ in answers.items()]
+        return [asked for answers in self._memo.ahead.values() for asked, _ in answers.items()]
 
     def lend(self) -> LentState:
         """Return what a copy knows that begins now, for what it tells later."""

@@ -20,10 +20,8 @@ from drawbridge.solver.node_classes import SearchCache
 from drawbridge.solver.node_states import are_same
 from drawbridge.solver.world import PoolUse, World
 
-MAX_DEMANDS = 128
 
-
-class CachedResult(msgspec.Struct, frozen=True, eq=False):
+class CachedResult(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A result and its inputs; a solution with shares needs new share IDs in each call."""
 
     node: Node

@@ -32,7 +32,7 @@ class FailureKind(enum.StrEnum):
     GAVE_UP = "gave up"
 
 
-class Solution(msgspec.Struct, frozen=True):
+class Solution(msgspec.Struct, frozen=True, gc=False):
     """The allocations of the claims in order.
 
     `preferences` is how many preferred rules of the claims hold.
@@ -48,7 +48,7 @@ class Solution(msgspec.Struct, frozen=True):
         return Solution(self.node, renewed, self.preferences)
 
 
-class Failure(msgspec.Struct, frozen=True):
+class Failure(msgspec.Struct, frozen=True, gc=False):
     """Why the claims cannot be allocated on a node. An error applies to all nodes."""
 
     node: str

@@ -72,8 +72,9 @@ class RequestFilter:
         self._expressions = expressions
         self._binding = binding
         self._fractional = fractional
-        # Most devices have one of few verdicts, and each keeps its own.
+        # Each device keeps its results, and most have one of few.
         self._verdicts: dict[SelectorVerdict, SelectorVerdict] = {}
+        self._needs: dict[tuple[tuple[str, str], ...], CapacityNeed] = {}
 
     def check_selectors(self, candidate: Candidate) -> SelectorVerdict:
         """Evaluate the selectors on a device; does not check the device's node selection."""
@@ -112,4 +113,7 @@ class RequestFilter:
             return CapacityNeed({}, error=error)
         if isinstance(taken, Misfit):
             return CapacityNeed({}, misfit=taken)
-        return CapacityNeed(taken, misfit=find_shortfall(capacity, taken))
+        if misfit := find_shortfall(capacity, taken):
+            return CapacityNeed(taken, misfit=misfit)
+        written = tuple([(name, str(amount)) for name, amount in taken.items()])
+        return self._needs.setdefault(written, CapacityNeed(taken))

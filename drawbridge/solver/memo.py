@@ -23,6 +23,9 @@ from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.node_states import NodeState, are_same
 from drawbridge.solver.world import PoolUse, World
 
+# Demands with a result for each node.
+MAX_DEMANDS = 128
+MAX_NODE_RESULTS = 200_000
 # Filters have a result for each device. Beside few devices, their number counts; beside many, the
 # results do, but the requests of a pod always have their filters.
 MAX_FILTERS = 256
@@ -86,7 +89,7 @@ class Memo:
         self._tell: Callable[[Any], None] | None = None
         self._settings: tuple[object, ...] = ()
         self._world: World | None = None
-        self.demands: dict[bytes, Any] = {}
+        self.demands: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS, MAX_NODE_RESULTS, 1)
 
     @whole
     def bind(self, world: World) -> None:
@@ -135,7 +138,7 @@ class Memo:
             self.expressions.tell = self._tell
 
     def _clear(self, world: World) -> None:
-        self.demands = {}
+        self.demands.clear()
         self.ahead.clear()
         self.expressions = self._evaluators.of_gates(world.gates)
         self.expressions.tell = self._tell
@@ -228,6 +231,10 @@ class Memo:
         self.demands.clear()
         self.candidates.clear()
         self._candidates_by_pool.clear()
+
+    def add_demand(self, key: bytes, demand: object) -> None:
+        """Keep a demand for its results on the nodes that decisions ask about."""
+        self.demands.put(key, demand, cost=min(len(self._states), MAX_NODE_RESULTS - 1))
 
     def baseline(self, pool: Pool, use: PoolUse) -> Baseline:
         """Return what the allocated devices of a pool leave; caches the last result."""

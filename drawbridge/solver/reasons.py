@@ -27,7 +27,7 @@ from drawbridge.solver.state import State
 # For the reasons of a node on which a search with limits found nothing.
 
 
-class Reason(msgspec.Struct, frozen=True):
+class Reason(msgspec.Struct, frozen=True, gc=False):
     """One reason: the number of devices before and after a stage, on a number of nodes.
 
     `example` names a node, and a device if the reason is about devices.

@@ -14,7 +14,6 @@ from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.solver.ahead import Answer, KnownAnswer, Question, digest_uses
 from drawbridge.solver.answer_cache import (
-    MAX_DEMANDS,
     CachedResult,
     DemandResults,
     demand_key,
@@ -96,9 +95,7 @@ def _demand_results(
             key,
             build_demand(claims, world.classes, world.gates, memo.request_filter, world.deviations),
         )
-        if len(memo.demands) >= MAX_DEMANDS:
-            memo.demands.clear()
-        memo.demands[key] = demand_results
+        memo.add_demand(key, demand_results)
     return demand_results
 
 

@@ -56,7 +56,7 @@ class World(msgspec.Struct, frozen=True, eq=False):
         )
 
 
-class PoolUse(msgspec.Struct, frozen=True, eq=False):
+class PoolUse(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The allocated devices of one pool, by name; compared by identity.
 
     `dedicated` holds devices that are allocated as a whole. `shares` holds, for each device with

@@ -69,7 +69,7 @@ def teach(memo: Memo, given: Scenario) -> Iterator[Learnt]:
 
 
 def answers_of(memo: Memo) -> list[tuple[Question, KnownAnswer]]:
-    return [each for _, answers in memo.ahead.items() for each in answers.items()]
+    return [each for answers in memo.ahead.values() for each in answers.items()]
 
 
 def test_what_a_copy_answers_is_not_searched_again(searched: list[str]) -> None:

@@ -131,6 +131,19 @@ def test_other_feature_gates_clear_the_cache() -> None:
     assert devices(ask(without, memo)["n1"]) == ["r=d0"]
 
 
+@pytest.mark.parametrize(("results", "kept"), [(1_000, 3), (5, 2), (3, 1)])
+def test_demands_are_bounded_by_their_results_on_all_nodes(
+    monkeypatch: pytest.MonkeyPatch, results: int, kept: int
+) -> None:
+    monkeypatch.setattr(memo_module, "MAX_DEMANDS", 3)
+    monkeypatch.setattr(memo_module, "MAX_NODE_RESULTS", results)
+    given, memo = read(scenario(TWO)), Memo()
+    for count in range(1, 7):
+        claims = read(scenario(TWO | {"claims": [{"requests": {"r": count}}]})).claims
+        ask(given, memo, claims=claims)
+    assert len(memo.demands) == kept
+
+
 @pytest.mark.parametrize(("results", "kept"), [(1_000, 4), (9, 3), (1, 2)])
 def test_filters_are_bounded_by_their_results_on_all_devices(
     monkeypatch: pytest.MonkeyPatch, results: int, kept: int
