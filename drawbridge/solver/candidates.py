@@ -93,7 +93,7 @@ class Candidate:
     """One device of a slice; compared by identity."""
 
     __slots__ = (
-        "_declarations", "_groups", "_rule", "derived_values", "device", "draw", "name", "needs",
+        "_declarations", "_groups", "_rule", "device", "draw", "name", "needs",
         "partitions", "pool", "shared", "slice", "verdicts",
     )  # fmt: skip
 
@@ -122,7 +122,6 @@ class Candidate:
         self.needs: dict[object, object] = {}
         # The attributes that the Configuration declares for partitions of a fabric.
         self.partitions: Mapping[str, Attribute] = {}
-        self.derived_values: dict[str, Attribute | EvaluationFailure] = {}
 
     @property
     def peer(self) -> Peer:

@@ -94,6 +94,7 @@ class State:
         self._charges: dict[Candidate, int] = {}
         self._counters: dict[PoolID, Counters] = {}
         self._group_states: GroupStates | None = None
+        self._derived: dict[tuple[Candidate, str], Attribute | EvaluationFailure] = {}
         self.constraints = list(demand.without_devices)
         self._gates = node_view.gates
         self._deviations = node_view.world.deviations
@@ -355,10 +356,10 @@ class State:
         if source is None:
             return find_attribute(candidate.device, candidate.pool.driver, name)
         expressions = self.node_view.memo.expressions
-        derived = candidate.derived_values.get(source)
+        derived = self._derived.get((candidate, source))
         if derived is None:
             derived = expressions.derive(source, candidate.pool.driver, candidate.device)
-            candidate.derived_values[source] = derived
+            self._derived[candidate, source] = derived
         return derived
 
     def _describe_request(self, option: Option) -> str:
