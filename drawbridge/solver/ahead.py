@@ -20,7 +20,7 @@ from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
 from drawbridge.solver.memo import Memo
-from drawbridge.solver.node_states import NodeState, are_same
+from drawbridge.solver.node_pools import NodePools, are_same
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import PoolUse, World
 
@@ -63,7 +63,7 @@ class KnownAnswer(NamedTuple):
     It is packed: as objects, which share nothing with others, it takes several times the memory.
     """
 
-    state: ReferenceType[NodeState]
+    state: ReferenceType[NodePools]
     packed: bytes
 
     def unpack(self) -> tuple[SolverResult, bool]:

@@ -17,7 +17,7 @@ from drawbridge.names import RULES_ANNOTATION
 from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.demand import Demand
 from drawbridge.solver.node_classes import SearchCache
-from drawbridge.solver.node_states import are_same
+from drawbridge.solver.node_pools import are_same
 from drawbridge.solver.world import PoolUse, World
 
 

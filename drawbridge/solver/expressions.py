@@ -138,6 +138,8 @@ class ExpressionEvaluator:
         self._selectors = _make_cache()
         self._derived = _make_cache()
         self._outcomes = 0
+        # What copies of the process tell shares nothing, but expressions read the same of a device.
+        self._projections: dict[Hashable, Hashable] = {}
         # Keyed by id(); the value holds the device, so that its id is not reused.
         self._seen: dict[tuple[int, str], _SeenDevice] = {}
 
@@ -217,9 +219,10 @@ class ExpressionEvaluator:
         self._outcomes += 1 + size // BYTES_OF_OUTCOME
         if self._outcomes > MAX_OUTCOMES:
             self._outcomes = 1
-            for _, kept in (*self._selectors.items(), *self._derived.items()):
+            self._projections.clear()
+            for kept in (*self._selectors.values(), *self._derived.values()):
                 kept.outcomes.clear()
-        expression.outcomes[projection] = outcome
+        expression.outcomes[self._projections.setdefault(projection, projection)] = outcome
 
     def _see_device(self, driver: str, device: Device) -> _SeenDevice:
         """Return a device for evaluation; keeps those of a few nodes, which are needed again."""

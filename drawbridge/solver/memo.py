@@ -20,7 +20,7 @@ from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.eligibility import RequestFilter
 from drawbridge.solver.expressions import Evaluators
 from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
-from drawbridge.solver.node_states import NodeState, are_same
+from drawbridge.solver.node_pools import NodePools, are_same
 from drawbridge.solver.world import PoolUse, World
 
 # Demands with a result for each node.
@@ -148,7 +148,7 @@ class Memo:
         self._unset_groups = world.unset_groups
         self._filters: dict[tuple[object, ...], RequestFilter] = {}
         self._pools = PoolCache()
-        self._states: dict[str, NodeState] = {}
+        self._states: dict[str, NodePools] = {}
         self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
         self._baselines: dict[Pool, Baseline] = {}
 
@@ -179,7 +179,7 @@ class Memo:
         """Return the pools visible from a node; raises NodeSelectorError."""
         return self.state_of(node).pools
 
-    def state_of(self, node: Node) -> NodeState:
+    def state_of(self, node: Node) -> NodePools:
         """Return the state of a node: another one as soon as decisions can differ."""
         state = self._states.get(node.name)
         if state is not None and state.is_current and state.node is node:
@@ -189,7 +189,7 @@ class Memo:
         if state is not None and are_same(state.node, state.pools, node, pools):
             state.renew(node, pools)
         else:
-            state = self._states[node.name] = NodeState(node, pools)
+            state = self._states[node.name] = NodePools(node, pools)
         return state
 
     def candidates_in_pool(self, pool: Pool) -> tuple[Candidate, ...]:

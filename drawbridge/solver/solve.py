@@ -31,7 +31,7 @@ from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_s
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.node_classes import SearchCache, SearchResult
-from drawbridge.solver.node_states import NodeState
+from drawbridge.solver.node_pools import NodePools
 from drawbridge.solver.node_view import NodeView, PooledDevice
 from drawbridge.solver.orders import devices_for_all_mode
 from drawbridge.solver.reasons import (
@@ -142,7 +142,7 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
             )
         return solved.result
 
-    def _find_ahead(self, state: NodeState, uses: tuple[PoolUse, ...]) -> "_Solved | None":
+    def _find_ahead(self, state: NodePools, uses: tuple[PoolUse, ...]) -> "_Solved | None":
         """Return what a copy of the process answered, with new share IDs."""
         answers = self.memo.ahead.get(self.demand_results.key)
         if answers is None:

@@ -1,11 +1,14 @@
 """Tests of what a copy of the process computes ahead: for how long its answers hold."""
 
+import pickle
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
 
+from drawbridge.dra.device import Device
+from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import memo as memo_module
 from drawbridge.solver import solve as module
 from drawbridge.solver.ahead import Answer, KnownAnswer, Learnt, LentState, Question, learn
@@ -63,9 +66,9 @@ def teach(memo: Memo, given: Scenario) -> Iterator[Learnt]:
     """Let a memo learn one after the other what a copy tells."""
     lent = LentState(given.world, given.nodes)
     nodes = {each.name: each for each in given.nodes}
-    for each in of_copy(given):
-        learn(memo, given.world, nodes, each, lent)
-        yield each
+    for learnt in of_copy(given):
+        learn(memo, given.world, nodes, learnt, lent)
+        yield learnt
 
 
 def answers_of(memo: Memo) -> list[tuple[Question, KnownAnswer]]:
@@ -134,6 +137,19 @@ def test_an_answer_ends_with_its_node() -> None:
     for name in ("n1", "n2"):
         memo.drop_node(name)
     assert [answer.state() for _, answer in answers_of(memo)] == [None, None]
+
+
+def test_expressions_share_what_copies_read_of_a_device() -> None:
+    copy, evaluator = (Evaluators().of_gates(DEFAULTS) for _ in range(2))
+    told: list[CompiledText | ProjectionOutcome] = []
+    copy.tell = told.append
+    for number in range(3):
+        copy.selects(f'device.driver == "none-{number}"', "gpu.example.com", Device("d0"))
+    for learnt in told:
+        evaluator.learn(pickle.loads(pickle.dumps(learnt)))  # noqa: S301  # our own
+    kept = [key for each in evaluator._selectors.values() for key in each.outcomes]  # noqa: SLF001  # what is kept is the point
+    assert len(kept) == 3
+    assert len(set(map(id, kept))) == 1
 
 
 def test_memos_with_the_same_evaluators_compile_an_expression_once() -> None:

@@ -4,7 +4,7 @@ from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node
 
 
-class NodeState:
+class NodePools:
     """A node and its pools: one object for as long as they stay the same to decisions.
 
     What refers to it weakly ends with it, and keeps no object of an earlier state.
