@@ -97,6 +97,7 @@ class _Parts:
         self.reporter = ReportWriter(
             self.recorder, lambda: settings.current, leads=lambda: self.lease.term is not None
         )
+        self.collection = RebuildPause(pause_garbage_collection)
         self.state = self._make_state(settings, session.clock.now, options.holding)
         fence = WriteFence(self.lease, caches.claims)
         writes = ApiServerWrites(session, fence, caches.claims)
@@ -112,6 +113,7 @@ class _Parts:
             publish=self.streams.publish,
             report=self.reporter.report,
             changed=self.changed,
+            collect=self.collection.look_at_all,
         )
         settings.subscribe(lambda _: self.state.update())
 
@@ -124,7 +126,7 @@ class _Parts:
             on_rebuild=self._start_again,
             on_change=self.changed.set,
             server_time=server_time,
-            pause_collection=RebuildPause(pause_garbage_collection),
+            pause_collection=self.collection,
             limits=limits,
             brief=CutAlarm(),
         )

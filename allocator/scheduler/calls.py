@@ -60,7 +60,8 @@ class SchedulerCalls:
     """The calls of the scheduler, by the current decisions.
 
     `publish` tells the plugin which pods to wake, and `report` tells persons what they must know.
-    `changed` is set after every change of the state.
+    `changed` is set after every change of the state. `collect` is called now and then, while
+    no copy of the process shares its memory.
     """
 
     def __init__(  # noqa: PLR0913  # its parts, by name
@@ -75,6 +76,7 @@ class SchedulerCalls:
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         copies: DecideInCopy = decide_in_copy,
+        collect: Callable[[], None] = lambda: None,
     ) -> None:
         self._state = state
         self._leadership = leadership
@@ -83,7 +85,7 @@ class SchedulerCalls:
         self._changed = changed
         self._releases: set[asyncio.Future[PostFilterReply]] = set()
         self._copy: asyncio.Task[None] | None = None
-        self._decide_in_copy = copies
+        self._decide_in_copy, self._collect = copies, collect
         self._now, self._pause = now, pause
 
     # --- calls ---
@@ -247,6 +249,8 @@ class SchedulerCalls:
         """Wake waiting pods after changes and at the end of their back-off, until cancelled."""
         while True:
             await self._wait_for_reason()
+            if self._copy is None:
+                self._collect()
             if not self._state.ready:
                 continue
             # Also while another scheduler leads: otherwise the pods that ended would add up.

@@ -11,8 +11,8 @@ from drawbridge.brief import whole
 # A full collection comes after so many of the middle generation, instead of ten.
 _FULL_AFTER: Final = 5
 _OLDEST: Final = 2
-# Of all objects, a part of so many is left out before a collection looks at all.
-_MOST_LEFT_OUT: Final = 4
+# One of so many objects left out one by one is reason to look at all.
+_MANY: Final = 4
 # Of a command: objects that are new until the first collection, and collections until a larger one.
 # What a command reads stays until it ends, and a million objects of garbage are some 100 MiB.
 _RARELY: Final = 1_000_000, 20, 50
@@ -55,58 +55,59 @@ class RebuildPause:
 
     What is there after the build is left out of later collections, and so is what survives a full
     one of them: what is remembered of decisions grows, and stays. So each looks only at what is new
-    since the one before, until much was left out. What a later build replaces is collected after
-    it.
+    since the one before. Some of what was left out becomes garbage, such as what a connection was
+    that ended: `look_at_all` finds it.
     """
 
     def __init__(self, pause: Callable[[], AbstractContextManager[None]]) -> None:
         self._pause = pause
-        self._is_first = True
+        self._survivors: _Survivors | None = None
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Pause garbage collection; it continues afterwards, also after an exception."""
         with self._pause():
             yield
-        if not self._is_first:
+        self._leave_out_all()
+
+    def look_at_all(self) -> None:
+        """Look at all objects if many of them were left out one by one.
+
+        This takes as long as there are objects, and shares no memory with a copy of the process
+        afterwards. So it is called where nobody waits, and while there is no copy.
+        """
+        if self._survivors is not None and self._survivors.are_many():
+            self._leave_out_all()
+
+    def _leave_out_all(self) -> None:
+        gc.callbacks[:] = [each for each in gc.callbacks if not isinstance(each, _Survivors)]
+        if self._survivors is not None:
             gc.unfreeze()
             gc.collect()
-        self._is_first = False
         gc.freeze()
         gc.collect()  # of nothing: Python waits for a quarter of what the last one left
-        shorten_collections()
-
-
-def shorten_collections() -> None:
-    """Leave out of each full collection what survived one before, until that is much."""
-    young, middle, _ = gc.get_threshold()
-    gc.set_threshold(young, middle, _FULL_AFTER)
-    others = [each for each in gc.callbacks if not isinstance(each, _Survivors)]
-    gc.callbacks[:] = [*others, _Survivors()]
+        young, middle, _ = gc.get_threshold()
+        gc.set_threshold(young, middle, _FULL_AFTER)
+        self._survivors = _Survivors()
+        gc.callbacks.append(self._survivors)
 
 
 class _Survivors:
-    """Leaves survivors of full collections out of the next ones.
-
-    Some of them become garbage, such as what a connection was that ended. So once so much was left
-    out as a part of all, a collection looks at all again. As a part, because it takes as long as
-    there are objects.
-    """
+    """Leaves survivors of full collections out of the next ones, and counts them."""
 
     def __init__(self) -> None:
         self._all = gc.get_freeze_count()
         self._left_out = 0
 
+    def are_many(self) -> bool:
+        """Whether so many were left out, as a part of all, and still exist."""
+        if self._left_out * _MANY < self._all:
+            return False
+        self._left_out = gc.get_freeze_count() - self._all
+        return self._left_out * _MANY >= self._all
+
     @whole
     def __call__(self, phase: str, collection: Mapping[str, Any]) -> None:
-        if collection["generation"] != _OLDEST:
-            return
-        looks_at_all = self._left_out * _MOST_LEFT_OUT >= self._all
-        if phase == "start":
-            if looks_at_all:
-                gc.unfreeze()
-            return
-        self._left_out += len(gc.get_objects(_OLDEST))
-        gc.freeze()
-        if looks_at_all:
-            self._all, self._left_out = gc.get_freeze_count(), 0
+        if phase == "stop" and collection["generation"] == _OLDEST:
+            self._left_out += len(gc.get_objects(_OLDEST))
+            gc.freeze()

@@ -23,6 +23,7 @@ class FakeProcess:
         cluster: Cluster,
         now: Callable[[], float] | None = None,
         copies: DecideInCopy = decide_in_copy,
+        collect: Callable[[], None] = lambda: None,
     ) -> None:
         self.cluster = cluster
         self.leading = True
@@ -42,6 +43,7 @@ class FakeProcess:
             now=now or (lambda: cluster.now),
             pause=self.pause,
             copies=copies,
+            collect=collect,
         )
         self.pauses: list[float] = []
         self.released: list[str] = []

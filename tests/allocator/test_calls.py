@@ -135,6 +135,28 @@ async def test_a_pod_whose_copy_got_no_time_has_another_one(
     assert [each.levelname for each in caplog.records] == ["WARNING"] * 2
 
 
+async def test_garbage_is_collected_while_no_copy_shares_the_memory() -> None:
+    events: list[str] = []
+
+    async def decide(asked: Decide) -> CopyReport:
+        events.append("begin")
+        for _ in range(20):
+            process.changed.set()
+            await asyncio.sleep(0)
+        report = await decide_in_copy(asked)
+        events.append("end")
+        return report
+
+    process = FakeProcess(
+        Cluster(brief=CutAt(4000), n1=1), copies=decide, collect=lambda: events.append("collect")
+    )
+    assert not process.calls.prefilter(slow_request("p")).fit
+    await process.run_until(lambda: process.published)
+    begin, end = events.index("begin"), events.index("end")
+    assert "collect" in events[:begin]
+    assert "collect" not in events[begin:end]
+
+
 @pytest.mark.parametrize("meanwhile", ["nothing", "taken", "unreserved", "filtered"])
 async def test_a_pod_whose_reservation_ended_is_bound_if_the_devices_are_still_free(
     meanwhile: str,

@@ -65,7 +65,8 @@ def test_garbage_that_is_new_is_collected() -> None:
 
 
 def test_garbage_that_survived_a_collection_is_collected_once_much_is_left_out() -> None:
-    with RebuildPause(pause_garbage_collection)():
+    pause = RebuildPause(pause_garbage_collection)
+    with pause():
         pass
     node = _Node()
     gone = weakref.ref(node)
@@ -77,11 +78,42 @@ def test_garbage_that_survived_a_collection_is_collected_once_much_is_left_out()
     while gone() is not None and len(kept) < 1_000:
         kept.append([[i] for i in range(10_000)])
         gc.collect()
+        pause.look_at_all()
     left_out = len(kept) * 10_000
     assert before / 8 < left_out < before / 2
     after = [[i] for i in range(1_000)]
     gc.collect()
     assert len(gc.get_objects()) < len(after), "it goes on to leave out"
+
+
+def test_what_was_left_out_and_is_gone_is_no_reason_to_look_at_all() -> None:
+    pause = RebuildPause(pause_garbage_collection)
+    with pause():
+        pass
+    node = _Node()
+    gone = weakref.ref(node)
+    kept = [[i] for i in range(gc.get_freeze_count())]
+    gc.collect()
+    del node, kept
+    pause.look_at_all()
+    assert gone() is not None
+
+
+def test_a_look_at_all_lets_the_next_collections_be_short() -> None:
+    pause = RebuildPause(pause_garbage_collection)
+    with pause():
+        pass
+    kept = [[i] for i in range(gc.get_freeze_count())]
+    gc.collect()
+    pause.look_at_all()
+    generations: list[int] = []
+    gc.callbacks.append(
+        lambda phase, of: generations.append(of["generation"]) if phase == "stop" else None
+    )
+    more = [[i] for i in range(700 * 11 * 8)]
+    assert generations.count(2) > 0, "Python waits for a quarter of all objects"
+    assert kept
+    assert more
 
 
 def test_what_a_build_replaces_is_collected() -> None:
