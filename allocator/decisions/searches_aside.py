@@ -1,13 +1,15 @@
 """The searches that are set aside, so that they delay only each other; in turns."""
 
 from collections import OrderedDict
-from typing import Final
+from typing import Final, NamedTuple
 
 from allocator.scheduler.protocol import PreemptRequest
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.turn_times import TurnTimes
+from drawbridge.turn_times import MAX_NAMES, TurnTimes
 
 MAX_PREEMPTIONS: Final = 64
+# After so many copies, a search that has not ended makes place for others of its namespace.
+MAX_COPIES: Final = 256
 
 
 class SearchesAside:
@@ -53,15 +55,25 @@ class SearchesAside:
             del self._pods[namespace]
 
 
+class _Begun(NamedTuple):
+    """A search about which copies decide, and how many did."""
+
+    name: str
+    copies: int
+
+
 class CutSearches(SearchesAside):
     """The searches that were cut on a node. Copies of the process decide about them, in turns.
 
-    The next turn is that of the namespace whose copies took least time.
+    The next turn is that of the namespace whose copies took least time. In a namespace, copies
+    decide about one search until its end, so that what they answered is kept until then.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._namespace = ""  # that had the last turn
+        # The search about which copies decide, by namespace.
+        self._begun: BoundedCache[str, _Begun] = BoundedCache(MAX_NAMES)
         self._times: TurnTimes[str] = TurnTimes()
         self._answered = ""
         # What was asked when a search for victims was cut, by pod.
@@ -69,7 +81,18 @@ class CutSearches(SearchesAside):
 
     def _next_namespace(self) -> str:
         self._namespace = self._times.choose(self._pods)
+        name = next(iter(self._pods[self._namespace]))
+        begun = self._begun.get(self._namespace)
+        copies = begun.copies if begun is not None and begun.name == name else 0
+        self._begun.put(self._namespace, _Begun(name, copies + 1))
         return self._namespace
+
+    def add(self, namespace: str, uid: str, name: str) -> None:
+        """Set a search aside: behind the others of its namespace, unless copies began with it."""
+        super().add(namespace, uid, name)
+        begun = self._begun.get(namespace)
+        if begun is not None and begun.name == name and begun.copies < MAX_COPIES:
+            self._pods[namespace].move_to_end(name, last=False)
 
     def note_copy(self, seconds: float) -> None:
         """Note how long the copy took of the namespace that had the last turn."""

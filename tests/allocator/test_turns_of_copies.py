@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from allocator.copies import decide_in_copy
+from allocator.decisions import searches_aside
 from allocator.decisions.deciding_ahead import CopyReport, Decide, decide_ahead
 from allocator.decisions.searches_aside import CutSearches
 from allocator.decisions.waiting import WaitingPods
@@ -105,3 +106,20 @@ def test_a_namespace_that_stays_away_saves_no_time() -> None:
         turns.append(searches.take())
         searches.note_copy(1.0)
     assert turns[50:].count("back") == 25
+
+
+@pytest.mark.parametrize(("most", "expected"), [(100, "aaabbb"), (2, "aabbab")])
+def test_copies_decide_about_one_search_of_a_namespace_until_its_end(
+    monkeypatch: pytest.MonkeyPatch, most: int, expected: str
+) -> None:
+    monkeypatch.setattr(searches_aside, "MAX_COPIES", most)
+    searches, left = CutSearches(), {"a": 3, "b": 3}
+    for name in left:
+        searches.add("team", name, name)
+    turns = ""
+    while (name := searches.take()) is not None:
+        turns += name
+        left[name] -= 1
+        if left[name]:
+            searches.add("team", name, name)
+    assert turns == expected
