@@ -9,7 +9,7 @@ from typing import Final
 
 from allocator.decisions.deciding_ahead import CopyReport, Decide
 from drawbridge.process.forked import ForkLimits, run_partly
-from drawbridge.solver.ahead import Learnt, with_size
+from drawbridge.solver.ahead import Learnt
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -42,6 +42,6 @@ async def decide_in_copy(decide: Decide, limits: ForkLimits = COPY_LIMITS) -> Co
 async def _load(messages: Iterable[bytes]) -> AsyncIterator[Learnt]:
     """Load what a copy of this process wrote; others have their turns meanwhile."""
     for number, message in enumerate(messages, start=1):
-        yield with_size(pickle.loads(message), message)  # noqa: S301
+        yield pickle.loads(message)  # noqa: S301  # our own
         if not number % _IN_A_ROW:
             await asyncio.sleep(0)

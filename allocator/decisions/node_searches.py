@@ -16,7 +16,7 @@ from allocator.decisions.shortlist import NodeSearch, Shortlist, find_nodes
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.ledger.ledger import name_of, uid_of
-from drawbridge.solver.answer_cache import demand_key
+from drawbridge.solver.answer_cache import claims_key
 from drawbridge.solver.reasons import merge_reasons
 
 UNLIMITED: Final = 1 << 62
@@ -224,4 +224,4 @@ def request_key(search: NodeSearch) -> bytes:
         pod.tolerations,
         allocated,
     )
-    return msgspec.json.encode(constraints) + demand_key(search.unallocated)
+    return msgspec.json.encode(constraints) + claims_key(search.unallocated)

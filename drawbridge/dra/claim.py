@@ -120,11 +120,26 @@ class ClaimSpec(msgspec.Struct, frozen=True, dict=True):  # for the cached prope
 
     devices: Devices = Devices()
 
-    @cached_property
+    @property
     def digest(self) -> bytes:
         """A short key that is equal for equal specs; no tenant finds two others with one."""
+        return self._digest_and_size[0]
+
+    @property
+    def size(self) -> int:
+        """The bytes of the spec."""
+        return self._digest_and_size[1]
+
+    @cached_property
+    def class_names(self) -> tuple[str, ...]:
+        """The classes that the requests name."""
+        choices = (each for request in self.devices.requests for each in request_choices(request))
+        return tuple(dict.fromkeys(each.requested.device_class_name for each in choices))
+
+    @cached_property
+    def _digest_and_size(self) -> tuple[bytes, int]:
         encoded = msgspec.json.encode(self.devices, enc_hook=str)
-        return hashlib.blake2b(encoded, digest_size=DIGEST_BYTES).digest()
+        return hashlib.blake2b(encoded, digest_size=DIGEST_BYTES).digest(), len(encoded)
 
 
 class ClaimMetadata(Metadata, frozen=True, rename="camel"):

@@ -1,9 +1,12 @@
 """DeviceClasses: their types and reader. The wire format is the same in all API versions."""
 
+import hashlib
+from functools import cached_property
+
 import msgspec
 
 from drawbridge.dra.allocation import Opaque
-from drawbridge.dra.claim import CapacityRequests, ClaimMetadata, Selector
+from drawbridge.dra.claim import DIGEST_BYTES, CapacityRequests, ClaimMetadata, Selector
 from drawbridge.dra.decode import Object, Reader
 from drawbridge.finding import Finding
 
@@ -19,7 +22,7 @@ class ClassConfig(msgspec.Struct, frozen=True):
     opaque: Opaque | None = None
 
 
-class ClassSpec(msgspec.Struct, frozen=True, rename="camel"):
+class ClassSpec(msgspec.Struct, frozen=True, rename="camel", dict=True):  # for the cached property
     """The spec of a DeviceClass. It is mutable.
 
     With `extended_resource_capacity_requests` (KEP-6406, proposed for 1.38) a device that the
@@ -31,6 +34,12 @@ class ClassSpec(msgspec.Struct, frozen=True, rename="camel"):
     config: tuple[ClassConfig, ...] = ()
     extended_resource_name: str | None = None
     extended_resource_capacity_requests: CapacityRequests | None = None
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A short key that is equal for equal specs."""
+        encoded = msgspec.json.encode(self, enc_hook=str)
+        return hashlib.blake2b(encoded, digest_size=DIGEST_BYTES).digest()
 
     @property
     def share(self) -> CapacityRequests | None:

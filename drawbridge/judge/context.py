@@ -3,7 +3,7 @@
 A context is immutable but for the caches in it, which are bounded and never change a result.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -103,7 +103,7 @@ class JudgeCaches:
         self.memos = self.proofs, self.with_taints, self.current
         self.numbers = SliceNumbers()
 
-    def drop_nodes(self, names: Iterable[str]) -> None:
+    def drop_nodes(self, names: Collection[str]) -> None:
         """Drop what belongs to deleted nodes."""
         for memo in self.memos:
             for name in names:
@@ -159,6 +159,8 @@ class JudgeContext(msgspec.Struct, frozen=True, eq=False):
 
     def learn(self, told: Iterable[ToldByCopy], lent: LentState) -> None:
         """Keep what a copy told, unless what it depends on has changed since."""
+        if not lent.has_settings_of(self.world):
+            return
         nodes = {each.name: each for each in self.nodes}
         worlds = self.relaxed, self.with_taints, self.world
         for number, learnt in told:

@@ -203,7 +203,8 @@ class Planner:
 
     def learn(self, learnt: Learnt, lent: LentState) -> None:
         """Keep what a copy told, unless what it depends on has changed since."""
-        learn(self._memo, self.world(), self._nodes, learnt, lent)
+        if lent.has_settings_of(self.world()):
+            learn(self._memo, self.world(), self._nodes, learnt, lent)
 
     def give_up(self, question: Question, lent: LentState) -> None:
         """Keep that no copy can answer a question within its limits."""

@@ -10,16 +10,17 @@ decision also asks about uses that exist only while it is made.
 
 import hashlib
 import pickle
+import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 from weakref import ReferenceType, ref
 
-from drawbridge.bounded_cache import MAX_PART, BoundedCache
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.inventory import Pool, PoolCache
 from drawbridge.dra.nodes import Node, NodeSelectorError
 from drawbridge.solver.answers import Failure, FailureKind, SolverResult
 from drawbridge.solver.expressions import CompiledText, ProjectionOutcome
-from drawbridge.solver.memo import Memo
+from drawbridge.solver.memo import MAX_PART_AHEAD, Memo
 from drawbridge.solver.node_pools import NodePools, are_same
 from drawbridge.solver.node_view import PooledDevice
 from drawbridge.solver.world import PoolUse, World
@@ -50,17 +51,10 @@ Learnt: TypeAlias = Question | Answer | CompiledText | ProjectionOutcome
 Tell: TypeAlias = Callable[[Learnt], None]
 
 
-def with_size(learnt: Learnt, message: bytes) -> Learnt:
-    """Return what a message said, with the size of the message if it is kept."""
-    if isinstance(learnt, ProjectionOutcome):
-        return learnt._replace(size=len(message))
-    return learnt
-
-
 class KnownAnswer(NamedTuple):
     """An answer, and the state of the node for which it holds.
 
-    It is packed: as objects, which share nothing with others, it takes several times the memory.
+    It is packed: as objects, which share nothing with others, it takes ten times the memory.
     """
 
     state: ReferenceType[NodePools]
@@ -68,7 +62,8 @@ class KnownAnswer(NamedTuple):
 
     def unpack(self) -> tuple[SolverResult, bool]:
         """Return the result, and whether it needs new share IDs."""
-        unpacked: tuple[SolverResult, bool] = pickle.loads(self.packed)  # noqa: S301  # our own
+        pickled = zlib.decompress(self.packed)
+        unpacked: tuple[SolverResult, bool] = pickle.loads(pickled)  # noqa: S301  # our own
         return unpacked
 
 
@@ -76,15 +71,22 @@ class LentState:
     """What a copy of this process knows that begins now."""
 
     def __init__(self, world: World, nodes: Iterable[Node]) -> None:
-        self._classes = world.classes
+        self._settings = world.settings
         self._inventory = world.inventory
         self._nodes = {each.name: each for each in nodes}
         self._pools = PoolCache()
 
-    def is_same(self, world: World, node: Node, pools: tuple[Pool, ...]) -> bool:
-        """Whether the copy knows the classes, a node and its pools as they are now."""
+    def has_settings_of(self, world: World) -> bool:
+        """Whether the copy decides with the settings of a world."""
+        return self._settings == world.settings
+
+    def is_same(self, node: Node, pools: tuple[Pool, ...]) -> bool:
+        """Whether the copy knows a node and its pools as they are now.
+
+        The demand of an answer says which claims and classes the copy knows.
+        """
         before = self._nodes.get(node.name)
-        if before is None or world.classes is not self._classes:
+        if before is None:
             return False
         return are_same(before, self._inventory.pools_for(before, self._pools), node, pools)
 
@@ -99,7 +101,7 @@ def learn(
     elif isinstance(learnt, Answer):
         node = nodes.get(learnt.question.node)
         if node is not None:
-            _keep(memo, world, node, learnt, lent)
+            _keep(memo, node, learnt, lent)
         demand = memo.demands.get(learnt.question.demand)
         if demand is not None and _has_given_up(learnt.result):
             demand.given_up += 1
@@ -109,16 +111,17 @@ def _has_given_up(result: SolverResult) -> bool:
     return isinstance(result, Failure) and result.outcome is FailureKind.GAVE_UP
 
 
-def _keep(memo: Memo, world: World, node: Node, answer: Answer, lent: LentState) -> None:
+def _keep(memo: Memo, node: Node, answer: Answer, lent: LentState) -> None:
     try:
         state = memo.state_of(node)
-        is_same = lent.is_same(world, node, state.pools)
+        is_same = lent.is_same(node, state.pools)
     except NodeSelectorError:
         return
     if is_same:
-        demand, packed = answer.question.demand, pickle.dumps((answer.result, answer.has_shares))
+        demand, pickled = answer.question.demand, pickle.dumps((answer.result, answer.has_shares))
+        packed = zlib.compress(pickled, 1)
         kept, cost = KnownAnswer(ref(state), packed), len(packed) + _BYTES_OF_QUESTION
-        answers = memo.ahead.get(demand) or _no_answers(memo.ahead.max_cost // MAX_PART - 1)
+        answers = memo.ahead.get(demand) or _no_answers(memo.ahead.max_cost // MAX_PART_AHEAD - 1)
         answers.put(answer.question, kept, cost=cost)
         memo.ahead.put(demand, answers, cost=answers.cost)
 

@@ -5,7 +5,8 @@ and the use of these pools. The caller passes unchanged pool uses as the same ob
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -18,7 +19,11 @@ from drawbridge.solver.answers import SolverResult
 from drawbridge.solver.demand import Demand
 from drawbridge.solver.node_classes import SearchCache
 from drawbridge.solver.node_pools import are_same
-from drawbridge.solver.world import PoolUse, World
+from drawbridge.solver.world import PoolUse
+
+# What takes about as much as a result for a node.
+_BYTES_OF_RESULT: Final = 1_000
+_DEVICES_OF_RESULT: Final = 4
 
 
 class CachedResult(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -40,18 +45,19 @@ class DemandResults(msgspec.Struct, eq=False):
 
     key: bytes
     demand: Demand
-    classes: dict[str, DeviceClass]
     results: dict[str, CachedResult] = {}
     searches: SearchCache = msgspec.field(default_factory=SearchCache)
     # The nodes that no copy of the process could decide about.
     given_up: int = 0
 
-    def is_current(self, world: World) -> bool:
-        """Return whether the classes are unchanged."""
-        return all(world.classes.get(name) is each for name, each in self.classes.items())
+    def cost(self) -> int:
+        """Return what is kept, in results for a node."""
+        claims = sum(claim.spec.size for claim in self.demand.claims)
+        states = self.searches.devices // _DEVICES_OF_RESULT
+        return 1 + len(self.results) + claims // _BYTES_OF_RESULT + states
 
 
-def demand_key(claims: Sequence[Claim]) -> bytes:
+def claims_key(claims: Sequence[Claim]) -> bytes:
     """Return a key that is equal for claims with equal specs and equal rules.
 
     It is short, because it is kept: a claim can have more than 300 KiB of configuration.
@@ -63,10 +69,12 @@ def demand_key(claims: Sequence[Claim]) -> bytes:
     return hashlib.blake2b(specs + _ENCODER.encode(rules), digest_size=DIGEST_BYTES).digest()
 
 
-def new_demand_results(key: bytes, demand: Demand) -> DemandResults:
-    """Return an empty cache entry for a demand."""
-    used = {o.device_class.metadata.name: o.device_class for o in demand.options()}
-    return DemandResults(key, demand, used)
+def demand_key(claims: Sequence[Claim], classes: Mapping[str, DeviceClass]) -> bytes:
+    """Return a key that is equal for equal claims, if their classes are equal as well."""
+    names = dict.fromkeys(name for claim in claims for name in claim.spec.class_names)
+    used = [classes[name].spec.digest if name in classes else None for name in names]
+    key = claims_key(claims) + _ENCODER.encode(used)
+    return hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -52,8 +52,8 @@ class SearchBounds:
         self._usable: Bits = 0
         for profile in self._profiles_by_key.values():
             self._usable |= profile.eligible | profile.failing
-        filters = {option.request_filter for option in self.profiles}
-        self._filters = sorted(filters, key=id)
+        filters = {each.request_filter.key: each.request_filter for each in self.profiles}
+        self._filters = [each for _, each in sorted(filters.items())]
         self._rule_bounds = RuleBounds(self.active_rules, self.profiles, self._spend)
         # The attributes that decide whether devices are interchangeable, and the profiles.
         self._attributes_noted = sum(

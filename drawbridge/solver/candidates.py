@@ -1,7 +1,8 @@
 """Devices as candidates: the facts about a device that do not depend on requests or allocations.
 
 A candidate lives as long as its slice. Filters cache their results on it, so the results are
-dropped with the slice.
+dropped with the slice. Results that no request asked for in two generations are dropped as well: a
+generation ends once it has so many results that two of them are all that may be kept.
 
 What the driver of a node declares is evaluated for a device when a search needs it, so that a claim
 for other devices of the node never waits for it.
@@ -10,7 +11,7 @@ for other devices of the node never waits for it.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from drawbridge.brief import CutShort
+from drawbridge.brief import CutShort, whole
 from drawbridge.dra.attributes import find_attribute
 from drawbridge.dra.compatibility import (
     Declaration,
@@ -31,6 +32,9 @@ from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 from drawbridge.solver.world import World
 
 T = TypeVar("T")
+# The results of filters on all devices, in two generations.
+MAX_FILTER_RESULTS = 2_000_000
+_NO_RESULTS: Final[Mapping[bytes, object]] = {}
 
 
 class CutByNode(CutShort):  # not an error, see there
@@ -93,8 +97,8 @@ class Candidate:
     """One device of a slice; compared by identity."""
 
     __slots__ = (
-        "_declarations", "_groups", "_rule", "device", "draw", "name", "needs",
-        "partitions", "pool", "shared", "slice", "verdicts",
+        "_declarations", "_groups", "_rule", "device", "draw", "name", "needs", "older_needs",
+        "older_verdicts", "partitions", "pool", "shared", "slice", "verdicts",
     )  # fmt: skip
 
     def __init__(
@@ -118,10 +122,17 @@ class Candidate:
         self._rule: tuple[Rule | None] | None = None if is_declared else (None,)
         has_groups = is_declared and device.consumes_counters
         self._groups = None if has_groups else _Groups(device.consumes_counters)
-        self.verdicts: dict[object, object] = {}
-        self.needs: dict[object, object] = {}
+        # By the keys of filters.
+        self.verdicts: dict[bytes, object] = {}
+        self.needs: dict[bytes, object] = {}
+        self.older_verdicts = self.older_needs = _NO_RESULTS
         # The attributes that the Configuration declares for partitions of a fabric.
         self.partitions: Mapping[str, Attribute] = {}
+
+    def begin_generation(self) -> None:
+        """Keep the results of this generation as the older ones, instead of those before."""
+        self.older_verdicts, self.older_needs = self.verdicts, self.needs
+        self.verdicts, self.needs = {}, {}
 
     @property
     def peer(self) -> Peer:
@@ -174,6 +185,7 @@ class CandidateCache:
         self._sharing = world.gates.consumable_capacity
         # Keyed by id(); the entry holds the slice, so that its id is not reused.
         self._by_slice: dict[int, tuple[Slice, tuple[Candidate, ...]]] = {}
+        self._results = 0  # of this generation
 
     def of_slice(self, resource_slice: Slice) -> tuple[Candidate, ...]:
         """Return the devices of a slice as candidates, in listed order."""
@@ -204,9 +216,15 @@ class CandidateCache:
         """Drop the candidates of a slice."""
         self._by_slice.pop(id(resource_slice), None)
 
-    def clear(self) -> None:
-        """Drop all candidates."""
-        self._by_slice.clear()
+    @whole
+    def count_result(self) -> None:
+        """Count a result that a device gets now. What is dropped with a slice stays counted."""
+        self._results += 1
+        if self._results > MAX_FILTER_RESULTS // 2:
+            self._results = 1
+            for _, candidates in self._by_slice.values():
+                for candidate in candidates:
+                    candidate.begin_generation()
 
     def _find_declarations(self, resource_slice: Slice) -> _Declarations:
         """Return the declarations for a slice: its annotation, and the configuration."""

@@ -69,7 +69,7 @@ class FilterFactory(Protocol):
     def __call__(
         self, selectors: tuple[tuple[str, ...], tuple[str, ...]], requested: Amounts
     ) -> RequestFilter:
-        """Return the same filter for equal arguments."""
+        """Return a filter; filters for equal arguments have the same results."""
 
 
 class Option(msgspec.Struct, frozen=True, eq=False):
@@ -92,7 +92,7 @@ class Option(msgspec.Struct, frozen=True, eq=False):
     def equivalence_key(self) -> Hashable:
         """Return a key that is equal for options that treat every device alike."""
         return (
-            self.request_filter,
+            self.request_filter.key,
             self.wanted.tolerations,
             self.admin,
             self if self.all_mode else None,

@@ -1,12 +1,17 @@
 """Selector and capacity checks of a request that do not depend on allocations.
 
-Each check runs once per device. Requests with equal selectors and amounts share one filter.
+Each check runs once per device, for all requests with equal selectors and amounts.
 """
 
 import enum
-from typing import NamedTuple
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from drawbridge.dra.capacity import Amounts, CapacityError, Misfit, consumed_amounts, find_shortfall
+from drawbridge.dra.claim import DIGEST_BYTES
+from drawbridge.dra.gates import Gates
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 
@@ -53,42 +58,63 @@ class CapacityNeed(NamedTuple):
 SELECTED = SelectorVerdict()
 UNSUPPORTED = SelectorVerdict(Stage.SUPPORT)
 NO_CAPACITY = CapacityNeed({})
+# Drivers decide how many different amounts devices have.
+_MAX_NEEDS: Final = 256
+SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@functools.lru_cache(maxsize=128)
+def _rejected(stage: Stage, number: int) -> SelectorVerdict:
+    """Return the verdict that most devices of a request have: one object for all of them."""
+    return SelectorVerdict(stage, number)
 
 
 class RequestFilter:
-    """The selectors of a class and a request, and the requested amounts; compared by identity."""
+    """The selectors of a class and a request, and the requested amounts.
+
+    Filters with the same `key` have the same results. `count_result` is called before each result
+    that a device keeps.
+    """
 
     def __init__(
         self,
         expressions: ExpressionEvaluator,
-        selectors: tuple[tuple[str, ...], tuple[str, ...]],
+        selectors: SelectorTexts,
         requested: Amounts,
+        count_result: Callable[[], None],
         *,
-        binding: bool,
-        fractional: bool,
+        gates: Gates,
     ) -> None:
         self.selectors = selectors
         self.requested = requested
+        amounts = sorted((name, str(amount)) for name, amount in requested.items())
+        text = repr((selectors, amounts)).encode()
+        self.key = hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
         self._expressions = expressions
-        self._binding = binding
-        self._fractional = fractional
-        # Each device keeps its results, and most have one of few.
-        self._verdicts: dict[SelectorVerdict, SelectorVerdict] = {}
+        self._count_result = count_result
+        self._binding = gates.supports_binding_conditions
+        self._fractional = gates.fractional_capacity_range
+        # Each device keeps what it needs, which is the same for most.
         self._needs: dict[tuple[tuple[str, str], ...], CapacityNeed] = {}
 
     def check_selectors(self, candidate: Candidate) -> SelectorVerdict:
         """Evaluate the selectors on a device; does not check the device's node selection."""
-        cached = candidate.verdicts.get(self)
+        cached = candidate.verdicts.get(self.key)
         if cached is None:
-            cached = candidate.verdicts[self] = self._evaluate_selectors(candidate)
-        return cached  # type: ignore[return-value]  # stored by this filter
+            older = candidate.older_verdicts.get(self.key)
+            cached = older or self._evaluate_selectors(candidate)
+            self._count_result()
+            candidate.verdicts[self.key] = cached
+        return cached  # type: ignore[return-value]  # stored by such a filter
 
     def required_capacity(self, candidate: Candidate) -> CapacityNeed:
         """Return the amounts consumed from the device's capacities."""
-        cached = candidate.needs.get(self)
+        cached = candidate.needs.get(self.key)
         if cached is None:
-            cached = candidate.needs[self] = self._compute_capacity(candidate)
-        return cached  # type: ignore[return-value]  # stored by this filter
+            cached = candidate.older_needs.get(self.key) or self._compute_capacity(candidate)
+            self._count_result()
+            candidate.needs[self.key] = cached
+        return cached  # type: ignore[return-value]  # stored by such a filter
 
     def _evaluate_selectors(self, candidate: Candidate) -> SelectorVerdict:
         device, driver = candidate.device, candidate.pool.driver
@@ -97,10 +123,10 @@ class RequestFilter:
         for stage, selectors in zip((Stage.CLASS, Stage.REQUEST), self.selectors, strict=True):
             for number, source in enumerate(selectors):
                 outcome = self._expressions.selects(source, driver, device)
-                if outcome is not True:
-                    failed = outcome if isinstance(outcome, EvaluationFailure) else None
-                    verdict = SelectorVerdict(stage, number, failed)
-                    return self._verdicts.setdefault(verdict, verdict)
+                if isinstance(outcome, EvaluationFailure):
+                    return SelectorVerdict(stage, number, outcome)
+                if not outcome:
+                    return _rejected(stage, number)
         return SELECTED
 
     def _compute_capacity(self, candidate: Candidate) -> CapacityNeed:
@@ -115,5 +141,7 @@ class RequestFilter:
             return CapacityNeed({}, misfit=taken)
         if misfit := find_shortfall(capacity, taken):
             return CapacityNeed(taken, misfit=misfit)
+        if len(self._needs) >= _MAX_NEEDS:
+            self._needs.clear()
         written = tuple([(name, str(amount)) for name, amount in taken.items()])
         return self._needs.setdefault(written, CapacityNeed(taken))

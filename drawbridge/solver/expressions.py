@@ -23,9 +23,10 @@ from drawbridge.cel.values import CelValue
 from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import Gates
 
-# Of all expressions together: a tenant can write expressions whose result differs by device.
+# Of all expressions together: a tenant can write expressions whose result differs by device. One
+# with more characters counts several times: as objects, they take eight times the bytes.
 MAX_OUTCOMES = 300_000
-BYTES_OF_OUTCOME = 1_000
+CHARACTERS_OF_OUTCOME = 64
 MAX_SEEN_DEVICES = 256
 MAX_EXPRESSIONS = 4096
 # Of the texts of all expressions together.
@@ -57,13 +58,12 @@ class CompiledText(NamedTuple):
 
 
 class ProjectionOutcome(NamedTuple):
-    """The result of an expression on what it reads of a device; `size` is that of its message."""
+    """The result of an expression on what it reads of a device."""
 
     derived: bool
     source: str
     projection: Hashable
     outcome: EvaluationOutcome
-    size: int = 0
 
 
 class _Expression:
@@ -169,7 +169,7 @@ class ExpressionEvaluator:
         if isinstance(learnt, CompiledText):
             self._add(expressions, learnt)
         elif (expression := expressions.get(learnt.source)) is not None:
-            self._keep(expression, learnt.projection, learnt.outcome, learnt.size)
+            self._keep(expression, learnt.projection, learnt.outcome)
 
     def _compile(self, expressions: BoundedCache[str, _Expression], source: str) -> _Expression:
         compiled = _compile(source, self._programs_of(expressions), expressions is self._derived)
@@ -209,16 +209,13 @@ class ExpressionEvaluator:
 
     @whole
     def _keep(
-        self,
-        expression: _Expression,
-        projection: Hashable,
-        outcome: EvaluationOutcome,
-        size: int = 0,
+        self, expression: _Expression, projection: Hashable, outcome: EvaluationOutcome
     ) -> None:
         """Keep a result, and drop all others beyond the limit; a large one counts several times."""
-        self._outcomes += 1 + size // BYTES_OF_OUTCOME
+        count = 1 + len(repr((projection, outcome))) // CHARACTERS_OF_OUTCOME
+        self._outcomes += count
         if self._outcomes > MAX_OUTCOMES:
-            self._outcomes = 1
+            self._outcomes = count
             self._projections.clear()
             for kept in (*self._selectors.values(), *self._derived.values()):
                 kept.outcomes.clear()

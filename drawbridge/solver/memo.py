@@ -17,25 +17,20 @@ from drawbridge.dra.counters import Counters, available_counters
 from drawbridge.dra.inventory import IndexedPool, Pool, PoolCache, PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.solver.candidates import Candidate, CandidateCache
-from drawbridge.solver.eligibility import RequestFilter
+from drawbridge.solver.eligibility import RequestFilter, SelectorTexts
 from drawbridge.solver.expressions import Evaluators
 from drawbridge.solver.lost_devices import LostDevice, find_lost_devices
 from drawbridge.solver.node_pools import NodePools, are_same
 from drawbridge.solver.world import PoolUse, World
 
-# Demands with a result for each node.
+# Demands, and their results for nodes.
 MAX_DEMANDS = 128
 MAX_NODE_RESULTS = 200_000
-# Filters have a result for each device. Beside few devices, their number counts; beside many, the
-# results do, but the requests of a pod always have their filters.
-MAX_FILTERS = 256
-MAX_FILTER_RESULTS = 2_000_000
-LEAST_FILTERS = 16
-# Demands about which copies of the process told answers: more than wait for them at a time.
+# Demands about which copies of the process told answers, and the bytes of these answers. One demand
+# has a quarter of them at most: two answers about each of 5,000 nodes.
 MAX_DEMANDS_AHEAD = 64
-# The bytes of these answers: of eight demands on 5,000 nodes.
 MAX_BYTES_AHEAD = 64 << 20
-SelectorTexts = tuple[tuple[str, ...], tuple[str, ...]]
+MAX_PART_AHEAD = 4
 
 
 class Baseline:
@@ -83,11 +78,10 @@ class Memo:
         self.was_cut = False
         self.cut_by = ""
         self.ahead: BoundedCache[bytes, BoundedCache[Any, Any]] = BoundedCache(
-            MAX_DEMANDS_AHEAD, MAX_BYTES_AHEAD
+            MAX_DEMANDS_AHEAD, MAX_BYTES_AHEAD, MAX_PART_AHEAD
         )
         self.before_node = do_nothing
         self._tell: Callable[[Any], None] | None = None
-        self._settings: tuple[object, ...] = ()
         self._world: World | None = None
         self.demands: BoundedCache[bytes, Any] = BoundedCache(MAX_DEMANDS, MAX_NODE_RESULTS, 1)
 
@@ -97,21 +91,9 @@ class Memo:
         before, self._world = self._world, world
         if world is before:
             return
-        settings = (
-            world.gates,
-            world.compatibility,
-            world.unset_groups,
-            world.partitions,
-            world.deviations,
-            world.errors_reject,
-        )
-        if before is None or settings != self._settings:
-            self._settings = settings
+        if before is None or world.settings != before.settings:
             self._clear(world)
             return
-        if world.classes is not before.classes:
-            # An answer is found by the names of classes.
-            self.ahead.clear()
         pools, pools_before = world.inventory.pools, before.inventory.pools
         if pools is not pools_before:
             for pool in pools.changed_keys(pools_before):
@@ -146,9 +128,9 @@ class Memo:
         self._gates = world.gates
         self._deviations = world.deviations
         self._unset_groups = world.unset_groups
-        self._filters: dict[tuple[object, ...], RequestFilter] = {}
         self._pools = PoolCache()
         self._states: dict[str, NodePools] = {}
+        self._generation = 0  # of the states of nodes
         self._candidates_by_pool: dict[Pool, tuple[Candidate, ...]] = {}
         self._baselines: dict[Pool, Baseline] = {}
 
@@ -163,10 +145,10 @@ class Memo:
                 self.candidates.drop(of_pool)
         if before.nodes.only_named and after.nodes.only_named:
             for node in (*before.nodes.by_name, *after.nodes.by_name):
-                self._states.pop(node, None)
+                if node in self._states:
+                    self._states[node].generation = -1
         else:
-            for state in self._states.values():
-                state.is_current = False
+            self._generation += 1
 
     def drop_node(self, name: str) -> None:
         """Drop what belongs to a deleted node."""
@@ -182,14 +164,15 @@ class Memo:
     def state_of(self, node: Node) -> NodePools:
         """Return the state of a node: another one as soon as decisions can differ."""
         state = self._states.get(node.name)
-        if state is not None and state.is_current and state.node is node:
+        is_current = state is not None and state.generation == self._generation
+        if state is not None and is_current and state.node is node:
             return state
         assert self._world is not None  # noqa: S101  # bound before
         pools = self._world.inventory.pools_for(node, self._pools)
         if state is not None and are_same(state.node, state.pools, node, pools):
-            state.renew(node, pools)
+            state.renew(node, pools, self._generation)
         else:
-            state = self._states[node.name] = NodePools(node, pools)
+            state = self._states[node.name] = NodePools(node, pools, self._generation)
         return state
 
     def candidates_in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
@@ -200,41 +183,18 @@ class Memo:
         return cached
 
     def request_filter(self, selectors: SelectorTexts, requested: Amounts) -> RequestFilter:
-        """Return the filter of selectors and amounts: the same object while it is cached."""
-        key = (selectors, tuple(sorted((name, str(amount)) for name, amount in requested.items())))
-        cached = self._filters.get(key)
-        if cached is None:
-            if len(self._filters) >= self._max_filters():
-                self._drop_filters()
-            gates = self._gates
-            cached = self._filters[key] = RequestFilter(
-                self.expressions,
-                selectors,
-                requested,
-                binding=gates.supports_binding_conditions,
-                fractional=gates.fractional_capacity_range,
-            )
-        return cached
+        """Return a filter, whose results devices keep."""
+        return RequestFilter(
+            self.expressions,
+            selectors,
+            requested,
+            self.candidates.count_result,
+            gates=self._gates,
+        )
 
-    def _max_filters(self) -> int:
-        """Return how many filters are kept, with their results for the devices of the world."""
-        assert self._world is not None  # noqa: S101  # bound before
-        pools = self._world.inventory.pools.values()
-        devices = sum([len(each.devices) for pool in pools for each in pool.slices])
-        of_results = MAX_FILTER_RESULTS // max(1, devices)
-        return min(MAX_FILTERS, max(LEAST_FILTERS, of_results))
-
-    @whole
-    def _drop_filters(self) -> None:
-        """Drop the filters, and the candidates together with them, which hold their results."""
-        self._filters.clear()
-        self.demands.clear()
-        self.candidates.clear()
-        self._candidates_by_pool.clear()
-
-    def add_demand(self, key: bytes, demand: object) -> None:
-        """Keep a demand for its results on the nodes that decisions ask about."""
-        self.demands.put(key, demand, cost=min(len(self._states), MAX_NODE_RESULTS - 1))
+    def keep_demand(self, key: bytes, demand: object, cost: int) -> None:
+        """Keep a demand, with its results for nodes; what it costs grows with them."""
+        self.demands.put(key, demand, cost=min(cost, MAX_NODE_RESULTS - 1))
 
     def baseline(self, pool: Pool, use: PoolUse) -> Baseline:
         """Return what the allocated devices of a pool leave; caches the last result."""

@@ -6,7 +6,7 @@ have the same free counters. The key is computed only for searches that meet sev
 
 import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.solver.bounds import SearchBounds
@@ -19,7 +19,9 @@ from drawbridge.solver.rules import ActiveRules, GroupRule
 from drawbridge.solver.search import DeadEnd, Search
 from drawbridge.solver.state import ChosenDevice, State
 
+# Of one demand: the states of nodes, and the devices in them.
 MAX_NODE_STATES = 2048
+MAX_DEVICES: Final = 65_536
 # Options with the positions of the chosen candidates.
 _Choices: TypeAlias = tuple[tuple[Option, int], ...]
 
@@ -59,7 +61,14 @@ class SearchCache:
     """The search results for one demand, by node state."""
 
     def __init__(self) -> None:
-        self._cached: BoundedCache[Hashable, _CachedSearch] = BoundedCache(MAX_NODE_STATES)
+        self._cached: BoundedCache[Hashable, _CachedSearch] = BoundedCache(
+            MAX_NODE_STATES, MAX_DEVICES
+        )
+
+    @property
+    def devices(self) -> int:
+        """How many devices the states of nodes have."""
+        return self._cached.cost
 
     def search(
         self, state: State, all_mode_devices: Mapping[Option, Sequence[Candidate]], steps: int
@@ -139,7 +148,8 @@ class SearchCache:
             meter.return_to(before + hit.cached.work)
             return _replay(State(state.demand, state.node_view, state.active_rules), hit.cached)
         for key in () if meter.is_late else keys:
-            self._cached.put(key, _to_cached(state.node_view, result))
+            search_result = _to_cached(state.node_view, result)
+            self._cached.put(key, search_result, cost=len(state.node_view.candidates))
         return result
 
 

@@ -7,18 +7,19 @@ from drawbridge.dra.nodes import Node
 class NodePools:
     """A node and its pools: one object for as long as they stay the same to decisions.
 
-    What refers to it weakly ends with it, and keeps no object of an earlier state.
+    What refers to it weakly ends with it, and keeps no object of an earlier state. `generation` is
+    that of the pools of the cluster in which it was found.
     """
 
-    __slots__ = ("__weakref__", "is_current", "node", "pools")
+    __slots__ = ("__weakref__", "generation", "node", "pools")
 
-    def __init__(self, node: Node, pools: tuple[Pool, ...]) -> None:
-        self.renew(node, pools)
+    def __init__(self, node: Node, pools: tuple[Pool, ...], generation: int) -> None:
+        self.renew(node, pools, generation)
 
-    def renew(self, node: Node, pools: tuple[Pool, ...]) -> None:
+    def renew(self, node: Node, pools: tuple[Pool, ...], generation: int) -> None:
         """Take equal objects, which are the current ones."""
         self.node, self.pools = node, pools
-        self.is_current = True
+        self.generation = generation
 
 
 def are_same(

@@ -17,7 +17,6 @@ from drawbridge.solver.answer_cache import (
     CachedResult,
     DemandResults,
     demand_key,
-    new_demand_results,
 )
 from drawbridge.solver.answers import (
     Failure,
@@ -78,6 +77,7 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     try:
         return {node.name: call.solve_node(node) for node in nodes}
     finally:
+        memo.keep_demand(demand_results.key, demand_results, demand_results.cost())
         if memo.brief is not None:
             memo.brief.stop()
 
@@ -86,16 +86,15 @@ def _demand_results(
     world: World, claims: Sequence[Claim], memo: Memo, *, limited: bool
 ) -> DemandResults:
     """Return the cached results of the claims, or a new empty entry."""
-    key = demand_key(claims)
-    demand_results = memo.demands.get(key)
-    if demand_results is None or not demand_results.is_current(world):
+    key = demand_key(claims, world.classes)
+    demand_results: DemandResults | None = memo.demands.get(key)
+    if demand_results is None:
         if limited:
             check_size(claims)
-        demand_results = new_demand_results(
+        demand_results = DemandResults(
             key,
             build_demand(claims, world.classes, world.gates, memo.request_filter, world.deviations),
         )
-        memo.add_demand(key, demand_results)
     return demand_results
 
 

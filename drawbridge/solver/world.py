@@ -45,6 +45,18 @@ class World(msgspec.Struct, frozen=True, eq=False):
         """The feature gates of the cluster's scheduler."""
         return self.inventory.gates
 
+    @property
+    def settings(self) -> tuple[object, ...]:
+        """What decisions depend on beside the objects of the cluster."""
+        return (
+            self.gates,
+            self.compatibility,
+            self.unset_groups,
+            self.partitions,
+            self.deviations,
+            self.errors_reject,
+        )
+
     def as_upstream(self) -> "World":
         """Return the world as the stock scheduler sees it, which reads only upstream's fields."""
         return msgspec.structs.replace(

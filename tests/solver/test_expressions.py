@@ -13,7 +13,6 @@ from drawbridge.dra.device import Attribute, Device
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.solver import expressions
 from drawbridge.solver.expressions import (
-    BYTES_OF_OUTCOME,
     CompiledText,
     EvaluationFailure,
     ExpressionEvaluator,
@@ -42,6 +41,12 @@ def test_the_results_of_all_expressions_together_are_bounded(
             assert 0 < kept(evaluator) <= 8
 
 
+def _large(told: CompiledText | ProjectionOutcome) -> CompiledText | ProjectionOutcome:
+    if isinstance(told, CompiledText):
+        return told
+    return told._replace(projection=(told.projection, "x" * 100))
+
+
 def test_a_large_result_of_a_copy_counts_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expressions, "MAX_OUTCOMES", 8)
     told: list[CompiledText | ProjectionOutcome] = []
@@ -50,10 +55,19 @@ def test_a_large_result_of_a_copy_counts_several_times(monkeypatch: pytest.Monke
     for device in DEVICES:
         copy.selects(TEXT.format(0), "d.io", device)
     for message in told:
-        is_result = isinstance(message, ProjectionOutcome)
-        evaluator.learn(message._replace(size=3 * BYTES_OF_OUTCOME) if is_result else message)
+        evaluator.learn(_large(message))
         assert kept(evaluator) <= 2
     assert kept(evaluator) == 2
+
+
+def test_a_large_result_counts_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expressions, "MAX_OUTCOMES", 40)
+    evaluator = ExpressionEvaluator(DEFAULTS)
+    whole_map = 'device.attributes["d.io"].exists(name, name == "none")'
+    for number in range(8):
+        attributes = {f"a{n}": Attribute(string=f"{number}" * 60) for n in range(8)}
+        evaluator.selects(whole_map, "d.io", Device("d", attributes=attributes))
+        assert 0 < kept(evaluator) <= 4
 
 
 def test_the_expressions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,19 +6,24 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Counter, CounterUse
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.inventory import PoolID, build_inventory
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
+from drawbridge.solver import candidates as candidates_module
+from drawbridge.solver import eligibility as eligibility_module
 from drawbridge.solver import memo as memo_module
 from drawbridge.solver import solve as module
 from drawbridge.solver.answers import SolverResult
+from drawbridge.solver.candidates import Candidate
+from drawbridge.solver.eligibility import RequestFilter, SelectorVerdict
 from drawbridge.solver.memo import Memo
 from drawbridge.solver.solve import solve
 from drawbridge.solver.world import PoolUse, View, view_of_claims
 from tests.solver.scenario import Scenario, outcome, read, share_ids
-from tests.solver.short import picked, scenario
+from tests.solver.short import Json, picked, scenario
 
 POOL = PoolID("gpu.example.com", "n1")
 TWO = {
@@ -131,7 +136,7 @@ def test_other_feature_gates_clear_the_cache() -> None:
     assert devices(ask(without, memo)["n1"]) == ["r=d0"]
 
 
-@pytest.mark.parametrize(("results", "kept"), [(1_000, 3), (5, 2), (3, 1)])
+@pytest.mark.parametrize(("results", "kept"), [(1_000, 3), (8, 2), (4, 1)])
 def test_demands_are_bounded_by_their_results_on_all_nodes(
     monkeypatch: pytest.MonkeyPatch, results: int, kept: int
 ) -> None:
@@ -144,21 +149,93 @@ def test_demands_are_bounded_by_their_results_on_all_nodes(
     assert len(memo.demands) == kept
 
 
-@pytest.mark.parametrize(("results", "kept"), [(1_000, 4), (9, 3), (1, 2)])
-def test_filters_are_bounded_by_their_results_on_all_devices(
-    monkeypatch: pytest.MonkeyPatch, results: int, kept: int
+def candidates_of(memo: Memo, given: Scenario) -> list[Candidate]:
+    """The devices of all nodes, on which filters keep their results."""
+    pools = (memo.pools_for(node) for node in given.nodes)
+    return [each for (pool,) in pools for each in memo.candidates_in_pool(pool)]
+
+
+def kept_results(memo: Memo, given: Scenario) -> int:
+    return sum(
+        len(each.verdicts) + len(each.needs) + len(each.older_verdicts) + len(each.older_needs)
+        for each in candidates_of(memo, given)
+    )
+
+
+def requests(*numbers: int) -> dict[str, Json]:
+    """Requests of which each has a filter of its own, in one claim."""
+    return {f"r{number}": {"if": f"{number} >= 0", "count": 1} for number in numbers}
+
+
+@pytest.mark.parametrize("choices", [1, 16])
+def test_results_of_filters_are_bounded_also_within_one_pod(
+    monkeypatch: pytest.MonkeyPatch, choices: int
 ) -> None:
-    for name, value in {"FILTERS": 4, "FILTER_RESULTS": results}.items():
-        monkeypatch.setattr(memo_module, f"MAX_{name}", value)
-    monkeypatch.setattr(memo_module, "LEAST_FILTERS", 2)
+    monkeypatch.setattr(candidates_module, "MAX_FILTER_RESULTS", 12)
     given, memo, most = read(scenario(TWO)), Memo(), 0
-    for number in range(20):
-        claims = [{"requests": {"r": {"class": "gpu", "if": f"{number} >= 0"}}}]
+    for number in range(0, 32, choices):
+        claims = [{"requests": requests(*range(number, number + choices))}]
         ask(given, memo, claims=read(scenario(TWO | {"claims": claims})).claims)
-        pools = (memo.pools_for(node) for node in given.nodes)
-        candidates = [each for (pool,) in pools for each in memo.candidates_in_pool(pool)]
-        most = max(most, *(len(each.verdicts) for each in candidates))
-    assert most == kept
+        most = max(most, kept_results(memo, given))
+    assert 6 < most <= 12
+
+
+def test_results_that_are_asked_for_stay_while_others_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates_module, "MAX_FILTER_RESULTS", 40)
+    evaluated = []
+    original = RequestFilter._evaluate_selectors  # noqa: SLF001  # counts private calls
+
+    def count(asked: RequestFilter, candidate: Candidate) -> SelectorVerdict:
+        evaluated.append(asked.selectors[1][0])
+        return original(asked, candidate)
+
+    monkeypatch.setattr(RequestFilter, "_evaluate_selectors", count)
+    given, memo = read(scenario(TWO)), Memo()
+    for number in range(1, 20):
+        for asked in (0, number):
+            memo.demands.clear()
+            claims = read(scenario(TWO | {"claims": [{"requests": requests(asked)}]})).claims
+            ask(given, memo, claims=claims)
+    assert len(evaluated) == 2 * 20
+    ask(given, memo, claims=read(scenario(TWO | {"claims": [{"requests": requests(1)}]})).claims)
+    memo.demands.clear()
+    ask(given, memo, claims=read(scenario(TWO | {"claims": [{"requests": requests(1)}]})).claims)
+    assert evaluated[40:] == ["1 >= 0"] * 2
+
+
+def test_what_devices_need_is_bounded_in_a_filter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eligibility_module, "_MAX_NEEDS", 3)
+    devices = [{"name": f"d{n}", "capacity": {"mem": f"{n + 1}Gi"}} for n in range(9)]
+    case = TWO | {"slices": [{"node": "n1", "devices": devices}]}
+    given, memo = read(scenario(case)), Memo()
+    asked = memo_filter(given, memo)
+    (pool,) = memo.pools_for(given.nodes[0])
+    needs = [asked.required_capacity(each) for each in memo.candidates_in_pool(pool)]
+    assert [str(each.amounts["mem"]) for each in needs] == [f"{n + 1}Gi" for n in range(9)]
+    assert len(asked._needs) <= 3  # noqa: SLF001  # its bound is tested
+
+
+def memo_filter(given: Scenario, memo: Memo) -> RequestFilter:
+    memo.bind(given.world)
+    return memo.request_filter(((), ()), {})
+
+
+def test_a_change_of_a_class_that_requests_do_not_depend_on_causes_no_search(
+    searched: list[str],
+) -> None:
+    given, memo = read(scenario(TWO)), Memo()
+    ask(given, memo)
+    device_class = given.world.classes["gpu"]
+    metadata = msgspec.structs.replace(device_class.metadata, resource_version="2")
+    other = msgspec.structs.replace(device_class.metadata, name="other")
+    classes = {
+        "gpu": DeviceClass(metadata=metadata, spec=device_class.spec),
+        "other": DeviceClass(metadata=other),
+    }
+    ask(given, memo, world=msgspec.structs.replace(given.world, classes=classes))
+    assert searched == ["n1", "n2"]
 
 
 def test_devices_with_the_same_verdict_share_it() -> None:

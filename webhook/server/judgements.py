@@ -21,7 +21,6 @@ from drawbridge.judge.context import JudgeContext, ToldByCopy
 from drawbridge.process.fair_turns import FairTurns, NoTurnError, TurnKey
 from drawbridge.process.forked import ForkFailedError, ForkLimits, ForkRefusedError, run_partly
 from drawbridge.process.review import AdmissionRequest
-from drawbridge.solver.ahead import with_size
 from webhook.judging.handler import JudgeBusyError, JudgeLimitError
 from webhook.judging.judged_cluster import JudgedCluster, JudgeSettings, PendingChanges
 from webhook.judging.reviews import judge_review
@@ -148,7 +147,7 @@ def _take_findings(messages: list[bytes]) -> tuple[Finding, ...] | None:
 
 def _load(message: bytes) -> ToldByCopy:
     told: ToldByCopy = pickle.loads(message)  # noqa: S301  # our own
-    return told._replace(learnt=with_size(told.learnt, message))
+    return told
 
 
 def _judge_as_copy(
