@@ -49,12 +49,14 @@ class DemandResults(msgspec.Struct, eq=False):
     searches: SearchCache = msgspec.field(default_factory=SearchCache)
     # The nodes that no copy of the process could decide about.
     given_up: int = 0
+    # What it costs where it is kept.
+    kept_cost: int = -1
 
+    @property
     def cost(self) -> int:
-        """Return what is kept, in results for a node."""
-        claims = sum(claim.spec.size for claim in self.demand.claims)
+        """What is kept, in results for a node."""
         states = self.searches.devices // _DEVICES_OF_RESULT
-        return 1 + len(self.results) + claims // _BYTES_OF_RESULT + states
+        return 1 + len(self.results) + self.demand.size // _BYTES_OF_RESULT + states
 
 
 def claims_key(claims: Sequence[Claim]) -> bytes:
@@ -71,10 +73,13 @@ def claims_key(claims: Sequence[Claim]) -> bytes:
 
 def demand_key(claims: Sequence[Claim], classes: Mapping[str, DeviceClass]) -> bytes:
     """Return a key that is equal for equal claims, if their classes are equal as well."""
-    names = dict.fromkeys(name for claim in claims for name in claim.spec.class_names)
-    used = [classes[name].spec.digest if name in classes else None for name in names]
-    key = claims_key(claims) + _ENCODER.encode(used)
+    names = {name: None for claim in claims for name in claim.spec.class_names}
+    used = [classes[name].spec.digest if name in classes else _NO_CLASS for name in names]
+    key = b"".join((claims_key(claims), *used))
+    if len(names) == 1:
+        return key
     return hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
+_NO_CLASS: Final = bytes(DIGEST_BYTES)
 _ENCODER = msgspec.json.Encoder()

@@ -120,6 +120,11 @@ class Demand(msgspec.Struct, frozen=True, eq=False, dict=True):  # for the cache
     rules: ClaimRules = ClaimRules()
 
     @cached_property
+    def size(self) -> int:
+        """The bytes of the claims."""
+        return sum(claim.spec.size for claim in self.claims)
+
+    @cached_property
     def without_devices(self) -> tuple[tuple[object, ...], ...]:
         """The states of the constraints of each claim before the first device."""
         return tuple(tuple(constraint.empty for constraint in each) for each in self.constraints)

@@ -77,7 +77,9 @@ def solve(  # noqa: PLR0913  # the contract's arguments
     try:
         return {node.name: call.solve_node(node) for node in nodes}
     finally:
-        memo.keep_demand(demand_results.key, demand_results, demand_results.cost())
+        if demand_results.kept_cost != (cost := demand_results.cost):
+            demand_results.kept_cost = cost
+            memo.keep_demand(demand_results.key, demand_results, cost)
         if memo.brief is not None:
             memo.brief.stop()
 
