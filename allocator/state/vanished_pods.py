@@ -7,10 +7,11 @@ their devices are kept for the termination grace period of the pod, which a kube
 containers of such a pod as well, and for a configured time that unpreparing takes. A pod whose end
 is seen later ends this early, and so does the deletion of the node.
 
-What is kept belongs to a claim, because the devices of a claim that others use too are released
-with the last of them. Without a confirmed end, a pod that was never seen counts as well: this
-process may have started after it vanished. So does one that is seen without a node, unless an
-allocator released the claim: else the claims of such a pod go if it ends, which is not seen yet.
+What is kept belongs to an allocation of a claim, because the devices of a claim that others use too
+are released with the last of them, and its next allocation can be on another node. Without a
+confirmed end, a pod that was never seen counts as well: this process may have started after it
+vanished. So does one that is seen without a node, unless an allocator released the claim: else the
+claims of such a pod go if it ends, which is not seen yet.
 
 It stays charged to the quotas of its namespace: who deletes its pods with force has no more devices
 than who does not.
@@ -46,7 +47,7 @@ _MAX_AT_ONCE: Final = 1024
 
 
 class KeptClaim(NamedTuple):
-    """A claim of pods that vanished. Its devices are kept once it is released.
+    """An allocation of a claim whose pods vanished. Its devices are kept once it is released.
 
     `node` is that of its pools or its allocation, and outlasts the slices; empty if none says it.
     What is `ours`, by its mark or by its node, is kept on a node that is given back as well, since
@@ -88,7 +89,7 @@ class VanishedPods:
         self._serves = serves
         self._find_node = find_node
         self._seconds = seconds
-        # By UID, also those that others still have.
+        # By UID those that others still have; with its version, a released one.
         self.claims: Final[dict[str, KeptClaim]] = {}
         # Claims of vanished pods, of which one with many devices counts as several.
         self._sizes: FairCache[None] = FairCache(MAX_CLAIMS)
@@ -114,19 +115,22 @@ class VanishedPods:
             return
         pods = frozenset(graces) | (kept.pods if kept else frozenset())
         grace = max((*graces.values(), kept.grace_seconds if kept else 0))
-        held = (*(kept.holds if kept else ()), *(record.holds if is_released else ()))
-        published = filter(None, (self._find_node(hold.pool) for hold in held))
+        published = filter(None, (self._find_node(hold.pool) for hold in record.holds))
         node = next(published, None) or (kept and kept.node) or _node_of(before)
         ours = record.ours or bool(kept and kept.ours)
-        served = tuple(hold for hold in held if self._serves(hold.device_id, node, ours))
+        served = [hold for hold in record.holds if self._serves(hold.device_id, node, ours)]
         # A tenant can change the mark of a claim, but not who has owned its node.
         ours = ours or bool(served)
-        charged = kept.charged if kept else None
-        if is_released:
-            charged = _charge_more(charged, before, {hold.device_id for hold in served})
-        changed = KeptClaim(name_of(before), node, pods, grace, ours, served, charged=charged)
-        self._put(uid, changed)
+        changed = KeptClaim(name_of(before), node, pods, grace, ours)
+        if not is_released:
+            self._put(uid, changed)
+            return
+        if kept is not None:
+            self._release(uid)
         if served:
+            charged = _charge(before, {each.device_id for each in served})
+            changed = changed._replace(holds=tuple(served), charged=charged)
+            self._put(f"{uid}@{record.version}", changed)
             finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))
             self._reports.append(ClaimFinding(finding, after or before))
 
@@ -231,15 +235,13 @@ def _fair_key(uid: str, kept: KeptClaim) -> str:
     return f"{kept.name.partition('/')[0]}/{uid}"
 
 
-def _charge_more(
-    charged: ReleasedClaim | None, released: Claim, kept: Collection[DeviceID]
-) -> ReleasedClaim:
-    """Return what is charged for the devices of a claim that are kept, also from before."""
+def _charge(released: Claim, kept: Collection[DeviceID]) -> ReleasedClaim:
+    """Return what is charged for the devices of a claim that are kept."""
     reduced = reduce_claim(released)
+    allocated = reduced.status.allocation
     results = [
         each
-        for allocation in (charged and charged.allocation, reduced.status.allocation)
-        for each in (allocation.devices.results if allocation else ())
+        for each in (allocated.devices.results if allocated else ())
         if DeviceID(PoolID(each.driver, each.pool), each.device) in kept
     ]
     allocation = Allocation(AllocatedDevices(tuple(results)))
