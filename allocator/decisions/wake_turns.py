@@ -9,7 +9,7 @@ from allocator.state.cluster_state import ChangeLog
 from allocator.state.pauses import NO_PAUSE
 from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import VictimQuestion
+from allocator.state.records import Record, VictimQuestion
 from allocator.state.seen_pods import SeenPods
 
 # To pass over a pod that cannot be woken now takes microseconds.
@@ -25,6 +25,15 @@ class Turn(NamedTuple):
     woken: tuple[str, ...]
     unfinished: bool
     aside: str = ""
+
+
+def is_woken_by_member(record: Record, now: float) -> bool:
+    """Whether another member of its group, which was answered now, wakes a pod.
+
+    One that had a node itself was refused by other filters, and is woken at the end of its pause:
+    two of them would else wake each other without end.
+    """
+    return record.waiting is None or record.device_pause.until <= now
 
 
 class TurnWork:

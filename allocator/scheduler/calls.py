@@ -11,6 +11,7 @@ from allocator.copies import decide_in_copy
 from allocator.decisions.deciding_ahead import DecideInCopy, decide_ahead
 from allocator.decisions.pod_devices import PodDecisions
 from allocator.decisions.waiting import WaitingPods
+from allocator.decisions.wake_turns import is_woken_by_member
 from allocator.scheduler.protocol import (
     BindReply,
     ErrorCode,
@@ -123,9 +124,12 @@ class SchedulerCalls:
         now = self._now()
         reply = decisions.prefilter_group(received, now, self._deadline(_SEARCH_SECONDS))
         self._note_answer(request.pod_uid, reply, now)
-        others = tuple(uid for uid in received.members if uid != request.pod_uid)
-        if others and (reply.fit or decisions.groups.holds.find(request.group.key, now)):
-            self._publish(others)
+        if reply.fit or decisions.groups.holds.find(request.group.key, now):
+            get = decisions.state.records.get
+            others = (uid for uid in received.members if uid != request.pod_uid)
+            woken = [uid for uid in others if is_woken_by_member(get(uid), now)]
+            if woken:
+                self._publish(tuple(woken))
         return reply
 
     async def _in_turns(self, steps: Generator[None, None, T]) -> T:

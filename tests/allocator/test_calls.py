@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from allocator.copies import CopyFailedError, decide_in_copy
 from allocator.decisions.deciding_ahead import CopyReport, Decide
-from allocator.decisions.waiting import Turn, WaitingPods
+from allocator.decisions.waiting import SCHEDULING_SECONDS, Turn, WaitingPods
 from allocator.scheduler.protocol import (
     ErrorCode,
     PodOnNode,
@@ -458,6 +458,32 @@ async def test_all_members_are_woken_once_some_have_devices() -> None:
     asked = members_of(process.cluster, ["m0", "m1", "m2", "m3"])
     assert (await process.calls.prefilter_group(asked)).fit
     assert process.published == ["m1", "m2", "m3"]
+
+
+async def test_two_members_that_other_filters_refuse_do_not_wake_each_other_without_end() -> None:
+    process = FakeProcess(Cluster(n1=4))
+    process.cluster.add_claim(claim("c-m1", version=2, allocation=allocation_on("n1", 0)))
+    names = ["m0", "m1"]
+    for name in (*names, *names):
+        others = [each for each in names if each != name]
+        asked = members_of(process.cluster, [name, *others])
+        assert (await process.calls.prefilter_group(asked)).fit
+    assert process.published == ["m1"]
+    process.cluster.now += SCHEDULING_SECONDS
+    assert (await process.calls.prefilter_group(members_of(process.cluster, names))).fit
+    assert process.published == ["m1", "m1"]
+
+
+async def test_a_member_that_was_refused_is_woken_at_once_by_one_that_fits() -> None:
+    process = FakeProcess(Cluster(n1=1))
+    for name, other in (("m0", "m1"), ("m1", "m0")):
+        assert not (
+            await process.calls.prefilter_group(members_of(process.cluster, [name, other]))
+        ).fit
+    assert process.published == []
+    process.cluster.add(Node("n2"), gpu_slice("n2", 2))
+    assert (await process.calls.prefilter_group(members_of(process.cluster, ["m0", "m1"]))).fit
+    assert process.published == ["m1"]
 
 
 def preemptions(outcome: str) -> float:
