@@ -15,12 +15,12 @@ from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
 from tests.world.quotas import DEVICES, EXCEEDED
+from tests.world.tries import MOST_TRIES, SECONDS
 from tests.world.waiting_pods import (
     claims_of,
     claims_of_team,
     count_of_team,
     has_claims,
-    is_native,
     is_waiting,
     name_of,
     no_important_pod_waits_beside_pods_that_can_go,
@@ -98,9 +98,8 @@ def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
 
     A tenant can forge the mark of a claim that the stock scheduler allocates.
     """
-    others = {e["metadata"]["uid"] for e in world.all("pods") if is_native(e)}
     marked = filter(_has_mark, claims_of_team(world))
-    ours = (claim for claim in marked if not others.intersection(consumers_of(claim)))
+    ours = (claim for claim in marked if not world.natives.intersection(consumers_of(claim)))
     if (count := sum(len(devices_of(claim)) for claim in ours)) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
 
@@ -115,6 +114,13 @@ def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
         for uid, count in pair.scheduler.evictions.items():
             if count > MOST_EVICTIONS:
                 yield f"{uid} has evicted others {count} times and has no devices"
+
+
+def no_pod_is_tried_without_end(world: "World") -> Iterator[str]:
+    """A pod that is refused is woken only if its answer can be another one."""
+    for pair in world.pairs.values():
+        for uid in pair.scheduler.tries.endless:
+            yield f"{uid} was tried {MOST_TRIES} times in {SECONDS:g} s"
 
 
 def no_reservation_expires_while_it_is_held(world: "World") -> Iterator[str]:
@@ -351,6 +357,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
     "write": (
         no_pod_that_runs_loses_a_claim,
         nobody_evicts_again_and_again,
+        no_pod_is_tried_without_end,
         no_reservation_expires_while_it_is_held,
         no_device_is_reserved_twice,
         one_allocator_leads,

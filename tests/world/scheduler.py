@@ -33,6 +33,7 @@ from tests.world.election import Election
 from tests.world.network import Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
+from tests.world.tries import Tries
 from tests.world.watches import Follower
 
 NODES = "/api/v1/nodes"
@@ -63,6 +64,7 @@ class Scheduler:
             conditions.holding.seconds,
         )
         self.slow_bindings = conditions.slow_bindings
+        self.tries = Tries()
         self.expired: list[str] = []  # pods whose reservations expired although they were held
         self.evictions: dict[str, int] = {}  # by the UID of the preemptor
         self._parts = parts
@@ -179,7 +181,7 @@ class Scheduler:
     def _retry(self, uid: str) -> None:
         """Try a pod again after its back-off."""
         attempts = self._attempts[uid] = self._attempts.get(uid, 0) + 1
-        pause = min(10.0, 2.0 ** (attempts - 1))
+        pause = min(10.0, 2.0 ** min(attempts - 1, 4))
         asyncio.get_running_loop().call_later(pause, lambda: self._activate([uid]))
 
     async def _flush(self) -> None:
@@ -224,6 +226,7 @@ class Scheduler:
             pod, parts = self._pods.objects.get(chosen), self._parts()
             if pod is None or not is_waiting(pod) or chosen in self._busy:
                 continue
+            self.tries.note(chosen, asyncio.get_running_loop().time())
             try:
                 if parts is None:
                     self._unanswered.add(chosen)

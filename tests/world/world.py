@@ -30,6 +30,7 @@ from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
 from tests.world.stock import StockScheduler
 from tests.world.uses import Uses
+from tests.world.waiting_pods import is_native
 
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
@@ -130,6 +131,7 @@ class World:
         self.touched = ""  # the node to which something has just happened
         self.bound: JSON = {}  # the pod that was bound last
         self.bound_late: set[str] = set()  # pods that were bound soon after a restore
+        self.natives: set[str] = set()  # pods of other schedulers, also those that are gone
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
         self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number = 0
@@ -252,6 +254,8 @@ class World:
                     self.holders[key] = after
                     self._note_decision(after)
                 self.check("allocation")
+        if kind.plural == "pods" and change.after is not None and is_native(change.after):
+            self.natives.add(change.after["metadata"]["uid"])
         if kind.plural == "pods" and change.before is not None and change.after is None:
             self.uses.note_gone(change.before)
         if kind.plural == "pods" and _is_bound_by_us(change):
