@@ -26,6 +26,8 @@ FEW_NODES: Final = 400
 # If at least one of this many nodes has changed, all of them are examined.
 NODES_PER_CHANGE: Final = 4
 MAX_REMEMBERED: Final = 4096
+# Their reasons, of which nodes can have different ones.
+MAX_REASONS: Final = 65_536
 # A search that found more nodes than this is not worth remembering: the next one ends early.
 MAX_FITTING: Final = 64
 # No tenant finds two requests with the same key.
@@ -65,7 +67,7 @@ class NodeSearches:
         self._nodes_per_call = nodes_per_call
         self._start = 0
         # Searches that found few nodes or none, in a state of the cluster.
-        self._scans: BoundedCache[bytes, _Scan] = BoundedCache(MAX_REMEMBERED)
+        self._scans: BoundedCache[bytes, _Scan] = BoundedCache(MAX_REMEMBERED, MAX_REASONS, 1)
 
     def is_refused(self, key: bytes) -> bool:
         """Whether no node fits for the requests with this key, in the current state."""
@@ -108,12 +110,19 @@ class NodeSearches:
         if shortlist.fitting or search.without:
             self._remember_fitting(key, search, shortlist, scan)
         else:
-            self._scans.put(key, scan)
+            self._remember(key, scan)
         return shortlist
 
     def _new_scan(self, search: NodeSearch, shortlist: Shortlist, start: int) -> _Scan:
+        # What is kept does not grow with the nodes.
+        shortlist.reasons = list(merge_reasons(shortlist.reasons))
+        shortlist.exceeding = list(merge_reasons(shortlist.exceeding))
         epoch, revision = self._state.epoch(), self._state.ledger.quotas.revision
         return _Scan(epoch, revision, start, replace(shortlist, fitting=[]), _names_of(search))
+
+    def _remember(self, key: bytes, scan: _Scan) -> None:
+        reasons = len(scan.shortlist.reasons) + len(scan.shortlist.exceeding)
+        self._scans.put(key, scan, cost=reasons)
 
     def _remember_fitting(
         self, key: bytes, search: NodeSearch, shortlist: Shortlist, scan: _Scan
@@ -125,7 +134,7 @@ class NodeSearches:
         """
         fitting = scan.fitting.union(search.without, (each.name for each in shortlist.fitting))
         if shortlist.complete and not shortlist.exceeding and len(fitting) <= MAX_FITTING:
-            self._scans.put(key, replace(scan, epoch=self._state.epoch(), fitting=fitting))
+            self._remember(key, replace(scan, epoch=self._state.epoch(), fitting=fitting))
 
     def _with_reasons(self, scan: _Scan, search: NodeSearch, now: float) -> _Scan:
         """Return a scan with the reasons of the nodes that do not fit any more."""

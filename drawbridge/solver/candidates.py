@@ -32,8 +32,12 @@ from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
 from drawbridge.solver.world import World
 
 T = TypeVar("T")
-# The results of filters on all devices, in two generations.
+# The results of filters on all devices, in two generations; on few devices, so many filters have
+# them.
 MAX_FILTER_RESULTS = 2_000_000
+MAX_FILTERS = 256
+# What it selects, and what it consumes.
+_RESULTS_OF_FILTER: Final = 2
 _NO_RESULTS: Final[Mapping[bytes, object]] = {}
 
 
@@ -185,6 +189,7 @@ class CandidateCache:
         self._sharing = world.gates.consumable_capacity
         # Keyed by id(); the entry holds the slice, so that its id is not reused.
         self._by_slice: dict[int, tuple[Slice, tuple[Candidate, ...]]] = {}
+        self._devices = 0
         self._results = 0  # of this generation
 
     def of_slice(self, resource_slice: Slice) -> tuple[Candidate, ...]:
@@ -206,6 +211,7 @@ class CandidateCache:
                         candidate.peer, self._partition_tables, evaluate
                     )
             cached = self._by_slice[id(resource_slice)] = (resource_slice, candidates)
+            self._devices += len(candidates)
         return cached[1]
 
     def in_pool(self, pool: Pool) -> tuple[Candidate, ...]:
@@ -214,13 +220,15 @@ class CandidateCache:
 
     def drop(self, resource_slice: Slice) -> None:
         """Drop the candidates of a slice."""
-        self._by_slice.pop(id(resource_slice), None)
+        if (dropped := self._by_slice.pop(id(resource_slice), None)) is not None:
+            self._devices -= len(dropped[1])
 
     @whole
     def count_result(self) -> None:
         """Count a result that a device gets now. What is dropped with a slice stays counted."""
         self._results += 1
-        if self._results > MAX_FILTER_RESULTS // 2:
+        of_filters = self._devices * MAX_FILTERS * _RESULTS_OF_FILTER
+        if self._results > min(MAX_FILTER_RESULTS, of_filters) // 2:
             self._results = 1
             for _, candidates in self._by_slice.values():
                 for candidate in candidates:

@@ -136,3 +136,11 @@ def test_a_node_that_exceeded_a_quota_is_examined_when_there_is_room_again() -> 
     history.give_back("n01", 0)
     history.give_back("n01", 1)
     assert names(history.ask(5)) == {"n00", "n01", "n02"}
+
+
+def test_what_is_remembered_of_a_refusal_does_not_grow_with_the_nodes() -> None:
+    history = History(Cluster(**SIZES))
+    shortlist = history.ask(1, count=3)
+    assert [each.nodes for each in shortlist.list_reasons()] == [len(SIZES)]
+    (scan,) = history.remembering._scans.values()  # noqa: SLF001  # what is kept is the point
+    assert len(scan.shortlist.reasons) == 1

@@ -180,6 +180,17 @@ def test_results_of_filters_are_bounded_also_within_one_pod(
     assert 6 < most <= 12
 
 
+def test_results_on_few_devices_are_bounded_by_the_number_of_filters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(candidates_module, "MAX_FILTERS", 4)
+    given, memo = read(scenario(TWO)), Memo()
+    for number in range(20):
+        claims = [{"requests": requests(number)}]
+        ask(given, memo, claims=read(scenario(TWO | {"claims": claims})).claims)
+        assert kept_results(memo, given) <= 4 * 2 * 3
+
+
 def test_results_that_are_asked_for_stay_while_others_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
