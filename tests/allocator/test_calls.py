@@ -474,18 +474,6 @@ async def test_two_members_that_other_filters_refuse_do_not_wake_each_other_with
     assert process.published == ["m1", "m1"]
 
 
-async def test_a_member_that_was_refused_is_woken_at_once_by_one_that_fits() -> None:
-    process = FakeProcess(Cluster(n1=1))
-    for name, other in (("m0", "m1"), ("m1", "m0")):
-        assert not (
-            await process.calls.prefilter_group(members_of(process.cluster, [name, other]))
-        ).fit
-    assert process.published == []
-    process.cluster.add(Node("n2"), gpu_slice("n2", 2))
-    assert (await process.calls.prefilter_group(members_of(process.cluster, ["m0", "m1"]))).fit
-    assert process.published == ["m1"]
-
-
 def preemptions(outcome: str) -> float:
     """How many requests for victims had an outcome."""
     name, labels = "drawbridge_allocator_preemptions_total", {"outcome": outcome}
