@@ -6,7 +6,7 @@ everything had time to settle.
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from drawbridge.names import ALLOCATION_ANNOTATION
@@ -17,6 +17,7 @@ from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
 from tests.world.quotas import DEVICES, EXCEEDED
 from tests.world.tries import MOST_TRIES, SECONDS
 from tests.world.waiting_pods import (
+    Invariant,
     claims_of,
     claims_of_team,
     count_of_team,
@@ -26,12 +27,12 @@ from tests.world.waiting_pods import (
     no_important_pod_waits_beside_pods_that_can_go,
     no_pod_waits_beside_free_devices,
     no_pod_waits_for_the_stock_scheduler,
+    of_stored,
 )
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
-Invariant = Callable[["World"], Iterator[str]]
 # A preemptor asks again when its victims stay, or others take their devices.
 MOST_EVICTIONS = 5
 # What our processes may write; beside it all may write events.
@@ -205,6 +206,7 @@ def our_processes_write_only_what_is_theirs(world: "World") -> Iterator[str]:
     world.checked_writes = len(world.network.written)
 
 
+@of_stored
 def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
     """No claim is reserved for a pod that is gone."""
     pods = {each["metadata"]["uid"] for each in world.all("pods")}

@@ -1,8 +1,10 @@
 """Which pods wait although they could run: what must not last when the faults have ended."""
 
+import functools
 import math
-from collections.abc import Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asked import has_ended
@@ -13,6 +15,8 @@ from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 if TYPE_CHECKING:
     from tests.world.world import World
 
+Invariant = Callable[["World"], Iterator[str]]
+
 
 def claims_of_team(world: "World") -> Iterator[JSON]:
     return (claim for claim in world.holders.values() if namespace_of(claim) == TEAM)
@@ -22,9 +26,35 @@ def count_of_team(world: "World") -> int:
     return sum(len(devices_of(claim)) for claim in claims_of_team(world))
 
 
+class Answer(NamedTuple):
+    """What an invariant has found first, if anything, and the objects that it has looked at."""
+
+    lists: tuple[Sequence[JSON], ...]
+    first: str
+
+
+def of_stored(invariant: Invariant) -> Invariant:
+    """Find the same as before while the stored objects that an invariant depends on are the same.
+
+    These are pods, claims and nodes; the holders of devices are among the claims.
+    """
+
+    @functools.wraps(invariant)
+    def look(world: "World") -> Iterator[str]:
+        lists = tuple(map(world.all, ("pods", "resourceclaims", "nodes")))
+        answer = world.answers.get(invariant)
+        if answer is None or any(map(operator.is_not, lists, answer.lists)):
+            answer = world.answers[invariant] = Answer(lists, next(invariant(world), ""))
+        return filter(None, [answer.first])
+
+    return look
+
+
+@of_stored
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    members_of = _find_gangs(world)
     nodes, team = _open_nodes(world, NODES), count_of_team(world)
     gangs: dict[str, list[tuple[str, list[int], str]]] = {}
     left: dict[str, int] = {}  # of the quota, for the pods of the team
@@ -38,7 +68,7 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
             left[gang] = TEAM_DEVICES - team
         gangs.setdefault(gang, []).append((pod["metadata"]["name"], counts, node))
     for gang, members in gangs.items():
-        lacks = _lacks(world, gang, len(members))
+        lacks = _lacks(members_of.get(gang, ()), len(members))
         if sum(sum(counts) for _, counts, _ in members[:lacks]) > left.get(gang, math.inf):
             continue
         if lacks and _fit_together(
@@ -48,6 +78,7 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
             yield f"{names} of {gang} wait, and devices for {lacks} are free"
 
 
+@of_stored
 def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
     """Who may preempt others does so, also if an eviction has failed before."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
@@ -77,6 +108,7 @@ def _can_go(pod: JSON | None, priority: int) -> bool:
     return "nodeName" in pod["spec"] and pod["spec"].get("priority", 0) < priority
 
 
+@of_stored
 def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
     """Neither does a pod of others on their nodes; without a defect of Kubernetes."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
@@ -93,16 +125,21 @@ def is_native(pod: JSON) -> bool:
     return bool(pod["spec"]["schedulerName"] != NAME)
 
 
-def _lacks(world: "World", gang: str, waiting: int) -> int:
+def _find_gangs(world: "World") -> Mapping[str, list[JSON]]:
+    """Return the members of each gang."""
+    gangs: dict[str, list[JSON]] = {}
+    for pod in world.all("pods"):
+        if gang := (pod["metadata"].get("labels") or {}).get(GROUP_LABEL):
+            gangs.setdefault(gang, []).append(pod)
+    return gangs
+
+
+def _lacks(members: Sequence[JSON], waiting: int) -> int:
     """Return how many of the waiting members must have devices together; 0 if not enough exist.
 
-    A member that has ended counts no more, as for kube-scheduler, which does not see it.
+    A member that has ended counts no more, as for kube-scheduler, which does not see it. A pod
+    alone has no members.
     """
-    members = [
-        pod
-        for pod in world.all("pods")
-        if (pod["metadata"].get("labels") or {}).get(GROUP_LABEL) == gang
-    ]
     if not members:
         return 1
     least = int(members[0]["metadata"]["labels"][MIN_LABEL])

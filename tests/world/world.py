@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from unittest import mock
 
@@ -30,7 +30,7 @@ from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
 from tests.world.stock import StockScheduler
 from tests.world.uses import Uses
-from tests.world.waiting_pods import is_native
+from tests.world.waiting_pods import Answer, is_native
 
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
@@ -124,6 +124,7 @@ class World:
         self.refused: dict[str, str] = {}
         self._creating: dict[asyncio.Task[None], None] = {}
         self.checked_writes = 0
+        self.answers: dict[object, Answer] = {}  # by invariants of stored objects only
         self.forged: set[str] = set()  # claims whose mark a tenant has changed
         self.pairs: dict[str, Pair] = {}
         self.machines = {name: self._make_machine(name) for name in ALL_NODES}
@@ -313,9 +314,9 @@ class World:
 
     # --- the cluster ---
 
-    def all(self, plural: str) -> list[JSON]:
-        """Return all objects of a kind, as stored."""
-        return [*self.network.store.among(named(plural), "", "", "")]
+    def all(self, plural: str) -> Sequence[JSON]:
+        """Return all objects of a kind, as stored; the same list until one of them changes."""
+        return self.network.store.listed(named(plural))
 
     def next_name(self, prefix: str) -> str:
         """Return a new name."""

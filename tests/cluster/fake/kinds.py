@@ -1,7 +1,8 @@
 """The kinds of the fake API server, independent of the resource table of the product."""
 
 import functools
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -15,8 +16,9 @@ def copied(value: T) -> T:
     return copy
 
 
-class Kind(NamedTuple):
-    """A kind of object; `frozen` lists its immutable fields."""
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A kind of object, of which there is one each; `frozen` lists its immutable fields."""
 
     group: str
     version: str

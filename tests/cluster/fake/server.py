@@ -71,8 +71,9 @@ class Server:
     def load(self, values: Iterable[JSON]) -> None:
         """Store new objects as they are, without copies, events and managed fields."""
         for value in values:
-            metadata, stored = value["metadata"], self.store.objects
-            objects = stored.setdefault(kinds.of_object(value), {})
+            metadata, kind = value["metadata"], kinds.of_object(value)
+            objects = self.store.objects.setdefault(kind, {})
+            self.store.forget_listed(kind)
             objects[metadata.get("namespace", ""), metadata["name"]] = value
 
     def put(self, value: JSON) -> JSON:

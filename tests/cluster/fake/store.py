@@ -7,7 +7,7 @@ import copy
 import datetime as dt
 import random
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -123,6 +123,7 @@ class Store:
         self.version = 100
         self.oldest = self.version  # watches from before it are too old
         self.objects: dict[Kind, dict[Key, JSON]] = {}
+        self._listed: dict[Kind, list[JSON]] = {}  # until one of the kind changes
         self.history: list[tuple[Kind, Change]] = []
         self.watchers: list[Watcher] = []
         self.listeners: list[Callable[[Kind, Change], None]] = []
@@ -134,13 +135,26 @@ class Store:
         """Return an object."""
         return self.objects.get(kind, {}).get((namespace, name))
 
+    def listed(self, kind: Kind) -> Sequence[JSON]:
+        """Return all objects of a kind in order; the same list until one of them changes."""
+        listed = self._listed.get(kind)
+        if listed is None:
+            objects = self.objects.get(kind, {})
+            listed = self._listed[kind] = [objects[key] for key in sorted(objects)]
+        return listed
+
     def among(self, kind: Kind, namespace: str, labels: str, chosen: str) -> Iterator[JSON]:
         """Return the matching objects, sorted by namespace and name."""
-        objects = self.objects.get(kind, {})
-        for key in sorted(objects):
-            value = objects[key]
-            if namespace in ("", key[0]) and selects(labels, chosen, value):
-                yield value
+        return (
+            value
+            for value in self.listed(kind)
+            if namespace in ("", value["metadata"].get("namespace", ""))
+            and selects(labels, chosen, value)
+        )
+
+    def forget_listed(self, kind: Kind) -> None:
+        """Note that an object of a kind has changed."""
+        self._listed.pop(kind, None)
 
     def since(self, kind: Kind, version: int) -> Iterable[Change]:
         """Return the changes since a version."""
@@ -214,6 +228,7 @@ class Store:
             marked = {**value, "metadata": {**metadata, **marks}}
             return self._keep(kind, key, value, marked, self._owners.get((kind, key), {}))
         del self.objects[kind][key]
+        self.forget_listed(kind)
         self._owners.pop((kind, key), None)
         self.version += 1
         self._tell(kind, Change(self.version, value, None))
@@ -273,6 +288,7 @@ class Store:
         self._owners[kind, key] = owners
         stays = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
         gone = before is not None and metadata.get("deletionTimestamp") and not stays
+        self.forget_listed(kind)
         if gone:
             del self.objects[kind][key]
         else:
@@ -304,6 +320,7 @@ class Store:
         """Restore a backup: later versions are assigned again."""
         self.version = saved.version
         self.objects = {kind: dict(held) for kind, held in saved.objects.items()}
+        self._listed.clear()
         self.oldest = saved.version
         self.history.clear()
 
