@@ -8,6 +8,7 @@ import asyncio
 import collections
 import contextlib
 import datetime as dt
+import functools
 import gc
 import heapq
 import inspect
@@ -20,15 +21,21 @@ import time
 import uuid
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
+from email.utils import parsedate_to_datetime
 from typing import IO, Any
 from unittest import mock
 
+from drawbridge.cluster import server_clock
 from drawbridge.process.alarm import CutAlarm
 from tests.virtual_time import VirtualLoop
 from tests.world.copies import Copies
 
 START = 1_767_225_600.0
 _PRODUCT = ("allocator", "certs", "controller", "drawbridge", "webhook")
+
+
+# All processes get the dates of the same seconds.
+_parse_date = functools.lru_cache(parsedate_to_datetime)
 
 
 class _Call:
@@ -107,19 +114,25 @@ class WorldLoop(VirtualLoop):
         return self.call_at(self._virtual + delay, callback, *args)
 
     def _run_once(self) -> None:
-        """Run what is to be called; if nothing is, let the time pass until the next timer."""
+        """Run what is to be called, in turns until the loop stops.
+
+        If nothing is, let the time pass until the next timer.
+        """
         calls, timers = self._calls, self._timers
-        if not calls:
-            while timers and timers[0][2].function is None:
-                heapq.heappop(timers)
-            assert timers, "the simulation waits for something that never happens"
-            self._virtual = max(self._virtual, timers[0][0])
-        while timers and timers[0][0] <= self._virtual:
-            calls.append(heapq.heappop(timers)[2])
-        for _ in range(len(calls)):
-            call = calls.popleft()
-            if call.function is not None:
-                call.function(*call.args)
+        while True:
+            if not calls:
+                while timers and timers[0][2].function is None:
+                    heapq.heappop(timers)
+                assert timers, "the simulation waits for something that never happens"
+                self._virtual = max(self._virtual, timers[0][0])
+            while timers and timers[0][0] <= self._virtual:
+                calls.append(heapq.heappop(timers)[2])
+            for _ in range(len(calls)):
+                call = calls.popleft()
+                if call.function is not None:
+                    call.function(*call.args)
+            if self._stopping:
+                return
 
     def run_in_executor(
         self,
@@ -200,6 +213,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]], seed: int, copies: Copies
             _patched(uuid, "uuid4", lambda: uuid.UUID(int=drawn.getrandbits(128), version=4)),
             _patched(gc, "collect", lambda *_: 0),
             _patched(gc, "freeze", lambda: None),
+            _patched(server_clock, "parsedate_to_datetime", _parse_date),
             _patched(signal, "setitimer", lambda *_: (0.0, 0.0)),
             # A function, which becomes a method.
             _patched(CutAlarm, "run", lambda alarm, compute: copies.run(alarm, compute)),  # noqa: PLW0108

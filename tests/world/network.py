@@ -305,6 +305,12 @@ def _is_mark(path: str) -> bool:
     return path.split("/")[-2] == "resourceclaims"
 
 
+@functools.lru_cache
+def _show_date(second: float) -> str:
+    """Return the header of all responses of a second."""
+    return formatdate(second, usegmt=True)
+
+
 class WorldSession(ServerSession):
     """The session of a process, with its retries, over the network of the world."""
 
@@ -321,7 +327,7 @@ class WorldSession(ServerSession):
         """Send a request to one of the servers."""
         front = self._network.choose()
         answer = await self._network.send(self._who, front, seen, lambda: self._runs)
-        self.clock.observe(formatdate(clock.wall() + front.skew, usegmt=True))
+        self.clock.observe(_show_date(round(clock.wall() + front.skew, 6) // 1))
         return answer
 
     @contextlib.asynccontextmanager
