@@ -4,9 +4,9 @@ import argparse
 import itertools
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from pathlib import Path
 from statistics import median
 
@@ -50,22 +50,33 @@ def _play_all(options: argparse.Namespace, began: float) -> Iterator[Outcome]:
     if options.seed is not None:
         yield play(options.seed, write_script(options.seed, options.events))
         return
-    chunks = itertools.count(options.first, CHUNK)
-    if options.minutes is None:
-        chunks = iter(range(options.first, options.first + options.seeds, CHUNK))  # type: ignore[assignment]
-    end = None if options.minutes is None else began + options.minutes * 60
+    playing: deque[Future[list[Outcome]]] = deque()
     with ProcessPoolExecutor(options.jobs) as pool:
-        while chosen := [*itertools.islice(chunks, options.jobs)]:
-            lasts = [min(first + CHUNK, options.first + options.seeds) for first in chosen]
-            if end is not None:
-                lasts = [first + CHUNK for first in chosen]
-            lengths = itertools.repeat(options.events)
-            outcomes = [*itertools.chain(*pool.map(_play_some, chosen, lasts, lengths))]
+        for first, last in _choose_chunks(options, began):
+            playing.append(pool.submit(_play_some, first, last, options.events))
+            # A process that has played its chunk goes on with the next one.
+            if len(playing) < 2 * options.jobs:
+                continue
+            outcomes = playing.popleft().result()
             yield from outcomes
             if any(outcome.violation for outcome in outcomes) and not options.go_on:
+                pool.shutdown(cancel_futures=True)
                 return
-            if end is not None and time.monotonic() > end:
-                return
+        for each in playing:
+            yield from each.result()
+
+
+def _choose_chunks(options: argparse.Namespace, began: float) -> Iterator[tuple[int, int]]:
+    """Yield the first seed of each chunk and the one behind it, as long as the time lasts."""
+    if options.minutes is None:
+        behind = options.first + options.seeds
+        for first in range(options.first, behind, CHUNK):
+            yield first, min(first + CHUNK, behind)
+        return
+    for first in itertools.count(options.first, CHUNK):
+        if time.monotonic() > began + options.minutes * 60:
+            return
+        yield first, first + CHUNK
 
 
 def _play_some(first: int, last: int, events: int) -> list[Outcome]:
