@@ -35,6 +35,7 @@ class _Followed:
     def __init__(self, cache: FollowedCache) -> None:
         self._cache = cache
         self._required = ""
+        self._required_number = 0
         self._lists = 0  # that had begun when the version was read
         self._reads = 0  # of the Lease, while the cache is behind
 
@@ -43,6 +44,7 @@ class _Followed:
             # What is required can change with each read: a cache that was behind still is.
             self._reads = self._reads if self.is_behind else 0
             self._required, self._lists = version, self._cache.lists_begun
+            self._required_number = parse_version(version)
         # A list that has begun since is repeated by the cache itself until it ends.
         if self.is_behind and self._cache.lists_begun == self._lists:
             self._reads += 1
@@ -56,9 +58,9 @@ class _Followed:
 
         A list counts because the version can be of a cluster from which the Lease was copied.
         """
-        if not self._required or self._cache.listed > self._lists:
+        if not self._required_number or self._cache.listed > self._lists:
             return False
-        return parse_version(self._cache.version) < parse_version(self._required)
+        return parse_version(self._cache.version) < self._required_number
 
 
 class KnownVersions:
