@@ -3,7 +3,7 @@
 It translates sample pods and sums the quota charges of the resulting claims.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -31,17 +31,18 @@ class NameCharge(msgspec.Struct, frozen=True):
 def compute_charge(name: str, context: TranslationContext) -> NameCharge:
     """Translate requests of typical amounts and return their charge; empty if none translates."""
     for amount in _SAMPLE_AMOUNTS:
-        single, double = (_sum_charges(name, count, context) for count in (amount, 2 * amount))
-        if single is None:
+        specs = _claim_specs(name, amount, context)
+        if not specs:
             continue
+        single = _sum_charges(specs, context)
         classes = frozenset(key.removesuffix(DEVICES) for key in single if key.endswith(DEVICES))
-        counts_devices = (
-            amount == 1
-            and double is not None
-            and all(_is_proportional(each, single, double) for each in classes)
+        doubled = _claim_specs(name, 2, context) if amount == 1 else ()
+        double = _sum_charges(doubled, context)
+        counts_devices = bool(doubled) and all(
+            _is_proportional(each, single, double) for each in classes
         )
         is_mapped = f"{REQUESTS}{name}" in single
-        return NameCharge(classes, counts_devices, is_mapped, _is_shared(name, amount, context))
+        return NameCharge(classes, counts_devices, is_mapped, _is_shared(specs))
     return NameCharge()
 
 
@@ -60,25 +61,25 @@ def _claim_specs(name: str, count: int, context: TranslationContext) -> list[Val
     return [get_value(each.object, ("spec", "spec")) for each in templates]
 
 
-def _sum_charges(name: str, count: int, context: TranslationContext) -> Mapping[str, int] | None:
-    """Sum the charges of a sample pod's claims; None if it has no claim."""
+def _sum_charges(specs: Iterable[Value], context: TranslationContext) -> Mapping[str, int]:
+    """Sum the charges of claims."""
     facts = context.facts
     charges_names = facts is not None and facts.cluster.classes_serve_names
     classes = {c.name: c.extended for c in facts.classes} if facts and charges_names else {}
     total: dict[str, int] = {}
-    specs, hook = _claim_specs(name, count, context), QuantityDecoder()
+    hook = QuantityDecoder()
     for spec in specs:
         claim = msgspec.convert(spec, ClaimSpec, dec_hook=hook)
         for key, devices in quota_charges(claim, classes).items():
             total[key] = total.get(key, 0) + devices
-    return total if specs else None
+    return total
 
 
-def _is_shared(name: str, count: int, context: TranslationContext) -> bool:
-    """Whether a request takes a part of a device."""
+def _is_shared(specs: Iterable[Value]) -> bool:
+    """Whether one of these claims takes a part of a device."""
     requests = (
         as_mapping(request)
-        for spec in _claim_specs(name, count, context)
+        for spec in specs
         for request in as_list(get_value(spec, ("devices", "requests")))
     )
     alternatives = (
