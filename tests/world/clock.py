@@ -78,6 +78,9 @@ class WorldLoop(VirtualLoop):
         self._timers: list[tuple[float, int, _Call]] = []
         self._numbers = itertools.count()
 
+    # Each future and each task asks.
+    get_debug = staticmethod(bool)
+
     def call_soon(  # type: ignore[override]  # it can be cancelled as well
         self,
         callback: Callable[..., object],

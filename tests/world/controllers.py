@@ -139,10 +139,11 @@ class ClaimController:
 
     async def _sync_claim(self, claim: JSON) -> None:
         status = claim.get("status") or {}
-        kept = [e for e in status.get("reservedFor") or () if await self._uses(claim, e)]
+        consumers = status.get("reservedFor") or ()
+        kept = [e for e in consumers if await self._uses(claim, e)] if consumers else []
         metadata = claim["metadata"]
         version = {"resourceVersion": metadata["resourceVersion"], "uid": metadata["uid"]}
-        if len(kept) != len(status.get("reservedFor") or ()):
+        if len(kept) != len(consumers):
             change: JSON = {"reservedFor": kept or None}
             if not kept:
                 change["allocation"] = None
@@ -159,7 +160,7 @@ class ClaimController:
         ):
             change = {"metadata": {**version, "finalizers": []}}
             await self._client.ask("PATCH", path_of(CLAIMS, claim), change)
-        elif "deletionTimestamp" not in metadata and await self._is_orphan(claim):
+        elif "deletionTimestamp" not in metadata and self._is_orphan(claim):
             await self._client.ask("DELETE", path_of(CLAIMS, claim), {"preconditions": version})
         elif metadata.get("deletionTimestamp") and status.get("allocation") and not kept:
             await self._client.ask(
@@ -181,7 +182,7 @@ class ClaimController:
         is_same = pod["metadata"]["uid"] == consumer["uid"]
         return is_same and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
-    async def _is_orphan(self, claim: JSON) -> bool:
+    def _is_orphan(self, claim: JSON) -> bool:
         owners = claim["metadata"].get("ownerReferences") or ()
         return bool(owners) and not any(
             self._network.store.find(_POD, claim["metadata"]["namespace"], each["name"])

@@ -281,6 +281,8 @@ class Network:
 
 def _find_until(times: Mapping[tuple[str, str], float], who: str, seen: Seen) -> float:
     """Return until when something happens to a request, by clients and resources."""
+    if not times:
+        return 0.0
     untils = (
         until
         for (role, plural), until in times.items()

@@ -392,9 +392,11 @@ class Scheduler:
 
     def _preempt(self, parts: _Parts, pod: JSON) -> None:
         priority = pod["spec"].get("priority", 0)
-        candidates = []
+        candidates, by_node = [], dict[str, list[JSON]]()
+        for each in self._pods.objects.values():
+            by_node.setdefault(self._node_of(each), []).append(each)
         for node in sorted(value["metadata"]["name"] for value in self._nodes.objects.values()):
-            running = [p for p in self._pods.objects.values() if self._node_of(p) == node]
+            running = by_node.get(node, [])
             lower = [p for p in running if p["spec"].get("priority", 0) < priority]
             if lower and self._accepts(node):
                 victims = tuple(

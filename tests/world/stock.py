@@ -100,13 +100,14 @@ class StockScheduler:
             self._allocated[uid] = devices
 
     def _is_waiting(self, pod: JSON) -> bool:
-        metadata = pod["metadata"]
-        is_alive = "deletionTimestamp" not in metadata and "nodeName" not in pod["spec"]
-        is_ours = pod["spec"].get("schedulerName") == NAME
+        metadata, spec = pod["metadata"], pod["spec"]
+        if spec.get("schedulerName") != NAME or "nodeName" in spec:
+            return False
         version, until = self._bound.get(metadata["uid"], ("", 0.0))
         is_behind = metadata["resourceVersion"] == version
         is_bound = is_behind and asyncio.get_running_loop().time() < until
-        return is_ours and is_alive and not is_bound and metadata["uid"] not in self._busy
+        is_alive = "deletionTimestamp" not in metadata
+        return is_alive and not is_bound and metadata["uid"] not in self._busy
 
     async def _gather(self) -> set[Device]:
         """Return the devices that are taken."""

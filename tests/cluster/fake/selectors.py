@@ -40,9 +40,15 @@ def _label(requirement: str, own: Mapping[str, str]) -> bool:
 
 
 def _field(requirement: str, value: JSON) -> bool:
-    differs = "!=" in requirement
-    path, wanted = re.split(r"!=|==?", requirement, maxsplit=1)
+    path, wanted, differs = _read_field(requirement)
     actual: object = value
-    for name in path.strip().split("."):
-        actual = actual.get(name, "") if isinstance(actual, Mapping) else ""
-    return (actual == wanted.strip()) != differs
+    for name in path:
+        actual = actual.get(name, "") if isinstance(actual, dict) else ""
+    return (actual == wanted) != differs
+
+
+@functools.lru_cache
+def _read_field(requirement: str) -> tuple[list[str], str, bool]:
+    """Return the path of a field, its value, and whether it must have another one."""
+    path, wanted = re.split(r"!=|==?", requirement, maxsplit=1)
+    return path.strip().split("."), wanted.strip(), "!=" in requirement
