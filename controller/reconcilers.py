@@ -106,7 +106,7 @@ SCHEDULES: Final = {
 
 
 def _now() -> datetime:
-    return datetime.now(UTC)
+    return datetime.fromtimestamp(time.time(), UTC)
 
 
 class ControllerContext(NamedTuple):

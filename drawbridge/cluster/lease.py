@@ -13,6 +13,7 @@ import datetime as dt
 import logging
 import random
 import secrets
+import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -29,7 +30,7 @@ _LOG = logging.getLogger("drawbridge.cluster.lease")
 
 def micro_time_now() -> str:
     """Return the time as a MicroTime of the Kubernetes API."""
-    return f"{dt.datetime.now(dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    return f"{dt.datetime.fromtimestamp(time.time(), dt.UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 class LeaderElector:

@@ -59,10 +59,8 @@ class Scheduler:
     ) -> None:
         self.network = network
         self._has_group_cycles, self._flushes = conditions.has_group_cycles, conditions.forgets_pods
-        self._reserves_early, self._hold_seconds = (
-            conditions.reserves_early,
-            conditions.holding.seconds,
-        )
+        self._reserves_early = conditions.reserves_early
+        self._hold_seconds = conditions.holding.seconds
         self.slow_bindings = conditions.slow_bindings
         self.tries = Tries()
         self.expired: list[str] = []  # pods whose reservations expired although they were held
