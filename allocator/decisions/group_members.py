@@ -6,17 +6,20 @@ from itertools import chain
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
-from allocator.decisions.group_questions import STAGE
+from allocator.decisions.group_questions import STAGE, GroupQuestion
 from allocator.decisions.node_searches import request_key
 from allocator.decisions.quota import QuotaSelection
 from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
+from allocator.scheduler.protocol import GroupReference
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import PodRequest
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.ranking import rank_solution
+from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import GangPlacement, MemberKind
 from drawbridge.solver.reasons import Reason
@@ -85,6 +88,21 @@ class GroupMembers(msgspec.Struct, frozen=True):
                     solution = Solution(on_node.node, allocations)
                     rank = rank_solution(member.search.unallocated, solution)
                     yield member, FittingNode(on_node.node, rank, solution)
+
+
+def known_group(question: GroupQuestion, basis: Basis) -> GroupReference:
+    """Return a group with what the scheduler did not tell of it.
+
+    The PodGroup of Coscheduling has the minimum if no pod says it. A member can be bound of which
+    the scheduler had not heard when it asked: it is not among those that ask, and did not count.
+    """
+    group = question.group
+    bound = basis.state.pods.bound_members_beside(question.members[0])
+    scheduled = max(group.scheduled, len(set(bound).difference(question.members)))
+    namespace, _, name = group.key.partition(f"/{COSCHEDULING_LABEL}=")
+    says_minimum = group.min_count or not name
+    minimum = group.min_count if says_minimum else basis.around.min_member(namespace, name)
+    return replace(group, min_count=minimum, scheduled=scheduled)
 
 
 def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, GroupMembers]:

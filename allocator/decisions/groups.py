@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
-from allocator.decisions.group_members import AskingMember, GroupMembers, find_members
+from allocator.decisions.group_members import AskingMember, GroupMembers, find_members, known_group
 from allocator.decisions.group_preemption import GroupPreemption
 from allocator.decisions.group_questions import (
     STAGE,
@@ -51,7 +51,6 @@ from allocator.state.reports import HoldEnd
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import make_reason
-from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.solver.gangs import Ask, GangPlacement, MemberKind, Steps, placing
 from drawbridge.solver.world import View
 
@@ -135,6 +134,19 @@ class GroupDecisions:
         self.holds.expire(now)
         self.interrupted.expire(now)
 
+    def note_bound(self, pod_uid: str) -> bool:
+        """Note that a pod is bound; return whether its group can have another answer.
+
+        The others need fewer devices together then, although no device is free that was not before.
+        """
+        self.holds.succeed(self.key_of(pod_uid))
+        gang = self._state.pods.get(pod_uid).gang
+        key = key_of_group(gang) if gang else ""
+        if self._groups.get(key).refusal is None:
+            return False
+        self._groups.change(key, refusal=None)
+        return True
+
     # --- answers ---
 
     def find_hold(self, pod_uid: str, now: float, *, alone: bool = False) -> GroupHold | None:
@@ -185,15 +197,10 @@ class GroupDecisions:
         """Promise devices to the members of a group, or say what is missing."""
         key = question.group.key
         self._groups.change(key, question=question)
-        if self._state.pods.has_bound_members(question.members[0]):
+        if self._state.pods.bound_members_beside(question.members[0]):
             self.interrupted.note_partly_bound(key, now)
         since = self._end_hold(question, now)
-        cut = self._groups.get(key).cut
-        about = frozenset(question.members), self._count_needed(question)
-        if cut is not None and (cut.members, cut.needed) != about:
-            self._groups.change(key, cut=None)
-            self._reserved.release_promised(cut.promised)
-            cut = None
+        cut = self._find_cut(question)
         if cut is None and not self.interrupted.is_gathering(key):
             self._reserved.release_promised(question.members)
         return self._decide(question, cut, now, since)
@@ -208,10 +215,10 @@ class GroupDecisions:
 
     def answer_again(self, key: str, now: float) -> GroupAnswer | None:
         """Ask the last question about a group again; None if there is nothing to ask."""
-        question, cut = self._groups.get(key).question, self._groups.get(key).cut
+        question = self._groups.get(key).question
         if question is None or self.holds.find(key, now) is not None:
             return None
-        if cut is not None:
+        if (cut := self._find_cut(question)) is not None:
             return self._decide(replace(question, asking=""), cut, now)
         pods = self._state.pods
         members = [uid for uid in question.members if not pods.is_gone(uid)]
@@ -221,6 +228,16 @@ class GroupDecisions:
         scheduled = question.group.scheduled + len(members) - len(left)
         group = replace(question.group, scheduled=scheduled)
         return self.answer(GroupQuestion(group, left, question.priority), now)
+
+    def _find_cut(self, question: GroupQuestion) -> GroupDecision | None:
+        """Return the decision that goes on with a question; one about something else ends."""
+        cut = self._groups.get(question.group.key).cut
+        about = frozenset(question.members), self._count_needed(question)
+        if cut is not None and (cut.members, cut.needed) != about:
+            self._groups.change(question.group.key, cut=None)
+            self._reserved.release_promised(cut.promised)
+            return None
+        return cut
 
     def _end_hold(self, question: GroupQuestion, now: float) -> float:
         """Replace a hold because there are more members, or because it was of no use.
@@ -236,19 +253,12 @@ class GroupDecisions:
         self.holds.end(hold.key, now, end)
         return math.inf if end else hold.since
 
-    def _with_minimum(self, group: GroupReference) -> GroupReference:
-        """Return a group of Coscheduling with the minimum of its PodGroup, if no pod says it."""
-        namespace, _, name = group.key.partition(f"/{COSCHEDULING_LABEL}=")
-        if group.min_count or not name:
-            return group
-        return replace(group, min_count=self._basis.around.min_member(namespace, name))
-
     def _is_free(self, uid: str) -> bool:
         """Whether nothing is reserved for a pod, apart from a promise."""
         return self._reserved.find(uid) is None or self._reserved.is_promised(uid)
 
     def _count_needed(self, question: GroupQuestion) -> int:
-        return needed_members(self._with_minimum(question.group), len(question.members))
+        return needed_members(known_group(question, self._basis), len(question.members))
 
     def _decide(
         self,
@@ -258,7 +268,7 @@ class GroupDecisions:
         since: float = math.inf,
     ) -> GroupAnswer:
         """Decide, or go on with a decision that was cut."""
-        key, group = question.group.key, self._with_minimum(question.group)
+        key, group = question.group.key, known_group(question, self._basis)
         needed = cut.needed if cut else self._count_needed(question)
         answer = None if cut else self._answer_before_search(question, group, needed, now)
         if answer is None:
@@ -279,7 +289,7 @@ class GroupDecisions:
 
     def _note(self, question: GroupQuestion, answer: GroupAnswer, now: float, since: float) -> None:
         """Hold what was promised, or remember why nothing was."""
-        key, group = question.group.key, self._with_minimum(question.group)
+        key, group = question.group.key, known_group(question, self._basis)
         if answer.placed:
             woken, first = not question.asking, key in self.interrupted
             self.holds.begin(key, answer.placed, now, since, woken=woken, first=first)
@@ -471,7 +481,7 @@ class GroupDecisions:
         question = self._groups.get(self.key_of(request.pod_uid)).question
         if question is None:
             return PreemptReply(message=_FORGOTTEN)
-        question = replace(question, group=self._with_minimum(question.group))
+        question = replace(question, group=known_group(question, self._basis))
         return self._victims.choose(request, question, now)
 
     def continue_preemption(self, pod_uid: str) -> str | None:

@@ -407,11 +407,15 @@ class PodDecisions:
             pauses_until=answer.pauses_until,
         )
 
-    def end(self, pod_uid: str) -> None:
-        """Remember nothing more of a pod that is bound, ended or deleted."""
-        if self.state.pods.get(pod_uid).node:
-            self.groups.holds.succeed(self.groups.key_of(pod_uid))
+    def end(self, pod_uid: str) -> bool:
+        """Remember nothing more of a pod that is bound, ended or deleted.
+
+        Return whether its group can have another answer.
+        """
+        is_bound = bool(self.state.pods.get(pod_uid).node)
+        has_changed = is_bound and self.groups.note_bound(pod_uid)
         self.state.records.end(pod_uid)
+        return has_changed
 
     # --- the write path ---
 

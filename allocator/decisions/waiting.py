@@ -184,7 +184,7 @@ class WaitingPods:
     def end(self, uid: str) -> None:
         """Remember nothing more of a pod that is bound, ended or deleted."""
         self._leave(uid)
-        self._decisions.end(uid)
+        self._again |= self._decisions.end(uid)
 
     def stop_waking(self, uid: str) -> None:
         """Wake a pod no more, until the scheduler itself tries it again."""

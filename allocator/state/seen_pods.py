@@ -281,10 +281,10 @@ class SeenPods:
                 (bound if seen.node else waiting).add(group)
         return tuple(sorted(bound & waiting))
 
-    def has_bound_members(self, uid: str) -> bool:
-        """Whether a member of the gang of a pod has a node."""
+    def bound_members_beside(self, uid: str) -> Collection[str]:
+        """Return the members with a node of the gang of a pod, which need not have one."""
         group = self.get(uid).group
-        return group is not None and group in self._bound_members
+        return () if group is None else self._bound_members.get(group)
 
     def users_of(self, claim_name: str) -> tuple[tuple[str, str], ...]:
         """Return the `namespace/name` and the UID of the pods that name a claim."""

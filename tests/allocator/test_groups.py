@@ -443,7 +443,7 @@ def test_members_of_another_scheduler_interrupt_nobody() -> None:
     cluster.add(pod("m0", "c-m0", **bound))
     cluster.decisions.begin_term()
     assert cluster.nodes("other", claim("d")) == ["n1"]
-    assert not cluster.state.pods.has_bound_members("m1")
+    assert not cluster.state.pods.bound_members_beside("m1")
 
 
 def test_gated_and_ended_members_interrupt_nobody() -> None:
