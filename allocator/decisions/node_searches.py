@@ -210,12 +210,14 @@ def _names_of(search: NodeSearch) -> tuple[str, ...]:
 def answer_key(search: NodeSearch, state: AllocatorState) -> bytes:
     """Return a short key that is equal for searches with equal results in the same quotas.
 
-    No request decides how much memory the caches of answers take.
+    A pod for which devices are kept is charged for them, so that it has room where others have
+    none. No request decides how much memory the caches of answers take.
     """
-    namespace = search.pod.namespace
-    own = namespace if state.ledger.quotas.limits(namespace) else ""
-    digest = hashlib.blake2b(b"%s %s" % (own.encode(), request_key(search)), digest_size=_KEY_BYTES)
-    return digest.hexdigest().encode()
+    namespace, ledger = search.pod.namespace, state.ledger
+    is_limited = bool(ledger.quotas.limits(namespace))
+    own = [namespace, *filter(ledger.is_expected, map(uid_of, search.unallocated))]
+    key = msgspec.json.encode(own if is_limited else ()) + request_key(search)
+    return hashlib.blake2b(key, digest_size=_KEY_BYTES).hexdigest().encode()
 
 
 def request_key(search: NodeSearch) -> bytes:

@@ -30,10 +30,10 @@ class Turn(NamedTuple):
 def is_woken_by_member(record: Record, now: float) -> bool:
     """Whether another member of its group, which was answered now, wakes a pod.
 
-    One that had a node itself was refused by other filters, and is woken at the end of its pause:
-    two of them would else wake each other without end.
+    One that was answered itself and has not started is woken at the end of its pause: two of them
+    would else wake each other without end.
     """
-    return record.waiting is None or record.device_pause.until <= now
+    return record.device_pause.until <= now
 
 
 class TurnWork:

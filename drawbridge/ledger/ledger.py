@@ -273,6 +273,10 @@ class Ledger:
             (self._expected.add if expected else self._expected.discard)(uid)
             self._charge(uid)
 
+    def is_expected(self, uid: str) -> bool:
+        """Whether devices are kept for the pod of a claim, which is charged for them."""
+        return uid in self._expected
+
     def has_conflict(self, uids: Iterable[str]) -> bool:
         """Return whether another claim holds a device that is reserved for one of these claims."""
         reserved = ((uid, self._reservations.get(uid)) for uid in uids)

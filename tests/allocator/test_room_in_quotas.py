@@ -3,7 +3,7 @@
 import pytest
 
 from allocator.decisions.waiting import WaitingPods
-from allocator.scheduler.protocol import PreemptionNode, PreemptRequest
+from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, PreemptRequest
 from drawbridge.dra.device_quotas import DeviceQuota
 from drawbridge.dra.quantity import Quantity, from_json
 from tests.allocator.clusters import (
@@ -135,3 +135,23 @@ def test_a_gang_over_quota_asks_for_victims_once_when_its_quota_has_room() -> No
     cluster.state.apply(as_claim(foreign), None)
     woken = [uid for at in (2.0, 2.1, 60.0, 60.1) for uid in waiting.wake(at).woken]
     assert woken == ["m0"]
+
+
+def test_a_pod_for_which_devices_are_kept_has_room_where_one_that_asks_the_same_has_none() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.add_claim(
+        claim("c-low", allocation=allocation_on("n1", 0), pods=["low"], namespace="other")
+    )
+    node = PreemptionNode(node="n1", pods=(PotentialVictim(uid="low", priority=0),))
+    for uid in ("first", "second", "first"):
+        reply = cluster.prefilter(uid, claim(f"c-{uid}"), priority=9)
+        waiting.note_answer(uid, [], cluster.now, complete=reply.complete)
+        if uid == "first" and reply.preemptible:
+            asked = PreemptRequest(pod_uid=uid, nodes=(node,))
+            assert cluster.decisions.preempt(asked, cluster.now).victims == ("low",)
+    exceeds = cluster.decisions.exceeds_quota
+    first, second = map(cluster.decisions.request_key, ("first", "second"))
+    assert first is not None
+    assert second is not None
+    assert (exceeds(first), exceeds(second)) == (False, True)
