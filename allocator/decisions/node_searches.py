@@ -6,7 +6,6 @@ cluster, the result holds for every pod that asks the same: until much changes, 
 fitted, and those that have changed since, can fit.
 """
 
-import hashlib
 from typing import Final
 
 import msgspec
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from allocator.decisions.shortlist import NodeSearch, Shortlist, find_nodes
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.digest import digest
 from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.solver.answer_cache import claims_key
 from drawbridge.solver.reasons import merge_reasons
@@ -30,8 +30,6 @@ MAX_REMEMBERED: Final = 4096
 MAX_REASONS: Final = 65_536
 # A search that found more nodes than this is not worth remembering: the next one ends early.
 MAX_FITTING: Final = 64
-# No tenant finds two requests with the same key.
-_KEY_BYTES: Final = 32
 
 
 class _Scan(msgspec.Struct, frozen=True):
@@ -217,7 +215,7 @@ def answer_key(search: NodeSearch, state: AllocatorState) -> bytes:
     is_limited = bool(ledger.quotas.limits(namespace))
     own = [namespace, *filter(ledger.is_expected, map(uid_of, search.unallocated))]
     key = msgspec.json.encode(own if is_limited else ()) + request_key(search)
-    return hashlib.blake2b(key, digest_size=_KEY_BYTES).hexdigest().encode()
+    return digest(key).hex().encode()
 
 
 def request_key(search: NodeSearch) -> bytes:

@@ -5,7 +5,6 @@ flat requests of v1beta1. Fields that Drawbridge does not use are not decoded.
 `drawbridge.dra.validation` checks the limits of the API.
 """
 
-import hashlib
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec.structs import force_setattr, replace
 
+from drawbridge.digest import digest
 from drawbridge.dra.allocation import ClaimStatus, Opaque, with_default_operators
 from drawbridge.dra.decode import Metadata, Object, Reader
 from drawbridge.dra.device import CELExpression, Int64
@@ -26,7 +26,6 @@ CLAIM = "ResourceClaim"
 TEMPLATE = "ResourceClaimTemplate"
 EXACT_COUNT = "ExactCount"
 ALL = "All"
-DIGEST_BYTES: Final = 32
 # Of the annotation with what an allocation takes. A tenant can write any text there.
 MAX_KEPT_MARK: Final = 8192
 
@@ -122,7 +121,7 @@ class ClaimSpec(msgspec.Struct, frozen=True, dict=True):  # for the cached prope
 
     @property
     def digest(self) -> bytes:
-        """A short key that is equal for equal specs; no tenant finds two others with one."""
+        """A short key that is equal for equal specs."""
         return self._digest_and_size[0]
 
     @property
@@ -139,7 +138,7 @@ class ClaimSpec(msgspec.Struct, frozen=True, dict=True):  # for the cached prope
     @cached_property
     def _digest_and_size(self) -> tuple[bytes, int]:
         encoded = msgspec.json.encode(self.devices, enc_hook=str)
-        return hashlib.blake2b(encoded, digest_size=DIGEST_BYTES).digest(), len(encoded)
+        return digest(encoded), len(encoded)
 
 
 class ClaimMetadata(Metadata, frozen=True, rename="camel"):

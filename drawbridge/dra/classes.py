@@ -1,12 +1,12 @@
 """DeviceClasses: their types and reader. The wire format is the same in all API versions."""
 
-import hashlib
 from functools import cached_property
 
 import msgspec
 
+from drawbridge.digest import digest
 from drawbridge.dra.allocation import Opaque
-from drawbridge.dra.claim import DIGEST_BYTES, CapacityRequests, ClaimMetadata, Selector
+from drawbridge.dra.claim import CapacityRequests, ClaimMetadata, Selector
 from drawbridge.dra.decode import Object, Reader
 from drawbridge.finding import Finding
 
@@ -38,8 +38,7 @@ class ClassSpec(msgspec.Struct, frozen=True, rename="camel", dict=True):  # for 
     @cached_property
     def digest(self) -> bytes:
         """A short key that is equal for equal specs."""
-        encoded = msgspec.json.encode(self, enc_hook=str)
-        return hashlib.blake2b(encoded, digest_size=DIGEST_BYTES).digest()
+        return digest(msgspec.json.encode(self, enc_hook=str))
 
     @property
     def share(self) -> CapacityRequests | None:

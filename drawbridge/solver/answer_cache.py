@@ -4,13 +4,13 @@ Results are keyed by the specs of the claims and their classes. They depend on t
 and the use of these pools. The caller passes unchanged pool uses as the same objects.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from drawbridge.dra.claim import DIGEST_BYTES, Claim
+from drawbridge.digest import DIGEST_BYTES, digest
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.inventory import Pool
 from drawbridge.dra.nodes import Node
@@ -68,7 +68,7 @@ def claims_key(claims: Sequence[Claim]) -> bytes:
     rules = [claim.metadata.annotations.get(RULES_ANNOTATION) for claim in claims]
     if not any(each is not None for each in rules) and len(claims) == 1:
         return specs
-    return hashlib.blake2b(specs + _ENCODER.encode(rules), digest_size=DIGEST_BYTES).digest()
+    return digest(specs + _ENCODER.encode(rules))
 
 
 def demand_key(claims: Sequence[Claim], classes: Mapping[str, DeviceClass]) -> bytes:
@@ -76,9 +76,7 @@ def demand_key(claims: Sequence[Claim], classes: Mapping[str, DeviceClass]) -> b
     names = {name: None for claim in claims for name in claim.spec.class_names}
     used = [classes[name].spec.digest if name in classes else _NO_CLASS for name in names]
     key = b"".join((claims_key(claims), *used))
-    if len(names) == 1:
-        return key
-    return hashlib.blake2b(key, digest_size=DIGEST_BYTES).digest()
+    return key if len(names) == 1 else digest(key)
 
 
 _NO_CLASS: Final = bytes(DIGEST_BYTES)

@@ -5,12 +5,11 @@ Each check runs once per device, for all requests with equal selectors and amoun
 
 import enum
 import functools
-import hashlib
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from drawbridge.digest import digest
 from drawbridge.dra.capacity import Amounts, CapacityError, Misfit, consumed_amounts, find_shortfall
-from drawbridge.dra.claim import DIGEST_BYTES
 from drawbridge.dra.gates import Gates
 from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
@@ -88,8 +87,7 @@ class RequestFilter:
         self.selectors = selectors
         self.requested = requested
         amounts = sorted((name, str(amount)) for name, amount in requested.items())
-        text = repr((selectors, amounts)).encode()
-        self.key = hashlib.blake2b(text, digest_size=DIGEST_BYTES).digest()
+        self.key = digest(repr((selectors, amounts)).encode())
         self._expressions = expressions
         self._count_result = count_result
         self._binding = gates.supports_binding_conditions

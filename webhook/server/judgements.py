@@ -105,7 +105,7 @@ class Judgements:
         messages = written.messages
         findings = _take_findings(messages)
         for start in range(0, len(messages), _IN_A_ROW):
-            told = map(_load, messages[start : start + _IN_A_ROW])
+            told = map(pickle.loads, messages[start : start + _IN_A_ROW])  # our own
             self._find_context(request, labels).learn(told, lent)
             await asyncio.sleep(0)
         if findings is None:
@@ -143,11 +143,6 @@ def _take_findings(messages: list[bytes]) -> tuple[Finding, ...] | None:
         return None
     messages.pop()
     return last.findings
-
-
-def _load(message: bytes) -> ToldByCopy:
-    told: ToldByCopy = pickle.loads(message)  # noqa: S301  # our own
-    return told
 
 
 def _judge_as_copy(
