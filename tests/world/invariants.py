@@ -4,7 +4,6 @@
 everything had time to settle.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -72,19 +71,17 @@ def _overlaps(
     """Yield devices with two holders, and nodes whose counters give more than they have.
 
     Nobody knows what a withdrawn device takes once its pod's owner has changed the mark. What the
-    stock scheduler had decided before a restore, it writes beside what has come back. Nobody keeps
-    it off a node that comes with the name of one of ours while our processes hear of nothing.
+    stock scheduler had decided before a restore, it writes beside what has come back: also devices
+    of ours, if their node was given back after the backup. Nobody keeps it off a node that comes
+    with the name of one of ours while our processes hear of nothing.
     """
     by_device: dict[Device, str] = {}
-    unmarked = {name_of(claim) for claim in world.holders.values() if not _has_mark(claim)}
-    of_others = unmarked | world.forged
-    may_meet = of_others if world.since_restore() < math.inf else set()
     for name, devices in holders:
         for device in sorted(devices):
             other = by_device.setdefault(device, name)
             if other == name or world.newcomers.is_unheard(device[0]):
                 continue
-            if not may_meet.issuperset((name, other)):
+            if world.decided_before_restore.isdisjoint((name, other)):
                 yield f"{'/'.join(device)} is {word} {name} and {other}"
     for node, shape in ALL_NODES.items():
         on_node = {device: name for (pool, device), name in by_device.items() if pool == node}

@@ -61,6 +61,8 @@ class StockScheduler:
         self._allocated: dict[str, frozenset[Device]] = {}
         # The version of a claim that a response told, and until when the watch can be behind.
         self._assumed: dict[str, tuple[int, float]] = {}
+        # When what it knew was listed as it decided about a claim the last time, by UID.
+        self._known_since: dict[str, float] = {}
         self._revision = 0
         self._busy: set[str] = set()
         self._places: dict[str, str] = {}  # of pods that are being bound, by UID
@@ -145,11 +147,20 @@ class StockScheduler:
             if chosen is not None:
                 devices = dict(zip(map(_uid, new), chosen, strict=True))
                 self._in_flight |= {uid: frozenset([device]) for uid, device in devices.items()}
+                self._known_since |= dict.fromkeys(devices, self._find_known_since())
                 self._busy.add(_uid(pod))
                 group.create_task(self._bind(pod, node, own, devices))
                 return
         if only and any(name not in only for name in self._usable_nodes()):
             await self._deallocate(pod, own)
+
+    def has_decided_before(self, moment: float, claim: JSON) -> bool:
+        """Whether it decided about a claim with what it knew before a moment."""
+        return self._known_since.get(_uid(claim), moment) < moment
+
+    def _find_known_since(self) -> float:
+        followers = (self._pods, self._claims, self._nodes, self._slices)
+        return min(each.listed_at for each in followers)
 
     async def _deallocate(self, pod: JSON, claims: Iterable[JSON]) -> None:
         """Do PostFilter: take back one allocation that keeps the pod from a node."""

@@ -25,6 +25,16 @@ FORCED = (
     Event(5.0, "delete with force", 0),
     Event(10.0, "create", 26),
 )
+# Devices become free, and others get them while a restore brings their former users back.
+RESTORED = (
+    *(Event(0.1, "create native", 0) for _ in range(4)),
+    Event(8.0, "back up", 0),
+    *(Event(0.1, "finish", number) for number in range(3)),
+    *(Event(0.1, "create native", 0) for _ in range(3)),
+    Event(2.5, "restore", 0),
+    Event(10.0, "create native", 0),
+)
+DECIDED_BEFORE = "allocation of others that was decided before a restore"
 COPIED = 19  # half of its computations are cut
 
 
@@ -105,3 +115,12 @@ def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
     for at in range(len(shrunk.script)):
         fewer = play(shrunk.seed, shrunk.script[:at] + shrunk.script[at + 1 :])
         assert not fewer.violation.startswith("no_device_is_used_by_two_pods")
+
+
+@pytest.mark.parametrize(("script", "happened"), [(RESTORED, DECIDED_BEFORE)])
+def test_what_was_decided_before_a_restore_is_counted_and_not_judged(
+    script: tuple[Event, ...], happened: str
+) -> None:
+    played = (play(seed, script) for seed in range(60))
+    outcome = next(each for each in played if each.violation or happened in each.counted)
+    assert not outcome.violation

@@ -1,6 +1,7 @@
 """The API servers and what is watched of them: it comes late, each watch in its own time."""
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
@@ -135,6 +136,7 @@ class Follower:
         self._ended = asyncio.Event()
         self._runs = True
         self.objects: dict[str, JSON] = {}  # by UID
+        self.listed_at = -math.inf  # when the list was read that has arrived last
 
     async def run(self, on_change: OnChange | None = None) -> None:
         """Follow until cancelled; a watch that ends begins again with a list."""
@@ -143,7 +145,8 @@ class Follower:
         while True:
             self._ended.clear()
             listed = [*filter(self._sees, store.among(self._kind, "", "", ""))]
-            self.lag.later(self._replace, {value["metadata"]["uid"]: value for value in listed})
+            by_uid = {value["metadata"]["uid"]: value for value in listed}
+            self.lag.later(self._replace, by_uid, asyncio.get_running_loop().time())
             watcher = ObjectWatcher(self._kind, self._sees, self._tell)
             store.watchers.append(watcher)
             try:
@@ -166,11 +169,12 @@ class Follower:
                 self._set, value["metadata"]["uid"], None if event == "DELETED" else value
             )
 
-    def _replace(self, listed: Mapping[str, JSON]) -> None:
+    def _replace(self, listed: Mapping[str, JSON], at: float) -> None:
         for uid in sorted(self.objects.keys() - listed.keys()):
             self._set(uid, None)
         for uid, value in listed.items():
             self._set(uid, value)
+        self.listed_at = at
 
     def _set(self, uid: str, value: JSON | None) -> None:
         if not self._runs:

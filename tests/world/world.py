@@ -118,6 +118,8 @@ class World:
         self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
         self.controller = ControllerProcess(self.network, "control-a")
         self.newcomers = Newcomers(self.network, self.controller)
+        slow = self.conditions.slow_bindings_of_others
+        self._stock = StockScheduler(self.network, outcome.defects, slow)
         self.webhook = Webhook(self.network, "hook-a")
         self.quotas = Quotas(self.network)
         # Pods that were refused until now, with the reason, and the tasks that create them.
@@ -132,6 +134,8 @@ class World:
         self.touched = ""  # the node to which something has just happened
         self.bound: JSON = {}  # the pod that was bound last
         self.bound_late: set[str] = set()  # pods that were bound soon after a restore
+        # Claims that the stock scheduler allocated with what it knew before a restore.
+        self.decided_before_restore: set[str] = set()
         self.natives: set[str] = set()  # pods of other schedulers, also those that are gone
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
         self.released_at = float("-inf")  # when a scheduler released the Lease
@@ -160,10 +164,8 @@ class World:
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         claims, pods = ClaimController(self.network, self.quotas), PodController(self.network)
         parts += [each.run() for each in (claims, self.quotas, pods)]
-        slow = self.conditions.slow_bindings_of_others
-        stock = StockScheduler(self.network, self.outcome.defects, slow)
         autoscaler = Autoscaler(self.network, self.machines.values())
-        parts += [each.run() for each in (stock, self.controller, self.webhook, autoscaler)]
+        parts += [each.run() for each in (self._stock, self.controller, self.webhook, autoscaler)]
         tasks = [asyncio.ensure_future(part) for part in parts]
         for host in HOSTS:
             self._start_pair(host)
@@ -392,6 +394,11 @@ class World:
         sender, _, host = self.network.written[-1][0].rpartition(" ")
         if sender != "allocator" or host not in self.pairs:
             self.uses.note_decision(claim, None)
+            name = claim["metadata"]["name"]
+            self.decided_before_restore.discard(name)
+            if self._stock.has_decided_before(self._restored_at, claim):
+                self.network.count("allocation of others that was decided before a restore")
+                self.decided_before_restore.add(name)
             return
         self.uses.note_decision(claim, self.pairs[host].seen)
         for name in sorted({node for node, _ in devices_of(claim)}):
