@@ -35,6 +35,16 @@ RESTORED = (
     Event(10.0, "create native", 0),
 )
 DECIDED_BEFORE = "allocation of others that was decided before a restore"
+# An allocator stands still before it binds. A restore takes back what it has allocated. The next
+# allocator stands still, too, when it has allocated devices of another node.
+BOUND_LATE = (
+    Event(0.1, "create", 26),
+    Event(0.0, "stop at write", 1760),
+    Event(0.0, "restore", 212),
+    Event(9.5, "stop at write", 7),
+    Event(45.0, "create", 26),
+)
+ON_ANOTHER_NODE = "pod that was bound soon after a restore to another node"
 COPIED = 19  # half of its computations are cut
 
 
@@ -117,7 +127,9 @@ def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
         assert not fewer.violation.startswith("no_device_is_used_by_two_pods")
 
 
-@pytest.mark.parametrize(("script", "happened"), [(RESTORED, DECIDED_BEFORE)])
+@pytest.mark.parametrize(
+    ("script", "happened"), [(RESTORED, DECIDED_BEFORE), (BOUND_LATE, ON_ANOTHER_NODE)]
+)
 def test_what_was_decided_before_a_restore_is_counted_and_not_judged(
     script: tuple[Event, ...], happened: str
 ) -> None:

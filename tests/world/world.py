@@ -406,6 +406,10 @@ class World:
                 self.newcomers.note_given(claim["metadata"]["name"], name)
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
+        is_late = pod["metadata"]["uid"] in self.bound_late
+        if is_late and any(pool != node for pool, _ in devices_of(claim)):
+            self.network.count("pod that was bound soon after a restore to another node")
+            return  # its driver has no such devices
         self.uses.start(pod, claim, node)
         self.network.count("preparation")
         self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")
