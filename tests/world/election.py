@@ -12,6 +12,11 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM}/leases/drawbridge-sch
 _RENEW_SECONDS = 10
 
 
+def find_holder(lease: JSON | None) -> str:
+    """Return who has a Lease; empty if nobody has it."""
+    return str(((lease or {}).get("spec") or {}).get("holderIdentity") or "")
+
+
 class Election:
     """The part that one host takes in it, with one process after the other."""
 

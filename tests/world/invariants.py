@@ -170,8 +170,8 @@ def one_allocator_leads(world: "World") -> Iterator[str]:
     """Two that may write at the same time could give out one device twice.
 
     A restore also brings back an old Lease, which hosts can take that the holder never heard of. A
-    scheduler that is stopped releases its Lease, and the allocator beside it learns of that when it
-    reads the Lease again.
+    scheduler that is stopped releases its Lease, later if its host stands still, and the allocator
+    beside the one that has it learns of that when it reads the Lease again.
     """
     if min(world.since_restore(), world.since_release()) < LEASE_SECONDS:
         return

@@ -17,6 +17,7 @@ from tests.world.conditions import draw_conditions
 from tests.world.control import ControllerProcess
 from tests.world.controllers import Autoscaler, ClaimController, PodController
 from tests.world.copies import Copies
+from tests.world.election import find_holder
 from tests.world.events import EVENTS
 from tests.world.faults import FAULT_NAMES
 from tests.world.machines import Machine
@@ -264,6 +265,8 @@ class World:
         if kind.plural == "pods" and _is_bound_by_us(change):
             self.bound = change.after or {}
             self.check("binding")
+        if kind.plural == "leases" and find_holder(change.before) and not find_holder(change.after):
+            self.released_at = asyncio.get_running_loop().time()
         if kind.plural in ("resourceclaims", "pods", "leases"):
             self.check("write")
 
@@ -448,7 +451,6 @@ class World:
 
     def stop_scheduler(self, host: str) -> None:
         """Let a scheduler release its Lease and end; another one starts in its place."""
-        self.released_at = asyncio.get_running_loop().time()
         self.pairs[host].scheduler.die(releases=True)
 
     def back_up(self) -> int:
