@@ -24,7 +24,8 @@ class Newcomers:
 
     def __init__(self, network: Network, controller: ControllerProcess) -> None:
         self._network, self._controller = network, controller
-        # The terms of the controller that knew the last node of a name as ours; 0 if none did.
+        # The terms of the controller that knew the last node of ours of a name; 0 if none did. They
+        # count for each node that follows, until one has the fence or is heard of in time.
         self._terms: dict[str, int] = {}
         self._unheard: set[str] = set()  # the UIDs of nodes that it heard of too late
         # What was given on nodes that are not ready and can get their taint in time, by UID.
@@ -41,10 +42,10 @@ class Newcomers:
             heard = self._controller.find_node(name)
             is_known = heard is not None and is_fenced(heard.value.spec.taints or ())
             self._terms[name] = self._controller.terms if is_known else 0
+        elif after is not None and has_fence(after):
+            self._terms.pop(name, None)
         elif before is None and after is not None and name in self._terms:
-            term = self._terms.pop(name)
-            if not has_fence(after):
-                self._look_soon(name, after["metadata"]["uid"], term)
+            self._look_soon(name, after["metadata"]["uid"], self._terms[name])
 
     def _look_soon(self, name: str, uid: str, term: int) -> None:
         def look() -> None:
@@ -57,6 +58,7 @@ class Newcomers:
             given, node = self._given.pop(uid), self._find(name)
             is_open = node is not None and node["metadata"]["uid"] == uid and not has_fence(node)
             if is_open and uid not in self._unheard:
+                self._terms.pop(name, None)
                 self.beyond_fences += given
 
         self._given[uid] = []
