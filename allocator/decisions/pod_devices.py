@@ -384,9 +384,15 @@ class PodDecisions:
         for fit in self.strategy.best_first(search, shortlist, now):
             if not reserve_on(self._basis, request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
-        if self.state.planner.was_cut:
-            return Promise(unfinished=True, was_cut=True)
+        planner = self.state.planner
         unfinished = not (shortlist.has_ended or shortlist.fitting or without)
+        if not (planner.was_cut or unfinished or shortlist.fitting):
+            # What became free is kept for others before this pod has its turn.
+            taken = self._preemption.take_over(search)
+            if taken and not self.reservations.reserve_found(request, taken, search, now):
+                return Promise(node=taken.name)
+        if planner.was_cut:
+            return Promise(unfinished=True, was_cut=True)
         return Promise(unfinished=unfinished, exceeds=bool(shortlist.exceeding))
 
     def _promise_group(self, key: str, pod_uid: str, now: float) -> Promise:

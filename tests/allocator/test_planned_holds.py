@@ -208,6 +208,17 @@ def test_a_pod_with_a_higher_priority_takes_over(plan: Plan) -> None:
     assert plan.ask("small") == ["n2"]
 
 
+def test_a_pod_with_a_higher_priority_that_waits_takes_over_what_becomes_free(plan: Plan) -> None:
+    plan.contest.run("c", "n1", 2)
+    plan.annotate(hold_of("big"))
+    assert plan.ask("urgent", 3, HIGH) == []
+    assert plan.ask("big", 3) == []
+    for uid in ("a", "b", "c"):
+        plan.contest.end(uid)
+    assert plan.contest.woken() == ["urgent"]
+    assert plan.ask("urgent", 3, HIGH) == ["n1"]
+
+
 def test_a_pod_over_its_quota_and_a_member_of_a_gang_get_no_hold() -> None:
     for cluster, labels in (
         (Cluster(n1=1, quotas=[limit({DEVICES: "0"})]), {}),

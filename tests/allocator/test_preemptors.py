@@ -360,6 +360,15 @@ def test_a_higher_priority_takes_over_what_is_kept(full: Contest) -> None:
     assert full.victims("high") == ["first"]
 
 
+def test_a_higher_priority_that_waits_takes_over_what_is_kept(full: Contest) -> None:
+    assert full.ask("highest", priority=HIGH + 1) == []
+    full.victims("high")
+    full.end("second")
+    assert full.woken() == ["highest"]
+    assert full.ask("highest", priority=HIGH + 1) == ["n1"]
+    assert full.woken() == ["high"]  # which can preempt again
+
+
 def test_a_higher_priority_takes_over_what_is_being_released(full: Contest) -> None:
     full.victims("high")
     full.evict("second")
