@@ -384,14 +384,13 @@ class PodDecisions:
         for fit in self.strategy.best_first(search, shortlist, now):
             if not reserve_on(self._basis, request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
-        planner = self.state.planner
         unfinished = not (shortlist.has_ended or shortlist.fitting or without)
-        if not (planner.was_cut or unfinished or shortlist.fitting):
+        if not (self.state.planner.was_cut or unfinished or shortlist.fitting):
             # What became free is kept for others before this pod has its turn.
-            taken = self._preemption.take_over(search)
-            if taken and not self.reservations.reserve_found(request, taken, search, now):
+            taken, reserve = self._preemption.take_over(search), self.reservations.reserve_found
+            if taken and not reserve(request, taken, search, now, promised=True):
                 return Promise(node=taken.name)
-        if planner.was_cut:
+        if self.state.planner.was_cut:
             return Promise(unfinished=True, was_cut=True)
         return Promise(unfinished=unfinished, exceeds=bool(shortlist.exceeding))
 

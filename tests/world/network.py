@@ -137,7 +137,7 @@ class Network:
         self.hanging.clear()
         self.trap, self.no_watch = None, 0.0
         for front in self.fronts:
-            front.until, front.lag = 0.0, 0.02
+            front.until, front.lag, front.skew = 0.0, 0.02, 0.0
         watches = [lines for front in self.fronts for lines in front.streams]
         for each in (*watches, *self.followers):
             each.lag.catch_up()
