@@ -52,6 +52,15 @@ def test_what_a_decision_has_promised_goes_back_with_it() -> None:
     assert cluster.held() == []
 
 
+def test_what_members_that_left_the_group_were_promised_goes_back() -> None:
+    cluster = Cluster(n1=4)
+    cut_while_promising(cluster, FOUR)
+    promised = {uid for uid in FOUR if cluster.decisions.reservations.is_promised(uid)}
+    left = [uid for uid in FOUR if uid not in promised]
+    assert ask_group(cluster.decisions, members_of(cluster, left), 0.0).fit
+    assert len(cluster.held()) == len(left) < len(FOUR)
+
+
 def test_a_member_that_loses_its_claim_meanwhile_gets_the_others_nothing() -> None:
     cluster = Cluster(n1=4)
     cut_while_promising(cluster, FOUR)
