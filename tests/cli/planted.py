@@ -326,6 +326,12 @@ def _never_prepared(cluster: Cluster) -> str:
     return _name(pod)
 
 
+def _bound_elsewhere(cluster: Cluster) -> str:
+    pod, _ = cluster.add_running(phase="Pending", conditions=_RUNS[:1])
+    pod["spec"]["nodeName"] = "n0" if pod["spec"]["nodeName"] != "n0" else "n1"
+    return _name(pod)
+
+
 def _never_unprepared(cluster: Cluster) -> str:
     pod, _ = cluster.add_running(containerStatuses=[_ended(AGO, 137)])
     pod["metadata"] |= {"deletionTimestamp": AGO, "deletionGracePeriodSeconds": 30}
@@ -392,6 +398,7 @@ PLANTS: tuple[Plant, ...] = (
     _kubelet_down_before_start,
     _prepare_fails,
     _never_prepared,
+    _bound_elsewhere,
     _never_unprepared,
     _job_never_finished,
     _kubelet_down_at_end,

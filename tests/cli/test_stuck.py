@@ -27,12 +27,12 @@ def write(cluster: Cluster, path: Path) -> str:
     return str(path)
 
 
-def test_twenty_planted_problems_are_named_and_nothing_else(tmp_path: Path) -> None:
+def test_planted_problems_are_named_and_nothing_else(tmp_path: Path) -> None:
     cluster = draw(1, 12)
     planted = [plant(cluster) for plant in PLANTS]
     done = command("audit", "--cluster", write(cluster, tmp_path / "dump.json"), "-o", "json")
     told = {each["object"] for each in json.loads(done.out)["stuck"]}
-    assert len(planted) == len({*planted}) == 20
+    assert len({*planted}) == len(PLANTS)
     assert told == {*planted}
 
 

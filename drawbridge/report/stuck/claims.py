@@ -13,6 +13,7 @@ from drawbridge.report.stuck.found import (
     GARBAGE_COLLECTOR,
     MOST_NAMES,
     MOST_PODS,
+    NODE_WRITER,
     RESTART_CONTROLLER,
     Stuck,
     name_finalizers,
@@ -165,7 +166,7 @@ def _find_no_allocation(claim: HangingClaim, search: StuckSearch) -> Stuck | Non
     message, held_by, remedy = "", "", ""
     if bound:
         message = f"pod {bound[0].metadata.name} has a node, but no scheduler allocated its claim"
-        held_by = "whoever wrote spec.nodeName"
+        held_by = NODE_WRITER
         remedy = "Delete the pod and create it without spec.nodeName."
     elif missing:
         message, held_by = missing, "nobody"

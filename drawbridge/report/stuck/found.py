@@ -14,6 +14,7 @@ MOST_NAMES: Final = 4
 # As many pods as use a claim at the same time.
 MOST_PODS: Final = 256
 CLAIM_CONTROLLER: Final = "resourceclaim-controller of kube-controller-manager"
+NODE_WRITER: Final = "whoever wrote spec.nodeName"
 GARBAGE_COLLECTOR: Final = "garbage-collector-controller of kube-controller-manager"
 RESTART_CONTROLLER: Final = (
     "Check that kube-controller-manager runs with this controller, and read its log."

@@ -10,7 +10,7 @@ from drawbridge.documents.values import Value
 from drawbridge.report.events import describe_events, is_about
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
-from drawbridge.report.stuck.found import Stuck, name_finalizers, stuck_at
+from drawbridge.report.stuck.found import NODE_WRITER, Stuck, name_finalizers, stuck_at
 from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod, HeldResult
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
@@ -160,6 +160,8 @@ def _find_no_start(
         return None
     ready = pod.condition(_PREPARED)
     is_down = search.is_node_down(node)
+    if elsewhere := next((each for each in claims if each.node not in {"", node}), None):
+        return _stop_elsewhere(pod, elsewhere, since)
     if ready is not None and ready.status == "True" and not is_down:
         # The claims are prepared; images are pulled.
         return None
@@ -177,6 +179,21 @@ def _find_no_start(
         since=since,
         pods=(pod.full_name,),
         devices=_devices(claims),
+    )
+
+
+def _stop_elsewhere(pod: HangingPod, claim: HangingClaim, since: str | None) -> Stuck:
+    """Say that a pod is not on the only node that has its devices."""
+    return stuck_at(
+        codes.NEVER_PREPARED,
+        _about(pod),
+        f"has node {pod.spec.node_name}, but its claim {claim.metadata.name} has devices of node"
+        f" {claim.node}",
+        NODE_WRITER,
+        since=since,
+        remedy="Delete the pod, and create it without spec.nodeName if no controller does.",
+        pods=(pod.full_name,),
+        devices=claim.results,
     )
 
 
