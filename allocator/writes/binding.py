@@ -365,9 +365,11 @@ class PodBinder:
         others = [each.uid for each in self._state.users_of(claim) if each.uid != pod_uid]
         if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
             return []
+        if any(each.is_pod for each in claim.status.reserved_for):
+            return []
         # The watch of this process can be behind that of the one that bound a member.
         members = await self._writes.list_users(claim)
-        if len(members) > MAX_CONSUMERS or any(each.is_pod for each in claim.status.reserved_for):
+        if len(members) > MAX_CONSUMERS:
             return []
         release = await self._end_bindings(members, claim)
         return [] if release is None else await self._deallocate(claim, release)
