@@ -99,7 +99,7 @@ class _Parts:
         )
         self.collection = RebuildPause(pause_garbage_collection)
         self.state = self._make_state(settings, session.clock.now, options.holding)
-        fence = WriteFence(self.lease, caches.claims)
+        fence = WriteFence(self.lease, caches.nodes, caches.claims)
         writes = ApiServerWrites(session, fence, caches.claims)
         self.binder = PodBinder(
             self.state, writes, caches, leads=lambda: self.term.leading, times=options.binding

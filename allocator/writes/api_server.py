@@ -53,7 +53,14 @@ class _Pod(msgspec.Struct):
 _decode_pod: Final = DeepDecoder(_Pod).decode
 
 
-class VerifiedHistory(Protocol):
+class VerifiedObjects(Protocol):
+    """A watch that may be of another history than the API server for a moment."""
+
+    async def wait_until_verified(self) -> None:
+        """Wait while the API server may have another history than the watch."""
+
+
+class ClaimWatch(Protocol):
     """The watch of claims."""
 
     @property
@@ -64,9 +71,6 @@ class VerifiedHistory(Protocol):
     def compare_written(self, version: str, since: str) -> None:
         """Notice another history, if a write is older than the version seen before it."""
 
-    async def wait_until_verified(self) -> None:
-        """Wait while the API server may have another history than the watch."""
-
 
 class Leadership(Fence, Protocol):
     """Tells whether this process leads, by what it knows or by a read."""
@@ -76,18 +80,20 @@ class Leadership(Fence, Protocol):
 
 
 class WriteFence:
-    """Lets a write wait while claims may be others than those that a decision has read.
+    """Lets a write wait while objects may be others than those that a decision has read.
 
-    After etcd was restored from a backup, devices can be in use by claims that were deleted before.
+    After etcd was restored from a backup, devices can be in use by claims that were deleted before,
+    and a node can belong to other schedulers again.
     """
 
-    def __init__(self, leadership: Leadership, claims: VerifiedHistory) -> None:
+    def __init__(self, leadership: Leadership, *read: VerifiedObjects) -> None:
         self._leadership = leadership
-        self._claims = claims
+        self._read = read
 
     async def check(self) -> None:
         """Raise NotLeadingError unless this process certainly leads."""
-        await self._claims.wait_until_verified()
+        for each in self._read:
+            await each.wait_until_verified()
         await self._leadership.check()
 
     async def confirm(self) -> None:
@@ -98,7 +104,7 @@ class WriteFence:
 class ApiServerWrites:
     """Reads and writes claims behind a fence, and binds pods."""
 
-    def __init__(self, session: Session, fence: Leadership, watch: VerifiedHistory) -> None:
+    def __init__(self, session: Session, fence: Leadership, watch: ClaimWatch) -> None:
         self._fence, self._watch = fence, watch
         self._claims = ResourceClient(session, CLAIMS, _decode_claim, fence=fence)
         self._pods = ResourceClient(session, PODS, _decode_pod, fence=fence)

@@ -224,9 +224,6 @@ class _Trusted:
     async def confirm(self) -> None:
         """This process leads."""
 
-    async def wait_until_verified(self) -> None:
-        """Nothing was restored."""
-
     def compare_written(self, version: str, since: str) -> None:
         """Nothing was restored."""
 

@@ -1,11 +1,12 @@
 """The requests of the write path that read and write claims."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from allocator.writes.api_server import ApiServerWrites
+from allocator.writes.api_server import ApiServerWrites, WriteFence
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.session import Session
 from tests.allocator.clusters import claim
@@ -36,8 +37,26 @@ class Watch:
         """Note the versions."""
         self.written.append((version, since))
 
+
+class Compared:
+    """A watch that is compared with the API server as soon as it is told."""
+
+    def __init__(self) -> None:
+        self.is_verified = asyncio.Event()
+
     async def wait_until_verified(self) -> None:
-        """Wait for nothing."""
+        """Wait for the comparison."""
+        await self.is_verified.wait()
+
+
+async def test_a_write_waits_until_all_that_was_read_is_compared_with_the_api_server() -> None:
+    watches = Compared(), Compared()
+    waiting = asyncio.create_task(WriteFence(OpenFence(), *watches).check())
+    for watch in watches:
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        watch.is_verified.set()
+    await asyncio.wait_for(waiting, 10)
 
 
 async def test_the_version_of_each_write_is_compared_with_what_was_seen_before(
