@@ -210,7 +210,7 @@ class ReceivedRequests:
         """
         received = read_claims(claims, self._state.claims)
         for claim, _ in received:
-            self._state.observe_claim(claim)
+            self._state.observe_claim(claim, told=True)
         if (reason := check_claims(pod, received, self._state)) is not None:
             return reason
         pod_or_reason = share_memory(pod, self._find_pod(pod.namespace, pod.name))

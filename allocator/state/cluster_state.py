@@ -161,11 +161,14 @@ class AllocatorState:
         if changed is not None:
             self._apply_kind[type(changed)](before, after)
 
-    def observe_claim(self, claim: Claim) -> bool:
-        """Apply a claim from a watch or a response; False if it is outdated."""
+    def observe_claim(self, claim: Claim, *, told: bool = False) -> bool:
+        """Apply a claim of the API server, or `told` by a scheduler; False if it is outdated."""
         uid = uid_of(claim)
         record, before = self.ledger.claims.get(uid), self.claims.get(uid)
-        if not self.ledger.observe(claim):
+        if before == claim and not told:
+            self.ledger.confirm(claim)
+            return False
+        if not self.ledger.observe(claim, told=told):
             if claim.reduced and self.ledger.reduce(claim):
                 self.claims[uid] = claim  # the scheduler has sent the whole claim before
             return False

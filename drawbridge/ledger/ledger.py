@@ -64,6 +64,8 @@ class ClaimRecord(NamedTuple):
     spec: ClaimSpec = ClaimSpec()
     # Whether our allocator wrote the allocation.
     ours: bool = False
+    # The latest version that the API server told of; a scheduler can have told of a later one.
+    confirmed: int = -1
 
     @property
     def namespace(self) -> str:
@@ -113,15 +115,20 @@ class Ledger:
 
     # --- events of the API server ---
 
-    def observe(self, claim: Claim) -> bool:
+    def observe(self, claim: Claim, *, told: bool = False) -> bool:
         """Apply a claim from a watch, a list or a write response; False if it is outdated.
 
-        An allocation by any client ends the reservation of the claim.
+        An allocation by any client ends the reservation of the claim. A claim that a scheduler has
+        `told` of can be of another history than the API server, so it ends nothing that is held,
+        and what the API server tells of the claim replaces it, whatever its version is.
         """
         uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
         record = self._records.get(uid)
-        newest = max(record.version if record else -1, self._observed_to)
+        confirmed = record.confirmed if record else -1
+        newest = max(record.version if record and told else confirmed, self._observed_to)
         if uid in self._deleted or version <= newest:
+            return False
+        if told and (uid in self._reservations or (record is not None and record.holds)):
             return False
         allocation = claim.status.allocation
         # Without an allocation nothing is held, and the mark of a tenant may take long to read.
@@ -135,12 +142,18 @@ class Ledger:
             self._remove_holds(uid, reserved.holds)
         name = name_of(claim)
         ours = is_mark_of(trusted, allocation)
+        confirmed = confirmed if told else version
         self._records[uid] = ClaimRecord(
-            name, version, allocation, held, unreadable, claim.spec, ours
+            name, version, allocation, held, unreadable, claim.spec, ours, confirmed
         )
         self._add_holds(uid, held)
         self._charge(uid)
         return True
+
+    def confirm(self, claim: Claim) -> None:
+        """Note that the API server has a claim as a scheduler told of it."""
+        uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
+        self._records[uid] = self._records[uid]._replace(confirmed=version)
 
     def reduce(self, claim: Claim) -> bool:
         """Keep no more than a reduced claim has, if it is known as it is; return whether it is."""

@@ -297,12 +297,37 @@ def test_a_claim_that_is_not_readable_is_a_bad_request() -> None:
         Cluster(n1=1).prefilter("p", claim("c"), {"metadata": {"name": "x"}, "spec": 1})
 
 
-def test_the_newest_claim_counts_whoever_has_it() -> None:
+def test_only_the_api_server_says_that_a_claim_has_no_devices_any_more() -> None:
     cluster = Cluster(n1=1, n2=1)
     cluster.add_claim(claim("c", version=5, allocation=allocation_on("n2", 0), pods=["q"]))
     assert cluster.nodes("p", claim("c", version=4)) == ["n2"]
+    # That can be of a history that the API server does not have.
     later = claim("c", version=6)
+    assert cluster.nodes("p", later) == ["n2"]
+    cluster.add_claim(later)
     assert cluster.nodes("p", later) == ["n1", "n2"]
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_what_the_api_server_tells_replaces_what_a_scheduler_tells(version: int) -> None:
+    """A restored cluster uses the versions again that a scheduler has seen."""
+    cluster = Cluster(n1=1, n2=1)
+    cluster.add_claim(claim("c", version=5))
+    assert cluster.nodes("p", claim("c", version=9)) == ["n1", "n2"]
+    written = claim("c", version=version, allocation=allocation_on("n2", 0), pods=["p"])
+    cluster.add_claim(written)
+    assert cluster.held() == ["n2/gpu-0"]
+    assert cluster.nodes("p", claim("c", version=9)) == ["n2"]
+    assert cluster.nodes("q", claim("d")) == ["n1"]
+
+
+def test_what_a_scheduler_tells_ends_no_reservation() -> None:
+    cluster = Cluster(n1=1, n2=1)
+    cluster.prefilter("p", claim("c", version=5))
+    assert not cluster.reserve("p", "n1")
+    told = claim("c", version=9, allocation=allocation_on("n2", 0), pods=["p"])
+    cluster.prefilter("p", told)
+    assert "n1/gpu-0" in cluster.held()
 
 
 # --- penalties ---

@@ -35,6 +35,23 @@ def test_an_older_event_does_not_undo_a_write() -> None:
     assert held(ledger) == {"x": ["a"]}
 
 
+def test_what_a_scheduler_tells_frees_nothing() -> None:
+    ledger = of("a")
+    assert ledger.observe(claim("a", 5, "x"))
+    assert not ledger.observe(claim("a", 9), told=True)
+    assert held(ledger) == {"x": ["a"]}
+
+
+def test_what_the_api_server_tells_replaces_what_a_scheduler_has_told() -> None:
+    ledger = of("a")
+    assert ledger.observe(claim("a", 5))
+    assert ledger.observe(claim("a", 9), told=True)
+    assert not ledger.observe(claim("a", 8, "y"), told=True)
+    assert not ledger.observe(claim("a", 4, "y"))
+    assert ledger.observe(claim("a", 9, "x"))
+    assert held(ledger) == {"x": ["a"]}
+
+
 def test_versions_are_compared_as_numbers() -> None:
     ledger = of()
     ledger.observe(claim("a", 10, "x"))
