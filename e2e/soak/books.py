@@ -5,7 +5,7 @@ Uses what the drivers published at first and Kubernetes' own allocator, nothing 
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -54,6 +54,12 @@ def describe_end(pod: JSON) -> str:
 def name_of(item: JSON) -> str:
     """Return namespace and name."""
     return f"{item['metadata'].get('namespace', '')}/{item['metadata']['name']}"
+
+
+def is_of(claim: str, pods: Collection[str]) -> bool:
+    """Whether a claim, as `namespace/name`, was generated for one of these pods."""
+    name = claim.rpartition("/")[2]
+    return any(name.startswith(f"{pod}-") for pod in pods)
 
 
 def held_twice(claims: Iterable[JSON], layouts: Layouts) -> Iterator[str]:

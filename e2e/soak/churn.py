@@ -94,11 +94,17 @@ class Churn:
             self._create()
 
     def _delete(self, path: str) -> None:
+        """Delete a pod; one that has no node vanishes at once, and may be bound at that moment."""
+        name, vanished = path.rpartition("/")[2], self.waits.vanished
+        vanished.add(name)
         try:
-            self.client.delete(path, grace=None)
+            deleted = self.client.delete(path, grace=None)
         except ApiError as problem:
             if problem.code != NOT_FOUND:
                 raise
+        else:
+            if deleted["metadata"].get("deletionGracePeriodSeconds"):
+                vanished.discard(name)  # its kubelet ends it
 
     def _create(self) -> None:
         """Create a pod of a drawn kind; what is drawn does not depend on answers."""

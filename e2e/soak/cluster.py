@@ -70,11 +70,6 @@ class SoakCluster:
         self.led: set[int] = set()  # processes that lead, or did
         self.deleted: set[str] = set()  # pods that vanish without their kubelet, if bound by then
 
-    def is_of_deleted(self, subject: str) -> bool:
-        """Whether a violation is about a claim of a pod that a fault has deleted at once."""
-        claim = subject.partition("/")[2]
-        return any(claim.startswith(f"{pod}-") for pod in self.deleted)
-
     def _parts(self) -> Iterator[Part]:
         plane = self.stage.processes
         replicas = [*self.stage.placement.cluster.replicas, self.judge]

@@ -188,8 +188,10 @@ class Soak:
         self._look_at_violations(cluster)
 
     def _look_at_violations(self, cluster: SoakCluster) -> None:
-        for violation in self.stage.fleet.record.take():
-            is_refused = violation.code == REFUSED and cluster.is_of_deleted(violation.subject)
+        violations = self.stage.fleet.record.take()
+        vanished = cluster.deleted | self.waits.vanished
+        for violation in violations:
+            is_refused = violation.code == REFUSED and books.is_of(violation.subject, vanished)
             if violation.code in EXCUSED or is_refused:
                 self.journal.note(f"excused: {violation}")
             else:

@@ -30,6 +30,7 @@ class Waits:
 
     def __init__(self, client: Client) -> None:
         self.lives: dict[str, PodLife] = {}
+        self.vanished: set[str] = set()  # pods that were deleted, and that no kubelet had to end
         self._lock = threading.Lock()
         self._watch = ListWatch(client, "/api/v1/pods", self._told)
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from drawbridge.process.review import AdmissionRequest, decode_review
-from e2e.controlplane.client import Client
+from e2e.controlplane.client import ApiError, Client
 from e2e.nodes.family import FAMILIES
 from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
 from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
-from e2e.soak.books import describe_end, held_twice, remembered
+from e2e.soak.books import describe_end, held_twice, is_of, remembered
+from e2e.soak.churn import Churn
 from e2e.soak.memory import Memory, children, name_role, own_mib, slope, used_mib
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
@@ -64,6 +65,29 @@ def test_a_device_is_held_once_and_shared_within_its_capacity(
 ) -> None:
     layout = FAMILIES[GPU].publish(machine(NODE, "lab-2g2n"), mode)
     assert list(held_twice(claims, {(GPU, NODE): layout})) == problems
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("one-1-devices-x2", True), ("one-12-devices-x2", False), ("one", False)]
+)
+def test_a_claim_belongs_to_the_pod_that_it_was_generated_for(name: str, *, expected: bool) -> None:
+    assert is_of(f"team/{name}", {"one-1", "two-1"}) is expected
+
+
+def test_pods_that_vanish_at_once_are_told_from_those_that_their_kubelet_ends() -> None:
+    seconds: dict[str, int | None] = {"waits": 0, "runs": 1, "unknown": None}
+
+    def delete(path: str, **_: object) -> dict[str, Any]:
+        if (grace := seconds[path.rpartition("/")[2]]) is None:
+            raise ApiError(404, {"message": "not found"})
+        return {"metadata": {"deletionGracePeriodSeconds": grace}}
+
+    waits: Any = SimpleNamespace(vanished=set())
+    churn = Churn.__new__(Churn)
+    churn.client, churn.waits = SimpleNamespace(delete=delete), waits  # type: ignore[assignment]
+    for name in seconds:
+        churn._delete(f"/api/v1/namespaces/team/pods/{name}")  # noqa: SLF001  # a turn needs a cluster
+    assert waits.vanished == {"waits", "unknown"}
 
 
 def test_a_gpu_and_a_partition_of_it_exceed_its_counters() -> None:
