@@ -357,11 +357,10 @@ class PodDecisions:
         request = self.requests.find(pod_uid)
         if request is None or self.requests.find_problem(request):
             return Promise(impossible=True)
-        key, is_reserved = self.groups.key_of(pod_uid), self.reservations.find(pod_uid) is not None
-        if is_reserved and not (
-            self.groups.is_cut(key) or self.groups.interrupted.is_gathering(key)
-        ):
-            return Promise()
+        key, own = self.groups.key_of(pod_uid), self.reservations.find(pod_uid)
+        if own and not (self.groups.is_cut(key) or self.groups.interrupted.is_gathering(key)):
+            # A member that paused when its group got devices has its part and does not know it.
+            return Promise(node=own.node if self.groups.find_hold(pod_uid, now) else "")
         if (others := self.groups.wait_for_others(key, now)) is not None:
             return Promise(pauses_until=others.pauses_until)
         with self._deciding(request.pod.namespace, now, out_of_time):

@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from allocator.decisions.waiting import WaitingPods
+from allocator.decisions.wake_turns import is_woken_by_member
 from allocator.scheduler.protocol import GroupReference, PreFilterRequest
 from allocator.state.group_holds import (
     MAX_HOLD_SECONDS,
@@ -16,7 +18,15 @@ from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
 from allocator.state.reports import EndedHold, HoldEnd
 from drawbridge.agreement import allocator_codes
-from tests.allocator.clusters import Cluster, ask_group, claim, codes, members_of, pod
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    ask_group,
+    claim,
+    codes,
+    members_of,
+    pod,
+)
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -339,6 +349,35 @@ def test_a_hold_that_is_used_or_replaced_did_not_end_in_vain() -> None:
     for uid in FOUR:
         assert not cluster.reserve(uid, "n1")
     assert not cluster.state.reports
+
+
+def test_a_member_that_pauses_when_its_group_gets_devices_is_woken_afterwards() -> None:
+    cluster = Cluster(n1=2)
+    waiting, members = WaitingPods(cluster.decisions), ("m0", "m1")
+
+    def ask(uid: str) -> bool:
+        reply = cluster.ask_group("default/g", *members, min_count=2, asking=uid)
+        waiting.note_answer(uid, [each.node for each in reply.fit], cluster.now)
+        return bool(reply.fit)
+
+    cluster.add_claim(claim("held", allocation=allocation_on("n1", 0), pods=["x"]))
+    assert not any(map(ask, members))
+    cluster.delete_claim("held")
+    assert waiting.wake(1.0).woken == members
+    cluster.now = 1.1
+    cluster.schedule("high", claim("d", namespace="other"), priority=9, namespace="other")
+    assert not ask("m1")
+    cluster.decisions.unreserve("high")
+    assert ask("m0")
+    assert not is_woken_by_member(cluster.state.records.get("m1"), cluster.now)
+    assert not cluster.reserve("m0", "n1")
+    waiting.note_reservation("m0", reserved=True)
+    assert waiting.wake(1.2).woken == ()
+    assert waiting.wake(2.0).woken == ("m1",)
+    cluster.now = 2.0
+    assert ask("m1")
+    # It has its answer, which other filters refuse now.
+    assert [waiting.wake(float(at)).woken for at in range(3, 15)] == [()] * 12
 
 
 def test_a_change_of_the_leader_ends_a_hold() -> None:

@@ -107,7 +107,7 @@ def test_the_search_continues_in_the_turns_of_waking() -> None:
     waiting = WaitingPods(cluster.decisions)
     reply = ask_group(cluster.decisions, members_of(cluster, FOUR), 0.0, lambda: True)
     waiting.note_answer("m0", [], 0.0, complete=reply.complete)
-    turns = [waiting.wake(2.0 + turn, out_of_time=lambda: True) for turn in range(40)]
+    turns = [waiting.wake(2.0 + turn / 100, out_of_time=lambda: True) for turn in range(40)]
     # A turn without time tells one member.
     assert [turn.woken for turn in turns if turn.woken] == [(uid,) for uid in FOUR]
 
