@@ -384,7 +384,7 @@ class PodDecisions:
             if not reserve_on(self._basis, request, fit.name, now, promised=True):
                 return Promise(node=fit.name)
         unfinished = not (shortlist.has_ended or shortlist.fitting or without)
-        if not (self.state.planner.was_cut or unfinished or shortlist.fitting):
+        if shortlist.has_ended and not (self.state.planner.was_cut or shortlist.fitting):
             # What became free is kept for others before this pod has its turn.
             taken, reserve = self._preemption.take_over(search), self.reservations.reserve_found
             if taken and not reserve(request, taken, search, now, promised=True):

@@ -8,7 +8,7 @@ from allocator.state.reserved_pods import PROMISE_SECONDS
 from allocator.state.seen_pods import TERMINATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod
-from tests.allocator.clusters import DRIVER, as_slice, claim, pod
+from tests.allocator.clusters import DRIVER, Cluster, as_slice, claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node
 
 
@@ -367,6 +367,21 @@ def test_a_higher_priority_that_waits_takes_over_what_is_kept(full: Contest) -> 
     assert full.woken() == ["highest"]
     assert full.ask("highest", priority=HIGH + 1) == ["n1"]
     assert full.woken() == ["high"]  # which can preempt again
+
+
+@pytest.mark.parametrize("turned", range(4))
+def test_a_search_for_another_node_that_was_cut_takes_nothing_over(turned: int) -> None:
+    """A pod that lacks something else on its node gets what is free before what is promised."""
+    cluster = Cluster(nodes_per_call=1, n0=1, n1=0, n2=1, n3=1)
+    requests = [{"name": "q", "exactly": {"deviceClassName": "gpu", "count": 1}}]
+    cluster.prefilter("high", claim("c-high", requests=requests), priority=HIGH)
+    cluster.prefilter("low", claim("c-low"))
+    while not cluster.decisions.promise("low", 0.0, ("n0", "n3")).node:
+        pass
+    for _ in range(turned):
+        cluster.prefilter("large", claim("c-large", 2))
+    assert cluster.decisions.promise("high", 0.0, {"n0"}).node in {"", "n3"}
+    assert cluster.decisions.reservations.is_promised("low")
 
 
 def test_a_higher_priority_takes_over_what_is_being_released(full: Contest) -> None:
