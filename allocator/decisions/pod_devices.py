@@ -91,9 +91,9 @@ class PodDecisions:
         self._basis = basis = Basis(state, around)
         self.state, self.strategy, self.requests = state, basis.strategy, basis.requests
         self.reservations = basis.reserved
-        self.preemptors, self._preemption = basis.preemptors, DevicePreemption(basis)
+        self.preemptors, self.preemption = basis.preemptors, DevicePreemption(basis)
         self.planned_holds = PlannedHolds(basis)
-        self.groups = GroupDecisions(basis, self._preemption)
+        self.groups = GroupDecisions(basis, self.preemption)
         self._briefs = NamespaceTimes()
         self.server_time = around.server_time
 
@@ -225,7 +225,7 @@ class PodDecisions:
         self._settle(now)
         if (excess := find_excess(self._basis, search)) is not None:
             return refuse_pod((excess,))
-        if (own := self._preemption.find_kept(uid, search)) is not None:
+        if (own := self.preemption.find_kept(uid, search)) is not None:
             return fit_on(own.name, preemptible=True)
         shortlist, places = self.strategy.find_ordered(search, self._basis.searches.run, now)
         if shortlist.fitting:
@@ -243,7 +243,7 @@ class PodDecisions:
                 )
                 reply = replace(reply, reserved_on=node if reserve and is_reserved else "")
             return reply
-        taken = self._preemption.take_over(search)
+        taken = self.preemption.take_over(search)
         if taken and not self.reservations.reserve_found(request, taken, search, now):
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
@@ -329,7 +329,7 @@ class PodDecisions:
         search = self._basis.search(pod_request, 1)
         if (excess := find_excess(self._basis, search)) is not None:
             return PreemptReply(message=shorten_message(excess.message))
-        return self._preemption.choose(request, search, now)
+        return self.preemption.choose(request, search, now)
 
     def continue_preemption(
         self, pod_uid: str, now: float, out_of_time: Callable[[], bool]
@@ -376,7 +376,7 @@ class PodDecisions:
             return Promise(exceeds=True)
         kept = self.preemptors.find(pod_uid)
         if kept is not None and not kept.pending:
-            own = self._preemption.find_kept(pod_uid, replace(search, without=()))
+            own = self.preemption.find_kept(pod_uid, replace(search, without=()))
             if own is not None:
                 return Promise(node=own.name)  # its devices are kept already
         shortlist = self._basis.searches.run(search, now)
@@ -386,7 +386,7 @@ class PodDecisions:
         unfinished = not (shortlist.has_ended or shortlist.fitting or without)
         if shortlist.has_ended and not (self.state.planner.was_cut or shortlist.fitting):
             # What became free is kept for others before this pod has its turn.
-            taken, reserve = self._preemption.take_over(search), self.reservations.reserve_found
+            taken, reserve = self.preemption.take_over(search), self.reservations.reserve_found
             if taken and not reserve(request, taken, search, now, promised=True):
                 return Promise(node=taken.name)
         if self.state.planner.was_cut:
@@ -437,7 +437,7 @@ class PodDecisions:
     def expire(self, now: float) -> tuple[str, ...]:
         """Remove reservations whose time is over; return the UIDs of their pods."""
         self.planned_holds.settle(now)
-        self._preemption.expire(now)
+        self.preemption.expire(now)
         self.groups.expire(now)
         return self.reservations.expire(now)
 
@@ -490,7 +490,7 @@ class PodDecisions:
         self, reply: PreFilterReply, shortlist: Shortlist, search: NodeSearch, now: float
     ) -> PreFilterReply:
         """Tell a pod that it waits for devices that are being released, and keep them for it."""
-        reason = self._preemption.wait(search.pod.uid, search, now)
+        reason = self.preemption.wait(search.pod.uid, search, now)
         if reason is None:
             preemptible = shortlist.complete and not shortlist.exceeding
             return replace(reply, preemptible=preemptible)

@@ -6,12 +6,14 @@ kept for others, or promised to pods that were woken.
 """
 
 import itertools
+import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
+from allocator.decisions.node_searches import answer_key
 from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes
 from allocator.decisions.victims import (
     MAX_REPRIEVES,
@@ -20,7 +22,7 @@ from allocator.decisions.victims import (
 )
 from allocator.scheduler.protocol import PreemptReply, PreemptRequest, shorten_message
 from allocator.state.preemptors import MAX_PREEMPTORS
-from allocator.state.records import DeviceVictims, PodReservation, Preemptor
+from allocator.state.records import DeviceVictims, PodReservation, Preemptor, Record
 from allocator.state.releases import waits_for
 from allocator.state.seen_pods import UNSEEN
 from drawbridge.agreement import allocator_codes as codes
@@ -32,6 +34,8 @@ from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.solver.reasons import Reason, summarize_reasons
 
+# Requests that got nothing of lower priorities in the current state.
+MAX_IN_VAIN: Final = 4096
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
 _FREE: Final = "devices are released at this moment; the pod is tried again"
 _TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
@@ -46,6 +50,9 @@ class DevicePreemption:
         self._attempts = itertools.count()
         # Victims that were spared, by node, in searches that are not finished.
         self._reprieves: Reprieves = BoundedCache(MAX_REPRIEVES)
+        # The state in which pods with a key and a priority could take nothing over.
+        self._in_vain: BoundedCache[tuple[bytes, int], int] = BoundedCache(MAX_IN_VAIN)
+        self._lowest = (-1, math.inf)  # a state, and what `lowest_priority` is there
 
     def expire(self, now: float) -> None:
         """Let pods preempt again that wait for what does not happen in time."""
@@ -69,8 +76,30 @@ class DevicePreemption:
         fitting = find_nodes(only, self._state, view).fitting
         return fitting[0] if fitting else None
 
+    def lowest_priority(self) -> float:
+        """Return the lowest priority of a pod that only counts on devices; infinity for none."""
+        epoch = self._state.epoch()
+        if self._lowest[0] != epoch:
+            kept = self._preemptors.lowest_priority()
+            self._lowest = epoch, min(kept, self._reserved.lowest_promised())
+        return self._lowest[1]
+
+    def may_take_over(self, record: Record) -> bool:
+        """Whether a pod alone that fits nowhere can get what others count on, in this state."""
+        request = record.request
+        if record.group or request is None or request.pod.priority <= self.lowest_priority():
+            return False
+        return self._in_vain.get((record.key, request.pod.priority)) != self._state.epoch()
+
     def take_over(self, search: NodeSearch) -> FittingNode | None:
         """Return a node on which pods with a lower priority give up what they only count on."""
+        taken = self._take_over(search)
+        if taken is None and not search.without:
+            key = answer_key(search, self._state), search.pod.priority
+            self._in_vain.put(key, self._state.epoch())
+        return taken
+
+    def _take_over(self, search: NodeSearch) -> FittingNode | None:
         priority = search.pod.priority
         lower = tuple(self._preemptors.lower_than(priority))
         promised = tuple(self._reserved.promised_below(priority))

@@ -400,6 +400,9 @@ class WaitingPods:
     def _are_all_refused(self) -> bool:
         """Whether no waiting pod can be woken in the current state."""
         keys, exceeding = self._records.alike, self._records.exceeding
+        first = next(iter(self._records.places), BEHIND_ALL)
+        if self._decisions.preemption.lowest_priority() < -first.priority:
+            return False
         # With many keys, to look at all of them takes longer than to look at the pods.
         if len(keys) > FEW_KEYS or not all(map(self._decisions.is_refused, keys)):
             return False
@@ -434,17 +437,15 @@ class WaitingPods:
         """Whether a pod may be woken now, and another answer is possible."""
         record, name = self._records.get(uid), self._name_of(uid)
         pod = record.waiting
-        # Room in a quota is another answer, also without a free device.
-        exceeds = pod is not None and pod.exceeds
-        is_refused = self._decisions.exceeds_quota if exceeds else self._decisions.is_refused
-        return (
-            pod is not None
-            and name not in self._aside
-            and name not in self._cut
-            and record.device_pause.until <= now
-            and pod.tried != self._state.epoch()
-            and not is_refused(record.key)
-        )
+        if pod is None or name in self._aside or name in self._cut:
+            return False
+        if record.device_pause.until > now or pod.tried == self._state.epoch():
+            return False
+        if pod.exceeds:
+            # Room in a quota is another answer, also without a free device.
+            return not self._decisions.exceeds_quota(record.key)
+        is_refused = self._decisions.is_refused(record.key)
+        return not is_refused or self._decisions.preemption.may_take_over(record)
 
     def next_time(self) -> float | None:
         """Return when the pause of a pod ends; None if none does."""

@@ -9,6 +9,7 @@ devices. What else the victims release is not kept. A partition of a GPU can tak
 another one, and both together would need more than the GPU has.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -150,6 +151,10 @@ class Preemptors:
     def lower_than(self, priority: int) -> Iterator[Preemptor]:
         """Yield the pods with a lower priority."""
         return (each for each in self._all() if each.priority < priority)
+
+    def lowest_priority(self) -> float:
+        """Return the lowest priority of a pod for which devices are kept by now; or infinity."""
+        return min((each.priority for each in self._all() if each.held), default=math.inf)
 
     def is_victim(self, pod_uid: str) -> bool:
         """Whether a pod must go for one that preempts."""

@@ -7,6 +7,7 @@ The scheduler holds a pod between Reserve and Bind, for example while a volume i
 names the pods that it holds each second, and their reservations are renewed, within limits.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -115,12 +116,19 @@ class ReservedPods:
 
     def promised_below(self, priority: int) -> Iterator[PodReservation]:
         """Yield the reservations of pods that were woken, and that are not scheduled yet."""
+        for devices in self._promised():
+            if devices.priority < priority:
+                yield devices.reservation
+
+    def lowest_promised(self) -> float:
+        """Return the lowest priority of these pods; infinity for none."""
+        return min((each.priority for each in self._promised()), default=math.inf)
+
+    def _promised(self) -> Iterator[ReservedDevices]:
         for record in self._records.having("devices"):
             devices = record.devices
-            if devices is None or not devices.promised or devices.priority >= priority:
-                continue
-            if not self._is_protected(record):
-                yield devices.reservation
+            if devices is not None and devices.promised and not self._is_protected(record):
+                yield devices
 
     def _is_protected(self, record: Record) -> bool:
         """Whether no pod can take what is promised to a pod, whatever its priority."""

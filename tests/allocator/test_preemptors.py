@@ -1,9 +1,13 @@
 """What is kept for a pod that preempts, until when, and who takes it over."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
+from allocator.decisions.pod_devices import Promise
 from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
+from allocator.state.record_states import RecordEvent
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from allocator.state.seen_pods import TERMINATION_SECONDS
 from drawbridge.dra.nodes import Node
@@ -367,6 +371,53 @@ def test_a_higher_priority_that_waits_takes_over_what_is_kept(full: Contest) -> 
     assert full.woken() == ["highest"]
     assert full.ask("highest", priority=HIGH + 1) == ["n1"]
     assert full.woken() == ["high"]  # which can preempt again
+
+
+def test_a_refusal_of_a_lower_priority_is_none_of_a_higher_one_that_asks_the_same(
+    full: Contest,
+) -> None:
+    assert full.woken() == []
+    assert full.ask("highest", priority=HIGH + 1) == []
+    full.victims("high")
+    full.end("second")
+    assert full.ask("low", priority=LOW) == []
+    assert "highest" in full.woken()
+    assert full.cluster.decisions.reservations.is_promised("highest")
+
+
+def test_a_higher_priority_takes_over_what_was_promised_while_it_paused(full: Contest) -> None:
+    assert full.woken() == []
+    for uid, priority in (("high", HIGH), ("equal", HIGH), ("one", LOW), ("two", LOW)):
+        assert full.ask(uid, priority=priority) == []
+    records = full.cluster.state.records
+    for uid, until in (("high", 1.5), ("equal", 1.6)):
+        pause = records.get(uid).device_pause.extended(until)
+        records.change(uid, RecordEvent.PAUSED, device_pause=pause)
+    full.end("second")
+    assert full.woken(at=1.0) == ["one"]
+    assert full.woken(at=1.5) == ["high"]
+    assert full.woken(at=1.6) == []
+
+
+def test_who_can_take_nothing_over_is_searched_for_once_for_all_that_ask_the_same(
+    full: Contest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decisions, tried = full.cluster.decisions, list[str]()
+    assert full.woken() == []
+    full.end("second")
+    uids = [f"high-{number}" for number in range(9)]
+    assert [full.ask(uid, 2) for uid in uids] == [[]] * 9
+    assert full.ask("low", priority=LOW) == ["n1"]
+    assert decisions.promise("low", 0.0).node == "n1"
+    promise = decisions.promise
+
+    def note(uid: str, *args: Any) -> Promise:  # noqa: ANN401  # as there
+        tried.append(uid)
+        return promise(uid, *args)
+
+    monkeypatch.setattr(decisions, "promise", note)
+    assert full.woken() == []
+    assert tried == uids[:1]
 
 
 @pytest.mark.parametrize("turned", range(4))
