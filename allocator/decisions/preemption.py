@@ -126,12 +126,17 @@ class DevicePreemption:
         self,
         search: NodeSearch,
         preemptors: Iterable[Preemptor],
-        promised: Iterable[PodReservation],
+        promised: Collection[PodReservation],
     ) -> list[FittingNode]:
         """Return the nodes that fit if these pods give up what they count on."""
-        given_up = {*(each.key for each in preemptors), *_claims_of(promised)}
+        given_up = {*(each.key for each in preemptors), *self._given_up(promised)}
         view = self._state.ledger.view_without(given_up)
         return find_nodes(search, self._state, view).fitting
+
+    def _given_up(self, promised: Collection[PodReservation]) -> set[str]:
+        """Return the claims for which nothing is reserved when these pods lose their promises."""
+        uids, users = {each.uid for each in promised}, self._state.records.reserved_for
+        return {claim for claim in _claims_of(promised) if uids.issuperset(users(claim))}
 
     def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
         reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
@@ -178,7 +183,7 @@ class DevicePreemption:
         if len(self._preemptors) >= MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
-        free = self.find_gone(request) | _claims_of(promises)
+        free = self.find_gone(request) | self._given_up(promises)
         # Another node is the first one each time, because a slow search reaches only a few.
         nodes = request.nodes or ()
         first = next(self._attempts) % max(len(nodes), 1)

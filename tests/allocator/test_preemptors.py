@@ -435,6 +435,30 @@ def test_a_search_for_another_node_that_was_cut_takes_nothing_over(turned: int) 
     assert cluster.decisions.reservations.is_promised("low")
 
 
+def test_a_promise_of_a_claim_that_another_pod_has_reserved_is_not_taken_over() -> None:
+    contest = Contest(n1=1, n2=1)
+    cluster, shared = contest.cluster, claim("shared")
+    assert cluster.schedule("first", shared) == "n1"
+    assert cluster.nodes("second", shared) == ["n1"]
+    assert cluster.decisions.promise("second", 0.0).node == "n1"
+    assert contest.ask("low", priority=LOW) == ["n2"]
+    assert cluster.decisions.promise("low", 0.0).node == "n2"
+    assert contest.ask("high") == ["n2"]
+    assert cluster.decisions.reservations.is_promised("second")
+
+
+def test_a_claim_that_another_pod_has_reserved_is_not_free_for_one_that_preempts() -> None:
+    contest = Contest(n1=1, n2=1)
+    cluster, shared = contest.cluster, claim("shared")
+    contest.run("holder", "n2", 0)
+    assert cluster.schedule("first", shared) == "n1"
+    assert cluster.nodes("second", shared) == ["n1"]
+    assert contest.ask("high") == []
+    assert cluster.decisions.promise("second", 0.0).node == "n1"
+    reply = cluster.decisions.preempt(contest.preemption("high"), 0.0)
+    assert reply.victims == ("holder",)
+
+
 def test_a_higher_priority_takes_over_what_is_being_released(full: Contest) -> None:
     full.victims("high")
     full.evict("second")
