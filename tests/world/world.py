@@ -412,7 +412,7 @@ class World:
         is_late = pod["metadata"]["uid"] in self.bound_late
         if is_late and any(pool != node for pool, _ in devices_of(claim)):
             self.network.count("pod that was bound soon after a restore to another node")
-            return  # its driver has no such devices
+            return  # its driver reads the pool, which real ones do not
         self.uses.start(pod, claim, node)
         self.network.count("preparation")
         self._say(f"{node} prepares {claim['metadata']['name']} for {pod['metadata']['name']}")

@@ -35,6 +35,7 @@ def find_stuck_pods(search: StuckSearch) -> Iterator[Stuck]:
         reasons = (
             _find_unfinished_deletion(pod, claims, search),
             _find_unfinished_end(pod, claims, search),
+            _find_devices_elsewhere(pod, claims, search),
             _find_no_start(pod, claims, search),
             _find_no_plugin(pod, search),
         )
@@ -147,6 +148,32 @@ def _find_unfinished_end(
     )
 
 
+def _find_devices_elsewhere(
+    pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
+) -> Stuck | None:
+    """Return why a pod that has not ended is not on the only node that has its devices.
+
+    It can run: there are drivers that give it the devices of its own node that have the same names.
+    """
+    node, scheduled = pod.spec.node_name, pod.condition(SCHEDULED)
+    since = scheduled.last_transition_time if scheduled else pod.metadata.creation_timestamp
+    claim = next((each for each in claims if each.node not in {"", node}), None)
+    if not node or claim is None or pod.status.phase in FINISHED or not search.is_old(since):
+        return None
+    does = "has" if pod.status.phase in ("", "Pending") else "runs on"
+    return stuck_at(
+        codes.NEVER_PREPARED,
+        _about(pod),
+        f"{does} node {node}, but its claim {claim.metadata.name} has devices of node {claim.node}",
+        NODE_WRITER,
+        since=since,
+        remedy="Delete the pod, and create it without spec.nodeName if no controller does. If it"
+        f" runs, it can use devices of node {node} that other pods have.",
+        pods=(pod.full_name,),
+        devices=claim.results,
+    )
+
+
 def _find_no_start(
     pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
 ) -> Stuck | None:
@@ -160,8 +187,6 @@ def _find_no_start(
         return None
     ready = pod.condition(_PREPARED)
     is_down = search.is_node_down(node)
-    if elsewhere := next((each for each in claims if each.node not in {"", node}), None):
-        return _stop_elsewhere(pod, elsewhere, since)
     if ready is not None and ready.status == "True" and not is_down:
         # The claims are prepared; images are pulled.
         return None
@@ -179,21 +204,6 @@ def _find_no_start(
         since=since,
         pods=(pod.full_name,),
         devices=_devices(claims),
-    )
-
-
-def _stop_elsewhere(pod: HangingPod, claim: HangingClaim, since: str | None) -> Stuck:
-    """Say that a pod is not on the only node that has its devices."""
-    return stuck_at(
-        codes.NEVER_PREPARED,
-        _about(pod),
-        f"has node {pod.spec.node_name}, but its claim {claim.metadata.name} has devices of node"
-        f" {claim.node}",
-        NODE_WRITER,
-        since=since,
-        remedy="Delete the pod, and create it without spec.nodeName if no controller does.",
-        pods=(pod.full_name,),
-        devices=claim.results,
     )
 
 
