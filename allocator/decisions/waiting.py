@@ -63,12 +63,7 @@ _FIRST: Final = -(1 << 63)
 class WaitingPods:
     """The waiting pods, in the order of their priority and then of time."""
 
-    def __init__(
-        self,
-        decisions: PodDecisions,
-        *,
-        eviction_delay: float = 0.0,
-    ) -> None:
+    def __init__(self, decisions: PodDecisions, *, eviction_delay: float = 0.0) -> None:
         """Create the pods; each waits for `eviction_delay` seconds before it evicts others."""
         self._decisions = decisions
         self._eviction_delay = eviction_delay
@@ -473,11 +468,13 @@ class WaitingPods:
         elif not promise.unfinished:
             if pod.exceeds and not promise.exceeds:
                 self._questions.ask_now(uid)  # its quota has room, so that it can preempt others
-            # A group that is refused needs no other note that its members were tried.
-            is_noted = pod.exceeds == promise.exceeds and self._decisions.is_refused(key)
-            for member in () if group and is_noted else alike:
+            # A group that is refused needs no other note that its members were tried, which would
+            # outlast the refusal.
+            is_noted = bool(group) and self._decisions.is_refused(key)
+            state = -1 if is_noted else self._state.epoch()
+            for member in () if is_noted and pod.exceeds == promise.exceeds else alike:
                 if (waiting := self._find(member)) is not None:
-                    tried = replace(waiting, tried=self._state.epoch(), exceeds=promise.exceeds)
+                    tried = replace(waiting, tried=state, exceeds=promise.exceeds)
                     self._records.change(member, RecordEvent.SEARCHED, waiting=tried)
         return promise
 

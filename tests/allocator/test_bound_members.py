@@ -1,19 +1,32 @@
 """Members of a gang that are bound although the scheduler did not tell of them: they count."""
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import GroupReference
+from drawbridge.dra.device_quotas import DeviceQuota
+from drawbridge.dra.quantity import Quantity
 from drawbridge.pod_groups import COSCHEDULING_LABEL
-from tests.allocator.clusters import Cluster, allocation_on, ask_group, claim, members_of, pod
+from tests.allocator.clusters import (
+    Cluster,
+    allocation_on,
+    ask_group,
+    claim,
+    codes,
+    members_of,
+    pod,
+)
+from tests.allocator.test_quotas import DEVICES
 
 KEY = f"default/{COSCHEDULING_LABEL}=g"
 LABELS = {COSCHEDULING_LABEL: "g"}
 
 
-def cluster_with_members(*waiting: str, free: int) -> Cluster:
+def cluster_with_members(*waiting: str, free: int, quotas: Sequence[DeviceQuota] = ()) -> Cluster:
     """Return a cluster in which member m0 has a device, and no watch has shown its node."""
-    cluster = Cluster(n1=1 + free)
+    cluster = Cluster(quotas=quotas, n1=1 + free)
     cluster.add_claim(claim("c-m0", allocation=allocation_on("n1", 0), pods=["m0"], version=2))
     cluster.add(*(pod(uid, f"c-{uid}", labels=LABELS) for uid in ("m0", *waiting)))
     return cluster
@@ -62,6 +75,23 @@ def test_a_member_waits_no_longer_when_another_one_is_bound_about_which_nobody_a
     show_bound(cluster)
     assert waiting.wake(4.0).woken == ("m1",)
     assert cluster.held() == ["n1/gpu-0", "n1/gpu-1"]
+
+
+def test_a_member_over_quota_waits_no_longer_when_another_one_is_bound() -> None:
+    quota = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(3)})
+    cluster = cluster_with_members("m1", "m2", free=2, quotas=[quota])
+    waiting = WaitingPods(cluster.decisions)
+    other = claim("other", allocation=allocation_on("n1", 1), pods=["other"], namespace="other")
+    cluster.add_claim(other)
+    assert codes(cluster.ask_group(KEY, "m1", "m2", min_count=2)) == ["GangTooLarge"]
+    for uid in ("m1", "m2"):
+        waiting.note_answer(uid, [], 0.0)
+    assert waiting.wake(2.0).woken == ()
+    cluster.add_claim(claim("by hand", allocation=allocation_on("elsewhere", 0), pods=["x"]))
+    cluster.delete_claim("other")
+    assert waiting.wake(3.0).woken == ()
+    show_bound(cluster)
+    assert waiting.wake(4.0).woken == ("m1",)
 
 
 def test_a_search_that_was_cut_begins_again_when_fewer_members_are_needed() -> None:
