@@ -94,7 +94,7 @@ class DevicePreemption:
     def take_over(self, search: NodeSearch) -> FittingNode | None:
         """Return a node on which pods with a lower priority give up what they only count on."""
         taken = self._take_over(search)
-        if taken is None and not search.without:
+        if taken is None and not (search.without or self._state.planner.was_cut):
             key = answer_key(search, self._state), search.pod.priority
             self._in_vain.put(key, self._state.epoch())
         return taken

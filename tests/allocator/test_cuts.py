@@ -32,7 +32,7 @@ from tests.allocator.clusters import (
     gpu_slice,
     rules,
 )
-from tests.allocator.contests import HIGH, Contest
+from tests.allocator.contests import HIGH, LOW, Contest
 from tests.allocator.cuts import decide_in_a_copy
 from tests.cuts import CutAt
 
@@ -164,6 +164,31 @@ def test_a_search_for_victims_that_is_cut_evicts_the_same_pods(calls: int) -> No
                 decide_in_a_copy(waiting, planner, aside)
         answers.append((victims.node, victims.victims))
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("calls", [0, 7, 50, 150, 400, 1000])
+def test_a_pod_whose_search_to_take_over_is_cut_gets_the_same_devices(calls: int) -> None:
+    contest = Contest(brief=(brief := CutAt(1 << 30)), n1=4, n2=4)
+    decisions, waiting = contest.cluster.decisions, contest.waiting
+    for node in ("n1", "n2"):
+        contest.run(f"on-{node}", node, 0, 1)
+    assert contest.woken() == []
+    assert contest.ask("high", 3) == []
+    for uid in ("low-0", "low-1"):
+        assert contest.ask(uid, 2, priority=LOW)
+        assert decisions.promise(uid, 0.0).node
+    contest.end("on-n2")
+    assert contest.ask("low-2", 2, priority=LOW) == ["n2"]
+    assert decisions.promise("low-2", 0.0).node == "n2"
+    brief.calls = calls
+    for _ in range(40):
+        turn = waiting.wake(1.0)
+        if turn.woken or decisions.reservations.is_promised("high"):
+            break
+        if turn.aside:
+            decide_in_a_copy(waiting, contest.cluster.state.planner, turn.aside)
+    assert turn.woken == ("high",)
+    assert decisions.reservations.is_promised("high")
 
 
 @pytest.mark.parametrize("calls", [0, 7, 50, 150, 400, 1000])
