@@ -16,8 +16,8 @@ from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.world.conditions import Conditions
 from tests.world.network import SYSTEM, Network, WorldSession
-from tests.world.nodes import Device
 from tests.world.scheduler import Scheduler
+from tests.world.uses import Seen, list_consumers
 
 
 class _KilledError(Exception):
@@ -34,7 +34,7 @@ class Pair:
         self.failure = ""
         self.unreserved: list[str] = []  # claims that got devices that were not reserved
         # The allocations that the allocator has seen since it started, by the UID of the claim.
-        self.seen: set[tuple[str, frozenset[Device]]] = set()
+        self.seen: set[Seen] = set()
         self.restart = asyncio.Event()
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self.scheduler = Scheduler(network, host, number, lambda: self.parts, conditions)
@@ -147,8 +147,10 @@ class Pair:
     def _see(self, _: object, after: CachedObject[Claim] | None) -> None:
         allocation = after.value.status.allocation if after else None
         if after is not None and allocation is not None:
-            results = ((each.pool, each.device) for each in allocation.devices.results)
-            self.seen.add((after.value.metadata.uid, frozenset(results)))
+            uid, results = after.value.metadata.uid, allocation.devices.results
+            self.seen.add((uid, frozenset((each.pool, each.device) for each in results)))
+            consumers = ((each.resource, each.uid) for each in after.value.status.reserved_for)
+            self.seen.update(list_consumers(uid, consumers))
 
     async def _wait_for_kill(self) -> None:
         await self.restart.wait()

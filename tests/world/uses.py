@@ -1,6 +1,6 @@
 """Which pod uses which devices, from their preparation until its containers have ended."""
 
-from collections.abc import Iterable, Iterator, MutableSet
+from collections.abc import Collection, Iterable, Iterator
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
@@ -10,6 +10,13 @@ from tests.world.stock import NAME as STOCK
 
 # The UID of a claim, and what it got.
 Decided = tuple[str, frozenset[Device]]
+# Or the UID of a pod that it is reserved for; "" for a group.
+Seen = Decided | tuple[str, str]
+
+
+def list_consumers(claim: str, consumers: Iterable[tuple[str, str]]) -> Iterator[Seen]:
+    """Yield who a claim is reserved for, by resource and UID."""
+    return ((claim, uid if resource == "pods" else "") for resource, uid in consumers)
 
 
 class Uses:
@@ -22,20 +29,22 @@ class Uses:
         self._network, self._frees_too_early = network, frees_too_early
         self._uses: dict[tuple[str, str], Use] = {}  # by the UIDs of pod and claim
         # In the order of the allocations.
-        self._decisions: dict[Decided, frozenset[Decided] | None] = {}
+        self._decisions: dict[Decided, frozenset[Seen] | None] = {}
         self._vanished: set[str] = set()  # the UIDs of pods that were deleted with force
 
     def all(self) -> Iterator[Use]:
         """Yield what counts: not what nobody can know of who decides."""
         return (use for use in self._uses.values() if not use.lost)
 
-    def note_decision(self, claim: JSON, seen: MutableSet[Decided] | None) -> None:
+    def note_decision(self, claim: JSON, seen: set[Seen] | None) -> None:
         """Note what the allocator had seen that has just allocated a claim; None of others."""
         key = claim["metadata"]["uid"], devices_of(claim)
         self._decisions.pop(key, None)
         self._decisions[key] = None if seen is None else frozenset(seen)
         if seen is not None:
-            seen.add(key)
+            reserved = claim["status"].get("reservedFor") or ()
+            consumers = ((each["resource"], each["uid"]) for each in reserved)
+            seen.update((key, *list_consumers(key[0], consumers)))
 
     def start(self, pod: JSON, claim: JSON, node: str) -> None:
         """Note that a pod uses the devices of a claim."""
@@ -74,7 +83,7 @@ class Uses:
     def _forget_unseen(self, started: Decided) -> None:
         """Leave a use out of account that the allocator of the other one has never seen.
 
-        Only what was allocated before can be seen.
+        Only what was allocated before can be seen. A pod may have left a shared claim before.
         """
         order = {key: number for number, key in enumerate(self._decisions)}
         for use_key, use in tuple(self._uses.items()):
@@ -86,8 +95,9 @@ class Uses:
             first, later = sorted((key, started), key=lambda each: order.get(each, -1))
             seen = self._decisions.get(later)
             users = [each for each in self._uses if self._key(each) == first]
-            if seen is not None and first not in seen:
-                self._lose(users, "use that an allocator never saw")
+            if seen is not None:
+                unseen = [each for each in users if not _has_seen(seen, first, each[0])]
+                self._lose(unseen, "use that an allocator never saw")
             elif seen is None and self._frees_too_early:
                 # Others can have the node by now.
                 vanished = [each for each in users if each[0] in self._vanished]
@@ -100,6 +110,12 @@ class Uses:
         for key in uses:
             self._network.count(why)
             self._uses[key] = self._uses[key]._replace(lost=True)
+
+
+def _has_seen(seen: Collection[Seen], decided: Decided, pod: str) -> bool:
+    """Whether an allocator has seen what a claim got, and that a pod, or a group, uses it."""
+    claim = decided[0]
+    return decided in seen and ((claim, pod) in seen or (claim, "") in seen)
 
 
 def _meet(some: frozenset[Device], others: frozenset[Device]) -> bool:
