@@ -50,8 +50,9 @@ class DevicePreemption:
         self._attempts = itertools.count()
         # Victims that were spared, by node, in searches that are not finished.
         self._reprieves: Reprieves = BoundedCache(MAX_REPRIEVES)
-        # The state in which pods with a key and a priority could take nothing over.
-        self._in_vain: BoundedCache[tuple[bytes, int], int] = BoundedCache(MAX_IN_VAIN)
+        # The states, of devices and of quotas, in which pods with a key and a priority could take
+        # nothing over.
+        self._in_vain: BoundedCache[tuple[bytes, int], tuple[int, int]] = BoundedCache(MAX_IN_VAIN)
         self._lowest = (-1, math.inf)  # a state, and what `lowest_priority` is there
 
     def expire(self, now: float) -> None:
@@ -89,21 +90,27 @@ class DevicePreemption:
         request = record.request
         if record.group or request is None or request.pod.priority <= self.lowest_priority():
             return False
-        return self._in_vain.get((record.key, request.pod.priority)) != self._state.epoch()
+        in_vain = self._in_vain.get((record.key, request.pod.priority))
+        return in_vain is None or in_vain[0] != self._state.epoch()
 
     def take_over(self, search: NodeSearch) -> FittingNode | None:
         """Return a node on which pods with a lower priority give up what they only count on."""
-        taken = self._take_over(search)
+        key = answer_key(search, self._state), search.pod.priority
+        state = self._state.epoch(), self._state.ledger.quotas.revision
+        since, among = self._in_vain.get(key), None
+        if since is not None and since[1] == state[1]:
+            among = self._state.changes.changed_since(since[0])
+        taken = self._take_over(search, among)
         if taken is None and not (search.without or self._state.planner.was_cut):
-            key = answer_key(search, self._state), search.pod.priority
-            self._in_vain.put(key, self._state.epoch())
+            self._in_vain.put(key, state)
         return taken
 
-    def _take_over(self, search: NodeSearch) -> FittingNode | None:
+    def _take_over(self, search: NodeSearch, among: Collection[str] | None) -> FittingNode | None:
         priority = search.pod.priority
         lower = tuple(self._preemptors.lower_than(priority))
         promised = tuple(self._reserved.promised_below(priority))
         nodes = frozenset((*(each.node for each in lower), *(each.node for each in promised)))
+        nodes = nodes if among is None else nodes.intersection(among)
         if not nodes:
             return None
         only = replace(search, only=nodes, limit=1)
