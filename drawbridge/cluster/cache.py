@@ -219,9 +219,13 @@ class Cache(Generic[T]):
                 self._watching.reschedule(0)
 
     def expect(self, key: ObjectKey, identity: Identity) -> None:
-        """Expect that the watch tells of an object at the version that a response had."""
+        """Expect that the watch tells of an object at the version that a response had.
+
+        A response with an older one does not change that: it can arrive late, or after a restore.
+        """
         self._answered_to = max(self._answered_to, identity.version, key=parse_version)
-        if is_older(self._version, identity.version):
+        newest = self._expected[key].version if key in self._expected else self._version
+        if is_older(newest, identity.version):
             self._expected[key] = identity
 
     def read_again(self) -> None:

@@ -185,6 +185,24 @@ async def test_a_restore_that_only_a_response_contradicts_is_noticed(
     assert "default/a had version" in said
 
 
+async def test_a_read_after_a_restore_does_not_hide_that_a_response_contradicts(rig: Rig) -> None:
+    """The watch is behind both histories, so that what is read now is news as well."""
+    made = rig.api.put(text("a", "1"))["metadata"]
+
+    async def restore() -> None:
+        await rig.watched()
+        await rig.holds(a="1")
+        later = f"{int(made['resourceVersion']) + 5}"
+        rig.cache.expect(("default", "a"), Identity(made["uid"], later))
+        rig.api.cut_watches()
+        restored = rig.api.put(text("a", "2"))["metadata"]
+        rig.cache.expect(("default", "a"), Identity(made["uid"], restored["resourceVersion"]))
+        rig.api.store.version += 9
+
+    said, _ = await asyncio.gather(_fails(rig), restore())
+    assert f"default/a had version {int(made['resourceVersion']) + 5}" in said
+
+
 async def test_a_response_before_its_event_is_no_restore(rig: Rig) -> None:
     made = rig.api.put(text("a", "1"))["metadata"]
     async with rig.running():
