@@ -445,7 +445,7 @@ class WaitingPods:
     def next_time(self) -> float | None:
         """Return when the pause of a pod ends; None if none does."""
         times = self._records.times
-        ends = (times.next("device pause"), times.next("victim pause"), times.next("retry"))
+        ends = (times.next("device pause"), self._questions.next_time(), times.next("retry"))
         return min((end for end in ends if end is not None), default=None)
 
     def _promise(self, uid: str, work: TurnWork) -> Promise:

@@ -12,6 +12,8 @@ from allocator.state.record_states import RecordEvent
 from allocator.state.records import Record, VictimQuestion
 from allocator.state.seen_pods import SeenPods
 
+# kube-scheduler can hear of a node so much later than the allocator, and lists no victims there.
+SCHEDULER_SECONDS: Final = 5.0
 # To pass over a pod that cannot be woken now takes microseconds.
 VISITS_PER_TURN: Final = 2048
 
@@ -132,17 +134,23 @@ class VictimQuestions:
 
     def __init__(self, records: PodTable, changes: ChangeLog) -> None:
         self._records, self._changes = records, changes
-        self._ended = self._told = 0
+        self._ended, self._told, self._offers = 0, 0, changes.of_offers
+        self._heard_at: float | None = None  # when kube-scheduler has heard of the last offer
 
     @property
     def changed(self) -> int:
-        """How often pods ended or nodes changed their offer: then others can have victims."""
+        """How often pods ended, or nodes changed and were heard of: others can have victims."""
         return self._ended + self._changes.of_offers
 
     def may_ask(self, now: float) -> bool:
         """Whether a pod may ask now."""
-        end = self._records.times.next("victim pause")
+        end = self.next_time()
         return bool(self._records.asking) or (end is not None and end <= now)
+
+    def next_time(self) -> float | None:
+        """Return when a pause ends, or pods that were refused ask again."""
+        ends = (self._records.times.next("victim pause"), self._heard_at)
+        return min((end for end in ends if end is not None), default=None)
 
     def note_ended(self) -> None:
         """Note that other pods have ended."""
@@ -168,6 +176,11 @@ class VictimQuestions:
         A pod whose pause has ended can come before the others, so none is woken before all pauses
         have ended.
         """
+        if self._offers != self._changes.of_offers:
+            self._offers, self._heard_at = self._changes.of_offers, work.now + SCHEDULER_SECONDS
+        elif self._heard_at is not None and self._heard_at <= work.now:
+            self._heard_at = None
+            self.note_ended()
         if self._told != self.changed:
             self._told = self.changed
             self._records.asking.visit_all()

@@ -7,6 +7,7 @@ import pytest
 
 from allocator.decisions.pod_devices import Promise
 from allocator.decisions.waiting import WaitingPods
+from allocator.decisions.wake_turns import SCHEDULER_SECONDS
 from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from allocator.state.seen_pods import UNSEEN_SECONDS
@@ -445,6 +446,10 @@ def test_pods_that_were_refused_victims_ask_again_when_nodes_change_but_not_thei
     assert contest.woken() == []
     contest.cluster.state.apply(None, Node("n1", {"changed": ""}))
     assert contest.woken() == ["p1", "p2"]
+    assert contest.woken(at=SCHEDULER_SECONDS - 0.1) == []
+    assert contest.waiting.next_time() == SCHEDULER_SECONDS
+    # When they asked, kube-scheduler may not have heard of the node.
+    assert contest.woken(at=SCHEDULER_SECONDS) == ["p1", "p2"]
     assert contest.woken(at=100.0) == []
 
 
