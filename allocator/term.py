@@ -115,7 +115,8 @@ class TermKeeper:
         look = self._state.begin_look()
         if look is None:
             return
-        # The recovery at the start of a term is a look as well.
+        behind = await self._recovery.find_behind(self._state.list_taken_over(look))
+        # The recovery at the start of a term is a look at the claims as well.
         if self._recovered is not None:
             await self._recovery.look()
-        self._state.note_look(look)
+        self._state.note_look(look, behind)

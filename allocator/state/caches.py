@@ -167,10 +167,16 @@ class AllocatorCaches(CacheSet):
         cached = self.claims.get(name, namespace)
         return None if cached is None else cached.value
 
-    def shows(self, claim: Claim) -> bool:
-        """Whether the cache has a claim, in any version."""
-        cached = self.claims.get(claim.metadata.name, claim.metadata.namespace)
-        return cached is not None and cached.uid == claim.metadata.uid
+    def shows(self, watched: Claim | Pod) -> bool:
+        """Whether the cache has a claim, in any version, or a pod on its node."""
+        name, namespace = watched.metadata.name, watched.metadata.namespace
+        if isinstance(watched, Claim):
+            cached = self.claims.get(name, namespace)
+            return cached is not None and cached.uid == watched.metadata.uid
+        pod = self.pods.get(name, namespace)
+        if pod is None or pod.uid != watched.metadata.uid:
+            return False
+        return pod.value.spec.node_name == watched.spec.node_name
 
     def next_change(self, claim: Claim) -> "asyncio.Future[None]":
         """Return what is done when the cache no longer has this version of a claim.

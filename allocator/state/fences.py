@@ -7,9 +7,14 @@ object says since when the fence is there does not count: the clock of whoever w
 an API server, can be ahead or behind. Of the taint of a node that was there before this process,
 the node says whether the controller has watched it for as long by a clock of its own; a node that
 lies is the only one that it concerns.
+
+A node that was there before its fence can have pods with devices of a plugin, which no claim shows.
+It is used once the watch of pods has all of them.
 """
 
-from typing import NamedTuple, TypeAlias
+import math
+from collections.abc import Collection
+from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.agreement.device_fence import FencePart, FenceParts, find_fenced_pools
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS, find_fence, has_settled
@@ -17,6 +22,8 @@ from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 
+# When the watch of pods was behind, another look follows after so many seconds.
+LOOK_SECONDS: Final = 2.0
 # A node by name, or a pool.
 Fenced: TypeAlias = str | PoolID
 
@@ -40,6 +47,7 @@ class Fences:
         self._pools: frozenset[PoolID] = frozenset()
         self._times: dict[Fenced, float] = {}  # when settles what has not
         self._settled: set[Fenced] = set()
+        self._taken_over: set[Fenced] = set()  # the nodes that were there before their fence
         self.holds = False  # whether the API server keeps the fence, around no matter which pools
 
     def follow_node(
@@ -64,6 +72,8 @@ class Fences:
             is_known = is_first and has_settled(after, fence)
             is_known = is_known or created  # no scheduler has seen the node without its fence
             self._begin(name, now + (0.0 if is_known else SETTLE_SECONDS))
+            if not is_known:
+                self._taken_over.add(name)
 
     def follow_parts(self, parts: FenceParts, now: float) -> frozenset[PoolID]:
         """Follow a change of the fence around devices; return the pools whose use ends."""
@@ -81,11 +91,12 @@ class Fences:
         return settled - kept
 
     def _begin(self, fenced: Fenced, settles_at: float) -> None:
-        self._settled.discard(fenced)
+        self._end(fenced)
         self._times[fenced] = settles_at
 
     def _end(self, fenced: Fenced) -> None:
         self._settled.discard(fenced)
+        self._taken_over.discard(fenced)
         self._times.pop(fenced, None)
 
     def is_settled(self, node: Node) -> bool:
@@ -100,11 +111,19 @@ class Fences:
         """Whether a look at the claims makes a node or a pool usable."""
         return any(time <= now for time in self._times.values())
 
-    def note_look(self, began: float) -> list[Fenced]:
-        """Return what is settled by a look which began at a time."""
-        settled = [fenced for fenced, time in self._times.items() if time <= began]
+    def list_taken_over(self, began: float) -> list[str]:
+        """Return the nodes that a look at their pods settles which began at a time."""
+        names = (each for each in self._taken_over if isinstance(each, str))
+        return [each for each in names if self._times.get(each, math.inf) <= began]
+
+    def note_look(self, began: float, behind: Collection[str] = ()) -> list[Fenced]:
+        """Return what is settled by a look which began at a time, but not the nodes `behind`."""
+        looked = [fenced for fenced, time in self._times.items() if time <= began]
+        settled = [fenced for fenced in looked if fenced not in behind]
         for fenced in settled:
             del self._times[fenced]
+        self._times.update(dict.fromkeys(set(looked).intersection(behind), began + LOOK_SECONDS))
+        self._taken_over.difference_update(settled)
         self._settled.update(settled)
         return settled
 

@@ -389,9 +389,13 @@ class LiveState:
         now = self._elapsed()
         return now if self.ready and self._fences.need_look(now) else None
 
-    def note_look(self, began: float) -> None:
-        """Use the nodes and pools that have settled before a look at all claims."""
-        settled = self._fences.note_look(began)
+    def list_taken_over(self, began: float) -> list[str]:
+        """Return the nodes of others whose pods a look that began then has to show."""
+        return self._fences.list_taken_over(began)
+
+    def note_look(self, began: float, behind: Collection[str] = ()) -> None:
+        """Use what has settled before a look at all claims, but not the nodes `behind`."""
+        settled = self._fences.note_look(began, behind)
         for name in settled:
             if isinstance(name, str):
                 self.cluster.decide_owners_on(name)
@@ -448,9 +452,9 @@ class LiveState:
         """Yield all claims, as the watch shows them."""
         return (each.value for each in self._caches.claims.all())
 
-    def shows(self, claim: Claim) -> bool:
-        """Whether the watch shows a claim; responses and the scheduler tell of others, too."""
-        return self._caches.shows(claim)
+    def shows(self, watched: Claim | Pod) -> bool:
+        """Whether the watch shows a claim, of which others tell as well, or a pod on its node."""
+        return self._caches.shows(watched)
 
     def forget_claim(self, claim: Claim) -> None:
         """Remove a claim that the API server does not have."""

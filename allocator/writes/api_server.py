@@ -5,6 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from allocator.state.large_pods import PodReader
 from allocator.state.seen_pods import describe_release
 from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName, PodPlace
 from drawbridge.api_error import ApiError
@@ -18,6 +19,7 @@ from drawbridge.dra.allocation import Allocation, Consumer, to_json
 from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.ledger.pods import (
     GeneratedClaimStatus,
+    Pod,
     PodClaim,
     find_claim_names,
     find_generated,
@@ -25,6 +27,7 @@ from drawbridge.ledger.pods import (
 from drawbridge.names import ALLOCATION_ANNOTATION, RELEASED_CONDITION
 
 _READER: Final = claim_reader()
+_POD_READER: Final = PodReader()
 
 
 class _PodMetadata(msgspec.Struct, rename="camel"):
@@ -108,6 +111,7 @@ class ApiServerWrites:
         self._fence, self._watch = fence, watch
         self._claims = ResourceClient(session, CLAIMS, _decode_claim, fence=fence)
         self._pods = ResourceClient(session, PODS, _decode_pod, fence=fence)
+        self._watched_pods = ResourceClient(session, PODS, _decode_watched_pod)
 
     async def confirm_leading(self) -> None:
         """Read the Lease again; raises NotLeadingError unless it is ours."""
@@ -170,6 +174,10 @@ class ApiServerWrites:
             for metadata, place in pods
             if name in place.claims
         ]
+
+    async def list_pods_on(self, node: str) -> list[Pod]:
+        """Return the pods of a node, as the watch reads them."""
+        return await self._watched_pods.list(fields=f"spec.nodeName={node}")
 
     async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace | None:
         """Write a condition, which gives the pod another version."""
@@ -242,6 +250,13 @@ def _place_of(pod: _Pod) -> PodPlace:
     statuses = () if isinstance(status, str) else status.resource_claim_statuses
     claims = frozenset(find_claim_names(spec.resource_claims, find_generated(statuses)))
     return PodPlace(spec.node_name, pod.metadata.resource_version, claims)
+
+
+def _decode_watched_pod(raw: bytes) -> Pod:
+    pod = _POD_READER.read(raw)
+    if isinstance(pod, tuple):
+        raise ApiError(0, "InvalidData", f"a pod cannot be read: {pod[0].message}", unknown=False)
+    return pod
 
 
 def _decode_claim(raw: bytes) -> Claim:

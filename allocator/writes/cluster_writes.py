@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
+from drawbridge.ledger.pods import Pod
 from drawbridge.names import CLAIM_FINALIZER
 
 # The finalizer of allocated claims, which is upstream's: the claim controller removes it.
@@ -77,6 +78,10 @@ class ClusterWrites(Protocol):
 
     async def list_users(self, claim: Claim) -> list[tuple[PodName, PodPlace]]:
         """Return the pods that name a claim, as the API server has them now."""
+        ...
+
+    async def list_pods_on(self, node: str) -> list[Pod]:
+        """Return the pods of a node, as the API server has them now."""
         ...
 
     async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace | None:

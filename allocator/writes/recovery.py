@@ -22,7 +22,7 @@ watch does not show for a while is read from the API server, and forgotten if it
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from allocator.state.live_state import LiveState
@@ -30,12 +30,13 @@ from allocator.state.reports import about_claim
 from allocator.writes.binding import PodBinder
 from allocator.writes.claims import BindRefusedError
 from allocator.writes.cluster_writes import ClusterWrites
-from allocator.writes.undoing import Unfinished
+from allocator.writes.undoing import CONCURRENT_WRITES, Unfinished
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.holdings import read_holds
+from drawbridge.ledger.plugin_holders import find_held_names
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.process import metrics
 
@@ -92,6 +93,17 @@ class Recovery:
         """Apply all claims as the API server has them, because the watch can be behind."""
         async for _ in self._read_claims():
             pass
+
+    async def find_behind(self, nodes: Sequence[str]) -> set[str]:
+        """Return the nodes with pods whose devices are those of a plugin, and no watch shows it."""
+        behind = set[str]()
+        for start in range(0, len(nodes), CONCURRENT_WRITES):
+            some = nodes[start : start + CONCURRENT_WRITES]
+            listed = await asyncio.gather(*map(self._writes.list_pods_on, some))
+            for node, pods in zip(some, listed, strict=True):
+                holders = filter(find_held_names, pods)
+                behind.update(node for each in holders if not self._state.shows(each))
+        return behind
 
     async def _read_claims(self) -> AsyncIterator[Claim]:
         """Yield all claims as the API server has them, once applied; others run in between."""

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from allocator.state.fences import Fences
+from allocator.state.fences import LOOK_SECONDS, Fences
 from allocator.state.pool_filter import make_pool_filter
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
@@ -57,6 +57,36 @@ def test_a_pool_of_a_node_without_the_taint_is_used_only_if_it_is_unfenced() -> 
 def test_a_pool_is_used_when_this_process_has_seen_the_taint_for_the_settle_time() -> None:
     assert not uses(FENCED, seen=-9.9)
     assert uses(FENCED, seen=-10.0)
+
+
+def test_a_node_of_others_is_looked_at_again_while_the_watch_of_its_pods_is_behind() -> None:
+    nodes = Fences("")
+    nodes.follow_node("n", FENCED, 0.0)
+    assert [nodes.list_taken_over(now) for now in (9.9, 10.0)] == [[], ["n"]]
+    assert nodes.note_look(10.0, {"n"}) == []
+    assert not nodes.is_settled(FENCED)
+    again = 10.0 + LOOK_SECONDS
+    assert [nodes.need_look(now) for now in (again - 0.1, again)] == [False, True]
+    assert nodes.list_taken_over(again) == ["n"]
+    assert nodes.note_look(again) == ["n"]
+    assert nodes.is_settled(FENCED)
+    assert nodes.list_taken_over(again) == []
+
+
+@pytest.mark.parametrize("ends", [None, Node("n")], ids=["deleted", "given back"])
+def test_a_node_is_not_looked_at_when_its_fence_has_gone(ends: Node | None) -> None:
+    nodes = Fences("")
+    nodes.follow_node("n", FENCED, 0.0)
+    nodes.follow_node("n", ends, 1.0)
+    assert not nodes.note_look(20.0, {"n"})
+    assert not nodes.need_look(60.0)
+    assert nodes.list_taken_over(60.0) == []
+
+
+def test_nobody_has_devices_of_a_plugin_on_a_node_that_comes_with_its_fence() -> None:
+    nodes = Fences("")
+    nodes.follow_node("n", FENCED, 0.0, created=True)
+    assert nodes.list_taken_over(60.0) == []
 
 
 @pytest.mark.parametrize("seconds", [-120, -11, 0, 11, 120])

@@ -1,5 +1,7 @@
 """Terms of the scheduler: recovery before the first allocation, and clean-up while it leads."""
 
+from collections.abc import Collection, Sequence
+
 import pytest
 
 from allocator.scheduler.lease import Term
@@ -27,6 +29,7 @@ class Rig:
         self.turns = 0
         self.pauses: list[float] = []
         self.time, self.settled_at = 100.0, 0.0
+        self.is_behind = False
         self.keeper = TermKeeper(
             self,
             self,  # type: ignore[arg-type]  # has the methods of a recovery
@@ -62,9 +65,17 @@ class Rig:
         """Begin a look if the time has come."""
         return self.time if 0 < self.settled_at <= self.time else None
 
-    def note_look(self, began: float) -> None:
+    def list_taken_over(self, began: float) -> list[str]:
+        """Return the nodes whose pods are to be looked at."""
+        return [f"those of {began:g}"]
+
+    async def find_behind(self, nodes: Sequence[str]) -> set[str]:
+        """Return all of them while the watch of pods is behind."""
+        return set(nodes) if self.is_behind else set()
+
+    def note_look(self, began: float, behind: Collection[str]) -> None:
         """Use the nodes."""
-        self.story.append(f"use nodes of {began:g}")
+        self.story.append(f"use nodes of {began:g}" + "".join(f" but {each}" for each in behind))
         self.settled_at = 0.0
 
     ready = True
@@ -225,6 +236,13 @@ async def test_a_node_that_has_settled_is_used_after_a_look(rig: Rig) -> None:
     rig.time = 101
     assert await rig.run(1) == ["look", "use nodes of 101"]
     assert await rig.run(1) == []
+
+
+async def test_a_node_is_not_used_while_the_watch_of_its_pods_is_behind(rig: Rig) -> None:
+    rig.term = FIRST
+    await rig.run(1)
+    rig.settled_at, rig.is_behind = 100, True
+    assert await rig.run(1) == ["look", "use nodes of 100 but those of 100"]
 
 
 async def test_a_node_is_not_used_after_a_look_that_failed(rig: Rig) -> None:
