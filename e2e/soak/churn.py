@@ -13,12 +13,11 @@ from e2e.scenarios.objects import RESOURCE, claim_spec, request
 from e2e.scenarios.stage import Stage
 from e2e.soak.pods import GPU, KINDS, PRIORITIES, SHARED_CLAIMS, PodKind
 from e2e.soak.settings import SoakSettings
-from e2e.soak.waits import KIND, PHASE, PRIORITY, Waits
+from e2e.soak.waits import KIND, NOT_FOUND, PHASE, PRIORITY, Waits
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 STORAGE = "rig-slow"
 SELECTED = "volume.kubernetes.io/selected-node"
-NOT_FOUND = 404
 # Requests of one turn: after an outage not everything comes at once.
 BURST = 20
 
@@ -88,23 +87,10 @@ class Churn:
         for _ in range(BURST):
             if not self._due or self._due[0][0] > now:
                 break
-            self._delete(self._due[0][1])
+            self.waits.delete(self._due[0][1])
             heapq.heappop(self._due)
         for _ in range(min(BURST, self.wanted - self.waits.alive(self.phase))):
             self._create()
-
-    def _delete(self, path: str) -> None:
-        """Delete a pod; one that has no node vanishes at once, and may be bound at that moment."""
-        name, vanished = path.rpartition("/")[2], self.waits.vanished
-        vanished.add(name)
-        try:
-            deleted = self.client.delete(path, grace=None)
-        except ApiError as problem:
-            if problem.code != NOT_FOUND:
-                raise
-        else:
-            if deleted["metadata"].get("deletionGracePeriodSeconds"):
-                vanished.discard(name)  # its kubelet ends it
 
     def _create(self) -> None:
         """Create a pod of a drawn kind; what is drawn does not depend on answers."""

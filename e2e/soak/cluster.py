@@ -16,6 +16,7 @@ from e2e.installed.replica import Replica
 from e2e.nodes.layout import Layout
 from e2e.soak import memory
 from e2e.soak.journal import AWAY, Journal
+from e2e.soak.waits import Waits
 
 # A kube-scheduler ends by design when it loses the Lease, or when its allocator stays away.
 BY_DESIGN = ("leaderelection lost", "Leaderelection lost", "the allocator is not ready for")
@@ -51,11 +52,17 @@ class SoakCluster:
     """What faults and checks act on."""
 
     def __init__(
-        self, stage: BridgeStage, journal: Journal, namespaces: tuple[str, ...], judge: Replica
+        self,
+        stage: BridgeStage,
+        journal: Journal,
+        waits: Waits,
+        namespaces: tuple[str, ...],
+        judge: Replica,
     ) -> None:
         self.stage = stage
         self.client = stage.client
         self.journal = journal
+        self.waits = waits
         self.judge = judge
         self.namespaces = namespaces
         self.random = random.Random(f"{journal.seed}/faults")
@@ -68,7 +75,6 @@ class SoakCluster:
         self.touched: set[str] = set()  # nodes under a fault: another one takes other nodes
         self.gave_up: Counter[str] = Counter()
         self.led: set[int] = set()  # processes that lead, or did
-        self.deleted: set[str] = set()  # pods that vanish without their kubelet, if bound by then
 
     def _parts(self) -> Iterator[Part]:
         plane = self.stage.processes

@@ -234,9 +234,8 @@ def delete_pods(cluster: SoakCluster) -> Begun:
     begun to prepare the claim.
     """
     pods = cluster.some_pods(5, bound=False)
-    cluster.deleted.update(pod["metadata"]["name"] for pod in pods)
     for pod in pods:
-        tolerant(partial(cluster.client.delete, _path(pod), grace=None))
+        tolerant(partial(cluster.waits.delete, _path(pod)))
     return ", ".join(pod["metadata"]["name"] for pod in pods) or "none", nothing
 
 

@@ -92,7 +92,9 @@ class Soak:
         self.stage.fleet.add_all(node_plans(self.names, {LABEL: stage.name, **OWNED}))
         legacy = another_namespace(stage, "legacy", {})
         self._opt_in(stage, legacy)
-        cluster = SoakCluster(stage, self.journal, self.namespaces, self._start_judge(stage))
+        cluster = SoakCluster(
+            stage, self.journal, self.waits, self.namespaces, self._start_judge(stage)
+        )
         loops = Loops(self.journal)
         pod = stage.legacy_pod("probe", 1)
         stage.wait("pods are translated and claims judged", lambda: self.probes.turn(legacy, pod))
@@ -185,13 +187,12 @@ class Soak:
         """Compare what all claims hold."""
         for problem in books.held_twice(books.all_claims(cluster.client), cluster.layouts):
             self.journal.fail(f"held twice: {problem}")
-        self._look_at_violations(cluster)
+        self._look_at_violations()
 
-    def _look_at_violations(self, cluster: SoakCluster) -> None:
-        violations = self.stage.fleet.record.take()
-        vanished = cluster.deleted | self.waits.vanished
-        for violation in violations:
-            is_refused = violation.code == REFUSED and books.is_of(violation.subject, vanished)
+    def _look_at_violations(self) -> None:
+        for violation in self.stage.fleet.record.take():
+            is_of_vanished = books.is_of(violation.subject, self.waits.vanished)
+            is_refused = violation.code == REFUSED and is_of_vanished
             if violation.code in EXCUSED or is_refused:
                 self.journal.note(f"excused: {violation}")
             else:
@@ -272,7 +273,7 @@ class Soak:
 
     def _judge(self, cluster: SoakCluster, schedule: FaultSchedule) -> None:
         """Judge what processes did, and collect the report."""
-        self._look_at_violations(cluster)
+        self._look_at_violations()
         cluster.stage.placement.ignore_denials()
         if self.settings.calm:
             for problem in self.probes.problems(CALM, ATTACKED):

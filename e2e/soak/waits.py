@@ -1,4 +1,4 @@
-"""Watches the pods of a soak: which are there, and how long each waited for its node."""
+"""Watches the pods of a soak: which are there, how long each waited for its node, and its end."""
 
 import statistics
 import threading
@@ -6,10 +6,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from e2e.controlplane.client import JSON, Client
+from e2e.controlplane.client import JSON, ApiError, Client
 from e2e.controlplane.watch import ListWatch
 from e2e.soak.pods import PRIORITIES
 
+NOT_FOUND = 404
 PHASE, KIND, PRIORITY = (f"rig.drawbridge.dev/{name}" for name in ("phase", "kind", "priority"))
 
 
@@ -30,7 +31,7 @@ class Waits:
 
     def __init__(self, client: Client) -> None:
         self.lives: dict[str, PodLife] = {}
-        self.vanished: set[str] = set()  # pods that were deleted, and that no kubelet had to end
+        self._client, self._vanished = client, set[str]()
         self._lock = threading.Lock()
         self._watch = ListWatch(client, "/api/v1/pods", self._told)
 
@@ -55,6 +56,27 @@ class Waits:
                 life.bound = now
             if event == "DELETED":
                 life.gone = now
+
+    def delete(self, path: str) -> None:
+        """Delete a pod; one that has no node vanishes at once, and may be bound at that moment."""
+        name = path.rpartition("/")[2]
+        with self._lock:
+            self._vanished.add(name)
+        try:
+            deleted = self._client.delete(path, grace=None)
+        except ApiError as problem:
+            if problem.code != NOT_FOUND:
+                raise
+            return
+        if deleted["metadata"].get("deletionGracePeriodSeconds"):
+            with self._lock:
+                self._vanished.discard(name)  # its kubelet ends it
+
+    @property
+    def vanished(self) -> frozenset[str]:
+        """The pods that were deleted, and that no kubelet had to end."""
+        with self._lock:
+            return frozenset(self._vanished)
 
     def alive(self, phase: str) -> int:
         """Count the pods of a phase."""

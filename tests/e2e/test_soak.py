@@ -17,10 +17,10 @@ from e2e.nodes.machine import machine
 from e2e.scenarios.objects import allocation, result
 from e2e.soak.bodies import BODY_BYTES, read_refusal, whole_body
 from e2e.soak.books import describe_end, held_twice, is_of, remembered
-from e2e.soak.churn import Churn
 from e2e.soak.memory import Memory, children, name_role, own_mib, slope, used_mib
 from e2e.soak.pods import GPU, NODES, gpus, node_plans
 from e2e.soak.probes import ProbeReply, Probes, is_judged, is_translated
+from e2e.soak.waits import Waits
 from tests.tables import every_row
 
 NODE = "node-0"
@@ -82,11 +82,10 @@ def test_pods_that_vanish_at_once_are_told_from_those_that_their_kubelet_ends() 
             raise ApiError(404, {"message": "not found"})
         return {"metadata": {"deletionGracePeriodSeconds": grace}}
 
-    waits: Any = SimpleNamespace(vanished=set())
-    churn = Churn.__new__(Churn)
-    churn.client, churn.waits = SimpleNamespace(delete=delete), waits  # type: ignore[assignment]
+    client: Any = SimpleNamespace(delete=delete)
+    waits = Waits(client)
     for name in seconds:
-        churn._delete(f"/api/v1/namespaces/team/pods/{name}")  # noqa: SLF001  # a turn needs a cluster
+        waits.delete(f"/api/v1/namespaces/team/pods/{name}")
     assert waits.vanished == {"waits", "unknown"}
 
 
