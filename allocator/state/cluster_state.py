@@ -170,7 +170,7 @@ class AllocatorState:
             return False
         if not self.ledger.observe(claim, told=told):
             if claim.reduced and self.ledger.reduce(claim):
-                self.claims[uid] = claim  # the scheduler has sent the whole claim before
+                self.claims[uid] = claim  # a response had the whole claim before
             return False
         self.claims[uid] = claim
         self._uids[name_of(claim)] = uid

@@ -47,7 +47,7 @@ class Fences:
         self._pools: frozenset[PoolID] = frozenset()
         self._times: dict[Fenced, float] = {}  # when settles what has not
         self._settled: set[Fenced] = set()
-        self._taken_over: set[Fenced] = set()  # the nodes that were there before their fence
+        self._taken_over: set[str] = set()  # the nodes that were there before their fence
         self.holds = False  # whether the API server keeps the fence, around no matter which pools
 
     def follow_node(
@@ -66,14 +66,14 @@ class Fences:
         fence = find_fence(after.taints) if after is not None else None
         if after is None or fence is None:
             self._taints.pop(name, None)
+            self._taken_over.discard(name)
             self._end(name)
         elif self._taints.get(name) != fence:
             self._taints[name] = fence
             is_known = is_first and has_settled(after, fence)
             is_known = is_known or created  # no scheduler has seen the node without its fence
+            (self._taken_over.discard if is_known else self._taken_over.add)(name)
             self._begin(name, now + (0.0 if is_known else SETTLE_SECONDS))
-            if not is_known:
-                self._taken_over.add(name)
 
     def follow_parts(self, parts: FenceParts, now: float) -> frozenset[PoolID]:
         """Follow a change of the fence around devices; return the pools whose use ends."""
@@ -91,12 +91,11 @@ class Fences:
         return settled - kept
 
     def _begin(self, fenced: Fenced, settles_at: float) -> None:
-        self._end(fenced)
+        self._settled.discard(fenced)
         self._times[fenced] = settles_at
 
     def _end(self, fenced: Fenced) -> None:
         self._settled.discard(fenced)
-        self._taken_over.discard(fenced)
         self._times.pop(fenced, None)
 
     def is_settled(self, node: Node) -> bool:
@@ -113,8 +112,7 @@ class Fences:
 
     def list_taken_over(self, began: float) -> list[str]:
         """Return the nodes that a look at their pods settles which began at a time."""
-        names = (each for each in self._taken_over if isinstance(each, str))
-        return [each for each in names if self._times.get(each, math.inf) <= began]
+        return [each for each in self._taken_over if self._times.get(each, math.inf) <= began]
 
     def note_look(self, began: float, behind: Collection[str] = ()) -> list[Fenced]:
         """Return what is settled by a look which began at a time, but not the nodes `behind`."""
