@@ -243,7 +243,7 @@ class PodDecisions:
                 )
                 reply = replace(reply, reserved_on=node if reserve and is_reserved else "")
             return reply
-        taken = self.preemption.take_over(search)
+        taken, _ = self.preemption.take_over(search)
         if taken and not self.reservations.reserve_found(request, taken, search, now):
             return fit_on(taken.name, preemptible=True)
         return self._wait(refuse_nodes(shortlist), shortlist, search, now)
@@ -386,9 +386,11 @@ class PodDecisions:
         unfinished = not (shortlist.has_ended or shortlist.fitting or without)
         if shortlist.has_ended and not (self.state.planner.was_cut or shortlist.fitting):
             # What became free is kept for others before this pod has its turn.
-            taken, reserve = self.preemption.take_over(search), self.reservations.reserve_found
+            taken, ended = self.preemption.take_over(search)
+            reserve = self.reservations.reserve_found
             if taken and not reserve(request, taken, search, now, promised=True):
                 return Promise(node=taken.name)
+            unfinished = not (ended or without)
         if self.state.planner.was_cut:
             return Promise(unfinished=True, was_cut=True)
         return Promise(unfinished=unfinished, exceeds=bool(shortlist.exceeding))

@@ -8,13 +8,19 @@ kept for others, or promised to pods that were woken.
 import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
 from allocator.decisions.node_searches import answer_key
-from allocator.decisions.shortlist import FittingNode, NodeSearch, find_nodes
+from allocator.decisions.shortlist import (
+    FittingNode,
+    NodeSearch,
+    Shortlist,
+    candidate_names,
+    find_nodes,
+)
 from allocator.decisions.victims import (
     MAX_REPRIEVES,
     Reprieves,
@@ -34,11 +40,26 @@ from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.node_holds import NodeHold
 from drawbridge.solver.reasons import Reason, summarize_reasons
 
-# Requests that got nothing of lower priorities in the current state.
+# Requests that got nothing of lower priorities.
 MAX_IN_VAIN: Final = 4096
 _BUSY: Final = f"{MAX_PREEMPTORS} pods preempt already; the pod is tried again"
 _FREE: Final = "devices are released at this moment; the pod is tried again"
 _TOO_SLOW: Final = "no victims were found in time; use simpler claims, or fewer pods per node"
+
+
+class _InVain(NamedTuple):
+    """A state of devices and quotas in which a pod could take nothing over.
+
+    No node from `left` on was examined, in the order of names; all were if it is empty.
+    """
+
+    epoch: int
+    revision: int
+    left: str
+
+    def is_left(self, node: str) -> bool:
+        """Whether a node may not have been examined."""
+        return bool(self.left) and node >= self.left
 
 
 class DevicePreemption:
@@ -50,9 +71,8 @@ class DevicePreemption:
         self._attempts = itertools.count()
         # Victims that were spared, by node, in searches that are not finished.
         self._reprieves: Reprieves = BoundedCache(MAX_REPRIEVES)
-        # The states, of devices and of quotas, in which pods with a key and a priority could take
-        # nothing over.
-        self._in_vain: BoundedCache[tuple[bytes, int], tuple[int, int]] = BoundedCache(MAX_IN_VAIN)
+        # By what is asked, and the priority.
+        self._in_vain: BoundedCache[tuple[bytes, int], _InVain] = BoundedCache(MAX_IN_VAIN)
         self._lowest = (-1, math.inf)  # a state, and what `lowest_priority` is there
 
     def expire(self, now: float) -> None:
@@ -91,30 +111,35 @@ class DevicePreemption:
         if record.group or request is None or request.pod.priority <= self.lowest_priority():
             return False
         in_vain = self._in_vain.get((record.key, request.pod.priority))
-        return in_vain is None or in_vain[0] != self._state.epoch()
+        return in_vain is None or bool(in_vain.left) or in_vain.epoch != self._state.epoch()
 
-    def take_over(self, search: NodeSearch) -> FittingNode | None:
-        """Return a node on which pods with a lower priority give up what they only count on."""
+    def take_over(self, search: NodeSearch) -> tuple[FittingNode | None, bool]:
+        """Return a node on which pods with a lower priority give up what they only count on.
+
+        And whether all nodes were examined otherwise. The next search goes on with those that are
+        left, and with those that have changed.
+        """
         key = answer_key(search, self._state), search.pod.priority
-        state = self._state.epoch(), self._state.ledger.quotas.revision
-        since, among = self._in_vain.get(key), None
-        if since is not None and since[1] == state[1]:
-            among = self._state.changes.changed_since(since[0])
-        taken = self._take_over(search, among)
-        if taken is None and not (search.without or self._state.planner.was_cut):
-            self._in_vain.put(key, state)
-        return taken
+        epoch, revision = self._state.epoch(), self._state.ledger.quotas.revision
+        before = self._in_vain.get(key)
+        if before is not None and before.revision != revision:
+            before = None
+        taken, left = self._take_over(search, before)
+        if taken is None and not search.without:
+            self._in_vain.put(key, _InVain(epoch, revision, left))
+        return taken, not left
 
-    def _take_over(self, search: NodeSearch, among: Collection[str] | None) -> FittingNode | None:
+    def _take_over(
+        self, search: NodeSearch, before: _InVain | None
+    ) -> tuple[FittingNode | None, str]:
+        """Return a node, and the first one that was not examined otherwise; empty for none."""
         priority = search.pod.priority
         lower = tuple(self._preemptors.lower_than(priority))
         promised = tuple(self._reserved.promised_below(priority))
-        nodes = frozenset((*(each.node for each in lower), *(each.node for each in promised)))
-        nodes = nodes if among is None else nodes.intersection(among)
-        if not nodes:
-            return None
-        only = replace(search, only=nodes, limit=1)
-        for fit in self._find_without(only, lower, promised):
+        named = {*(each.node for each in lower), *(each.node for each in promised)}
+        only = replace(search, only=self._without_vain(named, before), limit=1)
+        shortlist = self._find_without(only, lower, promised) if only.only else Shortlist()
+        for fit in shortlist.fitting:
             # The others keep what they have, if it is not needed, and are evicted for once.
             on_node = [one for one in lower if one.node == fit.name]
             of_node = [one for one in promised if one.node == fit.name]
@@ -122,23 +147,32 @@ class DevicePreemption:
             needed = [one for one in on_node if any(h.device_id in used for h in one.holds)]
             woken = [one for one in of_node if not used.isdisjoint(self._promised_to(one))]
             there = replace(only, only=frozenset({fit.name}))
-            fitting = self._find_without(there, needed, woken)
+            fitting = self._find_without(there, needed, woken).fitting
             self._preemptors.end_kept(needed if fitting else on_node)
             for one in woken if fitting else of_node:
                 self._reserved.end_promise(one.uid, search.pod.namespace)
-            return fitting[0] if fitting else fit
-        return None
+            return fitting[0] if fitting else fit, ""
+        if shortlist.has_ended:
+            return None, ""
+        return None, min(candidate_names(only, self._state)[shortlist.examined :], default="")
+
+    def _without_vain(self, nodes: Iterable[str], before: _InVain | None) -> frozenset[str]:
+        """Return the nodes, without those that were examined and have not changed since."""
+        changed = self._state.changes.changed_since(before.epoch) if before else None
+        if before is None or changed is None:
+            return frozenset(nodes)
+        return frozenset(each for each in nodes if each in changed or before.is_left(each))
 
     def _find_without(
         self,
         search: NodeSearch,
         preemptors: Iterable[Preemptor],
         promised: Collection[PodReservation],
-    ) -> list[FittingNode]:
+    ) -> Shortlist:
         """Return the nodes that fit if these pods give up what they count on."""
         given_up = {*(each.key for each in preemptors), *self._given_up(promised)}
         view = self._state.ledger.view_without(given_up)
-        return find_nodes(search, self._state, view).fitting
+        return find_nodes(search, self._state, view)
 
     def _given_up(self, promised: Collection[PodReservation]) -> set[str]:
         """Return the claims for which nothing is reserved when these pods lose their promises."""

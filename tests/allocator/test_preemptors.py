@@ -435,6 +435,28 @@ def test_a_search_for_another_node_that_was_cut_takes_nothing_over(turned: int) 
     assert cluster.decisions.reservations.is_promised("low")
 
 
+def test_a_search_to_take_over_without_time_goes_on_with_the_nodes_that_are_left() -> None:
+    """It examines some nodes with each call, and what changes meanwhile beside them."""
+    sizes: dict[str, int] = {f"n{number:02}": 1 for number in range(30)}
+    contest = Contest(**sizes, other=1, z=2)
+    contest.run("holder", "z", 0, 1)
+    assert contest.ask("high", 2) == []
+    decisions, state = contest.cluster.decisions, contest.cluster.state
+    contest.end("holder")
+    for number in range(33):
+        assert contest.ask(f"low-{number}", priority=LOW)
+        assert decisions.promise(f"low-{number}", 0.0).node
+    calls = 0
+    while not (promise := decisions.promise("high", 0.0, (), lambda: True)).node:
+        calls += 1
+        assert promise.unfinished
+        assert calls < 200
+        if calls == 40:
+            state.apply(None, Node("other", {"changed": ""}))
+    assert promise.node == "z"
+    assert calls > 40
+
+
 def test_a_promise_of_a_claim_that_another_pod_has_reserved_is_not_taken_over() -> None:
     contest = Contest(n1=1, n2=1)
     cluster, shared = contest.cluster, claim("shared")
