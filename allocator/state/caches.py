@@ -43,6 +43,7 @@ from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY, RELEASED_COND
 from drawbridge.pod_groups import read_min_member
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts
+from drawbridge.resource_version import parse_version
 
 T = TypeVar("T")
 _FENCE: Final = (POLICIES, POLICY_BINDINGS)
@@ -179,14 +180,16 @@ class AllocatorCaches(CacheSet):
         return pod.value.spec.node_name == watched.spec.node_name
 
     def next_change(self, claim: Claim) -> "asyncio.Future[None]":
-        """Return what is done when the cache no longer has this version of a claim.
+        """Return what is done when the cache has a newer version of a claim than this one.
 
-        Several may wait for it, so that nobody cancels it.
+        While its watch is behind a response, that takes longer. Several may wait for it, so that
+        nobody cancels it.
         """
         metadata, loop = claim.metadata, asyncio.get_running_loop()
         change = self._changes.setdefault(metadata.uid, loop.create_future())
         current = self.get(metadata.namespace, metadata.name)
-        if current is None or current.metadata.resource_version != metadata.resource_version:
+        seen = parse_version(metadata.resource_version)
+        if current is None or parse_version(current.metadata.resource_version) > seen:
             self.end_waiting(metadata.uid)
         return change
 

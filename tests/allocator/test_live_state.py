@@ -101,12 +101,13 @@ async def test_whoever_waits_for_a_claim_looks_again_when_it_changes() -> None:
     index = caches.claims._index  # noqa: SLF001
     seen, later, other = written("c", 0, version=2), written("c", 0, version=3), written("d", 0)
     index.put(_stored(seen))
-    changes = [caches.next_change(seen) for _ in range(2)]
+    # The last one has a response that the watch is behind.
+    changes = [caches.next_change(each) for each in (seen, seen, later)]
     index.put(_stored(other))
-    assert [each.done() for each in changes] == [False, False]
+    assert [each.done() for each in changes] == [False, False, False]
     index.put(_stored(later))
-    assert [each.done() for each in changes] == [True, True]
-    assert caches.next_change(seen).done(), "the cache has another version already"
+    assert [each.done() for each in changes] == [True, True, True]
+    assert caches.next_change(seen).done(), "the cache has a newer version already"
     again = caches.next_change(later)
     caches.end_waiting("c")
     assert again.done()
