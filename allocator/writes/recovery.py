@@ -123,7 +123,7 @@ class Recovery:
             if has_unfinished_mark(claim) and not self._is_reserved(claim):
                 self._undo_mark(claim, after=ABANDONED_SECONDS)
         for uid, claim in self._state.cluster.claims.items() if searches_marks else ():
-            if not self._state.shows(claim):
+            if not self._is_confirmed(claim):
                 namespace = claim.metadata.namespace
                 about = Unfinished(namespace, claim, self._read_again, _note_unread)
                 self._undoing.add(f"unwatched {uid}", about, after=ABANDONED_SECONDS)
@@ -135,10 +135,15 @@ class Recovery:
                 self._undoing.add(f"contested {contest.ours}", about)
         await self._undoing.run_turn()
 
+    def _is_confirmed(self, claim: Claim) -> bool:
+        """Whether the watch shows a claim, and no scheduler has told of another version of it."""
+        record = self._state.cluster.ledger.claims.get(claim.metadata.uid)
+        return self._state.shows(claim) and (record is None or record.is_confirmed)
+
     async def _read_again(self, claim: Claim) -> None:
-        """Read a claim that the watch does not show by now, and forget it if it is gone."""
+        """Read a claim that the watch does not confirm by now, and forget it if it is gone."""
         metadata = claim.metadata
-        if self._state.shows(claim):
+        if self._is_confirmed(claim):
             return
         current = await self._writes.read_claim(metadata.namespace, metadata.name)
         if current is not None:

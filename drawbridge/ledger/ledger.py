@@ -72,6 +72,11 @@ class ClaimRecord(NamedTuple):
         """The namespace of the claim."""
         return self.name.partition("/")[0]
 
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the API server told of it so, and not only a scheduler."""
+        return self.version == self.confirmed
+
 
 class ReleasedClaim(NamedTuple):
     """A claim that was released, or deleted, and what it is charged while that is kept."""
@@ -126,7 +131,9 @@ class Ledger:
         record = self._records.get(uid)
         confirmed = record.confirmed if record else -1
         newest = max(record.version if record and told else confirmed, self._observed_to)
-        if uid in self._deleted or version <= newest:
+        # What a scheduler told of can have replaced what the API server tells again.
+        is_again = version == confirmed and not (told or (record and record.is_confirmed))
+        if uid in self._deleted or (version <= newest and not is_again):
             return False
         if told and (uid in self._reservations or (record is not None and record.holds)):
             return False

@@ -249,6 +249,7 @@ class FakeReservations:
         self.penalised: list[str] = []
         self.unwatched: list[Claim] = []  # what only the scheduler has told of
         self.shown: list[str] = []  # which of those the watch shows by now
+        self.told: list[str] = []  # of which the scheduler has told another version
         self.forgotten: list[str] = []
         self.times: Wheel[str] = Wheel()
         self.report: Callable[[Finding, Claim], None] = lambda *_: None
@@ -331,7 +332,9 @@ class FakeReservations:
         )
         # The watch of this cluster shows all pods that are bound.
         pods = SimpleNamespace(note_bound=self.bound.append, release=self.release)
-        return SimpleNamespace(claims=claims, conflicts=conflicts, pods=pods)
+        records = {uid: SimpleNamespace(is_confirmed=False) for uid in self.told}
+        ledger = SimpleNamespace(claims=records)
+        return SimpleNamespace(claims=claims, conflicts=conflicts, pods=pods, ledger=ledger)
 
     @contextlib.contextmanager
     def release(self, claim: Claim) -> Iterator[None]:

@@ -242,3 +242,18 @@ def test_a_claim_that_no_watch_shows_is_read_and_forgotten_if_it_is_gone() -> No
         assert rig.reservations.forgotten == ["uid-a", "uid-b"]
 
     run_virtually(story)
+
+
+def test_a_claim_of_which_only_a_scheduler_has_told_another_version_is_read() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.claim("a"), rig.claim("b")
+        rig.reservations.told = ["uid-a", "uid-b"]
+        await rig.recovery.run_turn()
+        rig.reservations.told = ["uid-a"]
+        await asyncio.sleep(ABANDONED_SECONDS)
+        await rig.recovery.run_turn()
+        assert [each.metadata.uid for each in rig.reservations.observed] == ["uid-a"]
+        assert rig.reservations.forgotten == []
+
+    run_virtually(story)

@@ -52,6 +52,18 @@ def test_what_the_api_server_tells_replaces_what_a_scheduler_has_told() -> None:
     assert held(ledger) == {"x": ["a"]}
 
 
+def test_what_the_api_server_tells_again_replaces_what_a_scheduler_has_told() -> None:
+    """A scheduler can know a later version of a history that a restore has ended."""
+    ledger = of()
+    assert ledger.observe(claim("a", 5))
+    ledger.observe_bookmark("7")
+    assert ledger.observe(claim("a", 9, "x"), told=True)
+    assert not ledger.observe(claim("a", 5), told=True)
+    assert ledger.observe(claim("a", 5))
+    assert not ledger.observe(claim("a", 5)), "it is known"
+    assert held(ledger) == {}
+
+
 def test_versions_are_compared_as_numbers() -> None:
     ledger = of()
     ledger.observe(claim("a", 10, "x"))
