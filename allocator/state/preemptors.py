@@ -6,7 +6,8 @@ What a preemptor gets is held in the ledger under a key of its own, so that no o
 about it: what is free from the decision on, the rest as soon as its victims release it. `settle`
 does that before each decision: between the end of a claim and the next decision, no pod can get its
 devices. What else the victims release is not kept. A partition of a GPU can take the place of
-another one, and both together would need more than the GPU has.
+another one, and both together would need more than the GPU has: a device is kept as soon as its
+counters are free as well.
 """
 
 import math
@@ -19,10 +20,12 @@ from allocator.decisions.shortlist import NodeSearch, is_open
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import DeviceVictims, Preemptor
+from drawbridge.dra.counters import consumed_counters
 from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger.holdings import DeviceID
+from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
+from drawbridge.ledger.pool_use import replace_uses, with_devices_held
 from drawbridge.solver.world import View
 
 # How long the evictions may take until victims are seen to terminate.
@@ -212,17 +215,27 @@ class Preemptors:
         self._to_retry.append(preemptor.uid)
 
     def _put(self, preemptor: Preemptor) -> None:
-        # Both together can need more than there is, also of the counters.
         pending = frozenset().union(*map(self._devices_of, preemptor.pending))
-        taken = self._hardware_of(pending)
-        held = tuple(
-            each
-            for each in preemptor.holds
-            if taken.isdisjoint(self._hardware_of((each.device_id,)))
-        )
-        kept = msgspec.structs.replace(preemptor, held=held)
+        view, held = self._state.ledger.view_without((preemptor.key,)), list[Hold]()
+        for each in preemptor.holds:
+            device = each.device_id
+            if device not in pending and self._has_counters(preemptor.node, device, view):
+                held.append(each)
+                use = with_devices_held(view.use(device.pool), {device.name})
+                view = replace_uses(view, {device.pool: use})
+        kept = msgspec.structs.replace(preemptor, held=tuple(held))
         namespace = preemptor.pod.namespace
         self._records.change(preemptor.uid, RecordEvent.KEPT, namespace=namespace, kept=kept)
+
+    def _has_counters(self, node: str, device: DeviceID, view: View) -> bool:
+        """Whether a device has the counters that it consumes, beside what is held in a view."""
+        pool = self._state.planner.find_pool(device.pool)
+        published = pool.devices.get(device.name) if pool else None
+        if published is None or view.use(device.pool).holds(device.name):
+            return True
+        consumed = consumed_counters(published)
+        left = self._state.planner.counters_left(node, device.pool, view) if consumed else {}
+        return all(left.get(key, 0) >= amount for key, amount in consumed.items())
 
     def _devices_of(self, claim_uid: str) -> frozenset[DeviceID]:
         ledger = self._state.ledger

@@ -241,9 +241,10 @@ class Planner:
         return tuple((each, self._memo.candidates_in_pool(each)) for each in pools if each.usable)
 
     def counters_left(self, node: str, pool: PoolID, view: View) -> Mapping[CounterKey, int]:
-        """Return what allocated devices leave of the counters of a pool that a node sees."""
-        self._memo.bind(self.world())
-        pools = {each.id: each for each in self._memo.pools_for(self._nodes[node])}
+        """Return what allocated devices leave of the counters of a pool that a node can use."""
+        pools = {each.id: each for each, _ in self.node_pools(node)} if node in self._nodes else {}
+        if pool not in pools:
+            return {}
         return self._memo.baseline(pools[pool], view.use(pool)).counters.remaining
 
     def part_in_use(self, node: str, view: View) -> float:

@@ -115,6 +115,17 @@ def test_two_preemptors_for_partitions_of_one_gpu_do_not_wait_for_each_other() -
         assert not contest.cluster.reserve(uid, "n1")
 
 
+def test_a_partition_of_the_first_victim_is_kept_until_the_last_one_ends() -> None:
+    """What has ended frees enough of the memory that both of them consumed."""
+    contest = partitioned(memory=2)
+    assert len(contest.victims("high", 2)) == 2
+    contest.end("first")
+    assert contest.ask("contender", priority=LOW) == []
+    contest.end("second")
+    assert contest.woken() == ["high"]
+    assert contest.ask("high", 2) == ["n1"]
+
+
 def test_a_higher_priority_takes_the_memory_that_is_kept_for_a_lower_one() -> None:
     contest = partitioned(memory=2)
     contest.victims("high")
