@@ -172,15 +172,18 @@ class Preemptors:
     ) -> tuple[frozenset[str], Mapping[PoolID, Collection[str]]]:
         """Return those of these claims whose devices others do not get, and what they get instead.
 
-        A partition of a GPU can take the place of another one.
+        A partition of a GPU can take the place of another one. Members of a gang wait for the same
+        claims, and each gets a part of the devices.
         """
-        claims: set[str] = set()
+        others = self._others(pod_uid, priority)
         devices: dict[PoolID, set[str]] = {}
-        for pod in self._others(pod_uid, priority):
+        for pod in others:
             wanted = {hold.device_id for hold in pod.holds}
-            claims.update(uid for uid in pod.pending if wanted.isdisjoint(self._devices_of(uid)))
             for device in wanted.difference(*map(self._devices_of, pod.pending)):
                 devices.setdefault(device.pool, set()).add(device.name)
+        all_wanted = {hold.device_id for pod in others for hold in pod.holds}
+        pending = frozenset().union(*(pod.pending for pod in others))
+        claims = (uid for uid in pending if all_wanted.isdisjoint(self._devices_of(uid)))
         return frozenset(claims), devices
 
     def _others(self, pod_uid: str, priority: int) -> list[Preemptor]:
@@ -217,10 +220,10 @@ class Preemptors:
     def _put(self, preemptor: Preemptor) -> None:
         pending = frozenset().union(*map(self._devices_of, preemptor.pending))
         view, held = self._state.ledger.view_without((preemptor.key,)), list[Hold]()
-        for each in preemptor.holds:
-            device = each.device_id
+        for hold in preemptor.holds:
+            device = hold.device_id
             if device not in pending and self._has_counters(preemptor.node, device, view):
-                held.append(each)
+                held.append(hold)
                 use = with_devices_held(view.use(device.pool), {device.name})
                 view = replace_uses(view, {device.pool: use})
         kept = msgspec.structs.replace(preemptor, held=tuple(held))

@@ -42,9 +42,10 @@ def preempt(
     *uids: str,
     min_count: int = 0,
     priority: int | Mapping[str, int] = HIGH,
+    group: str = "default/g",
 ) -> PreemptReply:
     """Ask about a group that does not fit, and for its victims."""
-    reply = contest.cluster.ask_group("default/g", *uids, min_count=min_count, priority=priority)
+    reply = contest.cluster.ask_group(group, *uids, min_count=min_count, priority=priority)
     assert not reply.fit
     assert reply.group_preemptible
     assert not reply.preemptible
@@ -195,6 +196,14 @@ def test_the_other_members_wait_and_evict_nobody_else() -> None:
     assert len(victims_of(preempt(contest, *FOUR))) == 1
     reply = contest.cluster.decisions.preempt(contest.preemption("m1"), 0.0)
     assert (reply.evictions, reply.waiting) == ((), True)
+
+
+def test_another_gang_of_the_same_priority_gets_nothing_of_the_victims() -> None:
+    contest = full(n1=2)
+    assert victims_of(preempt(contest, "m0", "m1")) == {"n1": ["n1-0", "n1-1"]}
+    reply = preempt(contest, "o0", "o1", group="default/o")
+    assert (reply.evictions, reply.waiting) == ((), False)
+    assert "0 of 2 members of the group fit" in reply.message
 
 
 def test_the_devices_of_the_victims_are_kept_for_the_group_until_all_are_free() -> None:
