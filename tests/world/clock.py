@@ -31,6 +31,8 @@ from tests.virtual_time import VirtualLoop
 from tests.world.copies import Copies
 
 START = 1_767_225_600.0
+# The turns of the loop without any time that passes.
+_MOST_TURNS = 20_000
 _PRODUCT = ("allocator", "certs", "controller", "drawbridge", "webhook")
 
 
@@ -121,13 +123,15 @@ class WorldLoop(VirtualLoop):
 
         If nothing is, let the time pass until the next timer.
         """
-        calls, timers = self._calls, self._timers
+        calls, timers, turns = self._calls, self._timers, 0
         while True:
+            turns += 1
+            assert turns < _MOST_TURNS, "a process goes round without waiting for anything"
             if not calls:
                 while timers and timers[0][2].function is None:
                     heapq.heappop(timers)
                 assert timers, "the simulation waits for something that never happens"
-                self._virtual = max(self._virtual, timers[0][0])
+                self._virtual, turns = max(self._virtual, timers[0][0]), 0
             while timers and timers[0][0] <= self._virtual:
                 calls.append(heapq.heappop(timers)[2])
             for _ in range(len(calls)):

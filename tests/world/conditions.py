@@ -23,10 +23,10 @@ _STEADY = ("create", "finish")
 _LOAD = ("create", "create crowd", "create legacy", "create native")
 # What gives, takes or moves devices; one of each pair of events is one of these.
 _OF_DEVICES = (
-    *("create", "create important", "create gang", "create sharing", "create native"),
-    *("create legacy", "delete", "delete with force", "finish", "delete claim", "change owner"),
-    *("swap driver", "leave out device", "stop driver", "publish again", "taint device"),
-    *("cordon", "hold node", "stop at write"),
+    *("create", "create important", "create gang", "create important gang", "create sharing"),
+    *("create native", "create legacy", "delete", "delete with force", "finish", "delete claim"),
+    *("change owner", "swap driver", "leave out device", "stop driver", "publish again"),
+    *("taint device", "cordon", "hold node", "stop at write"),
 )
 _PAIRS = 6
 # What happens without faults: work ends, other work comes, and another host leads.
@@ -36,6 +36,7 @@ _CALM = {
     "create": 1,
     "create gang": 1,
     "create important": 1,
+    "create important gang": 1,
     "create sharing": 1,
     "cordon": 1,
     "kill scheduler": 1,
@@ -67,6 +68,8 @@ class Conditions(NamedTuple):
     slow_bindings_of_others: float
     # How many computations take too long, so that copies of the processes go on with them.
     cut_computations: float
+    # Whether a policy keeps others from devices, and not a taint from the nodes.
+    fences_devices: bool
     # What happens when all faults have ended, one after the other.
     calm: tuple[str, ...]
 
@@ -108,8 +111,10 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         slow_bindings=slow_bindings,
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
         calm=tuple(drawn.choices([*_CALM], [*_CALM.values()], k=drawn.choice((2, 4, 8, 8)))),
+        fences_devices=False,
         reserves_early=drawn.random() < 0.8,
         cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )
     second = drawn.choice((0.0, 0.0, 0.0, 0.0, 0.02, 0.2))
-    return conditions._replace(faults=replace(conditions.faults, second=second))
+    faults = replace(conditions.faults, second=second)
+    return conditions._replace(faults=faults, fences_devices=drawn.random() < 0.2)

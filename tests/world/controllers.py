@@ -20,6 +20,8 @@ _TEMPLATE = named("resourceclaimtemplates")
 _WHO = "controller-manager claims"
 # An autoscaler adds a node for a pod that waits this long, and removes one after this time.
 _WAITS, _EMPTY = 8.0, 15.0
+# The API server removes what is reported of devices that a claim does not have any more.
+_WITHOUT_DEVICES: JSON = {"allocation": None, "devices": None}
 
 
 class ClaimController:
@@ -146,7 +148,7 @@ class ClaimController:
         if len(kept) != len(consumers):
             change: JSON = {"reservedFor": kept or None}
             if not kept:
-                change["allocation"] = None
+                change |= _WITHOUT_DEVICES
             await self._client.ask(
                 "PATCH", path_of(CLAIMS, claim, "status"), {"metadata": version, "status": change}
             )
@@ -166,7 +168,7 @@ class ClaimController:
             await self._client.ask(
                 "PATCH",
                 path_of(CLAIMS, claim, "status"),
-                {"metadata": version, "status": {"allocation": None}},
+                {"metadata": version, "status": _WITHOUT_DEVICES},
             )
 
     async def _uses(self, claim: JSON, consumer: JSON) -> bool:

@@ -24,17 +24,8 @@ _TAKEN_BACK_SECONDS = 40.0
 _LONG_LAG = 40.0
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
-    *("delete with force", "forge mark", "leave out device", "stop driver", "stop kubelet"),
-    "restart daemons",
-    *(
-        "replace machine",
-        "lose node",
-        "kill",
-        "kill allocator",
-        "kill scheduler",
-        "kill controller",
-        "kill webhook",
-    ),
+    *("delete with force", "forge mark"),
+    *("kill", "kill allocator", "kill scheduler", "kill controller", "kill webhook"),
     *("stop at write", "stand still", "cut off", "forbid", "give back unheard"),
     *("end watches", "refuse watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
@@ -92,7 +83,7 @@ def stand_still(world: "World", drawn: int) -> str:
     pair, seconds = world.choose_pair(drawn), draw_seconds(drawn, 25)
     # What it sends after that is later than any request that was sent can arrive.
     seconds += _TAKEN_BACK_SECONDS if drawn // 2 % 4 == 0 else 0.0
-    world.stand_still(pair.host, seconds)
+    world.network.stand_still(pair.host, seconds)
     return f"{pair.host} for {seconds:.1f} s"
 
 
@@ -145,14 +136,14 @@ class _Stops:
         self.world.kill_pair(host)
 
     def stand_still(self, host: str, _: str) -> None:
-        self.world.stand_still(host, self.seconds)
+        self.world.network.stand_still(host, self.seconds)
 
     def cut_off(self, host: str, _: str) -> None:
-        self.world.cut_off(host, self.seconds, breaks=True)
+        self.world.network.cut_off(host, self.seconds, breaks=True)
 
     def close_node(self, host: str, path: str) -> None:
         """Let nobody say whether it arrives, and the pod need another node."""
-        self.world.cut_off(host, 3)
+        self.world.network.cut_off(host, 3)
         self._close_nodes(path, self.late + self.closed)
 
     def see_nothing(self, _: str, path: str) -> None:
@@ -163,15 +154,15 @@ class _Stops:
 
     def stop_before(self, host: str, path: str) -> None:
         """Let it be sent when nobody waits for it any more, and the pod need another node."""
-        self.world.stand_still(host, self.longer)
+        self.world.network.stand_still(host, self.longer)
         self._close_nodes(path, self.longer)
 
     def stop_alone(self, host: str, path: str) -> None:
         """Let it be sent when another one has led for a while, and the pod need another node."""
         self.world.stop_scheduler(host)
-        self.world.stand_still(f"allocator {host}", self.alone)
+        self.world.network.stand_still(f"allocator {host}", self.alone)
         pause = 0.5  # until the Lease is released
-        stand_still = functools.partial(self.world.stand_still, host, self.alone - pause)
+        stand_still = functools.partial(self.world.network.stand_still, host, self.alone - pause)
         asyncio.get_running_loop().call_later(pause, stand_still)
         self._close_nodes(path, self.alone)
 
@@ -179,7 +170,7 @@ class _Stops:
         """Let another one lead that has not heard of it, and the pod seem to need another node."""
         until = asyncio.get_running_loop().time() + 2 * _LONG_LAG
         for other, kind in itertools.product(self.world.pairs, ("scheduler", "allocator")):
-            self.world.make_deaf(f"pods of {kind} {other}", until)
+            self.world.network.make_deaf(f"pods of {kind} {other}", until)
         self._close_nodes(path, 2 * _LONG_LAG)
         for node in self.world.nodes_of_path(path):
             self.world.machines[node].stop_kubelet(2 * _LONG_LAG)  # or the pod ends before
@@ -208,7 +199,7 @@ def cut_off(world: "World", drawn: int) -> str:
     hosts = [*sorted(world.pairs), world.webhook.host, *sorted(world.machines)]
     host, seconds = hosts[drawn % len(hosts)], draw_seconds(drawn, 18)
     breaks = bool(drawn // 64 % 2)
-    world.cut_off(host, seconds, breaks=breaks)
+    world.network.cut_off(host, seconds, breaks=breaks)
     return f"{host} for {seconds:.1f} s{', and its connections break' if breaks else ''}"
 
 
@@ -238,7 +229,7 @@ def give_back_unheard(world: "World", drawn: int) -> str:
         until = loop.time() + seconds
         world.network.hanging["allocator", "nodes"] = until
         for host in world.pairs:
-            world.make_deaf(f"allocator {host}", until)
+            world.network.make_deaf(f"allocator {host}", until)
         for pod in world.all("pods"):
             if pod["spec"].get("nodeName") == CHANGING:
                 finish_pod(world, pod)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
+from tests.world.fabric import list_unattached
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import Device, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
@@ -42,6 +43,8 @@ _ALLOWED = {
         "/nodes/",
         f"/namespaces/{MIGRATED}/resourceclaimtemplates",
         "/mutatingwebhookconfigurations/drawbridge",
+        "/validatingadmissionpolicies/drawbridge-owned-devices$",
+        "/devicetaintrules",
     ),
 }
 
@@ -325,7 +328,7 @@ def a_record_moves_as_its_states_allow(world: "World") -> Iterator[str]:
 
 
 def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
-    """What it names when we bind it is allocated and reserved for it, or is being deleted.
+    """What it names when we bind it is allocated, reserved and attached, or is being deleted.
 
     A restore can take the allocation back, and leave the version of the pod that a binding names.
     Such a pod never runs.
@@ -340,6 +343,8 @@ def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
     for claim in filter(None, claims_of(world, pod)):
         if not devices_of(claim) or pod["metadata"]["uid"] not in consumers_of(claim):
             yield f"{name_of(pod)} is bound, and {name_of(claim)} is not reserved for it"
+        for _, device in list_unattached(claim):
+            yield f"{name_of(pod)} is bound, and {device} of {name_of(claim)} is not attached"
 
 
 # By what can break them: the use of a device, a binding, an allocation, and any write or event.

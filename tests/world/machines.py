@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from tests.cluster.fake.kinds import JSON, named
@@ -129,6 +129,11 @@ class Machine:
             self.publish()
 
         self._for("taint", seconds, end)
+
+    def fail_to_prepare(self, devices: Collection[str], seconds: float) -> None:
+        """Let the driver fail to prepare some devices."""
+        self.kubelet.failing.update(devices)
+        self._for("preparation", seconds, self.kubelet.failing.clear)
 
     def stop_driver(self, seconds: float) -> None:
         """Delete all slices, as a driver that is removed does."""

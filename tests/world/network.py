@@ -97,6 +97,8 @@ class Network:
     followers: list[Follower] = field(default_factory=list)
     # Until when no server opens a watch for our processes, as a server with many watches does.
     no_watch: float = 0.0
+    # What raises RefusedError for a request that a policy of a server refuses.
+    admit: Callable[[str, Front, Seen], None] = lambda *_: None
 
     def open(self) -> None:
         """Start two servers."""
@@ -129,6 +131,23 @@ class Network:
         """
         return self.troubles.get(who, _NONE).deaf
 
+    def cut_off(self, host: str, seconds: float, *, breaks: bool = False) -> None:
+        """Cut a host off for a while; its connections last, or break and history goes meanwhile."""
+        loop = asyncio.get_running_loop()
+        self.trouble_of(f"host {host}").cut = loop.time() + seconds
+        if breaks:
+            self.break_off(host)
+            loop.call_later(seconds / 2, self.fronts[0].server.expire)
+
+    def stand_still(self, who: str, seconds: float) -> None:
+        """Let a host or a process stand still; what it had decided is sent later."""
+        until = asyncio.get_running_loop().time() + seconds
+        self.troubles.setdefault(who, Trouble()).still = until
+
+    def make_deaf(self, who: str, until: float) -> None:
+        """Let a process hear of no change until a time, or of none of one resource."""
+        self.troubles.setdefault(who, Trouble()).deaf = until
+
     def heal(self) -> None:
         """End all faults."""
         self.faults = Faults()
@@ -145,7 +164,7 @@ class Network:
     def _is_still(self, who: str) -> bool:
         return self.find_still(who) > asyncio.get_running_loop().time()
 
-    async def _stand_still(self, who: str) -> None:
+    async def _wait_while_still(self, who: str) -> None:
         if self._is_still(who):
             await asyncio.sleep(self.find_still(who) - asyncio.get_running_loop().time())
 
@@ -170,7 +189,7 @@ class Network:
         if self._is_still(who):
             return await self._send_later(who, front, seen, runs)
         answer = await self._send(who, front, seen)
-        await self._stand_still(who)
+        await self._wait_while_still(who)
         return answer
 
     async def _send_later(
@@ -182,7 +201,7 @@ class Network:
         """
 
         async def send() -> bytes:
-            await self._stand_still(who)
+            await self._wait_while_still(who)
             if not runs():
                 raise UnreachableError(f"{seen.method} {seen.path}: the process has ended")
             return await self._send(who, front, seen)
@@ -231,6 +250,7 @@ class Network:
         if seen.method != "GET":
             self.written.append((who, seen.method, seen.path))
         try:
+            self.admit(who, front, seen)
             answer: bytes | RefusedError = front.server.answer(seen).body
         except RefusedError as refused:
             answer = refused

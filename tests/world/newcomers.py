@@ -11,6 +11,7 @@ from drawbridge.agreement.owned_pools import has_fence as is_fenced
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
 from tests.world.control import ControllerProcess
+from tests.world.fence import DeviceFence
 from tests.world.machines import READY_SECONDS
 from tests.world.network import Network
 from tests.world.objects import has_fence
@@ -22,8 +23,8 @@ _WRITE_SECONDS: Final = 2.0
 class Newcomers:
     """Follows nodes in the storage."""
 
-    def __init__(self, network: Network, controller: ControllerProcess) -> None:
-        self._network, self._controller = network, controller
+    def __init__(self, network: Network, controller: ControllerProcess, fence: DeviceFence) -> None:
+        self._network, self._controller, self._fence = network, controller, fence
         # The terms of the controller that knew the last node of ours of a name; 0 if none did. They
         # count for each node that follows, until one has the fence or is heard of in time.
         self._terms: dict[str, int] = {}
@@ -68,7 +69,9 @@ class Newcomers:
     def note_given(self, claim: str, name: str) -> None:
         """Note that an allocator of ours gave a device of a node; one that is new has its time."""
         node = self._find(name)
-        if node is None or has_fence(node) or node["metadata"]["uid"] in self._unheard:
+        if node is None or has_fence(node) or self._fence.guards(name):
+            return
+        if node["metadata"]["uid"] in self._unheard:
             return
         given = self._given.get(node["metadata"]["uid"], self.beyond_fences)
         given.append(f"{claim} is on {name}")

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from allocator.state.prepare_failures import REASON as UNPREPARED
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import MERGE, STRATEGIC
 from tests.cluster.fake.kinds import JSON
@@ -93,6 +94,8 @@ class Kubelet:
     end: Callable[[str], None]
     runs: asyncio.Event = field(default_factory=asyncio.Event)
     slow: bool = False
+    # The devices that the driver fails to prepare.
+    failing: set[str] = field(default_factory=set)
     # The devices that a plugin offers, and those that it gave to the containers of pods, by UID.
     plugin: tuple[str, ...] = ()
     given: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -224,11 +227,26 @@ class Kubelet:
             if self._must_end(uid):
                 return False
             ready = [claim for claim in claims if claim and uid in consumers_of(claim)]
-            if len(ready) == len(pod["spec"].get("resourceClaims", ())):
-                for claim in ready:
-                    self.start(pod, claim, self.name)
-                return True
+            if len(ready) < len(pod["spec"].get("resourceClaims", ())):
+                continue
+            if any(device in self.failing for claim in ready for _, device in devices_of(claim)):
+                await self._tell_failure(pod)
+                continue
+            for claim in ready:
+                self.start(pod, claim, self.name)
+            return True
         return False
+
+    async def _tell_failure(self, pod: JSON) -> None:
+        """Say that the devices of a pod cannot be prepared, and try it again later."""
+        self.network.count("failed preparation")
+        about = {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
+        named_so = {"namespace": about["namespace"], "name": f"{about['name']}-unprepared"}
+        event = {"reason": UNPREPARED, "regarding": {"kind": "Pod", **about}}
+        value = {"apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": named_so, **event}
+        path = f"/apis/events.k8s.io/v1/namespaces/{about['namespace']}/events"
+        await self._client.ask("POST", path, value)
+        await asyncio.sleep(self.network.random.uniform(1, 3))
 
     async def _read_claim(self, pod: JSON, name: str) -> Any:  # noqa: ANN401  # JSON
         claim = {"metadata": {"namespace": pod["metadata"]["namespace"], "name": name}}

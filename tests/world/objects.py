@@ -17,20 +17,23 @@ DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
 RESOURCE, MIGRATED = "d.io/gpu", "migrated"
 TEAM_DEVICES = 2
 FENCE = "drawbridge.dev/owned"
+# What a fabric reports of a device that must be attached before its pod is bound.
+ATTACHED, UNATTACHABLE = "d.io/attached", "d.io/unattachable"
 ADDED = "2025-12-31T00:00:00Z"
 _UNOWNED = ("pods", "nodes", "leases", "resourceclaims", "resourceslices", "events")
-CONFIGURATION = f"""\
+CONFIGURATION = """\
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
 placement: bridge
 decisions: {{nativeExtendedNames: translate}}
 ownedPools:
-  - driver: {DRIVER}
+  - driver: d.io
     nodeSelector: {{matchLabels: {{pool: bridge}}}}
+    fence: {fence}
 quotas:
   - name: team
-    namespaces: [{TEAM}]
-    total: {{{CLASS}: {{devices: {TEAM_DEVICES}}}}}
+    namespaces: [team]
+    total: {{gpu: {{devices: 2}}}}
 """
 
 
@@ -38,13 +41,15 @@ class Shape(NamedTuple):
     """The devices of a node, each with the units that it takes of the counters of the node.
 
     A counter set has so many `units_of_set`; the devices take units in order, and begin again.
-    With `slices`, the pool has several, each with a part of the devices.
+    With `slices`, the pool has several, each with a part of the devices. A fabric attaches some of
+    the devices.
     """
 
     devices: Mapping[str, int]
     units: int = 0
     slices: int = 1
     units_of_set: int = 1
+    attached: frozenset[str] = frozenset()
 
     def fits(self, held: Mapping[str, object], name: str) -> bool:
         """Whether a device is free, and what it takes of the counters."""
@@ -53,10 +58,10 @@ class Shape(NamedTuple):
 
 
 # Two pools have a device and its two halves: of one counter set, in two slices, and of two sets.
-# One pool has plain devices.
+# One pool has a plain device and one that a fabric attaches.
 NODES = {
     "n1": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, slices=2, units_of_set=2),
-    "n2": Shape({"gpu-0": 0, "gpu-1": 0}),
+    "n2": Shape({"gpu-0": 0, "gpu-1": 0}, attached=frozenset({"gpu-1"})),
     "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2),
 }
 # Nodes that others use: one that becomes owned and is given back, and one with a broken device that
@@ -105,6 +110,8 @@ def make_slices(
         value: JSON = {"name": device}
         if device in taints:
             value["taints"] = [taints[device]]
+        if device in shape.attached:
+            value |= {"bindingConditions": [ATTACHED], "bindingFailureConditions": [UNATTACHABLE]}
         if units:
             taken = ((unit + number) % shape.units for number in range(units))
             sets = Counter(each // shape.units_of_set for each in taken)
@@ -133,8 +140,10 @@ def make_slices(
     ]
 
 
-def make_system() -> Iterator[JSON]:
+def make_system(*, fences_devices: bool = False) -> Iterator[JSON]:
     """Yield what an administrator and our controller have written."""
+    fence = "rules" if fences_devices else "taint"
+    configuration = CONFIGURATION.format(fence=fence)
     facts = Facts(cluster=Cluster(version="1.36", gates=("partitionable_devices",)))
     digest = serialized.facts_hash(facts)
     data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
@@ -145,8 +154,8 @@ def make_system() -> Iterator[JSON]:
         "metadata": {"name": "drawbridge-facts", **system},
         "data": data,
     }
-    yield offer(CONFIGURATION)
-    yield accept(CONFIGURATION)
+    yield offer(configuration)
+    yield accept(configuration)
     lease = {"name": "drawbridge-scheduler", **system}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease, "spec": {}}
     selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]

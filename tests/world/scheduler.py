@@ -263,8 +263,11 @@ class Scheduler:
         self.network.count("cycle of a gang")
         pods = [self._pods.objects[each.pod.uid] for each in members]
         if await self._try_together(parts, pods, group.min_count - group.scheduled):
-            for each in pods:
-                await self._try_alone(parts, each)
+            # Each is tried again that gets no answer.
+            self._unanswered.update(each["metadata"]["uid"] for each in pods)
+            for member in pods:
+                await self._try_alone(parts, member)
+                self._unanswered.discard(member["metadata"]["uid"])
         else:
             for each in pods[1:]:
                 self._active.pop(each["metadata"]["uid"], None)
@@ -420,10 +423,7 @@ class Scheduler:
     def _start(self, part: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(part)
         self._tasks[task] = None
-        task.add_done_callback(self._forget_task)
-
-    def _forget_task(self, task: "asyncio.Task[None]") -> None:
-        self._tasks.pop(task, None)
+        task.add_done_callback(self._tasks.pop)
 
     async def _evict(self, victims: Iterable[str]) -> None:
         condition = {

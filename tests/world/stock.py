@@ -43,9 +43,14 @@ class StockScheduler:
     """One kube-scheduler that tries the waiting pods in turns."""
 
     def __init__(
-        self, network: Network, defects: Collection[str] = (), slow_bindings: float = 0.1
+        self,
+        network: Network,
+        defects: Collection[str] = (),
+        slow_bindings: float = 0.1,
+        *,
+        obeys_rules: bool = False,
     ) -> None:
-        self._network, self._defects = network, defects
+        self._network, self._defects, self._obeys_rules = network, defects, obeys_rules
         self._slow_bindings = slow_bindings
         self._client = Client(network, f"{NAME} scheduler")
         who = f"{NAME} scheduler"
@@ -57,6 +62,7 @@ class StockScheduler:
             Follower(network, who, "nodes"),
             Follower(network, who, "resourceslices"),
         )
+        self._rules = Follower(network, who, "devicetaintrules")
         self._in_flight: dict[str, frozenset[Device]] = {}  # by the UID of the claim
         self._allocated: dict[str, frozenset[Device]] = {}
         # The version of a claim that a response told, and until when the watch can be behind.
@@ -76,6 +82,8 @@ class StockScheduler:
             group.create_task(self._claims.run(self._claim_changed))
             group.create_task(self._nodes.run())
             group.create_task(self._slices.run())
+            if self._obeys_rules:
+                group.create_task(self._rules.run())
             while True:
                 await asyncio.sleep(self._network.random.expovariate(4))
                 waiting = [pod for pod in self._pods.objects.values() if self._is_waiting(pod)]
@@ -200,6 +208,8 @@ class StockScheduler:
 
     def _choose(self, node: str, count: int, taken: set[Device]) -> list[Device] | None:
         """Return devices of a node, or None; the counters are charged before the taint is seen."""
+        if self._is_refused(node):
+            return None
         slices = [s["spec"] for s in self._slices.objects.values() if s["spec"]["nodeName"] == node]
         devices = {each["name"]: each for part in slices for each in part.get("devices", ())}
         units = sum(
@@ -220,6 +230,11 @@ class StockScheduler:
                 continue
             chosen.append((node, name))
         return chosen if len(chosen) == count else None
+
+    def _is_refused(self, pool: str) -> bool:
+        """Whether a rule taints all devices of a pool."""
+        selectors = (rule["spec"]["deviceSelector"] for rule in self._rules.objects.values())
+        return any(each.get("pool") == pool for each in selectors)
 
     async def _bind(
         self, pod: JSON, node: str, claims: Iterable[JSON], chosen: dict[str, Device]

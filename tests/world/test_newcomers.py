@@ -12,6 +12,7 @@ from tests.cluster.fake.kinds import named
 from tests.cluster.fake.store import Store
 from tests.virtual_time import run_virtually
 from tests.world.control import ControllerProcess
+from tests.world.fence import DeviceFence
 from tests.world.machines import READY_SECONDS
 from tests.world.network import Network
 from tests.world.newcomers import Newcomers
@@ -41,7 +42,7 @@ class Cluster:
         self._store = Store(drawn=random.Random(1))
         network = Network(random.Random(1), self._store)
         self.controller = Controller(network, "control-a")
-        self.newcomers = Newcomers(network, self.controller)
+        self.newcomers = Newcomers(network, self.controller, DeviceFence(network))
         self._store.listeners.append(self.newcomers.follow)
         self._create(is_owned=True, is_heard=True)
 

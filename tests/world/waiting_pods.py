@@ -1,7 +1,6 @@
 """Which pods wait although they could run: what must not last when the faults have ended."""
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -54,51 +53,69 @@ def of_stored(invariant: Invariant) -> Invariant:
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
-    members_of = _find_gangs(world)
-    nodes, team = _open_nodes(world, NODES), count_of_team(world)
-    gangs: dict[str, list[tuple[str, list[int], str]]] = {}
-    left: dict[str, int] = {}  # of the quota, for the pods of the team
-    for pod in world.all("pods"):
-        if not is_waiting(pod) or not has_claims(world, pod) or is_native(pod):
-            continue
-        counts, node = _needs(world, pod)
-        labels = pod["metadata"].get("labels") or {}
-        gang = labels.get(GROUP_LABEL, pod["metadata"]["uid"])
-        if namespace_of(pod) == TEAM:
-            left[gang] = TEAM_DEVICES - team
-        gangs.setdefault(gang, []).append((pod["metadata"]["name"], counts, node))
-    for gang, members in gangs.items():
-        lacks = _lacks(members_of.get(gang, ()), len(members))
-        if sum(sum(counts) for _, counts, _ in members[:lacks]) > left.get(gang, math.inf):
-            continue
-        if lacks and _fit_together(
-            nodes, held, [(sum(counts), node) for _, counts, node in members[:lacks]]
-        ):
-            names = ", ".join(name for name, _, _ in members)
-            yield f"{names} of {gang} wait, and devices for {lacks} are free"
+    nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
+    for gang in _find_waiting(world):
+        if gang.has_room(room) and _fit_together(nodes, held, gang.needs):
+            names = ", ".join(gang.names)
+            yield f"{names} of {gang.name} wait, and devices for {len(gang.needs)} are free"
 
 
 @of_stored
 def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
-    """Who may preempt others does so, also if an eviction has failed before."""
+    """Who may preempt others does so, also if an eviction has failed before; a gang as a whole."""
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
-    nodes = _open_nodes(world, NODES)
-    for pod in of_pods.values():
-        priority = pod["spec"].get("priority", 0)
-        if not priority or not is_waiting(pod) or not has_claims(world, pod):
+    nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
+    for gang in _find_waiting(world):
+        if not gang.priority or not gang.devices or not gang.has_room(room):
             continue
         left = {
             device
             for claim in world.holders.values()
-            if len(users := consumers_of(claim)) == 1 and _can_go(of_pods.get(users[0]), priority)
+            if len(users := consumers_of(claim)) == 1
+            and _can_go(of_pods.get(users[0]), gang.priority)
             for device in devices_of(claim)
         }
-        counts, node = _needs(world, pod)
-        if namespace_of(pod) == TEAM and count_of_team(world) + sum(counts) > TEAM_DEVICES:
-            continue
-        if counts and _fit_together(nodes, held - left, [(sum(counts), node)]):
-            yield f"{name_of(pod)} waits, and pods with a lower priority have devices"
+        if _fit_together(nodes, held - left, gang.needs):
+            names = ", ".join(gang.names)
+            yield f"{names} of {gang.name} wait, and pods with a lower priority have devices"
+
+
+class Waiting(NamedTuple):
+    """The pods of a gang that wait, or one alone, and what those need that it lacks.
+
+    That is for each of them how many devices, and the node if it has some already.
+    """
+
+    name: str
+    priority: int
+    space: str
+    names: list[str]
+    needs: list[tuple[int, str]]
+
+    @property
+    def devices(self) -> int:
+        """How many devices are needed."""
+        return sum(count for count, _ in self.needs)
+
+    def has_room(self, room: int) -> bool:
+        """Whether a quota with so much room allows it."""
+        return self.space != TEAM or self.devices <= room
+
+
+def _find_waiting(world: "World") -> Iterator[Waiting]:
+    """Yield who waits and could run with devices, each gang once."""
+    members_of = _find_gangs(world)
+    gangs: dict[str, list[JSON]] = {}
+    for pod in world.all("pods"):
+        if is_waiting(pod) and has_claims(world, pod) and not is_native(pod):
+            labels = pod["metadata"].get("labels") or {}
+            gangs.setdefault(labels.get(GROUP_LABEL, pod["metadata"]["uid"]), []).append(pod)
+    for gang, pods in gangs.items():
+        if lacks := _lacks(members_of.get(gang, ()), len(pods)):
+            priority = min(pod["spec"].get("priority", 0) for pod in pods)
+            names, needs = [*map(name_of, pods)], [_needs(world, pod) for pod in pods[:lacks]]
+            yield Waiting(gang, priority, namespace_of(pods[0]), names, needs)
 
 
 def _can_go(pod: JSON | None, priority: int) -> bool:
@@ -148,15 +165,15 @@ def _lacks(members: Sequence[JSON], waiting: int) -> int:
     return lacks if lacks <= waiting else 0
 
 
-def _needs(world: "World", pod: JSON) -> tuple[list[int], str]:
-    """Return how many devices each claim still needs, and the node of those that are allocated."""
-    counts, node = [], ""
+def _needs(world: "World", pod: JSON) -> tuple[int, str]:
+    """Return how many devices a pod still needs, and the node of those that it has."""
+    count, node = 0, ""
     for claim in filter(None, claims_of(world, pod)):
         devices = devices_of(claim)
         node = next((pool for pool, _ in devices), node)
         if not devices:
-            counts.append(claim["spec"]["devices"]["requests"][0]["exactly"].get("count", 1))
-    return counts, node
+            count += claim["spec"]["devices"]["requests"][0]["exactly"].get("count", 1)
+    return count, node
 
 
 def claims_of(world: "World", pod: JSON) -> list[JSON | None]:

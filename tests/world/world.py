@@ -5,12 +5,13 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 from unittest import mock
 
 from allocator.state import pod_table
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
-from tests.world import clock, invariants
+from tests.world import clock, faults, invariants, machine_events
 from tests.world.admission import RefusedPodError, Webhook
 from tests.world.asked import is_waiting
 from tests.world.conditions import draw_conditions
@@ -19,9 +20,10 @@ from tests.world.controllers import Autoscaler, ClaimController, PodController
 from tests.world.copies import Copies
 from tests.world.election import find_holder
 from tests.world.events import EVENTS
-from tests.world.faults import FAULT_NAMES
+from tests.world.fabric import Fabric
+from tests.world.fence import DeviceFence, make_fence
 from tests.world.machines import Machine
-from tests.world.network import LATEST_SECONDS, Network, Trouble
+from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
 from tests.world.nodes import Device, Kubelet, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
@@ -58,7 +60,8 @@ class Outcome:
     @property
     def faults(self) -> int:
         """What failed: requests, processes, hosts, servers, drivers and machines."""
-        return sum(self.counted.get(name, 0) for name in FAULT_NAMES)
+        names = (*faults.FAULT_NAMES, *machine_events.FAULT_NAMES)
+        return sum(self.counted.get(name, 0) for name in names)
 
 
 def play(seed: int, script: Iterable[Event], defects: Collection[str] = ()) -> Outcome:
@@ -118,10 +121,16 @@ class World:
         self.uses = Uses(self.network, frees_too_early=frees_too_early)
         self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
         self.controller = ControllerProcess(self.network, "control-a")
-        self.newcomers = Newcomers(self.network, self.controller)
-        slow = self.conditions.slow_bindings_of_others
-        self._stock = StockScheduler(self.network, outcome.defects, slow)
+        self._fence = DeviceFence(self.network)
+        self.newcomers = Newcomers(self.network, self.controller, self._fence)
+        self._stock = StockScheduler(
+            self.network,
+            outcome.defects,
+            self.conditions.slow_bindings_of_others,
+            obeys_rules=self.conditions.fences_devices,
+        )
         self.webhook = Webhook(self.network, "hook-a")
+        self._fabric = Fabric(self.network)
         self.quotas = Quotas(self.network)
         # Pods that were refused until now, with the reason, and the tasks that create them.
         self.refused: dict[str, str] = {}
@@ -140,8 +149,7 @@ class World:
         self.natives: set[str] = set()  # pods of other schedulers, also those that are gone
         self.taken: list[str] = []  # claims that our allocators have taken from pods that run
         self.released_at = float("-inf")  # when a scheduler released the Lease
-        self._number = 0
-        self._backup: Saved | None = None
+        self._number, self._backup = 0, cast("Saved | None", None)
         self._restored_at = float("-inf")
         self._bound_until = float("-inf")
         self._told = 0
@@ -155,16 +163,22 @@ class World:
 
     async def run(self) -> None:
         """Play the script, let everything settle, and check what is left."""
-        for value in (*make_system(), make_quota()):
+        by_rules = self.conditions.fences_devices
+        for value in (*make_system(fences_devices=by_rules), make_quota()):
             self.server.put(value)
+        for value in make_fence() if by_rules else ():
+            self.server.put(value)
+        self._fence.start_servers()
+        self.network.admit = self._fence.check
         for machine in self.machines.values():
             if machine.name not in SCALED:
                 machine.register()
         self.back_up()
-        self.network.store.listeners += [self._follow, self.newcomers.follow]
+        store = self.network.store
+        store.listeners += [self._follow, self.newcomers.follow, self._fence.follow]
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         claims, pods = ClaimController(self.network, self.quotas), PodController(self.network)
-        parts += [each.run() for each in (claims, self.quotas, pods)]
+        parts += [each.run() for each in (claims, self.quotas, pods, self._fabric)]
         autoscaler = Autoscaler(self.network, self.machines.values())
         parts += [each.run() for each in (self._stock, self.controller, self.webhook, autoscaler)]
         tasks = [asyncio.ensure_future(part) for part in parts]
@@ -199,7 +213,7 @@ class World:
 
     async def _settle(self) -> None:
         """End all faults, and wait until all is well without a restart; then let work go on."""
-        self.is_calm = True
+        self.is_calm = self._fabric.is_calm = True
         self.network.heal()
         self.copies.part = 0.0
         for machine in self.machines.values():
@@ -432,23 +446,6 @@ class World:
         self._start_pair(host)
         asyncio.ensure_future(pair.kill())  # noqa: RUF006  # ends by itself
 
-    def cut_off(self, host: str, seconds: float, *, breaks: bool = False) -> None:
-        """Cut a host off for a while; its connections last, or break and history goes meanwhile."""
-        until = asyncio.get_running_loop().time() + seconds
-        self.network.trouble_of(f"host {host}").cut = until
-        if breaks:
-            self.network.break_off(host)
-            asyncio.get_running_loop().call_later(seconds / 2, self.server.expire)
-
-    def stand_still(self, who: str, seconds: float) -> None:
-        """Let a host or a process stand still; what it had decided is sent later."""
-        until = asyncio.get_running_loop().time() + seconds
-        self.network.troubles.setdefault(who, Trouble()).still = until
-
-    def make_deaf(self, who: str, until: float) -> None:
-        """Let a process hear of no change until a time, or of none of one resource."""
-        self.network.troubles.setdefault(who, Trouble()).deaf = until
-
     def stop_scheduler(self, host: str) -> None:
         """Let a scheduler release its Lease and end; another one starts in its place."""
         self.pairs[host].scheduler.die(releases=True)
@@ -468,6 +465,7 @@ class World:
         # A watch that was at one of the versions in between can go on there.
         self.network.store.version += later
         self._find_holders()
+        self._fence.start_servers()
         self._restored_at = asyncio.get_running_loop().time()
         still = [self.network.find_still(f"allocator {host}") for host in self.pairs]
         self._bound_until = max(self._restored_at, *still) + LATEST_SECONDS

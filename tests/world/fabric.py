@@ -1,0 +1,116 @@
+"""A model of a fabric that attaches devices to nodes once claims have got them.
+
+A pod is bound when the claim says that its device is attached. The fabric can be slow, and it can
+say instead that it cannot attach the device.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Iterator
+
+from tests.cluster.fake.kinds import JSON
+from tests.world.network import Network
+from tests.world.nodes import CLAIMS, Client, Device, path_of
+from tests.world.objects import ATTACHED, UNATTACHABLE
+from tests.world.watches import Follower
+
+_WHO = "fabric"
+# How many devices it cannot attach, and how many need longer than a call that binds a pod.
+_FAIL, _SLOW = 0.08, 0.04
+_MOST_SECONDS = 130.0
+
+
+class Fabric:
+    """Reports each device that must be attached, some time after a claim has got it."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._client = Client(network, _WHO)
+        self._claims = Follower(network, _WHO, "resourceclaims")
+        self._changed = asyncio.Event()
+        # When what is to be reported of a device of a claim, by their UID and name.
+        self._due: dict[tuple[str, Device], tuple[float, str]] = {}
+        self.is_calm = False  # whether all faults have ended
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._claims.run(self._wake))
+            group.create_task(self._work())
+
+    def _wake(self, *_: JSON | None) -> None:
+        self._changed.set()
+
+    async def _work(self) -> None:
+        while True:
+            now = asyncio.get_running_loop().time()
+            missing = {
+                (uid, device): claim
+                for uid, claim in self._claims.objects.items()
+                for device in list_unreported(claim)
+            }
+            self._due = {key: self._due.get(key) or self._draw(now) for key in missing}
+            for key, claim in missing.items():
+                at, condition = self._due[key]
+                if at <= now:
+                    await self._report(claim, key[1], condition)
+            self._changed.clear()
+            soon = min((at for at, _ in self._due.values()), default=now + _MOST_SECONDS) - now
+            with contextlib.suppress(TimeoutError):
+                # What failed is tried again.
+                await asyncio.wait_for(self._changed.wait(), max(0.5, soon))
+
+    def _draw(self, now: float) -> tuple[float, str]:
+        """Draw when a device is attached, or cannot be."""
+        random = self._network.random
+        seconds, drawn = random.expovariate(1), random.random()
+        if self.is_calm or drawn > _FAIL + _SLOW:
+            return now + min(seconds, 5.0), ATTACHED
+        if drawn > _SLOW:
+            return now + min(seconds, 5.0), UNATTACHABLE
+        return now + random.uniform(5, _MOST_SECONDS), ATTACHED
+
+    async def _report(self, claim: JSON, device: Device, condition: str) -> None:
+        """Write a condition of a device to the claim as it was seen."""
+        self._network.count(f"device that is {condition.partition('/')[2]}")
+        reported = [each for each in _list_reported(claim) if _device_of(each) != device]
+        result = next(each for each in _list_results(claim) if _device_of(each) == device)
+        own = {key: result[key] for key in ("driver", "pool", "device")}
+        status = {"type": condition, "status": "True", "reason": "Fabric", "message": ""}
+        devices = [*reported, {**own, "conditions": [status]}]
+        about = {key: claim["metadata"][key] for key in ("resourceVersion", "uid")}
+        change = {"metadata": about, "status": {"devices": devices}}
+        await self._client.ask("PATCH", path_of(CLAIMS, claim, "status"), change)
+
+
+def list_unreported(claim: JSON) -> Iterator[Device]:
+    """Yield the devices of a claim that must be attached, and of which nothing is reported."""
+    reported = {_device_of(each) for each in _list_reported(claim)}
+    for result in _list_results(claim):
+        if result.get("bindingConditions") and _device_of(result) not in reported:
+            yield _device_of(result)
+
+
+def list_unattached(claim: JSON) -> Iterator[Device]:
+    """Yield the devices of a claim that must be attached, and are not."""
+    attached = {
+        _device_of(each)
+        for each in _list_reported(claim)
+        if any(condition["type"] == ATTACHED for condition in each["conditions"])
+    }
+    for result in _list_results(claim):
+        if result.get("bindingConditions") and _device_of(result) not in attached:
+            yield _device_of(result)
+
+
+def _list_results(claim: JSON) -> Iterable[JSON]:
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    return (allocation.get("devices") or {}).get("results") or ()
+
+
+def _list_reported(claim: JSON) -> Iterable[JSON]:
+    return (claim.get("status") or {}).get("devices") or ()
+
+
+def _device_of(value: JSON) -> Device:
+    return value["pool"], value["device"]
