@@ -15,8 +15,6 @@ from allocator.scheduler.protocol import (
     GroupReference,
     PodOnNode,
     PodReference,
-    PotentialVictim,
-    PreemptionNode,
     PreemptRequest,
     PreFilterGroupRequest,
     PreFilterReply,
@@ -27,7 +25,14 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from tests.cluster.fake.kinds import JSON
-from tests.world.asked import describe, encode, has_allocation, has_ended, is_waiting
+from tests.world.asked import (
+    describe,
+    describe_node,
+    encode,
+    has_allocation,
+    has_ended,
+    is_waiting,
+)
 from tests.world.conditions import Conditions
 from tests.world.election import Election
 from tests.world.network import Network
@@ -84,8 +89,7 @@ class Scheduler:
         self._busy: dict[str, str] = {}  # the node, from Reserve until the watch shows it
         self._held: dict[str, None] = {}  # between Reserve and Bind
         self._renewed: dict[str, float] = {}  # when the allocator was told so for the last time
-        self._unanswered: set[str] = set()
-        self._every_node: set[str] = set()
+        self._unanswered, self._every_node = set[str](), set[str]()
         self._attempts: dict[str, int] = {}
 
     @property
@@ -294,6 +298,9 @@ class Scheduler:
         if failed is not None and not is_enough:
             pod, reply, claims = failed
             self._find_none(parts, pod, reply, is_allocated=has_allocation(claims))
+        elif not is_enough:
+            for uid in reserved:
+                self._retry(uid)
         return bool(reserved) and is_enough
 
     async def _try_alone(self, parts: _Parts, pod: JSON) -> None:
@@ -397,15 +404,9 @@ class Scheduler:
         for each in self._pods.objects.values():
             by_node.setdefault(self._node_of(each), []).append(each)
         for node in sorted(value["metadata"]["name"] for value in self._nodes.objects.values()):
-            running = by_node.get(node, [])
-            lower = [p for p in running if p["spec"].get("priority", 0) < priority]
-            if lower and self._accepts(node):
-                victims = tuple(
-                    PotentialVictim(uid=p["metadata"]["uid"], priority=p["spec"].get("priority", 0))
-                    for p in lower
-                )
-                uids = tuple(p["metadata"]["uid"] for p in running)
-                candidates.append(PreemptionNode(node=node, pods=victims, running=uids))
+            candidate = describe_node(node, by_node.get(node, ()), priority)
+            if candidate.pods and self._accepts(node):
+                candidates.append(candidate)
         if not candidates:
             return
         uid = pod["metadata"]["uid"]
@@ -451,7 +452,7 @@ class Scheduler:
                 continue
             if metadata["namespace"] != pod["metadata"]["namespace"] or has_ended(other):
                 continue
-            if "nodeName" in other["spec"] or metadata["uid"] in self._held:
+            if "nodeName" in other["spec"] or metadata["uid"] in self._busy:
                 scheduled += 1
             elif metadata["uid"] != pod["metadata"]["uid"] and self._find_claims(other) is not None:
                 waiting.append(other)

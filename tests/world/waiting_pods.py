@@ -71,7 +71,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             continue
         left = {
             device
-            for claim in world.holders.values()
+            for claim in world.all("resourceclaims")
             if len(users := consumers_of(claim)) == 1
             and _can_go(of_pods.get(users[0]), gang.priority)
             for device in devices_of(claim)
