@@ -86,10 +86,11 @@ class _Parts:
         host = options.host or socket.gethostname()
         self.caches = caches
         lease = _parse_lease(options.lease, session.namespace)
-        followed: dict[str, FollowedCache] = {"nodes": caches.nodes}
+        followed: dict[str, FollowedCache] = {"nodes": caches.nodes, "policy": caches.fence_policy}
         if settings.watched:
             followed["configuration"] = settings.watched[0].cache
-        self.lease = SchedulerLease(session, lease, host, versions=KnownVersions(followed))
+        versions = KnownVersions(followed, optional=("policy",))
+        self.lease = SchedulerLease(session, lease, host, versions=versions)
         events = ResourceClient(session, EVENTS, decode_object)
         self.recorder = EventRecorder(events, "drawbridge.dev/allocator", host)
         self.changed = asyncio.Event()

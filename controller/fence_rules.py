@@ -9,8 +9,8 @@ A client that sets the list of pools again and again, such as a GitOps tool, ope
 time. Then the nodes have their taint as well, until that has ended.
 
 A pool that is no longer wanted stays in the policy until the taint of its node has settled, so that
-the allocator can use it all the time, and until no allocator of ours writes to it any more
-(controller.giving_back).
+the allocator can use it all the time. Then an annotation of the policy says that the pool leaves,
+and the policy names it until no allocator of ours writes to it any more (controller.giving_back).
 """
 
 import asyncio
@@ -38,9 +38,11 @@ from drawbridge.agreement.device_fence import (
     is_our_rule,
     make_rule,
     policy_spec,
+    read_leaving,
     read_pools,
     rule_name,
     selects_as,
+    write_pools,
 )
 from drawbridge.agreement.operation_codes import FENCE_WITHOUT_RULES
 from drawbridge.agreement.owned_pools import FENCE, SETTLE_SECONDS
@@ -55,7 +57,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.finding import Finding
-from drawbridge.names import FACTS_CONFIG_MAP, FENCE_POLICY
+from drawbridge.names import FACTS_CONFIG_MAP, FENCE_POLICY, LEAVING_POOLS_ANNOTATION
 
 _LOG: Final = logging.getLogger("controller.rules")
 NAME: Final = "rules"
@@ -132,6 +134,7 @@ class FenceRuleReconciler:
         self._reported: Finding | None = None
         self._holds: bool | None = None
         self._tainted: frozenset[str] = frozenset()
+        self.policy_version = ""  # as it was read last
         self.listener: Callable[[], None] = lambda: None
 
     def holds(self, node: str) -> bool | None:
@@ -174,7 +177,10 @@ class FenceRuleReconciler:
             problem = "the API server does not serve DeviceTaintRules"
         named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
         contest = self._find_contest(frozenset() if installed else self._named - named)
-        is_done = await self._write(rules, named, frozenset() if problem else pools)
+        announced = read_leaving(parts.policy) if named else frozenset()
+        self.policy_version = parts.policy.metadata.resource_version if parts.policy else ""
+        state = _Named(named, announced)
+        is_done = await self._write(rules, state, frozenset() if problem else pools)
         return _Outcome(problem or contest, tainted, is_done=is_done)
 
     def _find_contest(self, lost: frozenset[PoolID]) -> str:
@@ -233,26 +239,27 @@ class FenceRuleReconciler:
         return FenceParts(*[_read_part(await each.read(FENCE_POLICY)) for each in stores])
 
     async def _write(
-        self, rules: ObjectStore | None, named: frozenset[PoolID], wanted: frozenset[PoolID]
+        self, rules: ObjectStore | None, before: "_Named", wanted: frozenset[PoolID]
     ) -> bool:
         """Write the pools, then the rules; return whether nothing is left."""
-        now, unwanted = self._now(), {*named, *self._unwanted, *self._wanted} - wanted
+        now, unwanted = self._now(), {*before.pools, *self._unwanted, *self._wanted} - wanted
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
         await self._find_places(unwanted)
-        over = await self._find_ended(unwanted)
+        old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
+        over = await self._find_ended(old & before.leaving | old - before.pools)
         kept = self._find_fitting(wanted, unwanted.difference(over))
         ended = unwanted - kept
-        names = wanted | (named & kept)
+        names = wanted | (before.pools & kept)
         self._named &= names  # of a write without a response, nobody knows
-        await self._name(named, names)
+        await self._name(before, _Named(names, names & old))
         self._named = names
         is_changed = bool(wanted - self._wanted or ended)
         self._wanted = wanted
         # The first time also without pools: the rules were perhaps not served when the pools ended.
         if is_changed or now - self._rules_at >= RULE_SECONDS:
             self._rules_at = float("-inf")
-            kept_rules = {rule_name(each) for each in kept}
-            if rules is not None and not await _write_rules(rules, wanted, kept_rules):
+            names_of = tuple({rule_name(pool) for pool in pools} for pools in (kept, ended))
+            if rules is not None and not await _write_rules(rules, wanted, *names_of):
                 return False
             self._rules_at = now
         for each in ended:
@@ -282,32 +289,34 @@ class FenceRuleReconciler:
             newest = newest[: len(newest) * 3 // 4]
         return set(newest)
 
-    async def _find_ended(self, unwanted: Collection[PoolID]) -> Collection[PoolID]:
+    async def _find_ended(self, leaving: Collection[PoolID]) -> Collection[PoolID]:
         """Return the pools that need the fence no more; what is wanted does not wait for it."""
-        now = self._now()
-        old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
         try:
-            return old & await self._giving_back.find_ended(unwanted)
+            return await self._giving_back.find_ended(leaving)
         except ApiError as error:
             _LOG.warning("pools stay in the policy %s: %s", FENCE_POLICY, error)
             return ()
 
-    async def _name(self, named: frozenset[PoolID], pools: frozenset[PoolID]) -> None:
-        """Have the policy name other pools than before."""
-        if pools == named:
+    async def _name(self, before: "_Named", after: "_Named") -> None:
+        """Have the policy name other pools than before, or say of others that they leave."""
+        if after == before:
             return
-        variables = policy_spec(pools, self._namespace)["variables"]
-        await self._stores.policies.merge(FENCE_POLICY, {"spec": {"variables": variables}})
+        variables = policy_spec(after.pools, self._namespace)["variables"]
+        text = write_pools(after.leaving) if after.leaving else None
+        metadata = {"annotations": {LEAVING_POOLS_ANNOTATION: text}}
+        change = {"metadata": metadata, "spec": {"variables": variables}}
+        await self._stores.policies.merge(FENCE_POLICY, change)
         self._reporter.count(NAME, "written")
 
 
 async def _write_rules(
-    store: ObjectStore, wanted: Collection[PoolID], kept: Collection[str]
+    store: ObjectStore, wanted: Collection[PoolID], kept: Collection[str], ended: Collection[str]
 ) -> bool:
     """Create the rules of these pools, and delete others of ours but those that are kept.
 
-    Return whether that is all. What others have made or changed meanwhile is left to a later
-    run: a rule only spares other schedulers the attempt.
+    Those with the name of one that has `ended` are ours, whatever they select. Return whether that
+    is all. What others have made or changed meanwhile is left to a later run: a rule only spares
+    other schedulers the attempt.
     """
     missing = {each["metadata"]["name"]: each for each in map(make_rule, wanted)}
     wrong: list[Unstructured] = []
@@ -315,7 +324,7 @@ async def _write_rules(
         name = rule["metadata"]["name"]
         if name in missing and selects_as(rule, missing[name]):
             del missing[name]
-        elif name in missing or (name not in kept and is_our_rule(rule)):
+        elif {name} & {*missing, *ended} or (name not in kept and is_our_rule(rule)):
             wrong.append(rule)
 
     await process_each(wrong[:MAX_RULES], partial(_delete_rule, store))
@@ -348,6 +357,13 @@ class _Outcome(NamedTuple):
     problem: str = ""
     tainted: frozenset[str] = frozenset()
     is_done: bool = False
+
+
+class _Named(NamedTuple):
+    """The pools that the policy names, and which of them leave."""
+
+    pools: frozenset[PoolID]
+    leaving: frozenset[PoolID]
 
 
 def _describe(outcome: _Outcome) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
+
 from certs.issuing import NAME as ALLOCATOR_CERTIFICATE
 from certs.reconciler import NAME as CERTIFICATES
 from controller.admission_scope import AdmissionScope
@@ -157,8 +159,7 @@ class Reconcilers:
         )
         self.changes = ChangeCounter(caches.device_pods, caches.templates)
         self.usage, self.stuck = self._make_usage(), self._make_stuck()
-        self._leaving_nodes: GivingBack[str] = self._make_giving_back(self._find_nodes)
-        self._leaving_pools: GivingBack[PoolID] = self._make_giving_back(frozenset.intersection)
+        self._leaving_nodes, self._leaving_pools = self._make_leaving()
         self.rules = self._make_rules()
         self.owned = self._make_owned()
         self._independent: tuple[Reconciler, ...] = (
@@ -334,15 +335,25 @@ class Reconcilers:
             now=boot_time,
         )
 
+    def _make_leaving(self) -> tuple[GivingBack[str], GivingBack[PoolID]]:
+        """Return what tells when nodes, and pools, can go to others."""
+        nodes: GivingBack[str] = self._make_giving_back(self._find_nodes, self._find_versions)
+        pools: GivingBack[PoolID] = self._make_giving_back(
+            frozenset.intersection, self._find_policy_version
+        )
+        return nodes, pools
+
     def _make_giving_back(
-        self, find_touched: Callable[[frozenset[PoolID], frozenset[K]], Collection[K]]
+        self,
+        find_touched: Callable[[frozenset[PoolID], frozenset[K]], Collection[K]],
+        versions: Callable[[], RequiredVersions],
     ) -> GivingBack[K]:
         context = self._context
         claims = ResourceClient(context.session, CLAIMS, read_pending_pools)
         return GivingBack(
             self._store(LEASES, context.namespace),
             claims.list,
-            versions=self._find_versions,
+            versions=versions,
             find_touched=find_touched,
             elapsed=boot_time,
         )
@@ -357,6 +368,10 @@ class Reconcilers:
         """
         configurations = [each.cache.changed for each in self._context.settings.watched[:1]]
         return RequiredVersions(self._caches.nodes.changed, *configurations)
+
+    def _find_policy_version(self) -> RequiredVersions:
+        """Return which version of the policy says that the pools leave which are given back."""
+        return msgspec.structs.replace(self._find_versions(), policy=self.rules.policy_version)
 
     def _make_other_webhooks(self) -> OtherWebhookReconciler:
         return OtherWebhookReconciler(

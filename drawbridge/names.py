@@ -74,6 +74,8 @@ TEMPLATE_PREFIX: Final = "drawbridge-"
 FACTS_CONFIG_MAP: Final = "drawbridge-facts"
 # The policy that refuses allocations from owned pools to others.
 FENCE_POLICY: Final = "drawbridge-owned-devices"
+# An annotation of it with the pools that it names for a while only: nobody of ours uses them.
+LEAVING_POOLS_ANNOTATION: Final = "drawbridge.dev/leaving-pools"
 CONFIGURATION_CONFIG_MAP: Final = "drawbridge-config"
 CONFIGURATION_IN_USE_CONFIG_MAP: Final = "drawbridge-config-in-use"
 # The key of the Configuration in both.

@@ -4,7 +4,7 @@ A watch tells of a change at some time, and nothing tells that it is late. The L
 versions that count, and is read each second.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Protocol
 
 from drawbridge.agreement.required_versions import RequiredVersions
@@ -32,8 +32,8 @@ class FollowedCache(Protocol):
 class _Followed:
     """One cache, and the version that it has to reach."""
 
-    def __init__(self, cache: FollowedCache) -> None:
-        self._cache = cache
+    def __init__(self, cache: FollowedCache, *, is_optional: bool) -> None:
+        self._cache, self._is_optional = cache, is_optional
         self._required = ""
         self._required_number = 0
         self._lists = 0  # that had begun when the version was read
@@ -60,14 +60,21 @@ class _Followed:
         """
         if not self._required_number or self._cache.listed > self._lists:
             return False
+        if self._is_optional and not self._cache.listed:
+            return False
         return parse_version(self._cache.version) < self._required_number
 
 
 class KnownVersions:
-    """Compares caches with what the Lease requires, by the names that it uses."""
+    """Compares caches with what the Lease requires, by the names that it uses.
 
-    def __init__(self, caches: Mapping[str, FollowedCache]) -> None:
-        self._followed = {name: _Followed(cache) for name, cache in caches.items()}
+    A process that has never been able to read one that is `optional` uses nothing that it allows.
+    """
+
+    def __init__(self, caches: Mapping[str, FollowedCache], optional: Collection[str] = ()) -> None:
+        self._followed = {
+            name: _Followed(cache, is_optional=name in optional) for name, cache in caches.items()
+        }
 
     def require(self, required: RequiredVersions) -> None:
         """Follow a read of the Lease."""

@@ -151,6 +151,11 @@ class AllocatorCaches(CacheSet):
         cached = [each.get(FENCE_POLICY) for each in self._fence]
         return FenceParts(*[each.value if each else None for each in cached])
 
+    @property
+    def fence_policy(self) -> Cache[FencePart]:
+        """The policy that names pools."""
+        return self._fence[0]
+
     def subscribe_fence(self, listener: Callable[..., None]) -> None:
         """Call `listener` after each change of a part of the fence."""
         for cache in self._fence:

@@ -6,6 +6,9 @@ schedulers from selecting what they would be refused. An administrator installs 
 binding (`examples/owned-devices-policy.yaml`), and the controller writes the pools into it.
 
 The allocator uses a pool when the API servers have known for some time that the policy names it.
+The controller can be behind, and see no slice of a pool that the allocator sees. So before the
+policy names a pool no more, an annotation says that the pool leaves, and the policy names it until
+no allocator that writes uses it any more.
 """
 
 import hashlib
@@ -28,7 +31,12 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, TaintSelector
-from drawbridge.names import FENCE_POLICY, OWNED_TAINT, SCHEDULER_ACCOUNT
+from drawbridge.names import (
+    FENCE_POLICY,
+    LEAVING_POOLS_ANNOTATION,
+    OWNED_TAINT,
+    SCHEDULER_ACCOUNT,
+)
 
 # The API server parses no longer expressions.
 _MOST_CHARACTERS: Final = 100_000
@@ -121,7 +129,14 @@ def read_pools(spec: Any) -> frozenset[PoolID]:  # noqa: ANN401  # JSON
     """Return the pools that a policy names; none if it is another policy."""
     try:
         variables = msgspec.convert(spec, _PolicySpec).variables
-        text = next((each.expression for each in variables if each.name == "pools"), "[]")
+    except msgspec.MsgspecError:
+        return frozenset()
+    text = next((each.expression for each in variables if each.name == "pools"), "[]")
+    return _read_names(text)
+
+
+def _read_names(text: str) -> frozenset[PoolID]:
+    try:
         names = msgspec.json.decode(text, type=list[str])
     except msgspec.MsgspecError:
         return frozenset()
@@ -158,6 +173,8 @@ def fence_rules(pools: Iterable[PoolID]) -> tuple[DeviceTaintRule, ...]:
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     uid: str = ""
+    resource_version: str = ""
+    annotations: Mapping[str, str] = {}
     generation: int = 0
     deletion_timestamp: str | None = None
 
@@ -176,6 +193,12 @@ class FenceParts(NamedTuple):
     binding: FencePart | None = None
 
 
+def read_leaving(policy: FencePart | None) -> frozenset[PoolID]:
+    """Return the pools that a policy is to name no more, which nobody of ours uses."""
+    annotations = policy.metadata.annotations if policy else {}
+    return _read_names(annotations.get(LEAVING_POOLS_ANNOTATION, "[]"))
+
+
 def find_fence_problem(parts: FenceParts, namespace: str) -> str:
     """Say why the API server does not keep the fence; empty if it does."""
     named = read_pools(parts.policy.spec) if parts.policy else ()
@@ -191,10 +214,13 @@ def find_fence_problem(parts: FenceParts, namespace: str) -> str:
 
 
 def find_fenced_pools(parts: FenceParts, namespace: str) -> frozenset[PoolID] | None:
-    """Return the pools whose allocation the API server refuses to others; None without a fence."""
+    """Return the pools whose allocation the API server refuses to others; None without a fence.
+
+    Those that leave are not among them.
+    """
     if parts.policy is None or find_fence_problem(parts, namespace):
         return None
-    return read_pools(parts.policy.spec)
+    return read_pools(parts.policy.spec) - read_leaving(parts.policy)
 
 
 def make_rule(pool: PoolID) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 An allocator writes only while it has read this Lease a short time ago. So when the controller has
 written the annotation and the duration of the Lease has passed, each allocator that writes knows
-the nodes and the configuration at these versions, however late its watches are.
+the nodes, the configuration and the policy at these versions, however late its watches are.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,20 @@ from drawbridge.resource_version import parse_version
 
 
 class RequiredVersions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The resourceVersions of the nodes and of the ConfigMap with the configuration in use."""
+    """The resourceVersions of the nodes, and of two objects.
+
+    These are the ConfigMap with the configuration in use, and the policy that names pools.
+    """
 
     nodes: str = ""
     configuration: str = ""
+    policy: str = ""
 
     def with_newer(self, other: "RequiredVersions") -> "RequiredVersions":
         """Return the newer version of each kind."""
-        return RequiredVersions(
-            max(self.nodes, other.nodes, key=parse_version),
-            max(self.configuration, other.configuration, key=parse_version),
-        )
+        fields = self.__struct_fields__
+        both = ((getattr(self, name), getattr(other, name)) for name in fields)
+        return RequiredVersions(*(max(pair, key=parse_version) for pair in both))
 
     def annotation(self) -> dict[str, str]:
         """Return the annotation."""

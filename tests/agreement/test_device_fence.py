@@ -22,6 +22,7 @@ from drawbridge.agreement.device_fence import (
     is_our_rule,
     make_rule,
     policy_spec,
+    read_leaving,
     read_pools,
     rule_name,
     selects_as,
@@ -35,6 +36,7 @@ from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule, read_taint_rules
+from drawbridge.names import LEAVING_POOLS_ANNOTATION
 from tests.agreement.fence_parts import NAMESPACE, installed, part
 from tests.tables import every_row
 
@@ -114,6 +116,13 @@ def test_the_pools_of_a_policy_are_read_as_they_were_written() -> None:
     assert write_pools(pools) == '["D.io/x-1.y/z","d/a","gpu.example.com/a/b"]'
     assert find_pools_problem(pools) == ""
     assert read_pools(None) == read_pools({"variables": 3}) == set()
+
+
+def test_what_the_annotation_of_a_policy_does_not_say_does_not_leave() -> None:
+    assert read_leaving(None) == set()
+    for text in ("", "{}", '"a"', "[3]"):
+        metadata = {"annotations": {LEAVING_POOLS_ANNOTATION: text}}
+        assert read_leaving(msgspec.convert({"metadata": metadata}, FencePart)) == set()
 
 
 @every_row("character", dict.fromkeys("'\"\\`${}[](),;\n\r\t\0 _#é\u2028\ud800"))

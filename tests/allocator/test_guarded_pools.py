@@ -60,6 +60,17 @@ def test_a_pool_that_is_no_longer_named_stops_alone() -> None:
     assert used(pools) == ["a", "b"]
 
 
+def test_a_pool_that_leaves_is_used_no_more_and_settles_again_if_it_stays() -> None:
+    pools = guarded()
+    assert pools.follow_parts(installed([A, B], leaving=[A]), 20) == {A}
+    assert used(pools) == ["b"]
+    assert pools.follow_parts(installed([A, B]), 21) == set()
+    pools.note_look(30)
+    assert used(pools) == ["b"]
+    pools.note_look(31)
+    assert used(pools) == ["a", "b"]
+
+
 @pytest.mark.parametrize("name", FenceParts._fields)
 def test_every_part_that_ends_stops_all_pools_until_it_has_settled_again(name: str) -> None:
     pools = guarded()

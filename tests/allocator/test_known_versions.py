@@ -78,11 +78,23 @@ def test_a_list_that_began_later_suffices_also_in_another_history() -> None:
     assert not versions.find_behind()
 
 
+def test_what_was_never_listed_is_behind_unless_it_is_optional() -> None:
+    nodes, policy = FakeCache("", listed=0), FakeCache("", listed=0)
+    versions = KnownVersions({"nodes": nodes, "policy": policy}, optional=("policy",))
+    versions.require(RequiredVersions("100", policy="100"))
+    assert versions.find_behind() == "nodes"
+    nodes.version = "100"
+    assert not versions.find_behind()
+    policy.listed = 1
+    assert versions.find_behind() == "policy"
+
+
 @pytest.mark.parametrize(
     ("text", "required"),
     [
         ('{"nodes": "12", "configuration": "3"}', RequiredVersions("12", "3")),
         ('{"nodes": "12", "later": "3"}', RequiredVersions("12")),
+        ('{"policy": "12"}', RequiredVersions(policy="12")),
         ('{"nodes": 12}', RequiredVersions()),
         ("12", RequiredVersions()),
         ("", RequiredVersions()),

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from controller.fence_rules import (
@@ -13,12 +14,15 @@ from controller.fence_rules import (
     FenceSources,
     FenceStores,
 )
+from controller.giving_back import LEASE_SECONDS
 from controller.protocols import ObjectStore
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.device_fence import (
     BINDING_SPEC,
+    FencePart,
     make_rule,
     policy_spec,
+    read_leaving,
     read_pools,
     rule_name,
 )
@@ -85,6 +89,11 @@ class Scene:
         head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
         self.slices.put({**head, "metadata": {"name": f"{pool or name}-{driver}"}, "spec": spec})
 
+    def let_go(self) -> None:
+        """Let everything go that is not wanted any more."""
+        for seconds in (KEEP_SECONDS, 1, LEASE_SECONDS):
+            self.reconcile(seconds)
+
     def reconcile(self, seconds: float = 0.0) -> bool | None:
         """Run the reconciler once after some time, and return whether the fence holds."""
         self.time += seconds
@@ -96,6 +105,17 @@ class Scene:
         """The pools that the policy names."""
         live = self.policies.objects.get(("", POLICY), {})
         return sorted(each.name for each in read_pools(live.get("spec")))
+
+    @property
+    def version_of_policy(self) -> str:
+        """The version of the policy."""
+        return str(self.policies.objects["", POLICY]["metadata"]["resourceVersion"])
+
+    @property
+    def leaving(self) -> list[str]:
+        """The pools of which an annotation says that they leave."""
+        part = msgspec.convert(self.policies.objects["", POLICY], FencePart)
+        return sorted(each.name for each in read_leaving(part))
 
     @property
     def ruled(self) -> list[str]:
@@ -214,7 +234,7 @@ def test_a_fence_that_ends_keeps_its_pools_until_the_taint_has_settled(problem: 
     scene.reconcile(KEEP_SECONDS - 1)
     assert scene.pools == (["a"] if problem in {"binding", "rules", "size"} else [])
     assert scene.ruled == ["a"]
-    scene.reconcile(1)
+    scene.let_go()
     assert scene.pools == ([] if problem != "binding" else ["a"])
     assert scene.ruled == (["a"] if problem == "rules" else [])
 
@@ -239,8 +259,8 @@ def test_without_such_an_entry_what_is_left_is_removed_once() -> None:
     scene.configuration = configured({**ENTRY, "fence": "taint"})
     assert scene.reconcile() is False
     assert scene.ruled == ["a"]
-    scene.reconcile(KEEP_SECONDS)
-    assert (scene.pools, scene.ruled) == ([], [])
+    scene.let_go()
+    assert (scene.pools, scene.ruled, scene.leaving) == ([], [], [])
     scene.reconcile()
     scene.policies.requests.clear()
     scene.reconcile()
@@ -282,19 +302,8 @@ def test_a_pool_that_goes_takes_its_rule_along_later() -> None:
     scene.slices.remove(f"a-{DRIVER}")
     assert scene.reconcile(RULE_SECONDS) is True
     assert scene.ruled == ["a", "b"]
-    scene.reconcile(KEEP_SECONDS)
+    scene.let_go()
     assert scene.pools == scene.ruled == ["b"]
-
-
-def test_rules_do_not_pile_up_while_pools_come_and_go() -> None:
-    """A driver publishes its pool under another name again and again."""
-    scene = Scene(ENTRY)
-    for number in range(20):
-        scene.node("a", pool=f"pool-{number:02}")
-        scene.reconcile(5)
-        scene.slices.remove(f"pool-{number:02}-{DRIVER}")
-    last = [f"pool-{number:02}" for number in range(15, 20)]
-    assert scene.pools == scene.ruled == last
 
 
 def test_a_pool_that_returns_in_time_stays() -> None:
@@ -449,7 +458,7 @@ def test_a_rule_without_its_label_is_still_ours() -> None:
     assert scene.reconcile(RULE_SECONDS) is True
     scene.slices.remove(f"a-{DRIVER}")
     scene.reconcile()
-    scene.reconcile(KEEP_SECONDS)
+    scene.let_go()
     assert scene.ruled == []
 
 

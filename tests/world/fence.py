@@ -13,8 +13,9 @@ from drawbridge.agreement.device_fence import (
     BINDING_SPEC,
     FencePart,
     FenceParts,
-    find_fenced_pools,
+    find_fence_problem,
     policy_spec,
+    read_pools,
 )
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS
 from drawbridge.dra.inventory import PoolID
@@ -62,8 +63,9 @@ class DeviceFence:
 
     def _read(self) -> frozenset[PoolID]:
         stored = [self._network.store.find(kind, "", FENCE_POLICY) for kind in _PARTS]
-        parts = [each and msgspec.convert(each, FencePart) for each in stored]
-        return find_fenced_pools(FenceParts(*parts), SYSTEM) or frozenset()
+        parts = FenceParts(*[each and msgspec.convert(each, FencePart) for each in stored])
+        is_there = parts.policy is not None and not find_fence_problem(parts, SYSTEM)
+        return read_pools(parts.policy.spec) if parts.policy and is_there else frozenset()
 
     def check(self, who: str, front: Front, seen: Seen) -> None:
         """Raise RefusedError if others allocate what the policy names, as far as a server knows."""

@@ -1,0 +1,82 @@
+"""Pools that are not wanted any more: the policy first says that they leave."""
+
+from controller.fence_rules import KEEP_SECONDS
+from controller.giving_back import LEASE_SECONDS
+from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene
+
+
+def test_the_policy_says_that_a_pool_leaves_before_it_names_it_no_more() -> None:
+    """An allocator can see slices of which this process does not hear."""
+    scene = Scene(ENTRY)
+    for name in ("a", "b"):
+        scene.node(name)
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    assert scene.leaving == []
+    scene.reconcile(KEEP_SECONDS)
+    assert (scene.pools, scene.leaving) == (["a", "b"], ["a"])
+    scene.reconcile(1)
+    assert scene.reconciler.policy_version == scene.version_of_policy
+    scene.reconcile(LEASE_SECONDS - 1)
+    assert (scene.pools, scene.leaving) == (["a", "b"], ["a"])
+    scene.reconcile(1)
+    assert (scene.pools, scene.leaving) == (["b"], [])
+
+
+def test_a_pool_that_returns_leaves_no_more_and_waits_anew_when_it_goes_again() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    scene.reconcile(1)
+    scene.node("a")
+    scene.reconcile(LEASE_SECONDS)
+    assert (scene.pools, scene.leaving) == (["a"], [])
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    scene.reconcile(1)
+    assert (scene.pools, scene.leaving) == (["a"], ["a"])
+
+
+def test_a_pool_that_somebody_lets_stay_leaves_anew() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    scene.reconcile(1)
+    live = scene.policies.objects["", POLICY]
+    scene.policies.put({**live, "metadata": {"name": POLICY}})
+    scene.reconcile(LEASE_SECONDS)
+    assert (scene.pools, scene.leaving) == (["a"], ["a"])
+    scene.reconcile(1)
+    scene.reconcile(LEASE_SECONDS)
+    assert scene.pools == []
+
+
+def test_rules_do_not_pile_up_while_pools_come_and_go() -> None:
+    """A driver publishes its pool under another name again and again."""
+    scene = Scene(ENTRY)
+    for number in range(20):
+        scene.node("a", pool=f"pool-{number:02}")
+        scene.reconcile(5)
+        scene.slices.remove(f"pool-{number:02}-{DRIVER}")
+    last = [f"pool-{number:02}" for number in range(11, 20)]
+    assert scene.pools == scene.ruled == last
+
+
+def test_a_rule_that_somebody_stripped_goes_with_its_pool() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    ((_, name),) = scene.rules.objects
+    scene.rules.put({"metadata": {"name": name}, "spec": {"deviceSelector": None}})
+    scene.let_go()
+    assert not scene.rules.objects
