@@ -66,7 +66,6 @@ KEEP_SECONDS: Final = 2 * SETTLE_SECONDS
 # A rule that somebody removed is back by then. Until then other schedulers are refused later.
 RULE_SECONDS: Final = 15.0
 _POOLS_PER_STEP: Final = 200
-_SLICES_PER_STEP: Final = 2_000
 # Of a slow API server, the policy is read in between.
 MAX_RULES: Final = 100
 # A second `kubectl apply` is no reason to close nodes.
@@ -125,7 +124,6 @@ class FenceRuleReconciler:
         self._now = now
         self._reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, namespace)
         self._unwanted: dict[PoolID, float] = {}  # since when
-        self._leaving: dict[str, set[PoolID]] = {}  # these, by the nodes on which they are
         self._wanted: frozenset[PoolID] = frozenset()
         self._named: frozenset[PoolID] = frozenset()  # what the policy named after the last write
         self._losses, self._lost_at = 0, float("-inf")  # how often it did not any more
@@ -140,10 +138,6 @@ class FenceRuleReconciler:
     def holds(self, node: str) -> bool | None:
         """Whether this fence suffices for a node; None while that is not known."""
         return self._holds and node not in self._tainted
-
-    def find_leaving(self, node: str) -> Collection[PoolID]:
-        """Return which pools that are given back are on a node, or have its name."""
-        return self._leaving.get(node, ())
 
     async def reconcile(self) -> None:
         """Write what changed of the pools, and from time to time all rules."""
@@ -244,7 +238,6 @@ class FenceRuleReconciler:
         """Write the pools, then the rules; return whether nothing is left."""
         now, unwanted = self._now(), {*before.pools, *self._unwanted, *self._wanted} - wanted
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
-        await self._find_places(unwanted)
         old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
         over = await self._find_ended(old & before.leaving | old - before.pools)
         kept = self._find_fitting(wanted, unwanted.difference(over))
@@ -265,19 +258,6 @@ class FenceRuleReconciler:
         for each in ended:
             del self._unwanted[each]
         return not wanted and not self._unwanted
-
-    async def _find_places(self, unwanted: Collection[PoolID]) -> None:
-        """Note on which nodes pools are that are not wanted any more."""
-        leaving: dict[str, set[PoolID]] = {}
-        for pool in unwanted:
-            leaving.setdefault(pool.name, set()).add(pool)
-        for number, cached in enumerate(self._sources.slices.all() if unwanted else ()):
-            if number % _SLICES_PER_STEP == 0:
-                await asyncio.sleep(0)  # others run
-            value = cached.value
-            if isinstance(value, Slice) and (pool := PoolID(value.driver, value.pool)) in unwanted:
-                leaving.setdefault(value.node_name or "", set()).add(pool)
-        self._leaving = leaving
 
     def _find_fitting(self, wanted: frozenset[PoolID], unwanted: Iterable[PoolID]) -> set[PoolID]:
         """Return which pools the policy can name beside those that are wanted; these fit.

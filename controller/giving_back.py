@@ -9,7 +9,7 @@ Three things happen, in this order:
 3. No claim has a mark for them without an allocation. An allocation that is still under way names
    the version of such a mark, so the API server rejects it once the mark is gone.
 
-All of it begins anew with each change that can have made the key ours in between: a reconciler sees
+All of it begins anew with each change that can have made a node ours in between: a reconciler sees
 only what there is at one moment.
 
 A tenant can write a mark, and a process that wrote one can have ended. An API server ends a request
@@ -188,48 +188,27 @@ def find_nodes(
     return names if not all(places.values()) else names & set().union(*places.values())
 
 
-def restart_with_nodes(
-    of_nodes: SubscribedCache,
-    of_slices: SubscribedCache,
-    nodes: GivingBack[str],
-    pools: GivingBack[PoolID],
-    pools_on: Callable[[str], Iterable[PoolID]],
-) -> Callable[[], None]:
-    """Begin anew with a node and its pools when its labels change, and with all after a list.
+def restart_with_nodes(of_nodes: SubscribedCache, nodes: GivingBack[str]) -> Callable[[], None]:
+    """Begin anew with a node when its labels change, and with all after a list.
 
-    With a pool also when a slice of it appears, on whatever node. `pools_on` returns which pools
-    that are given back are on a node. Return what begins anew with all.
+    Return what begins anew with all. Pools need none of it: what is required of an allocator says
+    itself that they leave.
     """
 
     def follow(
         before: WatchedObject[WatchedNode] | None, after: WatchedObject[WatchedNode] | None
     ) -> None:
         node = after or before
-        if node is None or (before and after and _labels(before) == _labels(after)):
-            return
-        nodes.restart([node.name])
-        pools.restart(pools_on(node.name))
-
-    def follow_slice(before: WatchedObject[Any] | None, after: WatchedObject[Any] | None) -> None:
-        published = _find_place(after)
-        if published and published != _find_place(before):
-            pools.restart([published[0]])
+        if node is not None and not (before and after and _labels(before) == _labels(after)):
+            nodes.restart([node.name])
 
     def restart(*_: object) -> None:
         nodes.restart()
-        pools.restart()
 
     of_nodes.subscribe(follow)
     of_nodes.subscribe_to_lists(restart)
-    of_slices.subscribe(follow_slice)
     return restart
 
 
 def _labels(node: WatchedObject[WatchedNode]) -> object:
     return node.value.metadata.labels
-
-
-def _find_place(cached: WatchedObject[Any] | None) -> tuple[PoolID, str | None] | None:
-    """Return the pool and the node of a slice that can be read."""
-    value = cached.value if cached else None
-    return (PoolID(value.driver, value.pool), value.node_name) if isinstance(value, Slice) else None

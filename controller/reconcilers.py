@@ -416,9 +416,8 @@ class Reconcilers:
             cache.subscribe(self._wake("facts"))
         caches.slices.subscribe(self._wake(RULES))
         caches.nodes.subscribe(self._node_changed)
-        leaving = self._leaving_nodes, self._leaving_pools, self.rules.find_leaving
         caches.nodes.subscribe(self.owned.node_changed)
-        restart = restart_with_nodes(caches.nodes, caches.slices, *leaving)
+        restart = restart_with_nodes(caches.nodes, self._leaving_nodes)
         settings.subscribe(lambda _: restart())
         caches.nodes.subscribe(self.observer.plugins.node_changed)
         caches.pods.subscribe(self.templates.pod_changed)

@@ -347,33 +347,6 @@ def test_pools_that_go_make_room_for_those_that_come() -> None:
         assert scene.reconcile(5) is True
 
 
-def test_pools_go_although_other_nodes_change_their_labels_all_the_time() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    assert scene.reconcile() is True
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.nodes.remove("a")
-    for _ in range(10):
-        scene.node("b")
-        assert {*scene.reconciler.find_leaving("b")} == set()
-        assert scene.reconcile(5) is True
-    assert scene.pools == ["b"]
-    assert {*scene.reconciler.find_leaving("a")} == set()
-
-
-def test_a_pool_that_goes_is_found_by_its_name_and_by_its_nodes() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.node("b", pool="special")
-    assert scene.reconcile() is True
-    scene.configuration = Configuration()
-    assert scene.reconcile(5) is False
-    special = {PoolID(DRIVER, "special")}
-    assert {*scene.reconciler.find_leaving("b")} == special
-    assert {*scene.reconciler.find_leaving("special")} == special
-    assert {*scene.reconciler.find_leaving("a")} == {PoolID(DRIVER, "a")}
-
-
 def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
     """It is taken over, perhaps. Its pools leave those of the other nodes alone."""
     scene = Scene(ENTRY)

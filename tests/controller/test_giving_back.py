@@ -253,45 +253,32 @@ def test_a_pool_is_on_its_nodes_and_on_any_if_nothing_tells() -> None:
     assert find(N1) == {"n1", "n3"}, "another node can have published it"
 
 
-def _slice(pool: str, node: str, generation: int = 1) -> dict[str, Any]:
-    of_pool = {"name": pool, "generation": generation, "resourceSliceCount": 1}
+def _slice(pool: str, node: str) -> dict[str, Any]:
+    of_pool = {"name": pool, "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": N1.driver, "nodeName": node, "pool": of_pool, "devices": []}
     head = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice"}
     return {**head, "metadata": {"name": f"of-{pool}"}, "spec": spec}
 
 
-def test_labels_slices_lists_and_configurations_begin_anew() -> None:
+def test_labels_lists_and_configurations_begin_anew() -> None:
     nodes, clock = _nodes(), [0.0]
-    slices = Followed(None, decode=slice_reader().read)
-    for pool, node in (("n1", "n1"), ("special", "n1")):
-        slices.put(_slice(pool, node))
-    of_nodes, of_pools = given_back(lambda: clock[0]), given_back(lambda: clock[0])
-    on_nodes = {"n1": [N1, OWN_NAME], "n2": [N2], "gone": [UNKNOWN]}
-    restart = restart_with_nodes(
-        nodes, slices, of_nodes, of_pools, lambda node: on_nodes.get(node, ())
-    )
-    names, pools = ("n1", "n2", "gone"), (N1, N2, OWN_NAME, UNKNOWN)
+    of_nodes = given_back(lambda: clock[0])
+    restart = restart_with_nodes(nodes, of_nodes)
+    names = ("n1", "n2", "gone")
 
-    def find_left(act: Callable[[], object]) -> tuple[set[str], set[PoolID]]:
+    def find_left(act: Callable[[], object]) -> set[str]:
         for _ in range(2):
             clock[0] += LEASE_SECONDS
             asyncio.run(of_nodes.find_ended(names))
-            asyncio.run(of_pools.find_ended(pools))
         act()
-        return {*filter(of_nodes.has_ended, names)}, {*filter(of_pools.has_ended, pools)}
+        return {*filter(of_nodes.has_ended, names)}
 
     def change(**node: Any) -> object:  # noqa: ANN401  # JSON
         spec = {"taints": node.get("taints")}
         return nodes.put({"metadata": {"name": "n1", "labels": node["labels"]}, "spec": spec})
 
     taint = [{"key": "k", "effect": "NoSchedule"}]
-    same = {"pool": "native"}
-    assert find_left(lambda: change(labels=same, taints=taint)) == ({*names}, {*pools})
-    begun = ({"n2", "gone"}, {N2, UNKNOWN})
-    assert find_left(lambda: change(labels={"pool": "bridge"})) == begun
-    assert find_left(lambda: slices.put(_slice("special", "n1", 2))) == ({*names}, {*pools})
-    assert find_left(lambda: slices.put(_slice("special", "n3"))) == ({*names}, {N1, N2, UNKNOWN})
-    assert find_left(lambda: slices.put(_slice("gone", "n3"))) == ({*names}, {N1, N2, OWN_NAME})
-    assert find_left(lambda: slices.remove("of-gone")) == ({*names}, {*pools})
-    assert find_left(lambda: nodes.tell_list("7", ())) == (set(), set())
-    assert find_left(restart) == (set(), set())
+    assert find_left(lambda: change(labels={"pool": "native"}, taints=taint)) == {*names}
+    assert find_left(lambda: change(labels={"pool": "bridge"})) == {"n2", "gone"}
+    assert find_left(lambda: nodes.tell_list("7", ())) == set()
+    assert find_left(restart) == set()

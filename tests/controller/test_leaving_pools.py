@@ -59,6 +59,18 @@ def test_a_pool_that_somebody_lets_stay_leaves_anew() -> None:
     assert scene.pools == []
 
 
+def test_pools_go_although_other_nodes_change_all_the_time() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    assert scene.reconcile() is True
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.nodes.remove("a")
+    for _ in range(10):
+        scene.node("b")
+        assert scene.reconcile(5) is True
+    assert scene.pools == ["b"]
+
+
 def test_rules_do_not_pile_up_while_pools_come_and_go() -> None:
     """A driver publishes its pool under another name again and again."""
     scene = Scene(ENTRY)
