@@ -32,7 +32,6 @@ from drawbridge.dra.counted import count_noun
 from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
 from drawbridge.models.pods import Served
 from drawbridge.models.scheduler import SchedulerChoice
-from drawbridge.models.undecided import find_undecided
 
 _TRIED: Final = 3  # nodes of a group
 # The plan is made with the first, and says only what comes with each.
@@ -74,7 +73,6 @@ class StepPlanner:
         self._counted = count_owners(plays)
         # What is known of the cluster as it is now.
         self._tried: dict[object, Trial] = {}
-        self._is_decided: bool | None = None
 
     @property
     def _plays(self) -> tuple[ModelCluster, ...]:
@@ -83,7 +81,7 @@ class StepPlanner:
     def _go_on(self, trial: Trial) -> None:
         """Take the cluster as a trial left it."""
         self.cluster, self.others = trial.cluster, [*trial.others]
-        self._tried, self._is_decided = {}, None
+        self._tried = {}
         self._counted = count_owners(self._plays)
 
     def note_modes(self, modes: Mapping[str, str]) -> None:
@@ -418,9 +416,8 @@ class StepPlanner:
 
     def _find_restartable(self, namespace: str) -> tuple[str, ...]:
         """Return the owners to restart: none while pods of others may have their devices."""
-        if self._is_decided is None:
-            self._is_decided = not find_undecided(self.cluster)
-        return find_restartable(self.cluster, namespace) if self._is_decided else ()
+        is_decided = not any(each.either for each in self._counted.values())
+        return find_restartable(self.cluster, namespace) if is_decided else ()
 
     def _try_namespace(self, namespace: str) -> Trial:
         """Try to translate a namespace; what a restart would not end for is not restarted."""

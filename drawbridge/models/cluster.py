@@ -18,7 +18,12 @@ from drawbridge.models.room import NewRoom
 from drawbridge.models.scheduler import ChosenNode, SchedulerChoice, choose_node
 from drawbridge.models.shared import SharedKeys
 from drawbridge.models.spreading import PodNear, find_kept_apart
-from drawbridge.models.undecided import doubt_drained, find_never_evicted, place_otherwise
+from drawbridge.models.undecided import (
+    can_lose_devices,
+    doubt_drained,
+    find_never_evicted,
+    place_otherwise,
+)
 from drawbridge.models.workloads import Again, find_successor
 
 
@@ -35,6 +40,7 @@ class Change(NamedTuple):
 
 STARTED, LOST, BLOCKED, ENDED, HELD = "started", "lost", "blocked", "ended", "held"
 _NEVER = "a scheduler can put it there, and its budget never allows an eviction"
+_STOPS = "a new pod can wait, so that the rollout does not end"
 OVERRULED = "overruled"  # a budget that a deletion does not ask
 
 
@@ -456,16 +462,14 @@ class ModelCluster:
         self.schedule()
 
     def restart(self, owners: Collection[str]) -> None:
-        """Restart workloads as their controllers do; one whose new pods wait is stopped."""
+        """Restart workloads as their controllers do; one whose new pods can wait is stopped."""
         for owner in owners:
             kinds = self.kinds_of(owner)
             rollouts = (rollout for e in sorted(kinds) if (rollout := self.kinds[e].rollout))
-            if not restart(self, owner, next(rollouts, PodRollout())):
-                self._note(
-                    BLOCKED,
-                    self.pods[self.of_kinds(kinds)[0]],
-                    why="a new pod waits, so the rollout does not end",
-                )
+            rollout = next(rollouts, PodRollout())
+            can_stop = can_lose_devices(self, owner, rollout.missing)
+            if not restart(self, owner, rollout) or can_stop:
+                self._note(BLOCKED, self.pods[self.of_kinds(kinds)[0]], why=_STOPS)
 
     def suspend(self, owners: Collection[str]) -> None:
         """Suspend Jobs: their pods end, and none of them counts as a failure."""

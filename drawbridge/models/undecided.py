@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from drawbridge.models.admission import is_translated
 from drawbridge.models.nodes import SLACK, ModelNode, find_request
 from drawbridge.models.pods import ModelPod, PodKind, Served
 
@@ -20,13 +21,19 @@ _SOURCES: Final = (Served.PLUGIN, Served.DRIVER)
 _Waiting: TypeAlias = dict[tuple[int, bool], list[int]]
 
 
-def _loosen(cluster: "ModelCluster", names: Iterable[str]) -> dict[str, ModelNode]:
-    """Return nodes without the pods that a scheduler has placed there."""
+def _loosen(
+    cluster: "ModelCluster", names: Iterable[str], replaced: Collection[int] = ()
+) -> dict[str, ModelNode]:
+    """Return nodes without the pods of kinds that are `replaced` and those a scheduler has placed.
+
+    These were placed in the play.
+    """
     loose = {}
     for name in names:
         if name in cluster.nodes:
             loose[name] = cluster.nodes[name]
-            if placed := [each for each in cluster.on_node(name) if each.placed]:
+            on = cluster.on_node(name)
+            if placed := [each for each in on if each.placed or each.kind in replaced]:
                 node = loose[name] = loose[name].copy()
                 for pod in placed:
                     node.hold(cluster.kinds[pod.kind], pod, -1)
@@ -154,14 +161,21 @@ def find_undecided(cluster: "ModelCluster") -> set[int]:
     return undecided.union(_find_contested(cluster, waiting, placed))
 
 
-def _find_room_of_others(cluster: "ModelCluster") -> dict[str, ModelNode]:
-    """Return the nodes with room if pods that were placed there, and fit elsewhere, are there."""
+def _find_room_of_others(
+    cluster: "ModelCluster", replaced: Collection[int] = ()
+) -> dict[str, ModelNode]:
+    """Return the nodes with room if pods that were placed there, and fit elsewhere, are there.
+
+    Pods of kinds that are `replaced` are on none of them.
+    """
     is_open = {name: e.is_ready and not e.is_cordoned for name, e in cluster.nodes.items()}
-    empty = _loosen(cluster, (name for name in cluster.nodes if is_open[name]))
+    empty = _loosen(cluster, (name for name in cluster.nodes if is_open[name]), replaced)
     homes: dict[tuple[int, bool], frozenset[str]] = {}
     for name in empty:
         kept = []
-        for pod in (each for each in cluster.on_node(name) if each.placed):
+        for pod in cluster.on_node(name):
+            if not pod.placed or pod.kind in replaced:
+                continue
             alike, kind = (pod.kind, pod.is_translated), cluster.kinds[pod.kind]
             if alike not in homes:
                 serving = (
@@ -206,17 +220,76 @@ def _find_fitting(
 
     There are as many free devices, but on several nodes.
     """
-    free = Counter[str]()
-    for node in cluster.nodes.values() if waiting else ():
-        free.update(node.devices | node.free if node.is_ready and not node.is_cordoned else {})
+    free = _count_free(cluster) if waiting else {}
     for (number, translated), keys in waiting.items():
         kind = cluster.kinds[number]
-        devices = find_request(kind, translated=translated).devices
-        for served, asked in ((Served.PLUGIN, kind.units), (Served.DRIVER, devices)):
-            shares = (int(free[name] / each + SLACK) for name, each in asked.items() if each)
+        for served, asked in _find_sources(kind, translated=translated):
+            shares = (int(free.get(e, 0) / n + SLACK) for e, n in asked.items() if n)
             fitting = min(shares, default=0)
             if fitting and _can_serve(kind, loose, served, translated=translated):
                 yield from keys[:fitting]
+
+
+def _count_free(cluster: "ModelCluster") -> Counter[str]:
+    """Return what all nodes together have free of each resource and of each class."""
+    free = Counter[str]()
+    for node in cluster.nodes.values():
+        free.update(node.devices | node.free if node.is_ready and not node.is_cordoned else {})
+    return free
+
+
+def can_lose_devices(cluster: "ModelCluster", owner: str, missing: int) -> bool:
+    """Whether pods of others that wait can have the devices that a restart of an owner frees.
+
+    So many of its pods are `missing` at once: what these had comes to what is free. All of it can
+    be on one node, wherever the pods of this owner and those that a scheduler has placed are.
+    """
+    kinds = cluster.kinds_of(owner)
+    needed = {name for each in kinds for name in _find_needed(cluster, cluster.kinds[each])}
+    rivals = [
+        (cluster.kinds[number], translated, served, asked)
+        for number, translated in _find_waiting(cluster)
+        for served, asked in _find_sources(cluster.kinds[number], translated=translated)
+        if number not in kinds and needed.intersection(asked)
+    ]
+    if not rivals:
+        return False
+    free, held = _count_free(cluster), _count_most_held(cluster, kinds, missing)
+    most = {name: free[name] + held.get(name, 0) + SLACK for name in needed}
+    rivals = [each for each in rivals if all(n <= most.get(e, n) for e, n in each[-1].items())]
+    loose = _find_room_of_others(cluster, kinds) if rivals else {}
+    return any(
+        _can_serve(kind, loose, served, translated=translated)
+        for kind, translated, served, _ in rivals
+    )
+
+
+def _count_most_held(
+    cluster: "ModelCluster", kinds: Iterable[int], pods: int
+) -> Mapping[str, float]:
+    """Return at least what so many pods of kinds have of plugins and drivers."""
+    held: dict[str, list[float]] = {}
+    for key in cluster.of_kinds(kinds):
+        pod = cluster.pods[key]
+        asked = dict(_find_sources(cluster.kinds[pod.kind], translated=pod.is_translated))
+        for name, amount in asked.get(pod.served, {}).items():
+            held.setdefault(name, []).append(amount)
+    return {name: max(each) * min(pods, len(each)) for name, each in held.items()}
+
+
+def _find_sources(
+    kind: PodKind, *, translated: bool
+) -> tuple[tuple[Served, Mapping[str, float]], ...]:
+    """Return what pods of a kind have of plugins, and what of drivers."""
+    devices = find_request(kind, translated=translated).devices
+    return (Served.PLUGIN, {} if translated else kind.units), (Served.DRIVER, devices)
+
+
+def _find_needed(cluster: "ModelCluster", kind: PodKind) -> Iterator[str]:
+    """Yield what new pods of a kind ask of plugins or drivers."""
+    translated = is_translated(kind, cluster.enforced, cluster.offered())
+    for _, asked in _find_sources(kind, translated=translated):
+        yield from asked
 
 
 def _find_contested(

@@ -1,9 +1,11 @@
 """Of whom another scheduler can decide otherwise who gives them devices."""
 
-from drawbridge.models.cluster import ClusterStart, ModelCluster
+import pytest
+
+from drawbridge.models.cluster import BLOCKED, ClusterStart, ModelCluster
 from drawbridge.models.nodes import ModelNode
 from drawbridge.models.pods import AskedOfNode, ModelPod, PodKind, Served
-from drawbridge.models.undecided import find_undecided
+from drawbridge.models.undecided import can_lose_devices, find_undecided
 
 GPU, CLASS = "nvidia.com/gpu", "gpu.nvidia.com"
 
@@ -108,3 +110,48 @@ def test_a_pod_on_a_driver_that_may_be_on_the_drained_node_can_come_back_with_it
     cluster.cordon(["drained"], cordoned=False)
     cluster.drain(["drained"])
     assert owners(cluster) == {"a/Deployment/web", "a/Deployment/other"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing", "expected"),
+    [
+        pytest.param(2, 1, True, id="the device of one pod and the free one"),
+        pytest.param(3, 1, False, id="one device more"),
+        pytest.param(3, 2, True, id="two pods are missing at once"),
+        pytest.param(4, 2, False, id="more than the node has"),
+    ],
+)
+def test_a_pod_that_waits_can_have_what_a_restart_frees(
+    asked: int, missing: int, *, expected: bool
+) -> None:
+    small, large = kind_of("StatefulSet/small", "one"), kind_that_asks(asked, "one")
+    pods = [ModelPod(0, "one", Served.DRIVER), ModelPod(0, "one", Served.DRIVER), ModelPod(1)]
+    cluster = ModelCluster(ClusterStart([small, large], pods, [node_of("one", 0, 3)]))
+    assert can_lose_devices(cluster, "a/StatefulSet/small", missing) is expected
+
+
+@pytest.mark.parametrize(
+    ("placed", "expected"),
+    [
+        pytest.param(1, True, id="a scheduler has placed the others, and can do so otherwise"),
+        pytest.param(0, False, id="the others are where they are"),
+    ],
+)
+def test_a_restart_frees_devices_beside_others_wherever_a_scheduler_puts_those(
+    placed: int, *, expected: bool
+) -> None:
+    names = "one", "two"
+    kinds = [kind_of("StatefulSet/small", *names), kind_that_asks(2, *names)]
+    kinds.append(kind_of("Deployment/other", *names))
+    others = [ModelPod(2, each, Served.DRIVER, placed=placed) for each in names]
+    pods = [ModelPod(0, "one", Served.DRIVER), ModelPod(1), *others]
+    cluster = ModelCluster(ClusterStart(kinds, pods, [node_of(each, 0, 2) for each in names]))
+    assert can_lose_devices(cluster, "a/StatefulSet/small", 1) is expected
+    cluster.restart(["a/StatefulSet/small"])
+    assert any(each.what == BLOCKED for each in cluster.take_changes()) is expected
+
+
+def kind_that_asks(devices: int, *names: str) -> PodKind:
+    """Return the kind of pods that ask drivers for so many devices."""
+    kind = kind_of("Deployment/large", *names)
+    return kind._replace(asked=kind.asked._replace(devices={CLASS: devices}))
