@@ -11,7 +11,8 @@ watched for as long. That time is of a clock that is never set.
 A node that is no longer owned keeps the taint until no allocator of ours writes to its devices any
 more (controller.giving_back). The name of a node that was deleted counts like a node: another one
 that registers with it, and is not owned, has the taint until then. While it is not ready, no pod
-starts on it, so that this comes in time unless this process is away.
+starts on it, so that this comes in time unless this process is away. Where a policy takes the place
+of the taint, the node says that the taint leaves, and keeps it until each allocator knows that.
 """
 
 import datetime as dt
@@ -34,6 +35,7 @@ from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.owned_pools import (
     FENCE,
+    LEAVING,
     SETTLE_SECONDS,
     NodeOwnership,
     decide_node,
@@ -186,7 +188,8 @@ class OwnedNodeReconciler:
         changes = taint_changes(nodes, decided, former=self._former, rules_hold=self._rules_hold)
         added = [each for each in changes if not each.removed]
         unfenced = [each.node for each in added if decided[each.node].owned]
-        added += self._find_settled(nodes, decided)
+        unneeded = [each for each in changes if each.removed]
+        added += self._find_settled(nodes, decided, {each.node for each in unneeded})
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, len(unfenced))
         failed, self._failed, self._written = self._failed, set(), 0
@@ -197,7 +200,6 @@ class OwnedNodeReconciler:
             await self._write_each(added)
 
         async def remove() -> None:
-            unneeded = [each for each in changes if each.removed]
             await self._write_each(await self._find_removed(unneeded, decided))
 
         try:
@@ -225,7 +227,7 @@ class OwnedNodeReconciler:
         await process_each(islice(changes, MAX_CHANGES - self._written), write)
 
     async def _find_removed(
-        self, changes: Iterable[TaintChange], decided: Mapping[str, NodeOwnership]
+        self, changes: Collection[TaintChange], decided: Mapping[str, NodeOwnership]
     ) -> list[TaintChange]:
         """Return the removals that nothing has to wait for any more."""
         now, before, self._left = self._elapsed(), self._left, {}
@@ -235,22 +237,34 @@ class OwnedNodeReconciler:
                 leaving.add(change.node)
                 continue
             self._left[change.node] = before.get(change.node, now)
-            if now - self._left[change.node] >= SETTLE_SECONDS:
-                due.append(change)
+            if self._says(change.node) == LEAVING:
+                leaving.add(change.node)
+            elif now - self._left[change.node] >= SETTLE_SECONDS:
+                by_rules = decided[change.node].by_rules
+                said = TaintChange(removed=False, node=change.node, settled=LEAVING)
+                due.append(said if by_rules else change)
         self._former = dict.fromkeys(leaving, now) | self._former
         self._leaving = frozenset(leaving)
         ended = await self._giving_back.find_ended(leaving)
         for name in ended:
             self._former.pop(name, None)
-        free = [TaintChange(removed=True, node=name) for name in ended if not _owns(decided, name)]
-        return sorted([*due, *free])
+        unneeded = {change.node for change in changes}
+        free = [name for name in ended if name in unneeded or not _owns(decided, name)]
+        return sorted([*due, *(TaintChange(removed=True, node=name) for name in free)])
+
+    def _says(self, node: str) -> str:
+        """Return which fence of a node has settled, as it says, or that its fence leaves."""
+        cached = self._nodes.get(node)
+        annotations = cached.value.metadata.annotations if cached else None
+        return (annotations or {}).get(SETTLED_ANNOTATION, "")
 
     def _find_settled(
         self,
         nodes: Iterable[WatchedObject[WatchedNode]],
         decided: Mapping[str, NodeOwnership],
+        unneeded: Collection[str],
     ) -> list[TaintChange]:
-        """Return the nodes whose taint has settled, and which do not say so."""
+        """Return the nodes whose taint has settled and is needed, and which do not say so."""
         now = self._elapsed()
         before, self._seen, settled = self._seen, {}, []
         for node in nodes:
@@ -259,8 +273,8 @@ class OwnedNodeReconciler:
                 continue
             name = name_fence(fence, node.uid)
             since = self._seen[node.name, name] = before.get((node.name, name), now)
-            said = (node.value.metadata.annotations or {}).get(SETTLED_ANNOTATION)
-            if said != name and now - since >= SETTLE_SECONDS:
+            is_due = now - since >= SETTLE_SECONDS and node.name not in unneeded
+            if is_due and self._says(node.name) != name:
                 settled.append(TaintChange(removed=False, node=node.name, settled=name))
         return settled
 

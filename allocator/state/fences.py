@@ -6,7 +6,8 @@ at all claims: the watch can be behind. The time begins when this process sees t
 object says since when the fence is there does not count: the clock of whoever wrote it, and that of
 an API server, can be ahead or behind. Of the taint of a node that was there before this process,
 the node says whether the controller has watched it for as long by a clock of its own; a node that
-lies is the only one that it concerns.
+lies is the only one that it concerns. A node can also say that its fence leaves: then only the
+policy counts.
 
 A node that was there before its fence can have pods with devices of a plugin, which no claim shows.
 It is used once the watch of pods has all of them.
@@ -17,7 +18,7 @@ from collections.abc import Collection
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.agreement.device_fence import FencePart, FenceParts, find_fenced_pools
-from drawbridge.agreement.owned_pools import SETTLE_SECONDS, find_fence, has_settled
+from drawbridge.agreement.owned_pools import SETTLE_SECONDS, find_fence, has_settled, leaves
 from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
@@ -63,7 +64,7 @@ class Fences:
 
         With `is_first`, this process has never seen the node before. With `created`, nobody has.
         """
-        fence = find_fence(after.taints) if after is not None else None
+        fence = find_fence(after.taints) if after is not None and not leaves(after) else None
         if after is None or fence is None:
             self._taints.pop(name, None)
             self._taken_over.discard(name)

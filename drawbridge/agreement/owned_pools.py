@@ -83,6 +83,8 @@ class LocalPool(NamedTuple):
     slices: tuple[Slice, ...]
 
 
+# What a node says instead of the fence that has settled, before its taint goes.
+LEAVING: Final = "leaving"
 _NOT_OWNED: Final = NodeOwnership()
 OWNED: Final = frozenset({PoolOwner.DRAWBRIDGE, PoolOwner.UNFENCED})
 
@@ -268,6 +270,11 @@ def name_fence(fence: Taint, uid: str) -> str:
     Without a time, the kubelet has registered the node with it, so that there was no earlier one.
     """
     return fence.time_added or uid
+
+
+def leaves(node: Node) -> bool:
+    """Whether the fence of a node counts no more: its taint goes when each allocator knows it."""
+    return node.settled_fence == LEAVING
 
 
 def has_settled(node: Node, fence: Taint) -> bool:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from allocator.state.fences import LOOK_SECONDS, Fences
 from allocator.state.pool_filter import make_pool_filter
+from drawbridge.agreement.owned_pools import LEAVING
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
 from drawbridge.dra.device import Taint
@@ -81,6 +82,19 @@ def test_a_node_is_not_looked_at_when_its_fence_has_gone(ends: Node | None) -> N
     assert not nodes.note_look(20.0, {"n"})
     assert not nodes.need_look(60.0)
     assert nodes.list_taken_over(60.0) == []
+
+
+def test_a_fence_that_leaves_counts_no_more_and_settles_again_if_it_stays() -> None:
+    nodes, leaving = Fences(""), replace(FENCED, settled_fence=LEAVING)
+    nodes.follow_node("n", FENCED, 0.0)
+    nodes.note_look(10.0)
+    assert nodes.is_settled(FENCED)
+    nodes.follow_node("n", leaving, 20.0)
+    assert not nodes.is_settled(leaving)
+    assert not nodes.need_look(60.0)
+    nodes.follow_node("n", FENCED, 70.0)
+    assert not nodes.is_settled(FENCED)
+    assert [nodes.need_look(now) for now in (79.9, 80.0)] == [False, True]
 
 
 def test_nobody_has_devices_of_a_plugin_on_a_node_that_comes_with_its_fence() -> None:

@@ -12,6 +12,7 @@ from controller.watched_objects import WatchedNode
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
+from drawbridge.names import SETTLED_ANNOTATION
 from tests.agreement.bridge_configuration import configured
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter, given_back
@@ -58,6 +59,11 @@ class Scene:
         """Add a node."""
         spec = {"providerID": "cloud:1"} if taints is None else {"taints": taints}
         self.nodes.put({"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+    def said(self, name: str) -> str | None:
+        """Return which fence of a node has settled, as it says."""
+        annotations = self.nodes.objects["", name]["metadata"].get("annotations") or {}
+        return annotations.get(SETTLED_ANNOTATION)
 
     def settle(self) -> dict[str, Taints | None]:
         """Run the reconciler before and after the settle time, and return the taints at the end."""
@@ -273,6 +279,7 @@ def test_the_taint_depends_on_the_fence_of_rules_where_it_is_asked_for(
     scene.node("b", OWNED, [FENCE])
     scene.node("c", {}, [FENCE])
     scene.rules_hold = rules_hold
+    scene.settle()
     assert scene.settle() == {"a": bare, "b": tainted, "c": None}
 
 

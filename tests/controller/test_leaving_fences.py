@@ -1,0 +1,49 @@
+"""Taints that are not needed any more, because a policy is the fence: the node first says so."""
+
+from controller.giving_back import LEASE_SECONDS
+from drawbridge.agreement.owned_pools import LEAVING, SETTLE_SECONDS
+from tests.controller.test_owned_nodes import ENTRY, FENCE, OWNED, Scene
+
+
+def test_a_node_says_that_its_fence_leaves_before_its_taint_goes() -> None:
+    """An allocator can use pools behind the taint of which the controller has not heard."""
+    scene = Scene({**ENTRY, "fence": "rules"})
+    scene.node("b", OWNED, [FENCE])
+    scene.rules_hold = True
+    scene.reconcile()
+    scene.time = SETTLE_SECONDS
+    assert scene.reconcile() == {"b": [FENCE]}
+    assert scene.said("b") == LEAVING
+    for seconds in (0, LEASE_SECONDS - 1):
+        scene.time = SETTLE_SECONDS + seconds
+        assert scene.reconcile() == {"b": [FENCE]}
+    scene.time = SETTLE_SECONDS + LEASE_SECONDS
+    assert scene.reconcile() == {"b": None}
+    assert scene.said("b") is None
+
+
+def test_a_fence_that_is_needed_again_leaves_no_more() -> None:
+    scene = Scene({**ENTRY, "fence": "rules"})
+    scene.node("b", OWNED, [FENCE])
+    scene.rules_hold = True
+    scene.reconcile()
+    scene.time = SETTLE_SECONDS
+    scene.reconcile()
+    scene.reconcile()
+    scene.rules_hold = False
+    scene.time += LEASE_SECONDS
+    assert scene.reconcile() == {"b": [FENCE]}
+    assert scene.said("b") == FENCE["timeAdded"]
+    scene.rules_hold = True
+    scene.reconcile()
+    scene.time += SETTLE_SECONDS
+    scene.reconcile()
+    assert (scene.reconcile(), scene.said("b")) == ({"b": [FENCE]}, LEAVING)
+
+
+def test_the_taint_of_a_node_without_a_fence_goes_at_once_after_the_settle_time() -> None:
+    scene = Scene({**ENTRY, "unfenced": True})
+    scene.node("b", OWNED, [FENCE])
+    scene.reconcile()
+    scene.time = SETTLE_SECONDS
+    assert scene.reconcile() == {"b": None}
