@@ -7,7 +7,7 @@ about it: what is free from the decision on, the rest as soon as its victims rel
 does that before each decision: between the end of a claim and the next decision, no pod can get its
 devices. What else the victims release is not kept. A partition of a GPU can take the place of
 another one, and both together would need more than the GPU has: a device is kept as soon as its
-counters are free as well.
+counters are free as well. Of a device with shares, what each victim releases is kept at once.
 """
 
 import math
@@ -18,6 +18,7 @@ import msgspec
 
 from allocator.decisions.shortlist import NodeSearch, is_open
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.kept_shares import find_kept, find_missing
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import DeviceVictims, Preemptor
 from drawbridge.dra.counters import consumed_counters
@@ -218,11 +219,11 @@ class Preemptors:
         self._to_retry.append(preemptor.uid)
 
     def _put(self, preemptor: Preemptor) -> None:
-        pending = frozenset().union(*map(self._devices_of, preemptor.pending))
+        pending = [hold for uid in sorted(preemptor.pending) for hold in self._holds_of(uid)]
         view, held = self._state.ledger.view_without((preemptor.key,)), list[Hold]()
-        for hold in preemptor.holds:
+        for hold in find_kept(preemptor.holds, pending, self._expected_by_others(preemptor)):
             device = hold.device_id
-            if device not in pending and self._has_counters(preemptor.node, device, view):
+            if self._has_counters(preemptor.node, device, view):
                 held.append(hold)
                 use = with_devices_held(view.use(device.pool), {device.name})
                 view = replace_uses(view, {device.pool: use})
@@ -240,11 +241,19 @@ class Preemptors:
         left = self._state.planner.counters_left(node, device.pool, view) if consumed else {}
         return all(left.get(key, 0) >= amount for key, amount in consumed.items())
 
+    def _expected_by_others(self, preemptor: Preemptor) -> Iterator[Hold]:
+        """Yield what others that wait for the same claims do not have yet."""
+        for other in self._all():
+            if other.uid != preemptor.uid and not other.pending.isdisjoint(preemptor.pending):
+                yield from find_missing(other.holds, other.held)
+
     def _devices_of(self, claim_uid: str) -> frozenset[DeviceID]:
+        return frozenset(hold.device_id for hold in self._holds_of(claim_uid))
+
+    def _holds_of(self, claim_uid: str) -> tuple[Hold, ...]:
         ledger = self._state.ledger
         record, reserved = ledger.claims.get(claim_uid), ledger.reservations.get(claim_uid)
-        holds = (*(record.holds if record else ()), *(reserved.holds if reserved else ()))
-        return frozenset(hold.device_id for hold in holds)
+        return (*(record.holds if record else ()), *(reserved.holds if reserved else ()))
 
     def _is_held(self, claim_uid: str) -> bool:
         ledger = self._state.ledger

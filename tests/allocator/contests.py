@@ -12,7 +12,7 @@ from allocator.scheduler.protocol import (
     PreemptRequest,
 )
 from drawbridge.brief import Brief
-from tests.allocator.clusters import Cluster, allocation_on, claim, pod
+from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, pod
 
 HIGH, LOW = 100, 0
 
@@ -134,4 +134,21 @@ def full_node() -> Contest:
     contest = Contest(n1=2)
     contest.run("first", "n1", 0)
     contest.run("second", "n1", 1)
+    return contest
+
+
+def shared_device(**shares: str) -> Contest:
+    """Return a device of 4Gi with the shares of some pods; who asks for a device gets 1Gi."""
+    contest = Contest(n1=0)
+    memory = {"memory": {"value": "4Gi", "requestPolicy": {"default": "1Gi"}}}
+    contest.cluster.add(
+        gpu_slice("n1", 1, generation=2, capacity=memory, allowMultipleAllocations=True)
+    )
+    for uid, amount in shares.items():
+        allocation = allocation_on("n1", 0)
+        share = {"shareID": f"share-{uid}", "consumedCapacity": {"memory": amount}}
+        allocation["devices"]["results"][0] |= share
+        contest.cluster.add_claim(claim(f"of-{uid}", allocation=allocation, pods=[uid]))
+        contest.cluster.add(pod(uid, f"of-{uid}", node="n1"))
+        contest.enlist(uid, "n1")
     return contest

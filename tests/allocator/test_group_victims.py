@@ -22,7 +22,7 @@ from drawbridge.names import CHECKPOINTS_ANNOTATION
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import MemberKind
 from tests.allocator.clusters import allocation_on, ask_group, claim, gpu_slice, pod
-from tests.allocator.contests import HIGH, LOW, Contest
+from tests.allocator.contests import HIGH, LOW, Contest, shared_device
 from tests.tables import every_row
 
 FOUR = ("m0", "m1", "m2", "m3")
@@ -206,8 +206,16 @@ def test_another_gang_of_the_same_priority_gets_nothing_of_the_victims() -> None
     assert "0 of 2 members of the group fit" in reply.message
 
 
-def test_the_devices_of_the_victims_are_kept_for_the_group_until_all_are_free() -> None:
-    contest = full(n1=4)
+def shares_of_four() -> Contest:
+    """Return a device of which four pods of a low priority have shares."""
+    return shared_device(**dict.fromkeys(("low0", "low1", "low2", "low3"), "1Gi"))
+
+
+@pytest.mark.parametrize("make", [lambda: full(n1=4), shares_of_four])
+def test_the_devices_of_the_victims_are_kept_for_the_group_until_all_are_free(
+    make: Callable[[], Contest],
+) -> None:
+    contest = make()
     evicted = victims_of(preempt(contest, *FOUR))["n1"]
     for uid in FOUR:
         reply = contest.cluster.ask_group("default/g", *FOUR, asking=uid, priority=HIGH)

@@ -8,7 +8,7 @@ from allocator.state.seen_pods import TERMINATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod
 from tests.allocator.clusters import DRIVER, as_slice, claim, pod
-from tests.allocator.contests import HIGH, LOW, Contest, full_node
+from tests.allocator.contests import HIGH, LOW, Contest, full_node, shared_device
 
 
 @pytest.fixture
@@ -355,3 +355,48 @@ def test_pods_that_share_a_claim_preempt_for_it_once(full: Contest) -> None:
     assert not full.cluster.reserve("one", "n1")
     assert full.woken() == ["two"]
     assert full.cluster.nodes("two", shared, priority=HIGH) == ["n1"]
+
+
+def ask_for(contest: Contest, uid: str, memory: str, priority: int = LOW) -> list[str]:
+    """Ask for a share; returns the nodes."""
+    exactly = {"deviceClassName": "gpu", "capacity": {"requests": {"memory": memory}}}
+    asked = claim(f"of-{uid}", requests=[{"name": "r", "exactly": exactly}])
+    reply = contest.cluster.prefilter(uid, asked, priority=priority)
+    return [each.node for each in reply.fit]
+
+
+def evict_for(contest: Contest, uid: str, memory: str) -> list[str]:
+    """Ask for a share that is not free, and return the victims."""
+    assert ask_for(contest, uid, memory, HIGH) == []
+    return list(contest.cluster.decisions.preempt(contest.preemption(uid), 0.0).victims)
+
+
+def test_the_share_of_the_first_victim_is_kept_until_the_last_one_ends() -> None:
+    contest = shared_device(first="2Gi", second="2Gi")
+    assert len(evict_for(contest, "high", "4Gi")) == 2
+    contest.end("first")
+    assert ask_for(contest, "contender", "1Gi") == []
+    assert ask_for(contest, "high", "4Gi", HIGH) == []
+    contest.end("second")
+    assert ask_for(contest, "contender", "1Gi") == []
+    assert ask_for(contest, "high", "4Gi", HIGH) == ["n1"]
+    assert not contest.cluster.reserve("high", "n1")
+
+
+def test_what_is_free_of_a_shared_device_is_kept_beside_the_share_of_the_victim() -> None:
+    contest = shared_device(first="2Gi", other="1Gi")
+    contest.enlist("other", "n1", HIGH)
+    assert evict_for(contest, "high", "3Gi") == ["first"]
+    assert ask_for(contest, "contender", "1Gi") == []
+    contest.end("first")
+    assert ask_for(contest, "high", "3Gi", HIGH) == ["n1"]
+
+
+def test_what_victims_release_beyond_a_share_is_free() -> None:
+    contest = shared_device(first="2Gi", second="1Gi")
+    contest.enlist("second", "n1", HIGH)
+    assert evict_for(contest, "high", "2Gi") == ["first"]
+    assert ask_for(contest, "contender", "1Gi") == ["n1"]
+    contest.end("first")
+    assert ask_for(contest, "contender", "1Gi") == ["n1"]
+    assert ask_for(contest, "larger", "2Gi") == []
