@@ -59,6 +59,8 @@ class Conditions(NamedTuple):
     holding: HoldLimits
     # How many of four pods are of a team with a quota.
     quarters_of_team: int
+    # How many claims ask for memory, and so for shares of devices.
+    asks_for_memory: float
     # Whether the schedulers decide about all members of a gang in one cycle.
     has_group_cycles: bool
     # Whether the plugin has devices reserved with the answer; that of an early release does not.
@@ -107,6 +109,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
             (*[HoldLimits(seconds=12.0, devices=1)] * short_holds, *[HoldLimits()] * 3)
         ),
         quarters_of_team=drawn.choice((1, 1, 3, 4)),
+        asks_for_memory=0.0,
         has_group_cycles=drawn.random() < 0.4,
         slow_bindings=slow_bindings,
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
@@ -117,4 +120,8 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     )
     second = drawn.choice((0.0, 0.0, 0.0, 0.0, 0.02, 0.2))
     faults = replace(conditions.faults, second=second)
-    return conditions._replace(faults=faults, fences_devices=drawn.random() < 0.2)
+    return conditions._replace(
+        faults=faults,
+        fences_devices=drawn.random() < 0.2,
+        asks_for_memory=drawn.choice((0.0, 0.2, 0.4, 0.8)),
+    )

@@ -6,13 +6,14 @@ What happens to nodes is in `tests.world.machine_events`, to our processes in `t
 """
 
 import asyncio
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.machines import draw_seconds
 from tests.world.nodes import devices_of
-from tests.world.objects import CLASS, MIGRATED, RESOURCE, TEAM
+from tests.world.objects import CLASS, MEMORY, MIGRATED, RESOURCE, TEAM
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 from tests.world.stock import NAME as STOCK
 
@@ -46,8 +47,8 @@ def create(world: "World", drawn: int) -> str:
     space = _choose_space(world, drawn // 5)
     count = 2 if drawn // 20 % 10 == 0 else 1
     pod = _create_pod(world, names, space=space)
-    for name in names:
-        _create_claim(world, name, pod, count=count)
+    for number, name in enumerate(names):
+        _create_claim(world, name, pod, drawn + number, count=count)
     return f"{pod['metadata']['name']} with {', '.join(names)}"
 
 
@@ -60,7 +61,7 @@ def create_important(world: "World", drawn: int) -> str:
     """Create a pod that may preempt others."""
     name = world.next_name("c")
     pod = _create_pod(world, [name], priority=100, space=_choose_space(world, drawn // 3))
-    _create_claim(world, name, pod)
+    _create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
 
 
@@ -84,7 +85,7 @@ def _create_gang(world: "World", drawn: int, size: int, priority: int = 0) -> st
 
     def create_member(name: str) -> None:
         pod = _create_pod(world, [name], space=space, labels=labels, priority=priority)
-        _create_claim(world, name, pod)
+        _create_claim(world, name, pod, drawn)
 
     for number, name in enumerate(claims):
         if number and pause:
@@ -125,7 +126,7 @@ def create_sharing(world: "World", drawn: int) -> str:
             world.machines[closed].cordon(draw_seconds(drawn))
     else:
         name, space, count = world.next_name("s"), _choose_space(world, drawn // 2), 2
-        _create_claim(world, name, None, space=space)
+        _create_claim(world, name, None, drawn, space=space)
     made = [_create_pod(world, [name], space=space)["metadata"]["name"] for _ in range(count)]
     return f"{' and '.join(made)} with {name}{closed and f', {closed} is closed'}"
 
@@ -140,7 +141,7 @@ def create_native(world: "World", drawn: int) -> str:
     """Create a pod of the stock scheduler, which obeys no quota of ours."""
     name = world.next_name("n")
     pod = _create_pod(world, [name], scheduler=STOCK, space=_choose_space(world, drawn))
-    _create_claim(world, name, pod)
+    _create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
 
 
@@ -189,9 +190,18 @@ def _create_pod(
 
 
 def _create_claim(
-    world: "World", name: str, pod: JSON | None, *, count: int = 1, space: str = "default"
+    world: "World",
+    name: str,
+    pod: JSON | None,
+    drawn: int,
+    *,
+    count: int = 1,
+    space: str = "default",
 ) -> None:
-    request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": count}}
+    requests = [
+        _make_request("gpu" if not number else f"gpu-{number}", count, memory)
+        for number, memory in enumerate(_draw_memory(world, drawn))
+    ]
     metadata: JSON = {"name": name, "namespace": space}
     if pod is not None:
         about = pod["metadata"]
@@ -202,9 +212,25 @@ def _create_claim(
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",
             "metadata": metadata,
-            "spec": {"devices": {"requests": [request]}},
+            "spec": {"devices": {"requests": requests}},
         }
     )
+
+
+def _draw_memory(world: "World", drawn: int) -> list[int]:
+    """Draw how much memory each request of a claim asks for; 0 of one that takes any device."""
+    chosen = random.Random(drawn)
+    if chosen.random() >= world.conditions.asks_for_memory:
+        return [0]
+    first, is_alone = chosen.choice((1, 1, 2, 3, 4)), chosen.random() < 0.8
+    return [first] if is_alone else [first, chosen.choice((0, 1, 2))]
+
+
+def _make_request(name: str, count: int, memory: int) -> JSON:
+    exactly: JSON = {"deviceClassName": CLASS, "count": count}
+    if memory:
+        exactly["capacity"] = {"requests": {MEMORY: f"{memory}"}}
+    return {"name": name, "exactly": exactly}
 
 
 def _choose(world: "World", plural: str, drawn: int) -> JSON | None:

@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
-from tests.world.nodes import CLAIMS, Client, Device, path_of
+from tests.world.nodes import CLAIMS, Client, list_results, path_of
 from tests.world.objects import ATTACHED, UNATTACHABLE
 from tests.world.watches import Follower
 
 _WHO = "fabric"
+# A device of a claim, or a share of it: pool, name and ID.
+_Part = tuple[str, str, str]
 # How many devices it cannot attach, and how many need longer than a call that binds a pod.
 _FAIL, _SLOW = 0.08, 0.04
 _MOST_SECONDS = 130.0
@@ -29,7 +31,7 @@ class Fabric:
         self._claims = Follower(network, _WHO, "resourceclaims")
         self._changed = asyncio.Event()
         # When what is to be reported of a device of a claim, by their UID and name.
-        self._due: dict[tuple[str, Device], tuple[float, str]] = {}
+        self._due: dict[tuple[str, _Part], tuple[float, str]] = {}
         self.is_calm = False  # whether all faults have ended
 
     async def run(self) -> None:
@@ -70,12 +72,13 @@ class Fabric:
             return now + min(seconds, 5.0), UNATTACHABLE
         return now + random.uniform(5, _MOST_SECONDS), ATTACHED
 
-    async def _report(self, claim: JSON, device: Device, condition: str) -> None:
+    async def _report(self, claim: JSON, part: _Part, condition: str) -> None:
         """Write a condition of a device to the claim as it was seen."""
         self._network.count(f"device that is {condition.partition('/')[2]}")
-        reported = [each for each in _list_reported(claim) if _device_of(each) != device]
-        result = next(each for each in _list_results(claim) if _device_of(each) == device)
-        own = {key: result[key] for key in ("driver", "pool", "device")}
+        reported = [each for each in _list_reported(claim) if _part_of(each) != part]
+        result = next(each for each in list_results(claim) if _part_of(each) == part)
+        named = ("driver", "pool", "device", "shareID")
+        own = {key: result[key] for key in named if key in result}
         status = {"type": condition, "status": "True", "reason": "Fabric", "message": ""}
         devices = [*reported, {**own, "conditions": [status]}]
         about = {key: claim["metadata"][key] for key in ("resourceVersion", "uid")}
@@ -83,34 +86,29 @@ class Fabric:
         await self._client.ask("PATCH", path_of(CLAIMS, claim, "status"), change)
 
 
-def list_unreported(claim: JSON) -> Iterator[Device]:
+def list_unreported(claim: JSON) -> Iterator[_Part]:
     """Yield the devices of a claim that must be attached, and of which nothing is reported."""
-    reported = {_device_of(each) for each in _list_reported(claim)}
-    for result in _list_results(claim):
-        if result.get("bindingConditions") and _device_of(result) not in reported:
-            yield _device_of(result)
+    reported = {_part_of(each) for each in _list_reported(claim)}
+    for result in list_results(claim):
+        if result.get("bindingConditions") and _part_of(result) not in reported:
+            yield _part_of(result)
 
 
-def list_unattached(claim: JSON) -> Iterator[Device]:
+def list_unattached(claim: JSON) -> Iterator[str]:
     """Yield the devices of a claim that must be attached, and are not."""
     attached = {
-        _device_of(each)
+        _part_of(each)
         for each in _list_reported(claim)
         if any(condition["type"] == ATTACHED for condition in each["conditions"])
     }
-    for result in _list_results(claim):
-        if result.get("bindingConditions") and _device_of(result) not in attached:
-            yield _device_of(result)
-
-
-def _list_results(claim: JSON) -> Iterable[JSON]:
-    allocation = (claim.get("status") or {}).get("allocation") or {}
-    return (allocation.get("devices") or {}).get("results") or ()
+    for result in list_results(claim):
+        if result.get("bindingConditions") and _part_of(result) not in attached:
+            yield str(result["device"])
 
 
 def _list_reported(claim: JSON) -> Iterable[JSON]:
     return (claim.get("status") or {}).get("devices") or ()
 
 
-def _device_of(value: JSON) -> Device:
-    return value["pool"], value["device"]
+def _part_of(value: JSON) -> _Part:
+    return value["pool"], value["device"], value.get("shareID", "")

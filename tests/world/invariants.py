@@ -4,16 +4,28 @@
 everything had time to settle.
 """
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from drawbridge.ledger.holdings import Hold as LedgerHold
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
 from tests.world.fabric import list_unattached
 from tests.world.network import LEASE_SECONDS, SYSTEM
-from tests.world.nodes import Device, consumers_of, devices_of
-from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
+from tests.world.nodes import (
+    Ask,
+    Device,
+    Hold,
+    asks_of,
+    consumers_of,
+    devices_of,
+    holds_of,
+    list_results,
+    make_hold,
+)
+from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES, consume
 from tests.world.quotas import DEVICES, EXCEEDED
 from tests.world.tries import MOST_TRIES, SECONDS
 from tests.world.waiting_pods import (
@@ -35,6 +47,8 @@ if TYPE_CHECKING:
 
 # A preemptor asks again when its victims stay, or others take their devices.
 MOST_EVICTIONS = 5
+# What a mark says of a device, or of a share of it.
+_NAMED = ("driver", "pool", "device", "shareID", "consumedCapacity")
 # What our processes may write; beside it all may write events.
 _ALLOWED = {
     "allocator": ("/resourceclaims/", "/pods/[^/]+/(binding|status)$"),
@@ -50,8 +64,11 @@ _ALLOWED = {
 
 
 def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
-    """From the preparation of a device until the containers of its pod have ended."""
-    used = ((use.claim, use.devices) for use in world.uses.all())
+    """From the preparation of a device until the containers of its pod have ended.
+
+    Several use shares of one device, up to its memory.
+    """
+    used = ((use.claim, use.holds) for use in world.uses.all())
     yield from _overlaps(world, used, "used by")
 
 
@@ -63,34 +80,40 @@ def a_pod_runs_where_its_devices_are(world: "World") -> Iterator[str]:
 
 
 def no_device_is_allocated_to_two_claims(world: "World") -> Iterator[str]:
-    """As the API server has it; and no node gives more than its counters have."""
-    held = ((name_of(claim), devices_of(claim)) for claim in world.holders.values())
+    """As the API server has it; and nothing gives more than its memory or its counters have."""
+    held = ((name_of(claim), holds_of(claim)) for claim in world.holders.values())
     yield from _overlaps(world, held, "allocated to")
 
 
 def _overlaps(
-    world: "World", holders: Iterable[tuple[str, frozenset[Device]]], word: str
+    world: "World", holders: Iterable[tuple[str, frozenset[Hold]]], word: str
 ) -> Iterator[str]:
-    """Yield devices with two holders, and nodes whose counters give more than they have.
+    """Yield devices and nodes of which more is held than they have, and shares with two holders.
 
     Nobody knows what a withdrawn device takes once its pod's owner has changed the mark. What the
     stock scheduler had decided before a restore, it writes beside what has come back: also devices
     of ours, if their node was given back after the backup. Nobody keeps it off a node that comes
     with the name of one of ours while our processes hear of nothing.
     """
-    by_device: dict[Device, str] = {}
-    for name, devices in holders:
-        for device in sorted(devices):
-            other = by_device.setdefault(device, name)
-            if other == name or world.newcomers.is_unheard(device[0]):
-                continue
-            if world.decided_before_restore.isdisjoint((name, other)):
-                yield f"{'/'.join(device)} is {word} {name} and {other}"
+    by_device: dict[Device, dict[tuple[str, str], int]] = {}  # the amounts, by holder and share
+    for name, holds in holders:
+        for hold in holds:
+            by_device.setdefault(hold.device, {})[name, hold.share] = hold.amount
+    for (node, device), amounts in sorted(by_device.items()):
+        late, shares = world.decided_before_restore, [share for _, share in amounts if share]
+        total = sum(amount for (name, _), amount in amounts.items() if name not in late)
+        is_beyond = total > ALL_NODES[node].size(device) or len(shares) > len({*shares})
+        if is_beyond and not world.newcomers.is_unheard(node):
+            yield f"{node}/{device} is {word} {' and '.join(sorted(name for name, _ in amounts))}"
     for node, shape in ALL_NODES.items():
-        on_node = {device: name for (pool, device), name in by_device.items() if pool == node}
-        held = [device for device, name in on_node.items() if name not in world.forged]
+        on_node = {
+            device: {name for name, _ in amounts}
+            for (pool, device), amounts in by_device.items()
+            if pool == node
+        }
+        held = [device for device, names in on_node.items() if names - world.forged]
         if shape.units and sum(shape.devices.get(device, 0) for device in held) > shape.units:
-            users = sorted(on_node.values())
+            users = sorted(frozenset[str]().union(*on_node.values()))
             yield f"{node} gives more than it has: {', '.join(sorted(held))} are {word} {users}"
 
 
@@ -101,7 +124,7 @@ def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
     """
     marked = filter(_has_mark, claims_of_team(world))
     ours = (claim for claim in marked if not world.natives.intersection(consumers_of(claim)))
-    if (count := sum(len(devices_of(claim)) for claim in ours)) > TEAM_DEVICES:
+    if (count := sum(len(holds_of(claim)) for claim in ours)) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
 
 
@@ -132,10 +155,42 @@ def no_reservation_expires_while_it_is_held(world: "World") -> Iterator[str]:
 
 
 def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[str]:
-    """Without them, it could vanish while it is in use."""
+    """Without them, it could vanish while it is in use. The mark says what the claim has."""
     for claim in world.holders.values():
         if not claim["metadata"].get("finalizers"):
             yield f"{name_of(claim)} is allocated without a finalizer"
+        if not _has_mark(claim) or name_of(claim) in world.forged:
+            continue
+        mark = json.loads(claim["metadata"]["annotations"][ALLOCATION_ANNOTATION])
+        named, held = (
+            sorted([{key: each.get(key) for key in _NAMED} for each in several], key=str)
+            for several in (mark["devices"], list_results(claim))
+        )
+        if named != held:
+            yield f"{name_of(claim)} has {held}, and its mark {named}"
+
+
+def a_claim_gets_what_it_asks_for(world: "World") -> Iterator[str]:
+    """Each request gets its devices, and of one with a memory an amount by its policy.
+
+    A driver can give such a device as a whole for a while.
+    """
+    for claim in world.holders.values():
+        asks = sorted(asks_of(claim), key=lambda ask: ask.request)
+        results = sorted(list_results(claim), key=lambda result: str(result["request"]))
+        given = {(each["request"], each["pool"], each["device"]) for each in results}
+        answered = (_answers(ask, result) for ask, result in zip(asks, results, strict=False))
+        if not len(asks) == len(results) == len(given) or not all(answered):
+            yield f"{name_of(claim)} asks for {asks}, and has {results}"
+
+
+def _answers(ask: Ask, result: JSON) -> bool:
+    """Whether a request can get a result."""
+    (pool, name), share, amount = make_hold(result)
+    capacity = ALL_NODES[pool].shared.get(name)
+    if not share or capacity is None:
+        return not share and not ask.memory
+    return result["request"] == ask.request and amount == consume(capacity, ask.memory)
 
 
 def no_pod_that_runs_loses_a_claim(world: "World") -> Iterator[str]:
@@ -158,15 +213,28 @@ def what_is_allocated_was_reserved(world: "World") -> Iterator[str]:
 
 
 def no_device_is_reserved_twice(world: "World") -> Iterator[str]:
-    """Also in memory, a device is promised to one claim."""
+    """Also in memory, a device is promised to one claim, or in shares."""
     for pair in world.pairs.values():
         if pair.parts is None or not pair.parts.state.ready:
             continue
-        reserved: dict[object, str] = {}
-        for uid, active in pair.parts.state.decisions.state.ledger.reservations.items():
-            for hold in active.holds:
-                if reserved.setdefault(hold.device_id, uid) != uid and not hold.shared:
-                    yield f"{pair.host} has reserved {hold.pool.name}/{hold.device} twice"
+        reservations = pair.parts.state.decisions.state.ledger.reservations
+        reserved = ((uid, _read_holds(active.holds)) for uid, active in reservations.items())
+        yield from _overlaps(world, reserved, f"reserved by {pair.host} for")
+
+
+def _read_holds(holds: Iterable[LedgerHold]) -> frozenset[Hold]:
+    """Return what an allocator counts as held."""
+    return frozenset(
+        make_hold(
+            {
+                "pool": e.pool.name,
+                "device": e.device,
+                "shareID": e.share,
+                "consumedCapacity": e.consumed,
+            }
+        )
+        for e in holds
+    )
 
 
 def one_allocator_leads(world: "World") -> Iterator[str]:
@@ -265,7 +333,7 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
 def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
     """Nothing is kept in memory for what is gone: also no device of a vanished pod."""
     uids = {claim["metadata"]["uid"] for claim in world.all("resourceclaims")}
-    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    held = {hold for claim in world.holders.values() for hold in holds_of(claim)}
     for pair in world.pairs.values():
         if pair.parts is None or not pair.parts.state.ready:
             yield f"the allocator of {pair.host} is not ready"
@@ -277,9 +345,13 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         # Who does not lead has claims that only a scheduler has told of until it leads again.
         stored = [each for uid, each in ledger.claims.items() if uid in uids]
         holders = (*stored, *ledger.reservations.values())
-        observed = {hold.device_id for each in holders for hold in each.holds}
-        devices = ledger.devices() if pair.parts.term.leading else observed
-        recorded = {(device.pool.name, device.name) for device in devices}
+        counted = [hold for each in holders for hold in each.holds]
+        if pair.parts.term.leading:
+            by_device = map(ledger.holders, ledger.devices())
+            counted = [
+                hold for each in by_device for of_claim in each.values() for hold in of_claim
+            ]
+        recorded = _read_holds(counted)
         if recorded != held:
             yield f"the ledger of {pair.host} differs in {sorted(recorded ^ held)}"
         charged = sum(int(f"{line.used}") for line in ledger.quotas.lines(TEAM))
@@ -343,7 +415,7 @@ def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
     for claim in filter(None, claims_of(world, pod)):
         if not devices_of(claim) or pod["metadata"]["uid"] not in consumers_of(claim):
             yield f"{name_of(pod)} is bound, and {name_of(claim)} is not reserved for it"
-        for _, device in list_unattached(claim):
+        for device in list_unattached(claim):
             yield f"{name_of(pod)} is bound, and {device} of {name_of(claim)} is not attached"
 
 
@@ -356,6 +428,7 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
         no_allocator_takes_devices_of_others,
         what_is_allocated_was_reserved,
         a_quota_is_never_exceeded,
+        a_claim_gets_what_it_asks_for,
         an_allocated_claim_has_its_mark_and_finalizer,
     ),
     "write": (

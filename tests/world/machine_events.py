@@ -62,6 +62,15 @@ def leave_out_device(world: "World", drawn: int) -> str:
     return f"{machine.name}/{device} for {seconds:.1f} s"
 
 
+@event(1)
+def end_sharing(world: "World", drawn: int) -> str:
+    """Let a driver give its devices with shares as whole ones for a while, as with new settings."""
+    sharing = [machine for machine in world.machines.values() if machine.shape.shared]
+    machine, seconds = sharing[drawn % len(sharing)], draw_seconds(drawn)
+    machine.end_sharing(seconds)
+    return f"{machine.name} for {seconds:.1f} s"
+
+
 @event(1.2)
 def taint_device(world: "World", drawn: int) -> str:
     """Let a driver taint a device for a while."""

@@ -40,6 +40,7 @@ class Machine:
         self._lasting = BROKEN_TAINTS if name == BROKEN else {}
         self._taints: dict[str, JSON] = {**self._lasting}
         self._left_out = ""
+        self._shares = True
         self._is_driver_there = name != SWAPPED
         kubelet.plugin = tuple(shape.devices) if name == SWAPPED else ()
         self._ends: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
@@ -57,7 +58,8 @@ class Machine:
         """Publish the devices in a new generation, one slice after the other with a pause."""
         self._generation += 1
         generation = self._generation
-        slices = make_slices(self.name, self.shape, generation, self._left_out, dict(self._taints))
+        shape = self.shape if self._shares else self.shape._replace(shared={})
+        slices = make_slices(self.name, shape, generation, self._left_out, dict(self._taints))
         for number, slice_ in enumerate(slices):
             if not pause or not number:
                 self._put(slice_, generation)
@@ -118,6 +120,17 @@ class Machine:
             self.publish()
 
         self._for("device", seconds, end)
+
+    def end_sharing(self, seconds: float) -> None:
+        """Publish the devices with shares as whole ones."""
+        self._shares = False
+        self.publish()
+
+        def end() -> None:
+            self._shares = True
+            self.publish()
+
+        self._for("sharing", seconds, end)
 
     def taint(self, device: str, effect: str, seconds: float) -> None:
         """Publish a device with a taint."""

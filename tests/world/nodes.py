@@ -6,7 +6,8 @@ the API server says of the pod.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from drawbridge.cluster.client import MERGE, STRATEGIC
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.trouble import Seen
 from tests.world.network import Network
-from tests.world.objects import RESOURCE
+from tests.world.objects import ALL_NODES, MEMORY, RESOURCE
 from tests.world.watches import Follower
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
@@ -31,6 +32,22 @@ UNPREPARE_SECONDS = 3.0
 Device = tuple[str, str]  # pool and name
 
 
+class Hold(NamedTuple):
+    """What a claim has of a device: a share with an amount of its memory, or all of it."""
+
+    device: Device
+    share: str
+    amount: int
+
+
+class Ask(NamedTuple):
+    """One device for a request of a claim, and how much memory of it; 0 if it does not say."""
+
+    claim: str
+    request: str
+    memory: int
+
+
 class Use(NamedTuple):
     """One pod uses the devices of a claim.
 
@@ -40,15 +57,61 @@ class Use(NamedTuple):
 
     pod: str
     claim: str
-    devices: frozenset[Device]
+    holds: frozenset[Hold]
     node: str
     lost: bool = False
+
+    @property
+    def devices(self) -> frozenset[Device]:
+        """The devices, without their shares."""
+        return frozenset(hold.device for hold in self.holds)
 
 
 def devices_of(claim: JSON) -> frozenset[Device]:
     """Return the devices that a claim holds."""
-    results = ((claim.get("status") or {}).get("allocation") or {}).get("devices", {})
-    return frozenset((each["pool"], each["device"]) for each in results.get("results", ()))
+    return frozenset((each["pool"], each["device"]) for each in list_results(claim))
+
+
+def holds_of(claim: JSON) -> frozenset[Hold]:
+    """Return what a claim holds of devices."""
+    return frozenset(map(make_hold, list_results(claim)))
+
+
+def make_hold(result: JSON) -> Hold:
+    """Return what a result of an allocation holds."""
+    pool, name, share = result["pool"], result["device"], result.get("shareID", "")
+    consumed = (result.get("consumedCapacity") or {}).get(MEMORY, 0)
+    return Hold((pool, name), share, int(f"{consumed}") if share else ALL_NODES[pool].size(name))
+
+
+def count_held(holds: Iterable[Hold]) -> Counter[Device]:
+    """Return how much is held of each device."""
+    held = Counter[Device]()
+    for hold in holds:
+        held[hold.device] += hold.amount
+    return held
+
+
+def list_results(claim: JSON) -> Sequence[JSON]:
+    """Return the results of the allocation of a claim, if it has one."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results: Sequence[JSON] = (allocation.get("devices") or {}).get("results") or ()
+    return results
+
+
+def asks_of(claim: JSON) -> list[Ask]:
+    """Return what a claim asks for, each device by itself."""
+    return [
+        Ask(claim["metadata"]["uid"], request["name"], memory_of(request))
+        for request in claim["spec"]["devices"]["requests"]
+        for _ in range(request["exactly"].get("count", 1))
+    ]
+
+
+def memory_of(request: JSON) -> int:
+    """Return how much memory a request asks for; 0 if it does not say."""
+    requests = (request["exactly"].get("capacity") or {}).get("requests") or {}
+    return int(requests.get(MEMORY, 0))
 
 
 def consumers_of(claim: JSON) -> list[str]:

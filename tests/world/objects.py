@@ -20,6 +20,14 @@ FENCE = "drawbridge.dev/owned"
 # What a fabric reports of a device that must be attached before its pod is bound.
 ATTACHED, UNATTACHABLE = "d.io/attached", "d.io/unattachable"
 ADDED = "2025-12-31T00:00:00Z"
+# Of which claims get shares, and what a device has of it, by three request policies: what is asked
+# for is allocated as it is, rounded up to one of some amounts, or to steps.
+MEMORY, _VALUE = "memory", {"value": "4"}
+AS_ASKED: JSON = _VALUE
+BY_VALUES: JSON = {**_VALUE, "requestPolicy": {"default": "4", "validValues": ["1", "2", "4"]}}
+_STEPS = {"min": "2", "step": "2"}
+BY_STEPS: JSON = {**_VALUE, "requestPolicy": {"default": "2", "validRange": _STEPS}}
+GATES = ("consumable_capacity", "partitionable_devices")
 _UNOWNED = ("pods", "nodes", "leases", "resourceclaims", "resourceslices", "events")
 CONFIGURATION = """\
 apiVersion: drawbridge.dev/v1alpha1
@@ -42,7 +50,7 @@ class Shape(NamedTuple):
 
     A counter set has so many `units_of_set`; the devices take units in order, and begin again.
     With `slices`, the pool has several, each with a part of the devices. A fabric attaches some of
-    the devices.
+    the devices. Those that are `shared` have a memory of which claims get shares.
     """
 
     devices: Mapping[str, int]
@@ -50,19 +58,53 @@ class Shape(NamedTuple):
     slices: int = 1
     units_of_set: int = 1
     attached: frozenset[str] = frozenset()
+    shared: Mapping[str, JSON] = {}
 
-    def fits(self, held: Mapping[str, object], name: str) -> bool:
-        """Whether a device is free, and what it takes of the counters."""
+    def size(self, name: str) -> int:
+        """Return the memory of a device that is shared; 1 of one that is given as a whole."""
+        return int(self.shared[name]["value"]) if name in self.shared else 1
+
+    def give(self, held: Mapping[str, int], name: str, asked: int) -> int:
+        """Return what a request gets of a device beside what is held; 0 if it does not fit."""
         taken = sum(self.devices.get(device, 0) for device in held)
-        return name not in held and taken + self.devices[name] <= self.units
+        needed = 0 if name in held else self.devices[name]
+        fits = taken + needed <= self.units
+        return give(self.shared.get(name), held.get(name, 0), asked) if fits else 0
+
+
+def give(capacity: JSON | None, held: int, asked: int) -> int:
+    """Return what a request gets of a device beside what is held of it; 0 if it does not fit.
+
+    That is an amount of its capacity, or a device without one as a whole.
+    """
+    if capacity is None:
+        return 0 if held or asked else 1
+    amount = consume(capacity, asked)
+    return amount if held + amount <= int(capacity["value"]) else 0
+
+
+def consume(capacity: JSON, asked: int) -> int:
+    """Return what a request consumes of a capacity; 0 if its policy refuses the request."""
+    policy: JSON = capacity.get("requestPolicy") or {}
+    if not asked:
+        return int(policy.get("default", capacity["value"]))
+    if values := policy.get("validValues"):
+        return next((value for value in map(int, values) if value >= asked), 0)
+    if limits := policy.get("validRange"):
+        low, step = int(limits["min"]), int(limits["step"])
+        return low + max(0, -(-(asked - low) // step)) * step
+    return asked
 
 
 # Two pools have a device and its two halves: of one counter set, in two slices, and of two sets.
-# One pool has a plain device and one that a fabric attaches.
+# One pool has a plain device and one that a fabric attaches. Three pools have a device with shares:
+# one that is attached, one that takes from a counter set, and one whose node changes its owner.
 NODES = {
     "n1": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, slices=2, units_of_set=2),
-    "n2": Shape({"gpu-0": 0, "gpu-1": 0}, attached=frozenset({"gpu-1"})),
-    "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2),
+    "n2": Shape(
+        {"gpu-0": 0, "gpu-1": 0}, attached=frozenset({"gpu-1"}), shared={"gpu-1": AS_ASKED}
+    ),
+    "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, shared={"half-1": BY_VALUES}),
 }
 # Nodes that others use: one that becomes owned and is given back, and one with a broken device that
 # takes the only unit of a counter.
@@ -77,7 +119,7 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 # lifecycle controller removes it when the network of the node is ready.
 NOT_READY = "node.kubernetes.io/not-ready"
 NATIVE = {
-    CHANGING: Shape({"gpu-0": 0, "gpu-1": 0}),
+    CHANGING: Shape({"gpu-0": 0, "gpu-1": 0}, shared={"gpu-1": BY_STEPS}),
     BROKEN: Shape({"broken": 1, "good": 1}, units=1),
     SWAPPED: Shape({"gpu-0": 0, "gpu-1": 0}),
 }
@@ -112,6 +154,8 @@ def make_slices(
             value["taints"] = [taints[device]]
         if device in shape.attached:
             value |= {"bindingConditions": [ATTACHED], "bindingFailureConditions": [UNATTACHABLE]}
+        if device in shape.shared:
+            value |= {"allowMultipleAllocations": True, "capacity": {MEMORY: shape.shared[device]}}
         if units:
             taken = ((unit + number) % shape.units for number in range(units))
             sets = Counter(each // shape.units_of_set for each in taken)
@@ -144,7 +188,7 @@ def make_system(*, fences_devices: bool = False) -> Iterator[JSON]:
     """Yield what an administrator and our controller have written."""
     fence = "rules" if fences_devices else "taint"
     configuration = CONFIGURATION.format(fence=fence)
-    facts = Facts(cluster=Cluster(version="1.36", gates=("partitionable_devices",)))
+    facts = Facts(cluster=Cluster(version="1.36", gates=GATES))
     digest = serialized.facts_hash(facts)
     data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
     system = {"namespace": SYSTEM}

@@ -11,21 +11,28 @@ what the code did before it was mended. It shows that the world finds such thing
 """
 
 import asyncio
-from collections.abc import Collection, Iterable
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
 from tests.world.nodes import (
     CLAIMS,
     PODS,
+    Ask,
     Client,
     Device,
+    Hold,
+    asks_of,
     claim_names,
+    count_held,
     count_legacy,
     devices_of,
+    holds_of,
     path_of,
 )
-from tests.world.objects import RESOURCE, SWAPPED, has_fence, is_open
+from tests.world.objects import DRIVER, MEMORY, RESOURCE, SWAPPED, give, has_fence, is_open
 from tests.world.watches import Follower
 
 NAME = "stock"
@@ -63,8 +70,8 @@ class StockScheduler:
             Follower(network, who, "resourceslices"),
         )
         self._rules = Follower(network, who, "devicetaintrules")
-        self._in_flight: dict[str, frozenset[Device]] = {}  # by the UID of the claim
-        self._allocated: dict[str, frozenset[Device]] = {}
+        self._in_flight: dict[str, frozenset[Hold]] = {}  # by the UID of the claim
+        self._allocated: dict[str, frozenset[Hold]] = {}
         # The version of a claim that a response told, and until when the watch can be behind.
         self._assumed: dict[str, tuple[int, float]] = {}
         # When what it knew was listed as it decided about a claim the last time, by UID.
@@ -100,14 +107,14 @@ class StockScheduler:
             # A response has told more, unless the storage was restored since.
             loop.call_at(until, lambda: self._claim_changed(after, self._claims.objects.get(uid)))
             return
-        self._note(uid, devices_of(after) if after is not None else frozenset())
+        self._note(uid, holds_of(after) if after is not None else frozenset())
 
-    def _note(self, uid: str, devices: frozenset[Device]) -> None:
+    def _note(self, uid: str, holds: frozenset[Hold]) -> None:
         """Follow what a claim has; each change is a revision."""
         self._revision += 1
         self._allocated.pop(uid, None)
-        if devices:
-            self._allocated[uid] = devices
+        if holds:
+            self._allocated[uid] = holds
 
     def _is_waiting(self, pod: JSON) -> bool:
         metadata, spec = pod["metadata"], pod["spec"]
@@ -119,16 +126,16 @@ class StockScheduler:
         is_alive = "deletionTimestamp" not in metadata
         return is_alive and not is_bound and metadata["uid"] not in self._busy
 
-    async def _gather(self) -> set[Device]:
-        """Return the devices that are taken."""
+    async def _gather(self) -> Counter[Device]:
+        """Return how much is taken of each device."""
         while True:
             revision = self._revision
-            allocated = {device for held in self._allocated.values() for device in held}
+            allocated = {hold for held in self._allocated.values() for hold in held}
             # Other goroutines run in between.
             await asyncio.sleep(self._network.random.expovariate(50))
-            in_flight = {device for held in self._in_flight.values() for device in held}
+            in_flight = {hold for held in self._in_flight.values() for hold in held}
             if "136269" in self._defects or revision == self._revision:
-                return allocated | in_flight
+                return count_held(allocated | in_flight)
 
     async def _try(self, pod: JSON, group: asyncio.TaskGroup) -> None:
         if count := count_legacy(pod):
@@ -151,13 +158,12 @@ class StockScheduler:
         taken = await self._gather()
         # Nothing tells a scheduler which devices a plugin gave, so these pods avoid that node.
         for node in [name for name in self._usable_nodes() if name != SWAPPED]:
-            chosen = self._choose(node, len(new), taken) if only <= {node} else None
+            chosen = self._choose(node, new, taken) if only <= {node} else None
             if chosen is not None:
-                devices = dict(zip(map(_uid, new), chosen, strict=True))
-                self._in_flight |= {uid: frozenset([device]) for uid, device in devices.items()}
-                self._known_since |= dict.fromkeys(devices, self._find_known_since())
+                self._in_flight |= {uid: holds_of({"status": each}) for uid, each in chosen.items()}
+                self._known_since |= dict.fromkeys(chosen, self._find_known_since())
                 self._busy.add(_uid(pod))
-                group.create_task(self._bind(pod, node, own, devices))
+                group.create_task(self._bind(pod, node, own, chosen))
                 return
         if only and any(name not in only for name in self._usable_nodes()):
             await self._deallocate(pod, own)
@@ -206,8 +212,13 @@ class StockScheduler:
             if is_open(node) and not has_fence(node)
         )
 
-    def _choose(self, node: str, count: int, taken: set[Device]) -> list[Device] | None:
-        """Return devices of a node, or None; the counters are charged before the taint is seen."""
+    def _choose(
+        self, node: str, claims: Iterable[JSON], taken: Mapping[Device, int]
+    ) -> dict[str, JSON] | None:
+        """Return the allocations of claims on a node, or None.
+
+        The counters are charged by the first share of a device, and before the taint is seen.
+        """
         if self._is_refused(node):
             return None
         slices = [s["spec"] for s in self._slices.objects.values() if s["spec"]["nodeName"] == node]
@@ -218,18 +229,37 @@ class StockScheduler:
             for counters in part.get("sharedCounters", ())
             for counter in counters["counters"].values()
         )
-        left = units - sum(_units(each) for name, each in devices.items() if (node, name) in taken)
-        chosen: list[Device] = []
-        for name, device in devices.items():
-            needed = _units(device)
-            if len(chosen) == count or (node, name) in taken or needed > left:
-                continue
-            left -= needed
-            if device.get("taints"):
-                left += 0 if "140436" in self._defects else needed
-                continue
-            chosen.append((node, name))
-        return chosen if len(chosen) == count else None
+        held = {name: taken[node, name] for name in devices if (node, name) in taken}
+        left = units - sum(_units(devices[name]) for name in held)
+        chosen: dict[str, JSON] = {}
+        for claim in claims:
+            results: list[JSON] = []
+            for ask in asks_of(claim):
+                own = {each["device"] for each in results if each["request"] == ask.request}
+                for name in (each for each in devices if each not in own):
+                    device, needed = devices[name], 0 if name in held else _units(devices[name])
+                    amount = give(_capacity(device), held.get(name, 0), ask.memory)
+                    if not amount or needed > left:
+                        continue
+                    left -= needed
+                    if device.get("taints"):
+                        left += 0 if "140436" in self._defects else needed
+                        continue
+                    held[name] = held.get(name, 0) + amount
+                    results.append(self._make_result(node, device, ask, amount))
+                    break
+                else:
+                    return None
+            chosen[_uid(claim)] = {"allocation": {"devices": {"results": results}}}
+        return chosen
+
+    def _make_result(self, node: str, device: JSON, ask: Ask, amount: int) -> JSON:
+        """Return the result of a request; a share has an ID and what it consumes."""
+        result = {"request": ask.request, "driver": DRIVER, "pool": node, "device": device["name"]}
+        if not device.get("allowMultipleAllocations"):
+            return result
+        share = uuid.UUID(int=self._network.random.getrandbits(128), version=4)
+        return {**result, "shareID": f"{share}", "consumedCapacity": {MEMORY: f"{amount}"}}
 
     def _is_refused(self, pool: str) -> bool:
         """Whether a rule taints all devices of a pool."""
@@ -237,7 +267,7 @@ class StockScheduler:
         return any(each.get("pool") == pool for each in selectors)
 
     async def _bind(
-        self, pod: JSON, node: str, claims: Iterable[JSON], chosen: dict[str, Device]
+        self, pod: JSON, node: str, claims: Iterable[JSON], chosen: Mapping[str, JSON]
     ) -> None:
         """Do PreBind and Bind."""
         random = self._network.random
@@ -257,17 +287,15 @@ class StockScheduler:
         self._busy.discard(_uid(pod))
         self._places.pop(_uid(pod), None)
 
-    async def _allocate(self, claim: JSON, pod: JSON, device: Device | None) -> bool:
+    async def _allocate(self, claim: JSON, pod: JSON, chosen: JSON | None) -> bool:
         """Write the finalizer, then the allocation and the pod."""
         metadata = claim["metadata"]
         reserved = (claim.get("status") or {}).get("reservedFor") or []
         consumer = {"resource": "pods", "name": pod["metadata"]["name"], "uid": _uid(pod)}
         status: JSON = {"reservedFor": [*(e for e in reserved if e["uid"] != _uid(pod)), consumer]}
         version = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
-        if device is not None:
-            pool, name = device
-            result = {"request": "gpu", "driver": "d.io", "pool": pool, "device": name}
-            status["allocation"] = {"devices": {"results": [result]}}
+        if chosen is not None:
+            status |= chosen
             change = {"metadata": {**version, "finalizers": [_FINALIZER]}}
             marked = await self._client.ask("PATCH", path_of(CLAIMS, claim), change)
             if marked is None:
@@ -278,12 +306,16 @@ class StockScheduler:
         if answer is not None and "136269" not in self._defects:
             until = asyncio.get_running_loop().time() + LAG_SECONDS
             self._assumed[_uid(claim)] = int(answer["metadata"]["resourceVersion"]), until
-            self._note(_uid(claim), devices_of(answer))
+            self._note(_uid(claim), holds_of(answer))
         return answer is not None
 
 
 def _uid(value: JSON) -> str:
     return str(value["metadata"]["uid"])
+
+
+def _capacity(device: JSON) -> JSON | None:
+    return (device.get("capacity") or {}).get(MEMORY)
 
 
 def _units(device: JSON) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
-from tests.world.nodes import PLUGIN, Device, Use, devices_of
+from tests.world.nodes import PLUGIN, Device, Use, devices_of, holds_of
 from tests.world.objects import ALL_NODES
 from tests.world.stock import NAME as STOCK
 
@@ -50,7 +50,8 @@ class Uses:
         """Note that a pod uses the devices of a claim."""
         key = pod["metadata"]["uid"], claim["metadata"]["uid"]
         names = pod["metadata"]["name"], claim["metadata"]["name"]
-        self._uses[key] = Use(*names, devices_of(claim), node)
+        self._uses[key] = use = Use(*names, holds_of(claim), node)
+        self._network.count("share that is prepared", sum(bool(hold.share) for hold in use.holds))
         # A kubelet can prepare before it sees that its pod is gone.
         if key[0] in self._vanished:
             self.note_gone(pod)

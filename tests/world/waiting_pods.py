@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asked import has_ended
-from tests.world.nodes import Device, claim_names, consumers_of, devices_of
+from tests.world.nodes import (
+    Ask,
+    Device,
+    asks_of,
+    claim_names,
+    consumers_of,
+    count_held,
+    devices_of,
+    holds_of,
+)
 from tests.world.objects import BROKEN, NODES, TEAM, TEAM_DEVICES, is_open
 from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
 
@@ -22,7 +31,7 @@ def claims_of_team(world: "World") -> Iterator[JSON]:
 
 
 def count_of_team(world: "World") -> int:
-    return sum(len(devices_of(claim)) for claim in claims_of_team(world))
+    return sum(len(holds_of(claim)) for claim in claims_of_team(world))
 
 
 class Answer(NamedTuple):
@@ -51,8 +60,8 @@ def of_stored(invariant: Invariant) -> Invariant:
 
 @of_stored
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
-    """No device is free for ever while a pod waits that fits; a gang with all that it lacks."""
-    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    """Nothing is free for ever while a pod waits that fits; a gang with all that it lacks."""
+    held = _count_all(world.holders.values())
     nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
     for gang in _find_waiting(world):
         if gang.has_room(room) and _fit_together(nodes, held, gang.needs):
@@ -63,20 +72,18 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
 @of_stored
 def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
     """Who may preempt others does so, also if an eviction has failed before; a gang as a whole."""
-    held = {device for claim in world.holders.values() for device in devices_of(claim)}
     of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
     nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
     for gang in _find_waiting(world):
         if not gang.priority or not gang.devices or not gang.has_room(room):
             continue
-        left = {
-            device
+        stay = (
+            claim
             for claim in world.all("resourceclaims")
-            if len(users := consumers_of(claim)) == 1
-            and _can_go(of_pods.get(users[0]), gang.priority)
-            for device in devices_of(claim)
-        }
-        if _fit_together(nodes, held - left, gang.needs):
+            if len(users := consumers_of(claim)) != 1
+            or not _can_go(of_pods.get(users[0]), gang.priority)
+        )
+        if _fit_together(nodes, _count_all(stay), gang.needs):
             names = ", ".join(gang.names)
             yield f"{names} of {gang.name} wait, and pods with a lower priority have devices"
 
@@ -84,19 +91,19 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
 class Waiting(NamedTuple):
     """The pods of a gang that wait, or one alone, and what those need that it lacks.
 
-    That is for each of them how many devices, and the node if it has some already.
+    That is for each of them what it asks for, and the node if it has devices already.
     """
 
     name: str
     priority: int
     space: str
     names: list[str]
-    needs: list[tuple[int, str]]
+    needs: list[tuple[list[Ask], str]]
 
     @property
     def devices(self) -> int:
         """How many devices are needed."""
-        return sum(count for count, _ in self.needs)
+        return sum(len(asks) for asks, _ in self.needs)
 
     def has_room(self, room: int) -> bool:
         """Whether a quota with so much room allows it."""
@@ -128,13 +135,16 @@ def _can_go(pod: JSON | None, priority: int) -> bool:
 @of_stored
 def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
     """Neither does a pod of others on their nodes; without a defect of Kubernetes."""
-    held = {device for claim in world.holders.values() for device in devices_of(claim)}
+    held = _count_all(world.holders.values())
     free = (BROKEN, "good") not in held and (BROKEN, "broken") not in held
     free = free and bool(_open_nodes(world, [BROKEN]))
     for pod in world.all("pods"):
         if not pod["spec"].get("resourceClaims"):
             continue
-        if free and is_waiting(pod) and is_native(pod) and has_claims(world, pod):
+        if not free or not is_waiting(pod) or not is_native(pod) or not has_claims(world, pod):
+            continue
+        asks, _ = _needs(world, pod)
+        if not any(ask.memory for ask in asks):
             yield f"{name_of(pod)} waits, and a device of {BROKEN} is free"
 
 
@@ -165,15 +175,15 @@ def _lacks(members: Sequence[JSON], waiting: int) -> int:
     return lacks if lacks <= waiting else 0
 
 
-def _needs(world: "World", pod: JSON) -> tuple[int, str]:
-    """Return how many devices a pod still needs, and the node of those that it has."""
-    count, node = 0, ""
+def _needs(world: "World", pod: JSON) -> tuple[list[Ask], str]:
+    """Return what a pod still asks for, and the node of the devices that it has."""
+    asks, node = list[Ask](), ""
     for claim in filter(None, claims_of(world, pod)):
         devices = devices_of(claim)
         node = next((pool for pool, _ in devices), node)
         if not devices:
-            count += claim["spec"]["devices"]["requests"][0]["exactly"].get("count", 1)
-    return count, node
+            asks += asks_of(claim)
+    return asks, node
 
 
 def claims_of(world: "World", pod: JSON) -> list[JSON | None]:
@@ -187,28 +197,44 @@ def _open_nodes(world: "World", names: Iterable[str]) -> list[str]:
     return [name for name in names if (node := find(kind, "", name)) and is_open(node)]
 
 
-def _fit_together(nodes: Collection[str], held: set[Device], wanted: list[tuple[int, str]]) -> bool:
-    """Whether pods that need so many devices, each on one node, fit beside what is held."""
+def _count_all(claims: Iterable[JSON]) -> Mapping[Device, int]:
+    """Return how much claims hold of each device."""
+    return count_held(hold for claim in claims for hold in holds_of(claim))
+
+
+def _fit_together(
+    nodes: Collection[str], held: Mapping[Device, int], wanted: Sequence[tuple[list[Ask], str]]
+) -> bool:
+    """Whether pods that ask for this, each on one node, fit beside what is held."""
     if not wanted:
         return True
-    (count, only), *others = wanted
-    for node in nodes if not only else {only} & {*nodes}:
-        devices = _free_devices(held, node)[:count]
-        if len(devices) >= count and _fit_together(nodes, held.union(devices), others):
-            return True
-    return False
+    (asks, only), *others = wanted
+    return any(
+        _fit_together(nodes, after, others)
+        for node in (nodes if not only else {only} & {*nodes})
+        for after in _give(node, held, asks)
+    )
 
 
-def _free_devices(held: set[Device], node: str) -> list[Device]:
-    """Return devices that a node can give together beside what is held, the smallest first."""
+def _give(
+    node: str, held: Mapping[Device, int], asks: Sequence[Ask], own: tuple[Device, ...] = ()
+) -> Iterator[Mapping[Device, int]]:
+    """Yield what is held in each way in which a node can give what is asked for.
+
+    A request gets a device once: `own` are those that the request of the first ask has.
+    """
+    if not asks:
+        yield held
+        return
+    ask, *others = asks
     shape = NODES[node]
-    taken = {device: "" for pool, device in held if pool == node}
-    given = []
-    for device in sorted(shape.devices, key=lambda name: shape.devices[name]):
-        if shape.fits(taken, device):
-            taken[device] = ""
-            given.append((node, device))
-    return given
+    here = {name: amount for (pool, name), amount in held.items() if pool == node}
+    for name in sorted(shape.devices, key=lambda name: shape.devices[name]):
+        device = node, name
+        if device not in own and (amount := shape.give(here, name, ask.memory)):
+            is_same = others[:1] == [ask]
+            after = {**held, device: here.get(name, 0) + amount}
+            yield from _give(node, after, others, (*own, device) if is_same else ())
 
 
 def is_waiting(pod: JSON) -> bool:
