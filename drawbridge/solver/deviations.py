@@ -48,6 +48,9 @@ class Deviations(msgspec.Struct, frozen=True):
     # Unnumbered: upstream does not read configurations. A few of them end the process of the driver
     # that prepares the claim, again and again, so we never allocate such a claim.
     spares_drivers: bool = True
+    # Unnumbered: upstream looks only for results without shares. A driver that publishes a device
+    # as a whole while claims have shares of it, gives it to one more claim. The device is held.
+    shares_hold_device: bool = True
 
 
 OURS = Deviations()
@@ -60,6 +63,7 @@ UPSTREAM = Deviations(
     obeys_rules=False,
     errors_stay_on_their_node=False,
     spares_drivers=False,
+    shares_hold_device=False,
 )
 
 

@@ -179,7 +179,14 @@ class State:
             return HELD_BY_POD if claims_choosing and option.claim in claims_choosing else None
         if candidate.name in self.node_view.uses[candidate.pool].dedicated:
             return HELD
+        if not candidate.shared and self._has_former_shares(candidate):
+            return HELD
         return HELD_BY_POD if claims_choosing else None
+
+    def _has_former_shares(self, candidate: Candidate) -> bool:
+        """Return whether claims have shares of a device that is published as a whole now."""
+        shares = self.node_view.uses[candidate.pool].shares
+        return self._deviations.shares_hold_device and candidate.name in shares
 
     def _check_capacity(self, option: Option, candidate: Candidate) -> Rejection | None:
         if not self._gates.consumable_capacity:

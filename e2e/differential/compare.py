@@ -21,6 +21,7 @@ EXCEPTIONS = {
     "obeys_rules": "unnumbered: rules about groups of devices are unknown",
     "errors_stay_on_their_node": "unnumbered: an error on one node aborts the pod",
     "spares_drivers": "unnumbered: configurations that end a driver are allocated",
+    "shares_hold_device": "unnumbered: a device with former shares is allocated as a whole",
 }
 # How far an answer goes: an error for one node is "not this node" with a louder message.
 SAME = {"node": "none"}

@@ -7,7 +7,7 @@ from allocator.state.preemptors import EVICTION_SECONDS, KEEP_SECONDS
 from allocator.state.seen_pods import TERMINATION_SECONDS
 from drawbridge.dra.nodes import Node
 from drawbridge.ledger.pods import Pod
-from tests.allocator.clusters import DRIVER, as_slice, claim, pod
+from tests.allocator.clusters import DRIVER, as_slice, claim, gpu_slice, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node, shared_device
 
 
@@ -400,3 +400,13 @@ def test_what_victims_release_beyond_a_share_is_free() -> None:
     contest.end("first")
     assert ask_for(contest, "contender", "1Gi") == ["n1"]
     assert ask_for(contest, "larger", "2Gi") == []
+
+
+def test_a_device_with_shares_that_is_published_as_a_whole_is_held() -> None:
+    contest = shared_device(first="2Gi")
+    contest.cluster.add(gpu_slice("n1", 1, generation=3))
+    assert contest.ask("low", priority=LOW) == []
+    assert contest.victims("high") == ["first"]
+    contest.end("first")
+    assert contest.ask("high") == ["n1"]
+    assert not contest.cluster.reserve("high", "n1")
