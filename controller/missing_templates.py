@@ -130,6 +130,9 @@ class MissingTemplateReconciler:
         self._rejected: dict[NamespacedName, tuple[str, float]] = {}
         # Pods whose templates their client may still create: the pod's uid, and until when.
         self._early: dict[NamespacedName, tuple[str, float]] = {}
+        # Pods whose templates were created, and that no watch has shown: a restore of etcd can take
+        # them back before that. The pod's uid, and when to look again.
+        self._created: dict[NamespacedName, tuple[str, float]] = {}
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
@@ -160,6 +163,7 @@ class MissingTemplateReconciler:
             self._checked.pop((template.namespace, template.name), None)
             for key in users:
                 # It was there, so nobody is about to create it.
+                self._created.pop(key, None)
                 if (pod := self._pods.get(key[1], key[0])) is not None:
                     self._early[key] = (pod.uid, math.inf)
         self._queue.update(users)
@@ -184,7 +188,7 @@ class MissingTemplateReconciler:
             self._queue.update((pod.namespace, pod.name) for pod in self._pods.all())
             self._is_first_run = False
         now = self._elapsed()
-        waiting = (*self._rejected.items(), *self._early.items())
+        waiting = (*self._rejected.items(), *self._early.items(), *self._created.items())
         self._queue.update(key for key, (_, until) in waiting if until <= now)
         failed: list[NamespacedName] = []
 
@@ -222,6 +226,7 @@ class MissingTemplateReconciler:
         self._unresolved.pop(key, None)
         self._rejected.pop(key, None)
         self._early.pop(key, None)
+        self._created.pop(key, None)
         self._warned.pop(key, None)
 
     def _must_wait(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
@@ -253,10 +258,17 @@ class MissingTemplateReconciler:
         findings = await self._create_missing(pod, missing) if missing else ()
         if findings == ():
             self._early.pop(key, None)
+        if findings == () and missing:
+            self._created[key] = (pod.uid, self._elapsed() + _RETRY_SECONDS)
+        elif not missing:
+            self._created.pop(key, None)
         self._set_unresolved(key, pod, findings)
 
     def _is_early(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
-        """Whether the client of a pod may still create its templates."""
+        """Whether the client of a pod may still create its templates, or a watch show them."""
+        uid, until = self._created.get(key, ("", 0.0))
+        if uid == pod.uid:
+            return self._elapsed() < until
         uid, until = self._early.get(key, ("", 0.0))
         if uid != pod.uid:
             until = self._elapsed() + _GRACE_SECONDS

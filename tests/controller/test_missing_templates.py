@@ -103,6 +103,28 @@ def test_a_deleted_template_of_a_pending_pod_is_created_again_at_once() -> None:
     assert (TEAM, name) in scene.templates.objects
 
 
+def test_a_template_that_a_restore_takes_back_before_a_watch_shows_it_is_created_again() -> None:
+    scene = Scene()
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.reconcile() == [name]
+    scene.templates.remove(name, TEAM)
+    asyncio.run(scene.reconciler.reconcile())
+    assert scene.templates.objects == {}
+    assert scene.reconcile() == [name]
+
+
+def test_a_template_that_a_watch_has_shown_is_looked_at_no_more() -> None:
+    scene = Scene()
+    pod, name = translated()
+    scene.put(pod)
+    scene.reconcile()
+    scene.reconciler.template_changed(None, scene.templates.get(name, TEAM))
+    scene.reconcile()
+    scene.templates.remove(name, TEAM)
+    assert scene.reconcile() == []
+
+
 def forged(pod: Unstructured, text: str) -> Unstructured:
     pod["metadata"]["annotations"][ORIGINAL_ANNOTATION] = text
     return pod
