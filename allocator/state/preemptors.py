@@ -180,7 +180,9 @@ class Preemptors:
         devices: dict[PoolID, set[str]] = {}
         for pod in others:
             wanted = {hold.device_id for hold in pod.holds}
-            for device in wanted.difference(*map(self._devices_of, pod.pending)):
+            # What is kept for it by now is in the ledger, also how much of a shared device.
+            kept = {hold.device_id for hold in pod.held}
+            for device in wanted.difference(kept, *map(self._devices_of, pod.pending)):
                 devices.setdefault(device.pool, set()).add(device.name)
         all_wanted = {hold.device_id for pod in others for hold in pod.holds}
         pending = frozenset().union(*(pod.pending for pod in others))

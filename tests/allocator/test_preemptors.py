@@ -410,3 +410,15 @@ def test_a_device_with_shares_that_is_published_as_a_whole_is_held() -> None:
     contest.end("first")
     assert contest.ask("high") == ["n1"]
     assert not contest.cluster.reserve("high", "n1")
+
+
+def test_another_preemptor_gets_other_shares_of_a_device_of_which_one_is_kept() -> None:
+    contest = shared_device(first="1Gi", second="1Gi", other="2Gi")
+    contest.enlist("other", "n1", HIGH)
+    assert evict_for(contest, "one", "1Gi") == ["second"]
+    contest.end("second")
+    assert evict_for(contest, "two", "1Gi") == ["first"]
+    contest.end("first")
+    for uid in ("two", "one"):
+        assert ask_for(contest, uid, "1Gi", HIGH) == ["n1"]
+        assert not contest.cluster.reserve(uid, "n1")
