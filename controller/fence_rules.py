@@ -299,12 +299,13 @@ async def _write_rules(
     other schedulers the attempt.
     """
     missing = {each["metadata"]["name"]: each for each in map(make_rule, wanted)}
+    ours = {*missing, *ended}
     wrong: list[Unstructured] = []
     for rule in await store.list():
         name = rule["metadata"]["name"]
         if name in missing and selects_as(rule, missing[name]):
             del missing[name]
-        elif {name} & {*missing, *ended} or (name not in kept and is_our_rule(rule)):
+        elif name in ours or (name not in kept and is_our_rule(rule)):
             wrong.append(rule)
 
     await process_each(wrong[:MAX_RULES], partial(_delete_rule, store))
