@@ -187,14 +187,14 @@ class AllocatorCaches(CacheSet):
     def next_change(self, claim: Claim) -> "asyncio.Future[None]":
         """Return what is done when the cache has a newer version of a claim than this one.
 
-        While its watch is behind a response, that takes longer. Several may wait for it, so that
-        nobody cancels it.
+        While its watch is behind a response, or has not told of the claim, that takes longer.
+        Several may wait for it, so that nobody cancels it.
         """
         metadata, loop = claim.metadata, asyncio.get_running_loop()
         change = self._changes.setdefault(metadata.uid, loop.create_future())
         current = self.get(metadata.namespace, metadata.name)
-        seen = parse_version(metadata.resource_version)
-        if current is None or parse_version(current.metadata.resource_version) > seen:
+        shown = parse_version(current.metadata.resource_version) if current else -1
+        if shown > parse_version(metadata.resource_version):
             self.end_waiting(metadata.uid)
         return change
 

@@ -204,8 +204,12 @@ class PodBinder:
         await asyncio.wait(changes, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         current = []
         for claim in claims:
-            live = self._cache.get(claim.metadata.namespace, claim.metadata.name)
-            if live is None or live.metadata.uid != claim.metadata.uid:
+            namespace, name, uid = claim.metadata.namespace, claim.metadata.name, claim.metadata.uid
+            live = self._cache.get(namespace, name)
+            if live is None or live.metadata.uid != uid:
+                # No watch shows it, or none has told of it yet.
+                live = await self._writes.read_claim(namespace, name)
+            if live is None or live.metadata.uid != uid:
                 raise BindRefusedError(f"claim {name_of(claim)} was deleted")
             if _version(live) < _version(claim):
                 live = claim  # the watch is behind the response

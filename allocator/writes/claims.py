@@ -55,7 +55,9 @@ class ClaimWriter:
         self._is_confirmed = False
         live = live or self._cache.get(reserved.namespace, reserved.name)
         for _ in range(ATTEMPTS):
-            live = live or await self.read(reserved)
+            # A watch that is behind shows the claim that had its name before.
+            if live is None or live.metadata.uid != reserved.uid:
+                live = await self.read(reserved)
             _check_claim(live, reserved)
             current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)
             # The mark of an earlier allocation can be equal, but the finalizer ends with it.

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Condition, Consumer, DeviceStatus
+from drawbridge.dra.claim import Claim
 from tests.allocator.binding_rig import ORDER, Rig
 from tests.allocator.fake_cluster import NOW, Fault, KilledError
 
@@ -267,6 +268,15 @@ async def test_a_pod_is_not_bound_to_another_allocation_of_a_shared_claim(rig: R
     assert await rig.bind() == "claim n/a got another allocation meanwhile"
 
 
+async def test_a_claim_of_which_no_watch_has_told_is_written_although_another_had_its_name(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.reservations.reserve("pod", "a")
+    before = replace(rig.claim("a"), metadata=replace(rig.claim("a").metadata, uid="before"))
+    monkeypatch.setattr(rig.cluster, "get", lambda *_: before)
+    assert not await rig.bind()
+
+
 async def test_a_claim_with_the_same_name_or_being_deleted_is_refused(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     rig.cluster.put(replace(rig.claim("a"), metadata=replace(rig.claim("a").metadata, uid="new")))
@@ -338,6 +348,36 @@ async def test_a_pod_is_bound_after_its_devices_report_their_conditions(rig: Rig
     assert rig.reservations.ended[-1] == ("uid-pod", True)
     _report(rig, "Attached")
     assert not await rig.bind()
+
+
+@pytest.mark.parametrize("shown", ["nothing", "the claim that had its name", "the claim"])
+@pytest.mark.parametrize("happens", ["is attached", "is deleted"])
+async def test_who_waits_for_devices_does_not_trust_a_watch_that_is_behind(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, shown: str, happens: str
+) -> None:
+    await _allocated_and_unbound(rig)
+    _report(rig, "Waiting")
+    rig.binder._times = rig.binder._times._replace(wait=5)  # noqa: SLF001
+    before = replace(rig.claim("b"), metadata=replace(rig.claim("b").metadata, name="a"))
+    if shown != "the claim":
+        cached = before if shown == "the claim that had its name" else None
+        monkeypatch.setattr(rig.cluster, "get", lambda *_: cached)
+    next_change = rig.cluster.next_change
+
+    def change(claim: Claim) -> "asyncio.Future[None]":
+        if happens == "is attached":
+            _report(rig, "Attached")
+        else:
+            metadata = replace(rig.claim("a").metadata, finalizers=())
+            rig.cluster.put(replace(rig.claim("a"), metadata=metadata))
+            rig.cluster.server.remove("resourceclaims", "a", "n")
+        monkeypatch.setattr(rig.cluster, "next_change", next_change)
+        return next_change(claim)
+
+    monkeypatch.setattr(rig.cluster, "next_change", change)
+    problem = "" if happens == "is attached" else "claim n/a was deleted"
+    assert await rig.bind() == problem
+    assert rig.cluster.node_of("pod") == ("" if problem else "node-1")
 
 
 @pytest.mark.parametrize(("condition", "age"), [("Broken", 0), ("Waiting", 601)])

@@ -100,7 +100,11 @@ async def test_whoever_waits_for_a_claim_looks_again_when_it_changes() -> None:
     caches = AllocatorCaches(cast("Session", object()), "drawbridge-system")
     index = caches.claims._index  # noqa: SLF001
     seen, later, other = written("c", 0, version=2), written("c", 0, version=3), written("d", 0)
+    # No watch has told of the claim yet.
+    first = caches.next_change(seen)
+    assert not first.done()
     index.put(_stored(seen))
+    assert first.done()
     # The last one has a response that the watch is behind.
     changes = [caches.next_change(each) for each in (seen, seen, later)]
     index.put(_stored(other))
