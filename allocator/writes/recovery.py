@@ -22,7 +22,7 @@ watch does not show for a while is read from the API server, and forgotten if it
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from allocator.state.live_state import LiveState
@@ -48,6 +48,8 @@ ABANDONED_SECONDS: Final = 30.0
 CHARACTERS_AT_ONCE: Final = 128 << 10
 # A claim without a mark takes as long as so many characters of one.
 _CHARACTERS_OF_CLAIM: Final = 1024
+# To look at so many takes some 10 ms.
+_CLAIMS_AT_ONCE: Final = 10_000
 _MARK_PATH: Final = f"metadata.annotations[{ALLOCATION_ANNOTATION}]"
 
 
@@ -55,6 +57,14 @@ def has_unfinished_mark(claim: Claim) -> bool:
     """Whether a claim has an allocation mark but no allocation."""
     marked = ALLOCATION_ANNOTATION in claim.metadata.annotations
     return marked and claim.status.allocation is None
+
+
+async def _in_turns(claims: Iterable[Claim]) -> AsyncIterator[Claim]:
+    """Yield the claims of this moment; others run in between."""
+    for number, claim in enumerate(tuple(claims), 1):
+        yield claim
+        if number % _CLAIMS_AT_ONCE == 0:
+            await asyncio.sleep(0)
 
 
 class Recovery:
@@ -119,14 +129,8 @@ class Recovery:
 
     async def run_turn(self, *, searches_marks: bool = True) -> None:
         """Undo what is due, for a limited time; marks are searched among all claims."""
-        for claim in self._state.list_claims() if searches_marks else ():
-            if has_unfinished_mark(claim) and not self._is_reserved(claim):
-                self._undo_mark(claim, after=ABANDONED_SECONDS)
-        for uid, claim in self._state.cluster.claims.items() if searches_marks else ():
-            if not self._is_confirmed(claim):
-                namespace = claim.metadata.namespace
-                about = Unfinished(namespace, claim, self._read_again, _note_unread)
-                self._undoing.add(f"unwatched {uid}", about, after=ABANDONED_SECONDS)
+        if searches_marks:
+            await self._search_claims()
         for contest in self._state.cluster.conflicts.list_contests():
             contested = self._state.cluster.claims.get(contest.ours)
             if contested is not None:
@@ -134,6 +138,16 @@ class Recovery:
                 about = Unfinished(namespace, contested, self._take_back, self._report_kept)
                 self._undoing.add(f"contested {contest.ours}", about)
         await self._undoing.run_turn()
+
+    async def _search_claims(self) -> None:
+        async for claim in _in_turns(self._state.list_claims()):
+            if has_unfinished_mark(claim) and not self._is_reserved(claim):
+                self._undo_mark(claim, after=ABANDONED_SECONDS)
+        async for claim in _in_turns(self._state.cluster.claims.values()):
+            if not self._is_confirmed(claim):
+                uid, namespace = claim.metadata.uid, claim.metadata.namespace
+                about = Unfinished(namespace, claim, self._read_again, _note_unread)
+                self._undoing.add(f"unwatched {uid}", about, after=ABANDONED_SECONDS)
 
     def _is_confirmed(self, claim: Claim) -> bool:
         """Whether the watch shows a claim, and no scheduler has told of another version of it."""
@@ -145,7 +159,11 @@ class Recovery:
         metadata = claim.metadata
         if self._is_confirmed(claim):
             return
+        ledger = self._state.cluster.ledger
+        record = ledger.claims.get(metadata.uid)
         current = await self._writes.read_claim(metadata.namespace, metadata.name)
+        if record is not None:
+            ledger.doubt(record, metadata.uid)
         if current is not None:
             self._state.observe_claim(current)
         kept = self._state.cluster.claims.get(metadata.uid)

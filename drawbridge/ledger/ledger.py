@@ -66,6 +66,8 @@ class ClaimRecord(NamedTuple):
     ours: bool = False
     # The latest version that the API server told of; a scheduler can have told of a later one.
     confirmed: int = -1
+    # Whether the API server was asked since a scheduler told of it.
+    doubted: bool = False
 
     @property
     def namespace(self) -> str:
@@ -125,15 +127,14 @@ class Ledger:
 
         An allocation by any client ends the reservation of the claim. A claim that a scheduler has
         `told` of can be of another history than the API server, so it ends nothing that is held,
-        and what the API server tells of the claim replaces it, whatever its version is.
+        and what the API server tells of the claim later replaces it, whatever its version is.
         """
         uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
         record = self._records.get(uid)
         confirmed = record.confirmed if record else -1
         newest = max(record.version if record and told else confirmed, self._observed_to)
-        # What a scheduler told of can have replaced what the API server tells again.
-        is_again = version == confirmed and not (told or (record and record.is_confirmed))
-        if uid in self._deleted or (version <= newest and not is_again):
+        is_answer = record is not None and record.doubted and not told
+        if uid in self._deleted or (version <= newest and not is_answer):
             return False
         if told and (uid in self._reservations or (record is not None and record.holds)):
             return False
@@ -161,6 +162,11 @@ class Ledger:
         """Note that the API server has a claim as a scheduler told of it."""
         uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
         self._records[uid] = self._records[uid]._replace(confirmed=version)
+
+    def doubt(self, record: ClaimRecord, uid: str) -> None:
+        """Let the answer of the API server, asked since this record, replace a scheduler's."""
+        if self._records.get(uid) is record and not record.is_confirmed:
+            self._records[uid] = record._replace(doubted=True)
 
     def reduce(self, claim: Claim) -> bool:
         """Keep no more than a reduced claim has, if it is known as it is; return whether it is."""

@@ -250,6 +250,7 @@ class FakeReservations:
         self.unwatched: list[Claim] = []  # what only the scheduler has told of
         self.shown: list[str] = []  # which of those the watch shows by now
         self.told: list[str] = []  # of which the scheduler has told another version
+        self.doubted: list[str] = []
         self.forgotten: list[str] = []
         self.times: Wheel[str] = Wheel()
         self.report: Callable[[Finding, Claim], None] = lambda *_: None
@@ -333,7 +334,7 @@ class FakeReservations:
         # The watch of this cluster shows all pods that are bound.
         pods = SimpleNamespace(note_bound=self.bound.append, release=self.release)
         records = {uid: SimpleNamespace(is_confirmed=False) for uid in self.told}
-        ledger = SimpleNamespace(claims=records)
+        ledger = SimpleNamespace(claims=records, doubt=lambda _, uid: self.doubted.append(uid))
         return SimpleNamespace(claims=claims, conflicts=conflicts, pods=pods, ledger=ledger)
 
     @contextlib.contextmanager

@@ -254,6 +254,7 @@ def test_a_claim_of_which_only_a_scheduler_has_told_another_version_is_read() ->
         await asyncio.sleep(ABANDONED_SECONDS)
         await rig.recovery.run_turn()
         assert [each.metadata.uid for each in rig.reservations.observed] == ["uid-a"]
+        assert rig.reservations.doubted == ["uid-a"]
         assert rig.reservations.forgotten == []
 
     run_virtually(story)

@@ -52,16 +52,25 @@ def test_what_the_api_server_tells_replaces_what_a_scheduler_has_told() -> None:
     assert held(ledger) == {"x": ["a"]}
 
 
-def test_what_the_api_server_tells_again_replaces_what_a_scheduler_has_told() -> None:
+def test_the_answer_of_the_api_server_replaces_what_a_scheduler_has_told() -> None:
     """A scheduler can know a later version of a history that a restore has ended."""
     ledger = of()
     assert ledger.observe(claim("a", 5))
     ledger.observe_bookmark("7")
+    asked = ledger.claims["a"]
     assert ledger.observe(claim("a", 9, "x"), told=True)
+    # What was read before the scheduler told of it can be older.
+    ledger.doubt(asked, "a")
+    assert not ledger.observe(claim("a", 5))
+    assert not ledger.observe(claim("a", 5), told=True)
+    assert held(ledger) == {"x": ["a"]}
+    ledger.doubt(ledger.claims["a"], "a")
     assert not ledger.observe(claim("a", 5), told=True)
     assert ledger.observe(claim("a", 5))
     assert not ledger.observe(claim("a", 5)), "it is known"
     assert held(ledger) == {}
+    ledger.doubt(ledger.claims["a"], "a")
+    assert not ledger.observe(claim("a", 5)), "the API server has told of it"
 
 
 def test_versions_are_compared_as_numbers() -> None:
