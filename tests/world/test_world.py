@@ -27,10 +27,10 @@ FORCED = (
 )
 # Devices become free, and others get them while a restore brings their former users back.
 RESTORED = (
-    *(Event(0.1, "create native", 0) for _ in range(4)),
+    *(Event(0.1, "create native", 0) for _ in range(5)),
     Event(8.0, "back up", 0),
-    *(Event(0.1, "finish", number) for number in range(3)),
-    *(Event(0.1, "create native", 0) for _ in range(3)),
+    *(Event(0.1, "finish", number) for number in range(4)),
+    *(Event(0.1, "create native", 0) for _ in range(4)),
     Event(2.5, "restore", 0),
     Event(10.0, "create native", 0),
 )
