@@ -6,8 +6,8 @@ What a preemptor gets is held in the ledger under a key of its own, so that no o
 about it: what is free from the decision on, the rest as soon as its victims release it. `settle`
 does that before each decision: between the end of a claim and the next decision, no pod can get its
 devices. What else the victims release is not kept. A partition of a GPU can take the place of
-another one, and both together would need more than the GPU has: a device is kept as soon as its
-counters are free as well. Of a device with shares, what each victim releases is kept at once.
+another one, and both together would need more than the GPU has: what is free of its counters is
+kept until all are. Of a device with shares, what each victim releases is kept at once.
 """
 
 import math
@@ -18,15 +18,21 @@ import msgspec
 
 from allocator.decisions.shortlist import NodeSearch, is_open
 from allocator.state.cluster_state import AllocatorState
+from allocator.state.kept_counters import keep_counters
 from allocator.state.kept_shares import find_kept, find_missing
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import DeviceVictims, Preemptor
-from drawbridge.dra.counters import consumed_counters
+from drawbridge.dra.counters import ConsumedCounters, CounterKey, consumed_counters
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_holds import NodeHold
-from drawbridge.ledger.pool_use import replace_uses, with_devices_held
+from drawbridge.ledger.pool_use import (
+    changed_pools,
+    replace_uses,
+    updated_use,
+    with_devices_held,
+)
 from drawbridge.solver.world import View
 
 # How long the evictions may take until victims are seen to terminate.
@@ -111,13 +117,16 @@ class Preemptors:
         As in DefaultPreemption, a pod that can no longer use its node preempts again.
         """
         self._leave_closed_nodes()
-        if self._settled is self._state.ledger.view():
+        if self._settled is (view := self._state.ledger.view()):
             return
+        changed = {*changed_pools(self._settled or View({}), view)}
         for pod in self._all():
             left = frozenset(filter(self._is_held, pod.pending))
             if left != pod.pending:
                 until = max(pod.until, now + KEEP_SECONDS)
                 self._put(msgspec.structs.replace(pod, pending=left, until=until))
+            elif any(hold.pool in changed and hold not in pod.held for hold in pod.holds):
+                self._put(pod)  # others can have released counters
         self._settled = self._state.ledger.view()
 
     def _leave_closed_nodes(self) -> None:
@@ -171,23 +180,28 @@ class Preemptors:
     def replaced_for_others(
         self, pod_uid: str, priority: int
     ) -> tuple[frozenset[str], Mapping[PoolID, Collection[str]]]:
-        """Return those of these claims whose devices others do not get, and what they get instead.
+        """Return what others wait for and do not get, and what they get instead.
 
         A partition of a GPU can take the place of another one. Members of a gang wait for the same
         claims, and each gets a part of the devices.
         """
         others = self._others(pod_uid, priority)
         devices: dict[PoolID, set[str]] = {}
+        partly = list[str]()
         for pod in others:
             wanted = {hold.device_id for hold in pod.holds}
             # What is kept for it by now is in the ledger, also how much of a shared device.
             kept = {hold.device_id for hold in pod.held}
+            if not kept <= wanted:
+                # What is kept of counters is a part of what the devices consume.
+                partly.append(pod.key)
+                kept.clear()
             for device in wanted.difference(kept, *map(self._devices_of, pod.pending)):
                 devices.setdefault(device.pool, set()).add(device.name)
         all_wanted = {hold.device_id for pod in others for hold in pod.holds}
         pending = frozenset().union(*(pod.pending for pod in others))
         claims = (uid for uid in pending if all_wanted.isdisjoint(self._devices_of(uid)))
-        return frozenset(claims), devices
+        return frozenset((*claims, *partly)), devices
 
     def _others(self, pod_uid: str, priority: int) -> list[Preemptor]:
         pods = self._all()
@@ -224,24 +238,31 @@ class Preemptors:
         pending = [hold for uid in sorted(preemptor.pending) for hold in self._holds_of(uid)]
         view, held = self._state.ledger.view_without((preemptor.key,)), list[Hold]()
         for hold in find_kept(preemptor.holds, pending, self._expected_by_others(preemptor)):
-            device = hold.device_id
-            if self._has_counters(preemptor.node, device, view):
+            device, use = hold.device_id, view.use(hold.pool)
+            consumed, left = self._find_counters(preemptor.node, device, view)
+            if all(left.get(key, 0) >= amount for key, amount in consumed.items()):
                 held.append(hold)
-                use = with_devices_held(view.use(device.pool), {device.name})
-                view = replace_uses(view, {device.pool: use})
+                use = with_devices_held(use, {device.name})
+            else:
+                part = keep_counters(preemptor.uid, device, consumed, left)
+                held.append(part)
+                use = updated_use(use, {part.device}, {part.device: {preemptor.key: [part]}})
+            view = replace_uses(view, {device.pool: use})
         kept = msgspec.structs.replace(preemptor, held=tuple(held))
         namespace = preemptor.pod.namespace
         self._records.change(preemptor.uid, RecordEvent.KEPT, namespace=namespace, kept=kept)
 
-    def _has_counters(self, node: str, device: DeviceID, view: View) -> bool:
-        """Whether a device has the counters that it consumes, beside what is held in a view."""
+    def _find_counters(
+        self, node: str, device: DeviceID, view: View
+    ) -> tuple[ConsumedCounters, Mapping[CounterKey, int]]:
+        """Return the counters that a device consumes, and what a view leaves of them."""
         pool = self._state.planner.find_pool(device.pool)
         published = pool.devices.get(device.name) if pool else None
         if published is None or view.use(device.pool).holds(device.name):
-            return True
+            return {}, {}
         consumed = consumed_counters(published)
         left = self._state.planner.counters_left(node, device.pool, view) if consumed else {}
-        return all(left.get(key, 0) >= amount for key, amount in consumed.items())
+        return consumed, left
 
     def _expected_by_others(self, preemptor: Preemptor) -> Iterator[Hold]:
         """Yield what others that wait for the same claims do not have yet."""
