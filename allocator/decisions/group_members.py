@@ -1,7 +1,6 @@
 """The members of a group that ask the same together, and what each gets where they fit."""
 
-from collections import Counter
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
@@ -17,6 +16,7 @@ from allocator.scheduler.protocol import GroupReference
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import PodRequest
 from drawbridge.agreement import allocator_codes as codes
+from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.ranking import rank_solution
 from drawbridge.pod_groups import COSCHEDULING_LABEL
@@ -39,13 +39,27 @@ class AskingMember(msgspec.Struct, frozen=True):
 class GroupMembers(msgspec.Struct, frozen=True):
     """The members of each kind, and the others.
 
-    Those that need no devices, or share a claim with another member, are decided about `alone`.
-    `exceeds` says which quota has no room for further members.
+    Of members that share a claim, the first one asks for it. The others, of which so many follow,
+    and those that need no devices, are decided about `alone`. `exceeds` says which quota has no
+    room for further members.
     """
 
     of_kind: Sequence[Sequence[AskingMember]]
     alone: tuple[str, ...]
+    following: int = 0
     exceeds: Reason | None = None
+
+    def count_wanted(self, needed: int) -> int:
+        """Return how many members of a kind must fit so that so many have devices.
+
+        Without the first member that asks for a shared claim, the others have none.
+        """
+        least = min(1, needed - len(self.alone) + self.following) if self.following else 0
+        return max(needed - len(self.alone), least)
+
+    def count_fitting(self, placed: int) -> int:
+        """Return how many members have devices if so many of a kind do."""
+        return placed + len(self.alone) - (0 if placed else self.following)
 
     def find_problem(self, needed: int) -> Reason | None:
         """Return why so many members are not searched for."""
@@ -119,22 +133,45 @@ def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, G
             if quotas.admits(search):
                 asking.append(AskingMember(request, search))
         yield
-    of_kind = yield from _alike(asking)
+    users = _users_of_claims(asking)
+    of_kind = yield from _alike(asking, users)
     together = frozenset(map(_uid_of, chain.from_iterable(of_kind)))
-    alone = tuple(uid for uid in map(_uid_of, asking) if uid not in together)
-    return GroupMembers(of_kind, alone, quotas.reason)
+    alone = [each for each in asking if _uid_of(each) not in together]
+    following = sum(_follows(each, users, together) for each in alone)
+    return GroupMembers(of_kind, tuple(map(_uid_of, alone)), following, quotas.reason)
 
 
-def _alike(members: Sequence[AskingMember]) -> Generator[None, None, list[list[AskingMember]]]:
-    users = Counter(uid for each in members for uid in each.request.claims)
+def _users_of_claims(members: Iterable[AskingMember]) -> Mapping[str, list[str]]:
+    """Return the members that use each claim, in an order that does not depend on who asks."""
+    users: dict[str, list[str]] = {}
+    for member in sorted(members, key=_uid_of):
+        for claim in member.request.claims:
+            users.setdefault(claim, []).append(_uid_of(member))
+    return users
+
+
+def _alike(
+    members: Sequence[AskingMember], users: Mapping[str, Sequence[str]]
+) -> Generator[None, None, list[list[AskingMember]]]:
+    """Return the members that ask the same; those for whom others wait get a place first."""
     alike: dict[bytes, list[AskingMember]] = {}
     for member in members:
         claims = member.request.claims
-        if member.search.unallocated and all(users[uid] == 1 for uid in claims):
-            alike.setdefault(request_key(member.search), []).append(member)
+        if member.search.unallocated and all(users[uid][0] == _uid_of(member) for uid in claims):
+            of_kind = alike.setdefault(request_key(member.search), [])
+            is_first = any(len(users[uid]) > 1 for uid in claims)
+            of_kind.insert(0 if is_first else len(of_kind), member)
         yield
     # The question does not depend on the member that the scheduler asks about.
     return [alike[key] for key in sorted(alike)]
+
+
+def _follows(
+    member: AskingMember, users: Mapping[str, Sequence[str]], together: Collection[str]
+) -> bool:
+    """Whether a member gets a claim with the first one that shares it."""
+    claims = map(uid_of, member.search.unallocated)
+    return any(users[uid][0] in together for uid in claims)
 
 
 def _uid_of(member: AskingMember) -> str:

@@ -134,7 +134,7 @@ class GroupPreemption:
     ) -> GroupVictimSearch:
         """Return the search that was cut, if it is for the same members; else a new one."""
         key, kinds = question.group.key, members.kinds(self._state)
-        needed = needed_members(question.group, len(question.members)) - len(members.alone)
+        needed = members.count_wanted(needed_members(question.group, len(question.members)))
         search = self._groups.get(key).cut_victims
         if search is None or (search.kinds, search.needed) != (kinds, needed):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}

@@ -317,7 +317,7 @@ class GroupDecisions:
             members = yield from find_members(question.members, self._basis)
             if (problem := members.find_problem(needed)) is not None:
                 return GroupAnswer(reason=problem)
-            kinds, wanted = members.kinds(self._state), needed - len(members.alone)
+            kinds, wanted = members.kinds(self._state), members.count_wanted(needed)
             placement = yield from self._search(own, kinds, wanted)
             if epoch != self._state.epoch():
                 placement = placement.only_on(members.kinds(self._state))
@@ -327,7 +327,7 @@ class GroupDecisions:
                 return GroupAnswer(reason=waits)
             if placement.placed < wanted:
                 yield from self._gather(own, members, kinds, placement)
-                reason = too_large(group, placement.placed + len(members.alone), needed)
+                reason = too_large(group, members.count_fitting(placement.placed), needed)
                 return GroupAnswer(reason=reason, preemptible=True)
             promising = self._promise(own, members, kinds, placement, wanted)
             answer = yield from self._promise_all(question, promising)
