@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from allocator.api.opening import ApiOptions, open_api
+from allocator.decisions.group_questions import key_of_group
 from allocator.scheduler.calls import SchedulerCalls
 from allocator.scheduler.known_versions import FollowedCache, KnownVersions
 from allocator.scheduler.lease import LeaseName, SchedulerLease
@@ -33,7 +34,8 @@ from drawbridge.cluster.client import ResourceClient, decode_object
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
-from drawbridge.cluster.store import pause_garbage_collection
+from drawbridge.cluster.store import CachedObject, pause_garbage_collection
+from drawbridge.pod_groups import GroupForm, PodGroup
 from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
 from drawbridge.process.collection import RebuildPause
@@ -117,6 +119,7 @@ class _Parts:
             collect=self.collection.look_at_all,
         )
         settings.subscribe(lambda _: self.state.update())
+        caches.subscribe_groups(self._follow_group)
 
     def _make_state(
         self, settings: Settings, server_time: Callable[[], float], limits: HoldLimits
@@ -131,6 +134,17 @@ class _Parts:
             limits=limits,
             brief=CutAlarm(),
         )
+
+    def _follow_group(
+        self, before: CachedObject[int] | None, after: CachedObject[int] | None
+    ) -> None:
+        """Try a group of Coscheduling again whose minimum is another one."""
+        group, values = after or before, {each.value if each else 0 for each in (before, after)}
+        if group is None or len(values) == 1 or not self.state.ready:
+            return
+        form = GroupForm.COSCHEDULING
+        self.state.waiting.note_minimum(key_of_group(PodGroup(form, group.namespace, group.name)))
+        self.changed.set()
 
     def _start_leading(self) -> None:
         """Look again at what others had to report, and at all pods that wait."""

@@ -141,7 +141,10 @@ class GroupDecisions:
         """
         self.holds.succeed(self.key_of(pod_uid))
         gang = self._state.pods.get(pod_uid).gang
-        key = key_of_group(gang) if gang else ""
+        return self.forget_refusal(key_of_group(gang) if gang else "")
+
+    def forget_refusal(self, key: str) -> bool:
+        """Forget that a group was refused; return whether it can have another answer now."""
         if self._groups.get(key).refusal is None:
             return False
         self._groups.change(key, refusal=None)

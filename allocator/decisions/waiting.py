@@ -181,6 +181,10 @@ class WaitingPods:
         self._leave(uid)
         self._again |= self._decisions.end(uid)
 
+    def note_minimum(self, key: str) -> None:
+        """Try a group again, because another number of its members must run together."""
+        self._again |= self._decisions.groups.forget_refusal(key)
+
     def stop_waking(self, uid: str) -> None:
         """Wake a pod no more, until the scheduler itself tries it again."""
         self._leave(uid)

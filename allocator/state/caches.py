@@ -166,6 +166,11 @@ class AllocatorCaches(CacheSet):
         group = self._groups.get(name, namespace) if self._groups else None
         return 0 if group is None else group.value
 
+    def subscribe_groups(self, listener: Callable[..., None]) -> None:
+        """Call `listener` after each change of a PodGroup of Coscheduling."""
+        if self._groups is not None:
+            self._groups.subscribe(listener)
+
     # --- claims, as the write path reads them ---
 
     def get(self, namespace: str, name: str) -> Claim | None:
