@@ -252,15 +252,18 @@ class AllocatorState:
             self.changes.add(None)
 
     def _apply_pod(self, before: Pod | None, after: Pod | None) -> None:
+        gone = None if before and after and before.metadata.uid == after.metadata.uid else before
+        uid = gone.metadata.uid if gone else ""
+        left = self.claims_of(uid) if gone else ()
         self.pods.apply(before, after)
         for node in self.amounts.apply(before, after):
             self.decide_owners_on(node)
-        is_same = before and after and before.metadata.uid == after.metadata.uid
-        gone = None if is_same else before
         # A cache that is behind can tell of the end of a pod first.
         ended = after if after and _has_ended(after) else None
         for each in filter(None, (gone, ended)):
             self.vanished.follow_pod(each.metadata.uid)
+        for claim in left:
+            self.vanished.follow_user(uid, claim, self.ledger.claims.get(uid_of(claim)))
         if before is not None and not before.spec.resource_claims and not _has_ended(before):
             self._freed |= bool(gone or ended) and before.spec.node_name in self._owned_on
 

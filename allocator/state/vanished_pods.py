@@ -13,6 +13,9 @@ confirmed end, a pod that was never seen counts as well: this process may have s
 vanished. So does one that is seen without a node, unless an allocator released the claim: else the
 claims of such a pod go if it ends, which is not seen yet.
 
+A claim that is reserved for a group outlasts its pods. Those of them that vanish are noted until it
+is released.
+
 It stays charged to the quotas of its namespace: who deletes its pods with force has no more devices
 than who does not.
 """
@@ -97,6 +100,7 @@ class VanishedPods:
         self._at: Index[PoolID | str, str] = Index()  # by pool, and by what can be the node
         self._ends: Wheel[str] = Wheel()
         self._changed: dict[str, None] = {}  # those to look at when the clock is read
+        self._left: set[str] = set()  # the claims of groups of which a pod was seen that is gone
         self._reports = reports
         self._ended: set[PoolID] = set()
 
@@ -107,21 +111,13 @@ class VanishedPods:
         is_released = after is None or after.status.allocation is None
         left = set() if after is None or is_released else {e.uid for e in after.status.reserved_for}
         uid = uid_of(before)
-        consumers = {each.uid for each in before.status.reserved_for if each.is_pod} - left
+        consumers = self._find_consumers(before, is_released=is_released) - left
         running = {each: self._pods.find_unconfirmed(each, before) for each in consumers}
         graces = {each: grace for each, grace in running.items() if grace is not None}
         kept = self.claims.get(uid)
         if not graces and (kept is None or not is_released):
             return
-        pods = frozenset(graces) | (kept.pods if kept else frozenset())
-        grace = max((*graces.values(), kept.grace_seconds if kept else 0))
-        published = filter(None, (self._find_node(hold.pool) for hold in record.holds))
-        node = next(published, None) or (kept and kept.node) or _node_of(before)
-        ours = record.ours or bool(kept and kept.ours)
-        served = [hold for hold in record.holds if self._serves(hold.device_id, node, ours)]
-        # A tenant can change the mark of a claim, but not who has owned its node.
-        ours = ours or bool(served)
-        changed = KeptClaim(name_of(before), node, pods, grace, ours)
+        changed, served = self._extend(before, record, graces)
         if not is_released:
             self._put(uid, changed)
             return
@@ -133,6 +129,48 @@ class VanishedPods:
             self._put(f"{uid}@{record.version}", changed)
             finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))
             self._reports.append(ClaimFinding(finding, after or before))
+
+    def _find_consumers(self, claim: Claim, *, is_released: bool) -> set[str]:
+        """Return for which pods a claim is reserved, which is now `is_released` or not.
+
+        The pods of a group are those that name its claim. The group itself counts, as a pod that
+        was never seen, if none of them was seen.
+        """
+        consumers = claim.status.reserved_for
+        pods = {each.uid for each in consumers if each.is_pod}
+        groups = {each.uid for each in consumers if each.is_pod_group} if is_released else set()
+        if groups:
+            users = {uid for _, uid in self._pods.users_of(name_of(claim))}
+            pods |= users if users or uid_of(claim) in self._left else groups
+            self._left.discard(uid_of(claim))
+        return pods
+
+    def _extend(
+        self, claim: Claim, record: ClaimRecord, graces: Mapping[str, int]
+    ) -> tuple[KeptClaim, list[Hold]]:
+        """Return what is kept of a claim beside what was, for pods by grace period, and its holds.
+
+        Only devices that can be allocated are held.
+        """
+        kept = self.claims.get(uid_of(claim))
+        pods = frozenset(graces) | (kept.pods if kept else frozenset())
+        grace = max((*graces.values(), kept.grace_seconds if kept else 0))
+        published = filter(None, (self._find_node(hold.pool) for hold in record.holds))
+        node = next(published, None) or (kept and kept.node) or _node_of(claim)
+        ours = record.ours or bool(kept and kept.ours)
+        served = [hold for hold in record.holds if self._serves(hold.device_id, node, ours)]
+        # A tenant can change the mark of a claim, but not who has owned its node.
+        return KeptClaim(name_of(claim), node, pods, grace, ours or bool(served)), served
+
+    def follow_user(self, pod: str, claim: Claim, record: ClaimRecord | None) -> None:
+        """Follow the deletion of a pod that names a claim: that of a group stays reserved."""
+        is_of_group = any(each.is_pod_group for each in claim.status.reserved_for)
+        if self._seconds is None or record is None or not (record.holds and is_of_group):
+            return
+        self._left.add(uid_of(claim))
+        grace = self._pods.find_unconfirmed(pod)
+        if grace is not None:
+            self._put(uid_of(claim), self._extend(claim, record, {pod: grace})[0])
 
     def follow_pod(self, uid: str) -> None:
         """Keep nothing for a pod whose end is confirmed now."""
