@@ -38,6 +38,7 @@ _CALM = {
     "create important": 1,
     "create important gang": 1,
     "create sharing": 1,
+    "resize gang": 1,
     "cordon": 1,
     "kill scheduler": 1,
 }

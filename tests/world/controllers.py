@@ -5,7 +5,8 @@ import contextlib
 from collections.abc import Iterable
 
 from drawbridge.names import SCHEDULER_NAME
-from tests.cluster.fake.kinds import JSON, named
+from tests.cluster.fake.kinds import JSON, named, of_object
+from tests.world.gangs import GROUP, gang_of, list_shared
 from tests.world.machines import Machine
 from tests.world.network import Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
@@ -14,6 +15,7 @@ from tests.world.quotas import Quotas
 from tests.world.watches import Follower
 
 SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+GROUPS = f"/apis/{GROUP.api_version}/{GROUP.plural}"
 _POD, _NODE = named("pods"), named("nodes")
 _SLICE, _CLAIM = named("resourceslices"), named("resourceclaims")
 _TEMPLATE = named("resourceclaimtemplates")
@@ -34,6 +36,7 @@ class ClaimController:
             Follower(network, _WHO, "pods"),
             Follower(network, _WHO, "resourceclaims"),
         )
+        self._groups = Follower(network, _WHO, GROUP.long_name)
         self._changed = asyncio.Event()
 
     async def run(self) -> None:
@@ -41,6 +44,7 @@ class ClaimController:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pods.run(self._wake))
             group.create_task(self._claims.run(self._wake))
+            group.create_task(self._groups.run(self._wake))
             group.create_task(self._sync())
 
     def _wake(self, *_: JSON | None) -> None:
@@ -56,49 +60,71 @@ class ClaimController:
             for claim in tuple(self._claims.objects.values()):
                 if not self._is_in_use(claim):
                     await self._sync_claim(claim)
-            for pod in tuple(self._pods.objects.values()):
+            for user in (*self._groups.objects.values(), *self._pods.objects.values()):
                 if any(
-                    "resourceClaimTemplateName" in e for e in pod["spec"].get("resourceClaims", ())
+                    "resourceClaimTemplateName" in e for e in user["spec"].get("resourceClaims", ())
                 ):
-                    await self._make_claims(pod)
+                    await self._make_claims(user)
 
-    async def _make_claims(self, pod: JSON) -> None:
-        """Make the claims of a pod from its templates, and note their names in its status."""
-        find, metadata = self._network.store.find, pod["metadata"]
-        space, status = metadata["namespace"], pod.get("status") or {}
+    async def _make_claims(self, user: JSON) -> None:
+        """Make the claims of a pod or a PodGroup from templates, and note their names there.
+
+        A pod that names a PodGroup has no claim before this exists; it shares those of the group.
+        """
+        find, metadata = self._network.store.find, user["metadata"]
+        space, status = metadata["namespace"], user.get("status") or {}
         if "deletionTimestamp" in metadata or status.get("phase") in ("Succeeded", "Failed"):
             return
-        named_claims = {e["name"]: e for e in status.get("resourceClaimStatuses") or ()}
+        group = self._find_group(user)
+        if group is None and "schedulingGroup" in user["spec"]:
+            return
+        shared, named_claims = [*list_shared(user, group)], _list_made(user)
         before = dict(named_claims)
-        for entry in pod["spec"]["resourceClaims"]:
+        for entry in user["spec"]["resourceClaims"]:
             name, template = entry["name"], entry.get("resourceClaimTemplateName")
+            if entry in shared:
+                if (of_group := _list_made(group).get(name)) is not None:
+                    named_claims[name] = of_group
+                continue
             noted = named_claims.get(name, {}).get("resourceClaimName", "")
             content = find(_TEMPLATE, space, template) if template else None
             is_made = noted and find(_CLAIM, space, noted)
-            again = bool(is_made) and self._misses(pod)
+            again = bool(is_made) and self._misses(user)
             if content is None or (is_made and not again):
                 continue
-            made = await self._make_claim(pod, name, content, again=again)
+            made = await self._make_claim(user, name, content, again=again)
             if made is None:
                 return
             named_claims[name] = {"name": name, "resourceClaimName": made}
         if named_claims != before:
             change = {"resourceClaimStatuses": [*named_claims.values()]}
             about = {"metadata": {"uid": metadata["uid"]}, "status": change}
-            await self._client.ask("PATCH", path_of(PODS, pod, "status"), about)
+            path = PODS if user["kind"] == "Pod" else GROUPS
+            await self._client.ask("PATCH", path_of(path, user, "status"), about)
 
-    def _misses(self, pod: JSON) -> bool:
+    def _find_group(self, pod: JSON) -> JSON | None:
+        """Return the PodGroup of a pod as it is known here."""
+        gang = gang_of(pod)
+        for group in self._groups.objects.values():
+            metadata = group["metadata"]
+            if gang == (GROUP, metadata["namespace"], metadata["name"]):
+                return group
+        return None
+
+    def _misses(self, user: JSON) -> bool:
         """Whether it hears of a claim that it has made later than of the pod that names it."""
-        chance = self._network.faults.second
-        if not chance or "nodeName" in pod["spec"] or self._network.random.random() >= chance:
+        chance = self._network.faults.second if user["kind"] == "Pod" else 0.0
+        if not chance or "nodeName" in user["spec"] or self._network.random.random() >= chance:
             return False
         self._network.count("claim made twice")
         return True
 
-    async def _make_claim(self, pod: JSON, name: str, template: JSON, *, again: bool) -> str | None:
+    async def _make_claim(
+        self, user: JSON, name: str, template: JSON, *, again: bool
+    ) -> str | None:
         """Make a claim, or find the one that was made before its name was noted."""
-        metadata = pod["metadata"]
-        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"]}
+        metadata = user["metadata"]
+        owner = {key: user[key] for key in ("apiVersion", "kind")} | {"name": metadata["name"]}
         owner |= {"uid": metadata["uid"], "controller": True}
         marks = {"resource.kubernetes.io/pod-claim-name": name}
         own = () if again else self._network.store.among(_CLAIM, metadata["namespace"], "", "")
@@ -126,7 +152,7 @@ class ClaimController:
         return None if made is None else str(made["metadata"]["name"])
 
     def _is_in_use(self, claim: JSON) -> bool:
-        """Whether pods that are known to live use a claim that stays."""
+        """Whether pods or groups that are known to live use a claim that stays."""
         consumers = (claim.get("status") or {}).get("reservedFor")
         return (
             bool(consumers)
@@ -135,9 +161,9 @@ class ClaimController:
         )
 
     def _lives(self, uid: str) -> bool:
-        pod = self._pods.objects.get(uid)
-        phase = ((pod or {}).get("status") or {}).get("phase")
-        return pod is not None and phase not in ("Succeeded", "Failed")
+        user = self._pods.objects.get(uid) or self._groups.objects.get(uid)
+        phase = ((user or {}).get("status") or {}).get("phase")
+        return user is not None and phase not in ("Succeeded", "Failed")
 
     async def _sync_claim(self, claim: JSON) -> None:
         status = claim.get("status") or {}
@@ -172,23 +198,76 @@ class ClaimController:
             )
 
     async def _uses(self, claim: JSON, consumer: JSON) -> bool:
-        pod = self._pods.objects.get(consumer["uid"])
-        if pod is None:
-            path = {"metadata": {**claim["metadata"], "name": consumer["name"]}}
-            pod = await self._client.ask("GET", path_of(PODS, path))
-            if pod is None:
-                return (
-                    self._network.store.find(_POD, claim["metadata"]["namespace"], consumer["name"])
-                    is not None
-                )
-        is_same = pod["metadata"]["uid"] == consumer["uid"]
-        return is_same and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        space, name = claim["metadata"]["namespace"], consumer["name"]
+        is_group = consumer["resource"] == GROUP.plural
+        user = (self._groups if is_group else self._pods).objects.get(consumer["uid"])
+        if user is None:
+            path = {"metadata": {**claim["metadata"], "name": name}}
+            user = await self._client.ask("GET", path_of(GROUPS if is_group else PODS, path))
+            if user is None:
+                find = self._network.store.find
+                return find(GROUP if is_group else _POD, space, name) is not None
+        is_same = user["metadata"]["uid"] == consumer["uid"]
+        return is_same and (user.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
 
     def _is_orphan(self, claim: JSON) -> bool:
+        find, space = self._network.store.find, claim["metadata"]["namespace"]
         owners = claim["metadata"].get("ownerReferences") or ()
         return bool(owners) and not any(
-            self._network.store.find(_POD, claim["metadata"]["namespace"], each["name"])
+            (owner := find(of_object(each), space, each["name"]))
+            and owner["metadata"]["uid"] == each["uid"]
             for each in owners
+        )
+
+
+def _list_made(user: JSON | None) -> dict[str, JSON]:
+    """Return the claims that were made of templates, by the entries of a pod or a PodGroup."""
+    made = ((user or {}).get("status") or {}).get("resourceClaimStatuses") or ()
+    return {each["name"]: each for each in made}
+
+
+class GroupProtection:
+    """Lets a PodGroup that is deleted go when none of its pods can run any more."""
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        who = "controller-manager groups"
+        self._client = Client(network, who)
+        self._pods = Follower(network, who, "pods")
+        self._groups = Follower(network, who, GROUP.long_name)
+        self._changed = asyncio.Event()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pods.run(self._wake))
+            group.create_task(self._groups.run(self._wake))
+            group.create_task(self._release())
+
+    def _wake(self, *_: JSON | None) -> None:
+        if any("deletionTimestamp" in e["metadata"] for e in self._groups.objects.values()):
+            self._changed.set()
+
+    async def _release(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                # What failed is tried again.
+                await asyncio.wait_for(self._changed.wait(), 5.0)
+            self._changed.clear()
+            await asyncio.sleep(self._network.random.uniform(0.02, 0.2))
+            for group in tuple(self._groups.objects.values()):
+                metadata = group["metadata"]
+                if "deletionTimestamp" in metadata and not self._has_pods(group):
+                    version = {key: metadata[key] for key in ("resourceVersion", "uid")}
+                    change = {"metadata": {**version, "finalizers": []}}
+                    await self._client.ask("PATCH", path_of(GROUPS, group), change)
+
+    def _has_pods(self, group: JSON) -> bool:
+        about = GROUP, group["metadata"]["namespace"], group["metadata"]["name"]
+        return any(
+            gang_of(pod) == about
+            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            for pod in self._pods.objects.values()
         )
 
 

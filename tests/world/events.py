@@ -14,7 +14,7 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.machines import draw_seconds
 from tests.world.nodes import devices_of
 from tests.world.objects import CLASS, MEMORY, MIGRATED, RESOURCE, TEAM
-from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
+from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
 
 if TYPE_CHECKING:
@@ -63,36 +63,6 @@ def create_important(world: "World", drawn: int) -> str:
     pod = _create_pod(world, [name], priority=100, space=_choose_space(world, drawn // 3))
     _create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
-
-
-@event(2.5)
-def create_gang(world: "World", drawn: int) -> str:
-    """Create two or three pods that run together or not at all, often one after the other."""
-    return _create_gang(world, drawn, 2 + drawn % 2)
-
-
-@event(1.5)
-def create_important_gang(world: "World", drawn: int) -> str:
-    """Create a gang of two that may preempt others, but not the most important pods."""
-    return _create_gang(world, drawn, 2, priority=50)
-
-
-def _create_gang(world: "World", drawn: int, size: int, priority: int = 0) -> str:
-    space = _choose_space(world, drawn // 2)
-    labels = {GROUP_LABEL: world.next_name("gang"), MIN_LABEL: f"{size}"}
-    pause = 0.0 if drawn // 8 % 2 else draw_seconds(drawn, 2) / 2
-    claims = [world.next_name("c") for _ in range(size)]
-
-    def create_member(name: str) -> None:
-        pod = _create_pod(world, [name], space=space, labels=labels, priority=priority)
-        _create_claim(world, name, pod, drawn)
-
-    for number, name in enumerate(claims):
-        if number and pause:
-            asyncio.get_running_loop().call_later(pause * number, create_member, name)
-        else:
-            create_member(name)
-    return f"{labels[GROUP_LABEL]} with {', '.join(claims)}, each {pause:.1f} s later"
 
 
 @event(1)
@@ -175,6 +145,7 @@ def _create_pod(
     priority: int = 0,
     labels: dict[str, str] | None = None,
     scheduler: str = NAME,
+    more: JSON | None = None,
 ) -> JSON:
     spec: JSON = {
         "schedulerName": scheduler,
@@ -185,6 +156,7 @@ def _create_pod(
     }
     if scheduler == NAME:
         spec["tolerations"] = [{"key": "drawbridge.dev/owned", "operator": "Exists"}]
+    spec |= more or {}
     metadata: JSON = {"name": world.next_name("p"), "namespace": space, "labels": labels or {}}
     return world.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 

@@ -13,6 +13,7 @@ from drawbridge.ledger.holdings import Hold as LedgerHold
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
 from tests.world.fabric import list_unattached
+from tests.world.gangs import COSCHEDULING, GROUP, gang_of, is_reserved_for
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import (
     Ask,
@@ -276,10 +277,11 @@ def our_processes_write_only_what_is_theirs(world: "World") -> Iterator[str]:
 
 @of_stored
 def every_reservation_has_a_pod(world: "World") -> Iterator[str]:
-    """No claim is reserved for a pod that is gone."""
-    pods = {each["metadata"]["uid"] for each in world.all("pods")}
+    """No claim is reserved for a pod or a PodGroup that is gone."""
+    users = (*world.all("pods"), *world.all(GROUP.long_name))
+    uids = {each["metadata"]["uid"] for each in users}
     for claim in world.all("resourceclaims"):
-        if set(consumers_of(claim)) - pods:
+        if set(consumers_of(claim)) - uids:
             yield f"{claim['metadata']['name']} is reserved for a pod that is gone"
 
 
@@ -309,8 +311,17 @@ def every_pod_gets_its_claims(world: "World") -> Iterator[str]:
     for pod in world.all("pods"):
         made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
         wanted = [e for e in pod["spec"].get("resourceClaims", ()) if _is_of_template(e)]
-        if is_waiting(pod) and len(made) < len(wanted):
+        if is_waiting(pod) and len(made) < len(wanted) and _has_group(world, pod):
             yield f"{name_of(pod)} has {len(made)} claims of {len(wanted)}"
+
+
+def _has_group(world: "World", pod: JSON) -> bool:
+    """Whether the PodGroup of a pod exists, and stays, if it names one."""
+    gang = gang_of(pod)
+    if gang is None or gang.kind is not GROUP:
+        return True
+    group = world.network.store.find(*gang)
+    return group is not None and "deletionTimestamp" not in group["metadata"]
 
 
 def _is_of_template(entry: JSON) -> bool:
@@ -372,8 +383,12 @@ def an_allocator_has_what_is_stored(world: "World") -> Iterator[str]:
     """Its caches follow the API server, whatever came in between."""
     for pair in world.pairs.values():
         caches = pair.parts.caches if pair.parts else None
-        for cache in (caches.pods, caches.claims, caches.nodes, caches.slices) if caches else ():
-            plural = cache.resource.plural
+        if caches is None:
+            continue
+        for cache in (caches.pods, caches.claims, caches.nodes, caches.slices, caches._groups):  # noqa: SLF001
+            assert cache is not None, "PodGroups of Coscheduling are served"
+            is_group = cache.resource.plural == COSCHEDULING.plural
+            plural = COSCHEDULING.long_name if is_group else cache.resource.plural
             if cache.problem:
                 yield f"{pair.host} does not watch {plural}: {cache.problem}"
             metadata = (each["metadata"] for each in world.all(plural))
@@ -413,7 +428,7 @@ def a_pod_is_bound_with_its_claims(world: "World") -> Iterator[str]:
         world.bound_late.add(pod["metadata"]["uid"])
         return
     for claim in filter(None, claims_of(world, pod)):
-        if not devices_of(claim) or pod["metadata"]["uid"] not in consumers_of(claim):
+        if not devices_of(claim) or not is_reserved_for(pod, claim):
             yield f"{name_of(pod)} is bound, and {name_of(claim)} is not reserved for it"
         for device in list_unattached(claim):
             yield f"{name_of(pod)} is bound, and {device} of {name_of(claim)} is not attached"

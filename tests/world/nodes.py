@@ -18,6 +18,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import MERGE, STRATEGIC
 from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.trouble import Seen
+from tests.world.gangs import is_reserved_for
 from tests.world.network import Network
 from tests.world.objects import ALL_NODES, MEMORY, RESOURCE
 from tests.world.watches import Follower
@@ -115,7 +116,7 @@ def memory_of(request: JSON) -> int:
 
 
 def consumers_of(claim: JSON) -> list[str]:
-    """Return the UIDs of the pods that a claim is reserved for."""
+    """Return the UIDs of the pods, or of the PodGroup, that a claim is reserved for."""
     return [each["uid"] for each in (claim.get("status") or {}).get("reservedFor") or ()]
 
 
@@ -289,7 +290,7 @@ class Kubelet:
             claims = [await self._read_claim(pod, name) for name in claim_names(seen)]
             if self._must_end(uid):
                 return False
-            ready = [claim for claim in claims if claim and uid in consumers_of(claim)]
+            ready = [claim for claim in claims if claim and is_reserved_for(pod, claim)]
             if len(ready) < len(pod["spec"].get("resourceClaims", ())):
                 continue
             if any(device in self.failing for claim in ready for _, device in devices_of(claim)):

@@ -28,7 +28,7 @@ BY_VALUES: JSON = {**_VALUE, "requestPolicy": {"default": "4", "validValues": ["
 _STEPS = {"min": "2", "step": "2"}
 BY_STEPS: JSON = {**_VALUE, "requestPolicy": {"default": "2", "validRange": _STEPS}}
 GATES = ("consumable_capacity", "partitionable_devices")
-_UNOWNED = ("pods", "nodes", "leases", "resourceclaims", "resourceslices", "events")
+_UNOWNED = ("pods", "nodes", "leases", "podgroups", "resourceclaims", "resourceslices", "events")
 CONFIGURATION = """\
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration

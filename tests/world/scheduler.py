@@ -11,8 +11,6 @@ from typing import Any
 
 from allocator.process import _Parts
 from allocator.scheduler.protocol import (
-    GroupMember,
-    GroupReference,
     PodOnNode,
     PodReference,
     PreemptRequest,
@@ -25,26 +23,19 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from tests.cluster.fake.kinds import JSON
-from tests.world.asked import (
-    describe,
-    describe_node,
-    encode,
-    has_allocation,
-    has_ended,
-    is_waiting,
-)
+from tests.world.asked import describe_node, encode, has_allocation, is_waiting
 from tests.world.conditions import Conditions
 from tests.world.election import Election
+from tests.world.gangs import GROUP, Gang
 from tests.world.network import Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
+from tests.world.seen_gangs import SeenGangs
 from tests.world.tries import Tries
 from tests.world.watches import Follower
 
 NODES = "/api/v1/nodes"
 NAME = "drawbridge"
-GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
-MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 _MAX_NODES = 2
 # kube-scheduler tries a pod again that nobody wakes (podMaxInUnschedulablePodsDuration).
 UNWOKEN_SECONDS = 300
@@ -78,6 +69,10 @@ class Scheduler:
         self._pods = Follower(network, who, "pods", front=front)
         self._claims = Follower(network, who, "resourceclaims", front=front)
         self._nodes = Follower(network, who, "nodes", front=front)
+        self._groups = Follower(network, who, GROUP.long_name, front=front)
+        self._gangs = SeenGangs(
+            self._pods, self._groups, self._find_claims, lambda uid: uid in self._busy
+        )
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._calls: dict[asyncio.Task[Any], None] = {}  # in the allocator
         self._work = asyncio.Event()
@@ -108,6 +103,7 @@ class Scheduler:
             self._pods.run(self._pod_changed),
             self._claims.run(self._claim_changed),
             self._nodes.run(),
+            self._groups.run(self._group_changed),
             self._election.run(self._start_again, self._work.set),
             self._follow_events(),
             self._follow_status(),
@@ -172,6 +168,12 @@ class Scheduler:
         name = after["metadata"]["name"]
         users = (pod for pod in self._pods.objects.values() if name in claim_names(pod))
         self._activate(pod["metadata"]["uid"] for pod in users)
+
+    def _group_changed(self, before: JSON | None, after: JSON | None) -> None:
+        """Try the members of a PodGroup that is created or changes."""
+        if after is not None and (before is None or before["spec"] != after["spec"]):
+            gang = Gang(GROUP, after["metadata"]["namespace"], after["metadata"]["name"])
+            self._activate([pod["metadata"]["uid"] for pod in self._gangs.members(gang)])
 
     def _activate(self, uids: Iterable[str]) -> None:
         for uid in uids:
@@ -260,8 +262,11 @@ class Scheduler:
         return usable if len(usable) == len(names) else None
 
     async def _try(self, parts: _Parts, pod: JSON) -> None:
-        group, members = self._find_group(pod)
-        if group is None or not self._has_group_cycles or len(members) < 2:
+        if self._gangs.is_held_back(pod):
+            return
+        group, members = self._gangs.find(pod)
+        has_cycle = self._has_group_cycles or "schedulingGroup" in pod["spec"]
+        if group is None or not has_cycle or len(members) < 2:
             await self._try_alone(parts, pod)
             return
         self.network.count("cycle of a gang")
@@ -327,10 +332,10 @@ class Scheduler:
     async def _ask(
         self, parts: _Parts, pod: JSON, claims: Iterable[JSON], *, reserve: bool = False
     ) -> PreFilterReply:
-        uid, (group, members) = pod["metadata"]["uid"], self._find_group(pod)
+        uid, (group, members) = pod["metadata"]["uid"], self._gangs.find(pod)
         reply = parts.calls.prefilter(
             PreFilterRequest(
-                pod=describe(pod),
+                pod=self._gangs.describe(pod),
                 claims=encode(claims),
                 max_nodes=0 if uid in self._every_node else _MAX_NODES,
                 group=group,
@@ -440,30 +445,6 @@ class Scheduler:
             await self._client.ask("PATCH", path_of(PODS, victim, "status"), change)
             options = {"preconditions": {"uid": uid}}
             await self._client.ask("DELETE", path_of(PODS, victim), options)
-
-    def _find_group(self, pod: JSON) -> tuple[GroupReference | None, tuple[GroupMember, ...]]:
-        labels = pod["metadata"].get("labels") or {}
-        if (name := labels.get(GROUP_LABEL)) is None:
-            return None, ()
-        least, scheduled, waiting = int(labels.get(MIN_LABEL, 0)), 0, [pod]
-        for other in self._pods.objects.values():
-            metadata = other["metadata"]
-            if (metadata.get("labels") or {}).get(GROUP_LABEL) != name:
-                continue
-            if metadata["namespace"] != pod["metadata"]["namespace"] or has_ended(other):
-                continue
-            if "nodeName" in other["spec"] or metadata["uid"] in self._busy:
-                scheduled += 1
-            elif metadata["uid"] != pod["metadata"]["uid"] and self._find_claims(other) is not None:
-                waiting.append(other)
-        if len(waiting) == 1 and 0 < least <= scheduled + 1:
-            return None, ()
-        key = f"{pod['metadata']['namespace']}/{GROUP_LABEL}={name}"
-        members = tuple(
-            GroupMember(pod=describe(other), claims=encode(self._find_claims(other) or ()))
-            for other in waiting
-        )
-        return GroupReference(key=key, min_count=least, scheduled=scheduled), members
 
     async def _bind(self, parts: _Parts, place: PodOnNode) -> None:
         """Do what the binding cycle does: PreBind of others, Bind, Unreserve after a failure."""

@@ -45,7 +45,7 @@ BOUND_LATE = (
     Event(45.0, "create", 26),
 )
 ON_ANOTHER_NODE = "pod that was bound soon after a restore to another node"
-COPIED = 26  # half of its computations are cut
+COPIED = 93  # half of its computations are cut
 
 
 def test_the_scenarios_that_the_models_are_compared_with_exist() -> None:

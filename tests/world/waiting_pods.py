@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asked import has_ended
+from tests.world.gangs import COSCHEDULING, GROUP, Gang, find_least, gang_of
 from tests.world.nodes import (
     Ask,
     Device,
@@ -18,12 +19,13 @@ from tests.world.nodes import (
     holds_of,
 )
 from tests.world.objects import BROKEN, NODES, TEAM, TEAM_DEVICES, is_open
-from tests.world.scheduler import GROUP_LABEL, MIN_LABEL, NAME
+from tests.world.scheduler import NAME
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
 Invariant = Callable[["World"], Iterator[str]]
+_STORED = ("pods", GROUP.long_name, COSCHEDULING.long_name, "resourceclaims", "nodes")
 
 
 def claims_of_team(world: "World") -> Iterator[JSON]:
@@ -44,12 +46,12 @@ class Answer(NamedTuple):
 def of_stored(invariant: Invariant) -> Invariant:
     """Find the same as before while the stored objects that an invariant depends on are the same.
 
-    These are pods, claims and nodes; the holders of devices are among the claims.
+    These are pods, their groups, claims and nodes; the holders of devices are among the claims.
     """
 
     @functools.wraps(invariant)
     def look(world: "World") -> Iterator[str]:
-        lists = tuple(map(world.all, ("pods", "resourceclaims", "nodes")))
+        lists = tuple(map(world.all, _STORED))
         answer = world.answers.get(invariant)
         if answer is None or any(map(operator.is_not, lists, answer.lists)):
             answer = world.answers[invariant] = Answer(lists, next(invariant(world), ""))
@@ -113,21 +115,22 @@ class Waiting(NamedTuple):
 def _find_waiting(world: "World") -> Iterator[Waiting]:
     """Yield who waits and could run with devices, each gang once."""
     members_of = _find_gangs(world)
-    gangs: dict[str, list[JSON]] = {}
+    gangs: dict[Gang | str, list[JSON]] = {}
     for pod in world.all("pods"):
         if is_waiting(pod) and has_claims(world, pod) and not is_native(pod):
-            labels = pod["metadata"].get("labels") or {}
-            gangs.setdefault(labels.get(GROUP_LABEL, pod["metadata"]["uid"]), []).append(pod)
+            gangs.setdefault(gang_of(pod) or pod["metadata"]["uid"], []).append(pod)
     for gang, pods in gangs.items():
-        if lacks := _lacks(members_of.get(gang, ()), len(pods)):
-            priority = min(pod["spec"].get("priority", 0) for pod in pods)
-            names, needs = [*map(name_of, pods)], [_needs(world, pod) for pod in pods[:lacks]]
-            yield Waiting(gang, priority, namespace_of(pods[0]), names, needs)
+        if lacks := _lacks(world, members_of.get(gang, ()), len(pods)):
+            priority, counted = min(pod["spec"].get("priority", 0) for pod in pods), set[str]()
+            names = [*map(name_of, pods)]
+            needs = [_needs(world, pod, counted) for pod in pods[:lacks]]
+            name = gang.name if isinstance(gang, Gang) else gang
+            yield Waiting(name, priority, namespace_of(pods[0]), names, needs)
 
 
 def _can_go(pod: JSON | None, priority: int) -> bool:
     """Whether a pod of ours is a victim of others; gangs are evicted as a whole."""
-    if pod is None or is_native(pod) or GROUP_LABEL in (pod["metadata"].get("labels") or {}):
+    if pod is None or is_native(pod) or gang_of(pod) is not None:
         return False
     return "nodeName" in pod["spec"] and pod["spec"].get("priority", 0) < priority
 
@@ -143,7 +146,7 @@ def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
             continue
         if not free or not is_waiting(pod) or not is_native(pod) or not has_claims(world, pod):
             continue
-        asks, _ = _needs(world, pod)
+        asks, _ = _needs(world, pod, set())
         if not any(ask.memory for ask in asks):
             yield f"{name_of(pod)} waits, and a device of {BROKEN} is free"
 
@@ -152,16 +155,16 @@ def is_native(pod: JSON) -> bool:
     return bool(pod["spec"]["schedulerName"] != NAME)
 
 
-def _find_gangs(world: "World") -> Mapping[str, list[JSON]]:
+def _find_gangs(world: "World") -> Mapping[Gang | str, list[JSON]]:
     """Return the members of each gang."""
-    gangs: dict[str, list[JSON]] = {}
+    gangs: dict[Gang | str, list[JSON]] = {}
     for pod in world.all("pods"):
-        if gang := (pod["metadata"].get("labels") or {}).get(GROUP_LABEL):
+        if gang := gang_of(pod):
             gangs.setdefault(gang, []).append(pod)
     return gangs
 
 
-def _lacks(members: Sequence[JSON], waiting: int) -> int:
+def _lacks(world: "World", members: Sequence[JSON], waiting: int) -> int:
     """Return how many of the waiting members must have devices together; 0 if not enough exist.
 
     A member that has ended counts no more, as for kube-scheduler, which does not see it. A pod
@@ -169,19 +172,27 @@ def _lacks(members: Sequence[JSON], waiting: int) -> int:
     """
     if not members:
         return 1
-    least = int(members[0]["metadata"]["labels"][MIN_LABEL])
+    gang = gang_of(members[0])
+    assert gang is not None
+    least = find_least(members[0], gang, lambda gang: world.network.store.find(*gang))
+    if not least:
+        return waiting
     bound = sum("nodeName" in pod["spec"] and not has_ended(pod) for pod in members)
     lacks = max(1, least - bound)
     return lacks if lacks <= waiting else 0
 
 
-def _needs(world: "World", pod: JSON) -> tuple[list[Ask], str]:
-    """Return what a pod still asks for, and the node of the devices that it has."""
+def _needs(world: "World", pod: JSON, counted: set[str]) -> tuple[list[Ask], str]:
+    """Return what a pod still asks for, and the node of the devices that it has.
+
+    Claims that others share with it are `counted` by now.
+    """
     asks, node = list[Ask](), ""
     for claim in filter(None, claims_of(world, pod)):
-        devices = devices_of(claim)
+        devices, uid = devices_of(claim), claim["metadata"]["uid"]
         node = next((pool for pool, _ in devices), node)
-        if not devices:
+        if not devices and uid not in counted:
+            counted.add(uid)
             asks += asks_of(claim)
     return asks, node
 

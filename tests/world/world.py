@@ -11,17 +11,18 @@ from unittest import mock
 from allocator.state import pod_table
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
-from tests.world import clock, faults, invariants, machine_events
+from tests.world import clock, faults, gang_events, invariants, machine_events
 from tests.world.admission import RefusedPodError, Webhook
 from tests.world.asked import is_waiting
 from tests.world.conditions import draw_conditions
 from tests.world.control import ControllerProcess
-from tests.world.controllers import Autoscaler, ClaimController, PodController
+from tests.world.controllers import Autoscaler, ClaimController, GroupProtection, PodController
 from tests.world.copies import Copies
 from tests.world.election import find_holder
 from tests.world.events import EVENTS
 from tests.world.fabric import Fabric
 from tests.world.fence import DeviceFence, make_fence
+from tests.world.gangs import is_reserved_for
 from tests.world.machines import Machine
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
@@ -60,7 +61,7 @@ class Outcome:
     @property
     def faults(self) -> int:
         """What failed: requests, processes, hosts, servers, drivers and machines."""
-        names = (*faults.FAULT_NAMES, *machine_events.FAULT_NAMES)
+        names = (*faults.FAULT_NAMES, *gang_events.FAULT_NAMES, *machine_events.FAULT_NAMES)
         return sum(self.counted.get(name, 0) for name in names)
 
 
@@ -178,7 +179,8 @@ class World:
         store.listeners += [self._follow, self.newcomers.follow, self._fence.follow]
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         claims, pods = ClaimController(self.network, self.quotas), PodController(self.network)
-        parts += [each.run() for each in (claims, self.quotas, pods, self._fabric)]
+        groups = GroupProtection(self.network)
+        parts += [each.run() for each in (claims, self.quotas, pods, groups, self._fabric)]
         autoscaler = Autoscaler(self.network, self.machines.values())
         parts += [each.run() for each in (self._stock, self.controller, self.webhook, autoscaler)]
         tasks = [asyncio.ensure_future(part) for part in parts]
@@ -290,9 +292,10 @@ class World:
         gone = set(consumers_of(before)).difference(consumers_of(after))
         if not gone or not who.startswith("allocator"):
             return
+        name = before["metadata"]["name"]
         for pod in self.all("pods"):
-            runs = "nodeName" in pod["spec"] and not _has_ended(pod)
-            if runs and pod["metadata"]["uid"] in gone:
+            runs = "nodeName" in pod["spec"] and not _has_ended(pod) and name in claim_names(pod)
+            if runs and is_reserved_for(pod, before) and not is_reserved_for(pod, after):
                 self.taken.append(f"{before['metadata']['name']} of {pod['metadata']['name']}")
 
     def check(self, what: str) -> None:

@@ -88,6 +88,8 @@ karpenter.sh/v1                  nodepools                       NodePool       
 nvidia.com/v1                    clusterpolicies                 ClusterPolicy                  cluster status
 nvidia.com/v1alpha1              gpuclusters                     GPUCluster                     cluster status
 scheduling.k8s.io/v1             priorityclasses                 PriorityClass                  cluster
+scheduling.k8s.io/v1alpha2       podgroups                       PodGroup                       status
+scheduling.x-k8s.io/v1alpha1     podgroups                       PodGroup                       status
 resource.k8s.io/v1               resourceslices                  ResourceSlice                  cluster
 resource.k8s.io/v1               deviceclasses                   DeviceClass                    cluster
 resource.k8s.io/v1               resourceclaims                  ResourceClaim                  status frozen
@@ -119,5 +121,5 @@ def _of_words(api_version: str, kind: str) -> Kind:
 
 @functools.cache
 def named(name: str) -> Kind:
-    """Return a kind by its plural or its name."""
-    return next(one for one in KINDS if name in (one.plural, one.kind))
+    """Return a kind by its plural, its name, or the name that messages use."""
+    return next(one for one in KINDS if name in (one.plural, one.kind, one.long_name))
