@@ -266,7 +266,8 @@ class Scheduler:
             return
         group, members = self._gangs.find(pod)
         has_cycle = self._has_group_cycles or "schedulingGroup" in pod["spec"]
-        if group is None or not has_cycle or len(members) < 2:
+        # A scheduler that does not know how many members must run has no cycle for them.
+        if group is None or not (has_cycle and group.min_count) or len(members) < 2:
             await self._try_alone(parts, pod)
             return
         self.network.count("cycle of a gang")

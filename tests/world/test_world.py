@@ -25,6 +25,15 @@ FORCED = (
     Event(5.0, "delete with force", 0),
     Event(10.0, "create", 26),
 )
+# So is a whole gang whose members share a claim, which goes with its PodGroup.
+FORCED_GANG = (
+    *FORCED[:5],
+    Event(0.2, "create gang", 110),
+    Event(4.0, "create", 26),
+    *(Event(0.2, "create", 26) for _ in range(8)),
+    Event(5.0, "delete gang", 1),
+    Event(10.0, "create", 26),
+)
 # Devices become free, and others get them while a restore brings their former users back.
 RESTORED = (
     *(Event(0.1, "create native", 0) for _ in range(5)),
@@ -105,10 +114,15 @@ def test_copies_go_on_with_computations_that_are_cut() -> None:
     assert outcome.counted["copy of a process"] > 0
 
 
-def test_devices_of_a_pod_deleted_with_force_are_not_given_away() -> None:
-    outcome = play(1, FORCED)
+@pytest.mark.parametrize(
+    ("script", "deletion"), [(FORCED, "delete with force"), (FORCED_GANG, "delete gang")]
+)
+def test_devices_of_a_pod_deleted_with_force_are_not_given_away(
+    script: tuple[Event, ...], deletion: str
+) -> None:
+    outcome = play(1, script)
     assert not outcome.violation
-    assert outcome.counted["delete with force"] == 1
+    assert outcome.counted[deletion] == 1
 
 
 def test_a_mistake_is_found_and_shrinks_to_the_events_that_show_it(
