@@ -314,6 +314,7 @@ class AllocatorState:
             self._slices.setdefault(pool, {})[after.name] = after
             self._pools_naming.move(pool, (), filter(None, {after.node_name, pool.name}))
             self._decide_owner(pool)
+            self.conflicts.note_pool(pool)
             if self.ledger.quotas.counts_capacity:
                 self.ledger.charge_again(pool)
 

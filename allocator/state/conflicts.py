@@ -2,7 +2,9 @@
 
 Another allocator can write an allocation that contradicts one of ours, before or after ours. Each
 change of a claim searches its own conflicts again, and those of the claims that it was in conflict
-with. So the cost of a change does not depend on the rest of the cluster.
+with. So the cost of a change does not depend on the rest of the cluster. What a driver publishes
+decides which counters and capacities are exceeded, so claims of others beside ours are searched
+again when it has published their pool.
 """
 
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Final, NamedTuple
 
 from allocator.state.index import Index
 from allocator.state.seen_pods import SeenPods
+from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.conflicts import (
     Conflict,
     ConflictLine,
@@ -58,6 +61,17 @@ class Conflicts:
     def note_change(self, uid: str) -> None:
         """Have the conflicts of a claim that changed searched."""
         self._changed[uid] = None
+
+    def note_pool(self, pool: PoolID) -> None:
+        """Have the claims of others beside ours in a pool searched that is published as a whole."""
+        theirs = self._find_beside_ours(pool)
+        if theirs and self._find_pool(pool) is not None:
+            self._changed |= dict.fromkeys(theirs)
+
+    def _find_beside_ours(self, pool: PoolID) -> list[str]:
+        allocated = [uid for uid in self._ledger.claims_in(pool) if uid in self._ledger.claims]
+        theirs = [uid for uid in allocated if not self._is_ours(uid)]
+        return theirs if len(theirs) < len(allocated) else []
 
     def take_changed(self) -> list[tuple[str, tuple[Conflict, ...]]]:
         """Search for the conflicts of claims that changed, of a few at a time."""

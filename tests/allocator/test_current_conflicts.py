@@ -3,10 +3,20 @@
 from typing import Any
 
 from allocator.state.conflicts import MAX_CONFLICTS, MAX_SEARCHES
+from drawbridge.dra.slices import Slice
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.pods import Pod
 from drawbridge.names import ALLOCATION_ANNOTATION
-from tests.allocator.clusters import Cluster, allocation_on, as_claim, claim, gpu_slice, pod
+from tests.allocator.clusters import (
+    DRIVER,
+    Cluster,
+    allocation_on,
+    as_claim,
+    as_slice,
+    claim,
+    gpu_slice,
+    pod,
+)
 from tests.tables import every_row
 
 
@@ -144,6 +154,44 @@ def test_a_driver_that_publishes_more_ends_a_conflict() -> None:
     cluster.state.apply(gpu_slice("n1", 8), shared)
     # Whole devices stay in conflict: neither claim has a share.
     assert yielding(cluster)
+
+
+def partitioned(generation: int, devices: int = 2, *, slices: int = 1) -> Slice:
+    """Devices that each take the only unit of node n1; with more slices, the pool is incomplete."""
+    unit = {"counterSet": "units", "counters": {"unit": {"value": "1"}}}
+    own = [{"name": f"gpu-{number}", "consumesCounters": [unit]} for number in range(devices)]
+    pool = {"name": "n1", "generation": generation, "resourceSliceCount": slices}
+    shared = [{"name": "units", "counters": {"unit": {"value": "1"}}}]
+    spec = {"driver": DRIVER, "nodeName": "n1", "pool": pool, "devices": own}
+    return as_slice({"metadata": {"name": "n1-gpu"}, "spec": {**spec, "sharedCounters": shared}})
+
+
+@every_row(
+    "before", [None, partitioned(1, slices=2), partitioned(1, 1)], ids=["gone", "part", "fewer"]
+)
+def test_a_conflict_is_found_when_the_driver_has_published_the_devices(
+    before: Slice | None,
+) -> None:
+    cluster = Cluster()
+    for each in (before, written("ours", 0), written("theirs", 1, ours=False)):
+        cluster.state.apply(None, each)
+    assert yielding(cluster) == {}
+    cluster.state.apply(before, partitioned(2))
+    assert yielding(cluster) == {"ours": "theirs"}
+    assert [line.code for line in cluster.state.conflicts.list_lines()] == ["CounterOverdrawn"]
+    # It lasts while the driver starts again, and ends when it publishes other devices.
+    cluster.state.apply(partitioned(2), None)
+    assert yielding(cluster) == {"ours": "theirs"}
+    cluster.state.apply(None, partitioned(3, 1))
+    assert yielding(cluster) == {}
+
+
+@every_row("whose", ["ours", "theirs"])
+def test_a_pool_without_claims_of_others_beside_ours_is_not_searched(whose: str) -> None:
+    cluster = started(*(written(uid, n, ours=whose == "ours") for n, uid in enumerate("ab")))
+    yielding(cluster)
+    cluster.state.apply(gpu_slice("n1", 8), gpu_slice("n1", 8, generation=2))
+    assert not cluster.state.conflicts.has_changed
 
 
 def test_the_number_of_conflicts_is_bounded() -> None:
