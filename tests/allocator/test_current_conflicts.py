@@ -181,8 +181,9 @@ def test_a_conflict_is_found_when_the_driver_has_published_the_devices(
     assert [line.code for line in cluster.state.conflicts.list_lines()] == ["CounterOverdrawn"]
     # It lasts while the driver starts again, and ends when it publishes other devices.
     cluster.state.apply(partitioned(2), None)
+    cluster.state.apply(None, partitioned(3, slices=2))
     assert yielding(cluster) == {"ours": "theirs"}
-    cluster.state.apply(None, partitioned(3, 1))
+    cluster.state.apply(partitioned(3, slices=2), partitioned(4, 1))
     assert yielding(cluster) == {}
 
 
