@@ -103,7 +103,8 @@ class SeenPods:
         self._pools_of: dict[str, Collection[PoolID]] = {}
         self._bound_members: Index[PodGroup, str] = Index()
         self.version = 0  # grows with each change of a pod or its claims
-        # The UIDs of allocated claims whose pods are all gone, ended or terminating in time.
+        # The UIDs of allocated claims whose pods are all gone, ended or terminating in time, and of
+        # claims without pods that are deleted.
         self.releasing: Final[set[str]] = set()
         self._settled: list[str] = []
         # The pods that began to terminate since the last look at the clock.
@@ -179,8 +180,11 @@ class SeenPods:
 
     def _update_claim(self, uid: str) -> None:
         claim = self._claims.get(uid)
+        consumers = _read_consumers(claim)
+        # Nobody releases what another client has allocated for no pod, until it is deleted.
+        is_deleted = claim is not None and claim.metadata.deletion_timestamp is not None
         is_allocated = claim is not None and claim.status.allocation is not None
-        if is_allocated and all(map(self.is_leaving, _read_consumers(claim))):
+        if is_allocated and (consumers or is_deleted) and all(map(self.is_leaving, consumers)):
             self.releasing.add(uid)
         else:
             self.releasing.discard(uid)

@@ -31,6 +31,7 @@ from tests.allocator.clusters import (
     allocation_on,
     as_claim,
     claim,
+    codes,
     device,
     gpu_slice,
     pod,
@@ -194,6 +195,18 @@ def test_a_claim_is_being_released_only_if_all_its_pods_are() -> None:
     assert list(cluster.state.pods.releasing) == ["c"]
     cluster.add_claim(claim("c", version=2, allocation=allocation_on("n1", 0), pods=["x"]))
     assert not cluster.state.pods.releasing
+
+
+def test_an_allocation_without_pods_is_being_released_once_its_claim_is_deleted() -> None:
+    cluster = Cluster(n1=1)
+    cluster.add_claim(claim("c", allocation=allocation_on("n1", 0)))
+    assert not cluster.state.pods.releasing
+    assert codes(cluster.prefilter("p", claim("other"))) == ["NoDeviceFree"]
+    deleted: dict[str, Any] = claim("c", version=2, allocation=allocation_on("n1", 0))
+    deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    cluster.add_claim(deleted)
+    assert list(cluster.state.pods.releasing) == ["c"]
+    assert codes(cluster.prefilter("p", claim("other")))[0] == "DevicesBeingReleased"
 
 
 def test_a_claim_with_another_kind_of_consumer_is_not_being_released() -> None:
