@@ -15,7 +15,8 @@ import yaml
 from allocator.state.record_states import TRANSITIONS
 from tests.world.events import EVENTS
 from tests.world.script import LENGTH, write_script
-from tests.world.world import Outcome, play, shrink
+from tests.world.shrinking import shrink
+from tests.world.world import Outcome, play
 
 # Each process plays so many seeds before it tells about them.
 CHUNK = 8

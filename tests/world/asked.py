@@ -7,6 +7,7 @@ import msgspec
 from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, SchedulingPod
 from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON
+from tests.world import clock
 
 
 def is_waiting(pod: JSON) -> bool:
@@ -32,6 +33,17 @@ def describe(pod: JSON) -> SchedulingPod:
     value = {key: metadata[key] for key in ("namespace", "name", "uid")}
     value |= {"priority": spec.get("priority", 0), "tolerations": spec.get("tolerations", [])}
     return msgspec.convert(value, SchedulingPod)
+
+
+def describe_waiting(pod: JSON, message: str) -> JSON | None:
+    """Return the condition of a pod that waits, with its first time; None if the pod has it."""
+    conditions = (pod.get("status") or {}).get("conditions", ())
+    told = [each for each in conditions if each["type"] == "PodScheduled"]
+    since = next((e["lastTransitionTime"] for e in told if e["status"] == "False"), "")
+    about = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    since = since or f"{clock.now():%Y-%m-%dT%H:%M:%SZ}"
+    condition = {**about, "message": message, "lastTransitionTime": since}
+    return None if condition in told else condition
 
 
 def describe_node(name: str, running: Iterable[JSON], priority: int) -> PreemptionNode:

@@ -27,6 +27,7 @@ _OF_DEVICES = (
     *("create native", "create legacy", "delete", "delete with force", "finish", "delete claim"),
     *("change owner", "swap driver", "leave out device", "stop driver", "publish again"),
     *("taint device", "cordon", "hold node", "stop at write"),
+    "allocate as rival",
 )
 _PAIRS = 6
 # What happens without faults: work ends, other work comes, and another host leads.
@@ -41,6 +42,8 @@ _CALM = {
     "resize gang": 1,
     "cordon": 1,
     "kill scheduler": 1,
+    "allocate as rival": 1,
+    "end rivals": 1,
 }
 # All is well again this soon after each of these: without faults, and volumes that wait; later
 # after a restore, when pods that are gone are still promised devices from time to time.
@@ -73,6 +76,10 @@ class Conditions(NamedTuple):
     cut_computations: float
     # Whether a policy keeps others from devices, and not a taint from the nodes.
     fences_devices: bool
+    # How many seconds a pod waits before it evicts others.
+    eviction_delay: int
+    # Whether the memory of an allocator has room for one large claim of a namespace only.
+    is_crowded: bool
     # What happens when all faults have ended, one after the other.
     calm: tuple[str, ...]
 
@@ -85,7 +92,12 @@ class Conditions(NamedTuple):
         """Return how soon all must be well after an event without faults."""
         # Who leads after a kill waits for the end of a Lease, whatever happens meanwhile.
         after_kill = LEASE_SECONDS if "kill scheduler" in self.calm else 0.0
-        return _CALM_SECONDS + after_kill + (_GONE_SECONDS if has_restored else 0)
+        return (
+            _CALM_SECONDS
+            + self.eviction_delay
+            + after_kill
+            + (_GONE_SECONDS if has_restored else 0)
+        )
 
 
 def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
@@ -116,13 +128,17 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
         calm=tuple(drawn.choices([*_CALM], [*_CALM.values()], k=drawn.choice((2, 4, 8, 8)))),
         fences_devices=False,
+        eviction_delay=0,
+        is_crowded=False,
         reserves_early=drawn.random() < 0.8,
         cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )
     second = drawn.choice((0.0, 0.0, 0.0, 0.0, 0.02, 0.2))
     faults = replace(conditions.faults, second=second)
-    return conditions._replace(
+    conditions = conditions._replace(
         faults=faults,
         fences_devices=drawn.random() < 0.2,
         asks_for_memory=drawn.choice((0.0, 0.2, 0.4, 0.8)),
     )
+    delay, is_crowded = drawn.choice((0, 0, 0, 0, 4, 25)), drawn.random() < 0.3
+    return conditions._replace(eviction_delay=delay, is_crowded=is_crowded)

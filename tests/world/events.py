@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.machines import draw_seconds
-from tests.world.nodes import devices_of
+from tests.world.nodes import devices_of, protection_of
 from tests.world.objects import CLASS, MEMORY, MIGRATED, RESOURCE, TEAM
 from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
@@ -46,9 +46,9 @@ def create(world: "World", drawn: int) -> str:
         names.append(world.next_name("c"))
     space = _choose_space(world, drawn // 5)
     count = 2 if drawn // 20 % 10 == 0 else 1
-    pod = _create_pod(world, names, space=space)
+    pod = create_pod(world, names, space=space)
     for number, name in enumerate(names):
-        _create_claim(world, name, pod, drawn + number, count=count)
+        create_claim(world, name, pod, drawn + number, count=count)
     return f"{pod['metadata']['name']} with {', '.join(names)}"
 
 
@@ -60,8 +60,8 @@ def _choose_space(world: "World", drawn: int) -> str:
 def create_important(world: "World", drawn: int) -> str:
     """Create a pod that may preempt others."""
     name = world.next_name("c")
-    pod = _create_pod(world, [name], priority=100, space=_choose_space(world, drawn // 3))
-    _create_claim(world, name, pod, drawn)
+    pod = create_pod(world, [name], priority=100, space=_choose_space(world, drawn // 3))
+    create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
 
 
@@ -91,27 +91,30 @@ def create_sharing(world: "World", drawn: int) -> str:
     if shared and drawn % 2:
         claim = shared[drawn // 2 % len(shared)]
         name, space, count = claim["metadata"]["name"], claim["metadata"]["namespace"], 1
+        world.rivals.joined.add(name)
         if drawn // 32 % 2 and (pools := sorted({pool for pool, _ in devices_of(claim)})):
             closed = pools[0]
             world.machines[closed].cordon(draw_seconds(drawn))
     else:
         name, space, count = world.next_name("s"), _choose_space(world, drawn // 2), 2
-        _create_claim(world, name, None, drawn, space=space)
-    made = [_create_pod(world, [name], space=space)["metadata"]["name"] for _ in range(count)]
+        create_claim(world, name, None, drawn, space=space)
+    made = [create_pod(world, [name], space=space)["metadata"]["name"] for _ in range(count)]
     return f"{' and '.join(made)} with {name}{closed and f', {closed} is closed'}"
 
 
 def _is_shared(claim: JSON) -> bool:
-    metadata = claim["metadata"]
-    return "ownerReferences" not in metadata and "deletionTimestamp" not in metadata
+    """Whether nobody owns a claim; one that a person allocated without finalizer can vanish."""
+    has_owner, (devices, is_kept) = "ownerReferences" in claim["metadata"], protection_of(claim)
+    is_deleted = "deletionTimestamp" in claim["metadata"]
+    return not has_owner and not is_deleted and (is_kept or not devices)
 
 
 @event(5)
 def create_native(world: "World", drawn: int) -> str:
     """Create a pod of the stock scheduler, which obeys no quota of ours."""
     name = world.next_name("n")
-    pod = _create_pod(world, [name], scheduler=STOCK, space=_choose_space(world, drawn))
-    _create_claim(world, name, pod, drawn)
+    pod = create_pod(world, [name], scheduler=STOCK, space=_choose_space(world, drawn))
+    create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
 
 
@@ -137,7 +140,7 @@ def create_legacy(world: "World", drawn: int) -> str:
     return f"{name} in {pod['metadata']['namespace']}"
 
 
-def _create_pod(
+def create_pod(
     world: "World",
     claims: list[str],
     *,
@@ -147,6 +150,7 @@ def _create_pod(
     scheduler: str = NAME,
     more: JSON | None = None,
 ) -> JSON:
+    """Create a pod that names claims; all but those of the stock scheduler tolerate the fence."""
     spec: JSON = {
         "schedulerName": scheduler,
         "priority": priority,
@@ -154,14 +158,14 @@ def _create_pod(
         "containers": [],
         "resourceClaims": [{"name": name, "resourceClaimName": name} for name in claims],
     }
-    if scheduler == NAME:
+    if scheduler != STOCK:
         spec["tolerations"] = [{"key": "drawbridge.dev/owned", "operator": "Exists"}]
     spec |= more or {}
     metadata: JSON = {"name": world.next_name("p"), "namespace": space, "labels": labels or {}}
     return world.server.put({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
-def _create_claim(
+def create_claim(
     world: "World",
     name: str,
     pod: JSON | None,
@@ -169,7 +173,8 @@ def _create_claim(
     *,
     count: int = 1,
     space: str = "default",
-) -> None:
+) -> JSON:
+    """Create a claim for devices, of a pod if there is one."""
     requests = [
         _make_request("gpu" if not number else f"gpu-{number}", count, memory)
         for number, memory in enumerate(_draw_memory(world, drawn))
@@ -179,7 +184,7 @@ def _create_claim(
         about = pod["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
         metadata |= {"namespace": about["namespace"], "ownerReferences": [owner]}
-    world.server.put(
+    return world.server.put(
         {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceClaim",

@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.fake.kinds import JSON, named
-from tests.world.events import GRACE_SECONDS, _choose_space, _create_claim, _create_pod, event
+from tests.world.events import GRACE_SECONDS, _choose_space, create_claim, create_pod, event
 from tests.world.gangs import (
     COSCHEDULING,
     GROUP,
@@ -66,7 +66,7 @@ class _NewGang(NamedTuple):
     def create_shared(self, world: "World") -> None:
         """Create the claim that members share, or its template."""
         if self.form == _NAMED:
-            _create_claim(world, self.name, None, self.drawn, space=self.space)
+            create_claim(world, self.name, None, self.drawn, space=self.space)
         if self.form == _MADE:
             world.server.put(_make_template(self.space))
 
@@ -82,9 +82,9 @@ class _NewGang(NamedTuple):
             spec["resourceClaims"] = [self._entry()]
         own = [] if self.form in _ENTRIES else [world.next_name("c")]
         about = {"space": self.space, "priority": self.priority, "labels": labels}
-        pod = _create_pod(world, own, **about, more=spec)
+        pod = create_pod(world, own, **about, more=spec)
         for claim in own:
-            _create_claim(world, claim, pod, self.drawn)
+            create_claim(world, claim, pod, self.drawn)
         return str(pod["metadata"]["name"])
 
     def _entry(self) -> JSON:
@@ -201,7 +201,7 @@ def replace_member(world: "World", drawn: int) -> str:
     is_shared = entries[0]["name"] == "shared"
     own = [] if is_shared else [world.next_name("c")]
     more = {key: spec[key] for key in ("schedulingGroup",) if key in spec}
-    made = _create_pod(
+    made = create_pod(
         world,
         own,
         space=space,
@@ -210,5 +210,5 @@ def replace_member(world: "World", drawn: int) -> str:
         more=more | ({"resourceClaims": entries} if is_shared else {}),
     )
     for claim in own:
-        _create_claim(world, claim, made, drawn)
+        create_claim(world, claim, made, drawn)
     return f"{made['metadata']['name']} like {pod['metadata']['name']}"

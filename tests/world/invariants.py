@@ -4,30 +4,39 @@
 everything had time to settle.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from drawbridge.ledger.holdings import Hold as LedgerHold
-from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
+from tests.world.allocations import (
+    a_claim_gets_what_it_asks_for,
+    an_allocated_claim_has_its_mark_and_finalizer,
+    has_mark,
+)
 from tests.world.fabric import list_unattached
 from tests.world.gangs import COSCHEDULING, GROUP, gang_of, is_reserved_for
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import (
-    Ask,
     Device,
     Hold,
-    asks_of,
     consumers_of,
     devices_of,
     holds_of,
-    list_results,
     make_hold,
 )
-from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES, consume
+from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
+from tests.world.opened_fences import every_node_of_ours_has_its_fence
 from tests.world.quotas import DEVICES, EXCEEDED
+from tests.world.rival_invariants import (
+    count_uses,
+    no_allocator_writes_claims_of_rivals,
+    no_pod_that_waits_keeps_what_a_rival_has,
+    nobody_gets_what_others_are_seen_to_have,
+    what_two_claims_hold_is_reported,
+)
+from tests.world.rivals import NAME as RIVAL
 from tests.world.tries import MOST_TRIES, SECONDS
 from tests.world.waiting_pods import (
     Invariant,
@@ -49,7 +58,6 @@ if TYPE_CHECKING:
 # A preemptor asks again when its victims stay, or others take their devices.
 MOST_EVICTIONS = 5
 # What a mark says of a device, or of a share of it.
-_NAMED = ("driver", "pool", "device", "shareID", "consumedCapacity")
 # What our processes may write; beside it all may write events.
 _ALLOWED = {
     "allocator": ("/resourceclaims/", "/pods/[^/]+/(binding|status)$"),
@@ -69,6 +77,7 @@ def no_device_is_used_by_two_pods(world: "World") -> Iterator[str]:
 
     Several use shares of one device, up to its memory.
     """
+    count_uses(world)
     used = ((use.claim, use.holds) for use in world.uses.all())
     yield from _overlaps(world, used, "used by")
 
@@ -94,11 +103,11 @@ def _overlaps(
     Nobody knows what a withdrawn device takes once its pod's owner has changed the mark. What the
     stock scheduler had decided before a restore, it writes beside what has come back: also devices
     of ours, if their node was given back after the backup. Nobody keeps it off a node that comes
-    with the name of one of ours while our processes hear of nothing.
+    with the name of one of ours while our processes hear of nothing. A rival takes what it wants.
     """
     by_device: dict[Device, dict[tuple[str, str], int]] = {}  # the amounts, by holder and share
     for name, holds in holders:
-        for hold in holds:
+        for hold in () if world.rivals.has(name) else holds:
             by_device.setdefault(hold.device, {})[name, hold.share] = hold.amount
     for (node, device), amounts in sorted(by_device.items()):
         late, shares = world.decided_before_restore, [share for _, share in amounts if share]
@@ -123,22 +132,30 @@ def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
 
     A tenant can forge the mark of a claim that the stock scheduler allocates.
     """
-    marked = filter(_has_mark, claims_of_team(world))
+    marked = filter(has_mark, claims_of_team(world))
     ours = (claim for claim in marked if not world.natives.intersection(consumers_of(claim)))
     if (count := sum(len(holds_of(claim)) for claim in ours)) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
 
 
-def _has_mark(claim: JSON) -> bool:
-    return ALLOCATION_ANNOTATION in (claim["metadata"].get("annotations") or {})
-
-
 def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
     """An eviction helps the pod for which it is done."""
     for pair in world.pairs.values():
-        for uid, count in pair.scheduler.evictions.items():
+        for uid, count in pair.scheduler.evictions.counts.items():
             if count > MOST_EVICTIONS:
                 yield f"{uid} has evicted others {count} times and has no devices"
+
+
+def nobody_evicts_before_its_delay(world: "World") -> Iterator[str]:
+    """A pod waits for a new node as long as the configuration says, whoever leads meanwhile.
+
+    An allocator compares the condition of a pod with the time of a server, which can be ahead.
+    """
+    if "skew" in world.network.counted:
+        return
+    for pair in world.pairs.values():
+        for name in pair.scheduler.evictions.early:
+            yield f"{name} has not waited for {world.conditions.eviction_delay} s"
 
 
 def no_pod_is_tried_without_end(world: "World") -> Iterator[str]:
@@ -153,45 +170,6 @@ def no_reservation_expires_while_it_is_held(world: "World") -> Iterator[str]:
     for pair in world.pairs.values():
         for uid in pair.scheduler.expired:
             yield f"the reservation of {uid} has expired, which {pair.host} holds"
-
-
-def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[str]:
-    """Without them, it could vanish while it is in use. The mark says what the claim has."""
-    for claim in world.holders.values():
-        if not claim["metadata"].get("finalizers"):
-            yield f"{name_of(claim)} is allocated without a finalizer"
-        if not _has_mark(claim) or name_of(claim) in world.forged:
-            continue
-        mark = json.loads(claim["metadata"]["annotations"][ALLOCATION_ANNOTATION])
-        named, held = (
-            sorted([{key: each.get(key) for key in _NAMED} for each in several], key=str)
-            for several in (mark["devices"], list_results(claim))
-        )
-        if named != held:
-            yield f"{name_of(claim)} has {held}, and its mark {named}"
-
-
-def a_claim_gets_what_it_asks_for(world: "World") -> Iterator[str]:
-    """Each request gets its devices, and of one with a memory an amount by its policy.
-
-    A driver can give such a device as a whole for a while.
-    """
-    for claim in world.holders.values():
-        asks = sorted(asks_of(claim), key=lambda ask: ask.request)
-        results = sorted(list_results(claim), key=lambda result: str(result["request"]))
-        given = {(each["request"], each["pool"], each["device"]) for each in results}
-        answered = (_answers(ask, result) for ask, result in zip(asks, results, strict=False))
-        if not len(asks) == len(results) == len(given) or not all(answered):
-            yield f"{name_of(claim)} asks for {asks}, and has {results}"
-
-
-def _answers(ask: Ask, result: JSON) -> bool:
-    """Whether a request can get a result."""
-    (pool, name), share, amount = make_hold(result)
-    capacity = ALL_NODES[pool].shared.get(name)
-    if not share or capacity is None:
-        return not share and not ask.memory
-    return result["request"] == ask.request and amount == consume(capacity, ask.memory)
 
 
 def no_pod_that_runs_loses_a_claim(world: "World") -> Iterator[str]:
@@ -333,6 +311,8 @@ def a_bound_pod_runs(world: "World") -> Iterator[str]:
     for pod in world.all("pods"):
         if world.machines[node].kubelet.plugin if (node := pod["spec"].get("nodeName")) else True:
             continue  # no driver prepares its claims until the node is drained
+        if pod["spec"]["schedulerName"] == RIVAL:
+            continue  # it binds whatever becomes of its claims
         phase = (pod.get("status") or {}).get("phase", "")
         is_late = pod["metadata"]["uid"] in world.bound_late
         if is_late and not all(devices_of(claim) for claim in claims_of(world, pod) if claim):
@@ -449,13 +429,16 @@ ALWAYS: Mapping[str, tuple[Invariant, ...]] = {
     "write": (
         no_pod_that_runs_loses_a_claim,
         nobody_evicts_again_and_again,
+        nobody_evicts_before_its_delay,
         no_pod_is_tried_without_end,
         no_reservation_expires_while_it_is_held,
         no_device_is_reserved_twice,
         one_allocator_leads,
         nobody_leads_who_knows_that_another_does,
+        no_allocator_writes_claims_of_rivals,  # before the next one, which notes what it has seen
         our_processes_write_only_what_is_theirs,
         nothing_crashed,
+        nobody_gets_what_others_are_seen_to_have,
     ),
 }
 AT_THE_END: tuple[Invariant, ...] = (
@@ -470,4 +453,7 @@ AT_THE_END: tuple[Invariant, ...] = (
     the_ledger_holds_what_claims_hold,
     a_record_moves_as_its_states_allow,
     an_allocator_has_what_is_stored,
+    no_pod_that_waits_keeps_what_a_rival_has,
+    what_two_claims_hold_is_reported,
+    every_node_of_ours_has_its_fence,
 )

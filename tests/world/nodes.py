@@ -115,6 +115,11 @@ def memory_of(request: JSON) -> int:
     return int(requests.get(MEMORY, 0))
 
 
+def protection_of(claim: JSON) -> tuple[frozenset[Device], bool]:
+    """Return the devices of a claim, and whether something keeps it from going with them."""
+    return devices_of(claim), bool(claim and claim["metadata"].get("finalizers"))
+
+
 def consumers_of(claim: JSON) -> list[str]:
     """Return the UIDs of the pods, or of the PodGroup, that a claim is reserved for."""
     return [each["uid"] for each in (claim.get("status") or {}).get("reservedFor") or ()]

@@ -38,6 +38,7 @@ ownedPools:
   - driver: d.io
     nodeSelector: {{matchLabels: {{pool: bridge}}}}
     fence: {fence}
+preemption: {{delaySeconds: {delay}}}
 quotas:
   - name: team
     namespaces: [team]
@@ -184,10 +185,13 @@ def make_slices(
     ]
 
 
-def make_system(*, fences_devices: bool = False) -> Iterator[JSON]:
-    """Yield what an administrator and our controller have written."""
+def make_system(*, fences_devices: bool = False, delay: int = 0) -> Iterator[JSON]:
+    """Yield what an administrator and our controller have written.
+
+    A pod waits for the delay before it evicts others.
+    """
     fence = "rules" if fences_devices else "taint"
-    configuration = CONFIGURATION.format(fence=fence)
+    configuration = CONFIGURATION.format(fence=fence, delay=delay)
     facts = Facts(cluster=Cluster(version="1.36", gates=GATES))
     digest = serialized.facts_hash(facts)
     data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}

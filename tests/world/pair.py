@@ -2,7 +2,7 @@
 
 import asyncio
 import traceback
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, cast
 
 from allocator.process import AllocatorOptions, _create_caches, _Parts
@@ -15,6 +15,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.world.conditions import Conditions
+from tests.world.large import limit_memory
 from tests.world.network import SYSTEM, Network, WorldSession
 from tests.world.scheduler import Scheduler
 from tests.world.uses import Seen, list_consumers
@@ -27,9 +28,18 @@ class _KilledError(Exception):
 class Pair:
     """The two processes on a host; `kill` ends both at once."""
 
-    def __init__(self, network: Network, host: str, number: int, conditions: Conditions) -> None:
+    def __init__(
+        self,
+        network: Network,
+        host: str,
+        number: int,
+        conditions: Conditions,
+        watch_bindings: Callable[[_Parts], None],
+    ) -> None:
+        """Do not start yet; `watch_bindings` is called with each allocator that starts."""
         self.network, self.host, self.number = network, host, number
-        self._holding = conditions.holding
+        self._holding, self._watch_bindings = conditions.holding, watch_bindings
+        self._is_crowded = conditions.is_crowded
         self.parts: _Parts | None = None
         self.failure = ""
         self.unreserved: list[str] = []  # claims that got devices that were not reserved
@@ -98,6 +108,8 @@ class Pair:
                 await settings.wait()
                 caches = await _create_caches(session, SYSTEM, StopSignal())
                 assert caches is not None, "nobody stops the process"
+                if self._is_crowded:
+                    limit_memory(caches)
                 options = AllocatorOptions(
                     process=cast("Any", None),
                     socket="",
@@ -110,6 +122,7 @@ class Pair:
                 self.seen = set()
                 self.parts = _Parts(options, settings, session, caches)
                 self._watch_allocations(self.parts)
+                self._watch_bindings(self.parts)
                 running += [asyncio.ensure_future(part) for part in self.parts.run()]
                 running.append(asyncio.ensure_future(self._wait_for_kill()))
                 running.append(asyncio.ensure_future(self._follow(caches)))

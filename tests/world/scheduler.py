@@ -23,9 +23,16 @@ from allocator.scheduler.protocol import (
 )
 from allocator.state.reserved_pods import RESERVATION_SECONDS
 from tests.cluster.fake.kinds import JSON
-from tests.world.asked import describe_node, encode, has_allocation, is_waiting
+from tests.world.asked import (
+    describe_node,
+    describe_waiting,
+    encode,
+    has_allocation,
+    is_waiting,
+)
 from tests.world.conditions import Conditions
 from tests.world.election import Election
+from tests.world.evictions import Evictions
 from tests.world.gangs import GROUP, Gang
 from tests.world.network import Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
@@ -60,7 +67,7 @@ class Scheduler:
         self.slow_bindings = conditions.slow_bindings
         self.tries = Tries()
         self.expired: list[str] = []  # pods whose reservations expired although they were held
-        self.evictions: dict[str, int] = {}  # by the UID of the preemptor
+        self.evictions = Evictions(conditions.eviction_delay)
         self._parts = parts
         who = f"scheduler {host}"
         self._client = Client(network, who)
@@ -390,9 +397,7 @@ class Scheduler:
 
     async def _tell_waiting(self, pod: JSON, message: str) -> None:
         """Write the condition of a pod that waits, if it says something else."""
-        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        condition["message"] = message
-        if condition not in (pod.get("status") or {}).get("conditions", ()):
+        if (condition := describe_waiting(pod, message)) is not None:
             change = {"metadata": {"uid": pod["metadata"]["uid"]}}
             await self._client.ask(
                 "PATCH",
@@ -420,7 +425,7 @@ class Scheduler:
         chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
         if chosen:
             self.network.count("preemption")
-            self.evictions[uid] = self.evictions.get(uid, 0) + 1
+            self.evictions.note(pod)
             self._start(self._evict(chosen))
 
     def _node_of(self, pod: JSON) -> str:

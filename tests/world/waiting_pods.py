@@ -20,6 +20,7 @@ from tests.world.nodes import (
 )
 from tests.world.objects import BROKEN, NODES, TEAM, TEAM_DEVICES, is_open
 from tests.world.scheduler import NAME
+from tests.world.stock import NAME as STOCK
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -117,7 +118,8 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
     members_of = _find_gangs(world)
     gangs: dict[Gang | str, list[JSON]] = {}
     for pod in world.all("pods"):
-        if is_waiting(pod) and has_claims(world, pod) and not is_native(pod):
+        can_run = has_claims(world, pod) and not world.large.may_wait(pod)
+        if is_waiting(pod) and can_run and not is_native(pod):
             gangs.setdefault(gang_of(pod) or pod["metadata"]["uid"], []).append(pod)
     for gang, pods in gangs.items():
         if lacks := _lacks(world, members_of.get(gang, ()), len(pods)):
@@ -144,7 +146,8 @@ def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
     for pod in world.all("pods"):
         if not pod["spec"].get("resourceClaims"):
             continue
-        if not free or not is_waiting(pod) or not is_native(pod) or not has_claims(world, pod):
+        is_stock = pod["spec"]["schedulerName"] == STOCK
+        if not free or not is_waiting(pod) or not is_stock or not has_claims(world, pod):
             continue
         asks, _ = _needs(world, pod, set())
         if not any(ask.memory for ask in asks):

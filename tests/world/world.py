@@ -1,6 +1,7 @@
 """A run: a script of events against a cluster of models and real allocators, from one seed."""
 
 import asyncio
+import functools
 import math
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -9,9 +10,17 @@ from typing import cast
 from unittest import mock
 
 from allocator.state import pod_table
+from drawbridge.ledger.ledger import Ledger
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
-from tests.world import clock, faults, gang_events, invariants, machine_events
+from tests.world import (
+    clock,
+    faults,
+    gang_events,
+    invariants,
+    machine_events,
+    rival_invariants,
+)
 from tests.world.admission import RefusedPodError, Webhook
 from tests.world.asked import is_waiting
 from tests.world.conditions import draw_conditions
@@ -23,13 +32,16 @@ from tests.world.events import EVENTS
 from tests.world.fabric import Fabric
 from tests.world.fence import DeviceFence, make_fence
 from tests.world.gangs import is_reserved_for
+from tests.world.large import LargeClaims
 from tests.world.machines import Machine
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
-from tests.world.nodes import Device, Kubelet, claim_names, consumers_of, devices_of
+from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of, protection_of
 from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
+from tests.world.opened_fences import OpenedFences
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
+from tests.world.rivals import Rivals
 from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
 from tests.world.stock import StockScheduler
@@ -75,31 +87,14 @@ def play(seed: int, script: Iterable[Event], defects: Collection[str] = ()) -> O
 
     async def run() -> None:
         world = World(outcome, copies)
-        with mock.patch.object(pod_table, "MAX_RECORDS", world.conditions.most_records):
+        with (
+            mock.patch.object(pod_table, "MAX_RECORDS", world.conditions.most_records),
+            mock.patch.object(Ledger, "assume", rival_invariants.note_promises(world)),
+        ):
             await world.run()
 
     clock.run(run, seed, copies)
     return outcome
-
-
-def shrink(outcome: Outcome) -> Outcome:
-    """Return the run with the fewest events that breaks the same invariant, found by halves."""
-    broken = outcome.violation.partition(":")[0]
-    best = replace(outcome, script=outcome.script[: outcome.happened])
-    size = max(1, len(best.script) // 2)
-    while size:
-        before, at = best, 0
-        while at < len(best.script):
-            kept = best.script[:at] + best.script[at + size :]
-            tried = play(outcome.seed, kept, outcome.defects)
-            if tried.violation.partition(":")[0] == broken:
-                best = tried
-            else:
-                at += size
-        # One that had to stay can go once others went.
-        if size > 1 or best is before:
-            size //= 2
-    return best
 
 
 class World:
@@ -124,15 +119,14 @@ class World:
         self.controller = ControllerProcess(self.network, "control-a")
         self._fence = DeviceFence(self.network)
         self.newcomers = Newcomers(self.network, self.controller, self._fence)
-        self._stock = StockScheduler(
-            self.network,
-            outcome.defects,
-            self.conditions.slow_bindings_of_others,
-            obeys_rules=self.conditions.fences_devices,
-        )
+        self.opened = OpenedFences(self.network, self._fence)
+        slow, by_rules = self.conditions.slow_bindings_of_others, self.conditions.fences_devices
+        self._stock = StockScheduler(self.network, outcome.defects, slow, obeys_rules=by_rules)
         self.webhook = Webhook(self.network, "hook-a")
         self._fabric = Fabric(self.network)
         self.quotas = Quotas(self.network)
+        self.rivals = Rivals(self.network)
+        self.large = LargeClaims(self.network, is_crowded=self.conditions.is_crowded)
         # Pods that were refused until now, with the reason, and the tasks that create them.
         self.refused: dict[str, str] = {}
         self._creating: dict[asyncio.Task[None], None] = {}
@@ -164,8 +158,8 @@ class World:
 
     async def run(self) -> None:
         """Play the script, let everything settle, and check what is left."""
-        by_rules = self.conditions.fences_devices
-        for value in (*make_system(fences_devices=by_rules), make_quota()):
+        by_rules, delay = self.conditions.fences_devices, self.conditions.eviction_delay
+        for value in (*make_system(fences_devices=by_rules, delay=delay), make_quota()):
             self.server.put(value)
         for value in make_fence() if by_rules else ():
             self.server.put(value)
@@ -176,11 +170,13 @@ class World:
                 machine.register()
         self.back_up()
         store = self.network.store
-        store.listeners += [self._follow, self.newcomers.follow, self._fence.follow]
+        others = (self.newcomers, self._fence, self.opened, self.large)
+        store.listeners += [self._follow, *(each.follow for each in others)]
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         claims, pods = ClaimController(self.network, self.quotas), PodController(self.network)
         groups = GroupProtection(self.network)
         parts += [each.run() for each in (claims, self.quotas, pods, groups, self._fabric)]
+        parts += [self.rivals.run(), *([self.large.run()] if self.conditions.is_crowded else [])]
         autoscaler = Autoscaler(self.network, self.machines.values())
         parts += [each.run() for each in (self._stock, self.controller, self.webhook, autoscaler)]
         tasks = [asyncio.ensure_future(part) for part in parts]
@@ -266,7 +262,7 @@ class World:
         if kind.plural == "resourceclaims":
             before, after = change.before or {}, change.after or {}
             self._note_taken(before, after)
-            if _protection(before) != _protection(after):
+            if protection_of(before) != protection_of(after):
                 metadata = (after or before)["metadata"]
                 key = metadata["namespace"], metadata["name"]
                 self.holders.pop(key, None)
@@ -406,7 +402,8 @@ class World:
 
     def _start_pair(self, host: str) -> None:
         self._number += 1
-        self.pairs[host] = Pair(self.network, host, self._number, self.conditions)
+        watch = functools.partial(rival_invariants.watch_writes, self)
+        self.pairs[host] = Pair(self.network, host, self._number, self.conditions, watch)
         self.pairs[host].start()
 
     def _note_decision(self, claim: JSON) -> None:
@@ -414,7 +411,8 @@ class World:
         sender, _, host = self.network.written[-1][0].rpartition(" ")
         if sender != "allocator" or host not in self.pairs:
             self.uses.note_decision(claim, None)
-            name = claim["metadata"]["name"]
+            name, let_in = claim["metadata"]["name"], self.rivals.let_in
+            (let_in.add if self.opened.lets_in(claim) else let_in.discard)(name)
             self.decided_before_restore.discard(name)
             if self._stock.has_decided_before(self._restored_at, claim):
                 self.network.count("allocation of others that was decided before a restore")
@@ -422,7 +420,7 @@ class World:
             return
         self.uses.note_decision(claim, self.pairs[host].seen)
         for name in sorted({node for node, _ in devices_of(claim)}):
-            if self.since_restore() == math.inf:
+            if self.since_restore() == math.inf and not self.opened.is_open(name):
                 self.newcomers.note_given(claim["metadata"]["name"], name)
 
     def _start_use(self, pod: JSON, claim: JSON, node: str) -> None:
@@ -469,6 +467,7 @@ class World:
         self.network.store.version += later
         self._find_holders()
         self._fence.start_servers()
+        self.opened.note_restored()
         self._restored_at = asyncio.get_running_loop().time()
         still = [self.network.find_still(f"allocator {host}") for host in self.pairs]
         self._bound_until = max(self._restored_at, *still) + LATEST_SECONDS
@@ -481,11 +480,6 @@ class World:
         self.holders = {
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
         }
-
-
-def _protection(claim: JSON) -> tuple[frozenset[Device], bool]:
-    """Return the devices of a claim, and whether something keeps it from going with them."""
-    return devices_of(claim), bool(claim and claim["metadata"].get("finalizers"))
 
 
 def _has_ended(pod: JSON) -> bool:
