@@ -323,8 +323,7 @@ class AllocatorState:
     def decide_owners(self, owns_pool: OwnsPool) -> None:
         """Decide the ownership of all pools again, after a change of what decides it."""
         self._owns_pool = owns_pool
-        for pool in tuple(self._slices):
-            self._decide_owner(pool)
+        self.decide_owners_of(tuple(self._slices))
 
     def decide_owners_of(self, pools: Iterable[PoolID]) -> None:
         """Decide the ownership of these pools again."""
@@ -333,14 +332,17 @@ class AllocatorState:
 
     def decide_owners_on(self, node: str) -> None:
         """Decide the ownership of the pools that name a node again."""
-        for pool in tuple(self._pools_naming.get(node)):
-            self._decide_owner(pool)
+        self.decide_owners_of(tuple(self._pools_naming.get(node)))
+
+    def owns(self, pool: PoolID) -> bool:
+        """Whether a pool is ours by what is known now; the planner can be behind that."""
+        slices = self._slices.get(pool, {}).values()
+        find_node, find_held = self.planner.nodes.get, self.amounts.names_on
+        return bool(slices) and self._owns_pool(pool, slices, find_node, find_held)
 
     def _decide_owner(self, pool: PoolID) -> None:
         """Give the slices of an owned pool to the planner, and take those of others back."""
-        slices = self._slices.get(pool, {})
-        find_node, find_held = self.planner.nodes.get, self.amounts.names_on
-        owned = bool(slices) and self._owns_pool(pool, slices.values(), find_node, find_held)
+        slices, owned = self._slices.get(pool, {}), self.owns(pool)
         local = find_local_pool(pool, slices.values())
         node, members = (local.node, local.slices) if local else (None, tuple(slices.values()))
         self._use_slices(pool, members if owned else ())

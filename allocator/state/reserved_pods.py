@@ -356,9 +356,12 @@ class ReservedPods:
         """Return which reserved device is not ours any more, not published, or has a new taint."""
         if claim.allocation is None or not self.keeps(claim):
             return ""  # it is allocated
-        for result in claim.allocation.devices.results:
+        results = claim.allocation.devices.results
+        owned = set(filter(self._state.owns, {PoolID(each.driver, each.pool) for each in results}))
+        for result in results:
             name = f"device {result.driver}/{result.pool}/{result.device}"
-            published = self._state.planner.find_pool(PoolID(result.driver, result.pool))
+            pool = PoolID(result.driver, result.pool)
+            published = self._state.planner.find_pool(pool) if pool in owned else None
             if published is None:
                 why = f"the driver is updating the pool of {name}, or another scheduler owns it"
                 return f"{why}; the pod is tried again"

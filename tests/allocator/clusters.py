@@ -22,7 +22,7 @@ from allocator.scheduler.protocol import (
     PreFilterRequest,
     SchedulingPod,
 )
-from allocator.state.cluster_state import AllocatorState, WatchedObject
+from allocator.state.cluster_state import AllocatorState, OwnsPool, WatchedObject
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits
 from drawbridge.brief import Brief
 from drawbridge.choice.catalog import FIRST_FIT
@@ -177,7 +177,7 @@ def ask_group(
 
 
 class Cluster:
-    """The state and the decisions of an allocator that owns all pools, at a time that tests set."""
+    """The state and the decisions of an allocator, at a time that tests set; it owns all pools."""
 
     def __init__(
         self,
@@ -190,10 +190,11 @@ class Cluster:
         quotas: Sequence[DeviceQuota] = (),
         brief: Brief | None = None,
         vanished_seconds: float | None = None,
+        owns: OwnsPool = owns_all,
         **gpus: int,
     ) -> None:
         ledger = Ledger(quotas=QuotaUse(quotas))
-        self.state = AllocatorState(Planner(brief=brief), ledger, owns_all, vanished_seconds)
+        self.state = AllocatorState(Planner(brief=brief), ledger, owns, vanished_seconds)
         self.decisions = PodDecisions(
             self.state,
             Surroundings(

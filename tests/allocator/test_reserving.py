@@ -10,8 +10,10 @@ from allocator.state.reserved_pods import (
     RESERVATION_SECONDS,
 )
 from drawbridge.dra.allocation import to_json
+from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.audit import audit
 from tests.allocator.clusters import (
+    DRIVER,
     Cluster,
     allocation_on,
     as_claim,
@@ -255,6 +257,15 @@ def test_a_device_that_is_lost_or_tainted_is_not_written(change: object, message
     cluster.schedule("p", claim("c"))
     cluster.state.apply(gpu_slice("n1", 1), change)  # type: ignore[arg-type]  # a slice
     assert message in cluster.decisions.reservations.begin_write("p")
+    assert cluster.held() == []
+
+
+def test_a_pool_that_goes_to_others_is_not_written_before_the_planner_knows() -> None:
+    given_back = set[PoolID]()
+    cluster = Cluster(n1=1, owns=lambda pool, *_: pool not in given_back)
+    cluster.schedule("p", claim("c"))
+    given_back.add(PoolID(DRIVER, "n1"))
+    assert "another scheduler owns it" in cluster.decisions.reservations.begin_write("p")
     assert cluster.held() == []
 
 
