@@ -6,7 +6,6 @@ waiting pods are forgotten then, so the term starts again, and the scheduler tri
 
 import asyncio
 import enum
-import itertools
 import logging
 import time
 import uuid
@@ -25,7 +24,7 @@ from allocator.state.prepare_failures import PrepareEvent, find_unprepared
 from allocator.state.reports import ClaimFinding
 from allocator.state.reserved_pods import DEFAULT_LIMITS, HoldLimits, ReservedPods
 from allocator.state.transitions import Due
-from allocator.state.turns import Turns
+from allocator.state.turns import KeyTurns, Turns
 from allocator.state.wheel import Wheel
 from allocator.writes.cluster_writes import PodName
 from drawbridge.agreement.owned_pools import (
@@ -142,8 +141,7 @@ class LiveState:
         self._was_fenced = False
         self._strategy_turns = Turns(self._catch_up)
         self._conflict_turns = Turns(self._search_conflicts)
-        self._owner_turns = Turns(self._decide_owners)
-        self._undecided: dict[PoolID, None] = {}
+        self._owner_turns = KeyTurns(self._decide_owners, _OWNERS_PER_TURN)
         # No allocation is decided before the recovery, which looks at all claims.
         self._fences = Fences(caches.namespace)
         for cache in (*caches.devices, caches.claims, caches.pods):
@@ -371,18 +369,13 @@ class LiveState:
         self._decide_again(changed)
 
     def _decide_again(self, pools: Collection[PoolID]) -> None:
-        if self._decisions is not None and pools:
-            self._undecided |= dict.fromkeys(pools)
-            self._owner_turns.begin()
+        if self._decisions is not None:
+            self._owner_turns.add(pools)
 
-    def _decide_owners(self) -> bool:
+    def _decide_owners(self, pools: Collection[PoolID]) -> None:
         """Decide the ownership of a few pools whose fence changed."""
-        pools = tuple(itertools.islice(self._undecided, _OWNERS_PER_TURN))
         self.cluster.decide_owners_of(pools)
-        for each in pools:
-            del self._undecided[each]
         self._on_change()
-        return bool(self._undecided)
 
     def begin_look(self) -> float | None:
         """Return when a look at all claims begins that makes a node or a pool usable."""

@@ -1,8 +1,11 @@
 """Work of several steps that leaves the loop to others after each step."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from itertools import islice
+from typing import Final, Generic, TypeVar
+
+T = TypeVar("T", bound=Hashable)
 
 
 class Turns:
@@ -22,3 +25,26 @@ class Turns:
         self._is_scheduled = False
         if self._step():
             self.begin()
+
+
+class KeyTurns(Generic[T]):
+    """Calls a function with some keys in each turn of the loop, with each key once."""
+
+    def __init__(self, step: Callable[[Sequence[T]], None], size: int) -> None:
+        self._step: Final = step
+        self._size: Final = size
+        self._left: dict[T, None] = {}
+        self._turns = Turns(self._run)
+
+    def add(self, keys: Iterable[T]) -> None:
+        """Have the function called with these keys as well."""
+        self._left |= dict.fromkeys(keys)
+        if self._left:
+            self._turns.begin()
+
+    def _run(self) -> bool:
+        keys = tuple(islice(self._left, self._size))
+        self._step(keys)
+        for each in keys:
+            del self._left[each]
+        return bool(self._left)
