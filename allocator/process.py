@@ -92,6 +92,7 @@ class _Parts:
         if settings.watched:
             followed["configuration"] = settings.watched[0].cache
         versions = KnownVersions(followed, optional=("policy",))
+        self._lacks_policy = partial(versions.is_behind, "policy")
         self.lease = SchedulerLease(session, lease, host, versions=versions)
         events = ResourceClient(session, EVENTS, decode_object)
         self.recorder = EventRecorder(events, "drawbridge.dev/allocator", host)
@@ -131,6 +132,7 @@ class _Parts:
             on_change=self.changed.set,
             server_time=server_time,
             pause_collection=self.collection,
+            lacks_policy=self._lacks_policy,
             limits=limits,
             brief=CutAlarm(),
         )

@@ -74,6 +74,7 @@ class TermKeeper:
         while True:
             pause = _CHECK_SECONDS
             self._end_if_over()
+            self._state.follow_lease()
             try:
                 await self._recover_if_needed()
                 await self._look_if_needed()

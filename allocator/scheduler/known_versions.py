@@ -32,8 +32,8 @@ class FollowedCache(Protocol):
 class _Followed:
     """One cache, and the version that it has to reach."""
 
-    def __init__(self, cache: FollowedCache, *, is_optional: bool) -> None:
-        self._cache, self._is_optional = cache, is_optional
+    def __init__(self, cache: FollowedCache) -> None:
+        self._cache = cache
         self._required = ""
         self._required_number = 0
         self._lists = 0  # that had begun when the version was read
@@ -60,27 +60,29 @@ class _Followed:
         """
         if not self._required_number or self._cache.listed > self._lists:
             return False
-        if self._is_optional and not self._cache.listed:
-            return False
         return parse_version(self._cache.version) < self._required_number
 
 
 class KnownVersions:
     """Compares caches with what the Lease requires, by the names that it uses.
 
-    A process that has never been able to read one that is `optional` uses nothing that it allows.
+    A process that is behind what is `optional` writes all the same. It must not use what that
+    allows, and can be behind for ever: its role can lack the right to read it.
     """
 
     def __init__(self, caches: Mapping[str, FollowedCache], optional: Collection[str] = ()) -> None:
-        self._followed = {
-            name: _Followed(cache, is_optional=name in optional) for name, cache in caches.items()
-        }
+        self._followed = {name: _Followed(cache) for name, cache in caches.items()}
+        self._needed = [name for name in caches if name not in optional]
 
     def require(self, required: RequiredVersions) -> None:
         """Follow a read of the Lease."""
         for name, followed in self._followed.items():
             followed.require(getattr(required, name))
 
+    def is_behind(self, name: str) -> bool:
+        """Whether a cache is not known yet as the Lease requires."""
+        return self._followed[name].is_behind
+
     def find_behind(self) -> str:
-        """Return what is not known yet; empty if everything is."""
-        return next((name for name, each in self._followed.items() if each.is_behind), "")
+        """Return what is not known yet, and must be before a write; empty if everything is."""
+        return next(filter(self.is_behind, self._needed), "")

@@ -49,6 +49,7 @@ class Fences:
         self._times: dict[Fenced, float] = {}  # when settles what has not
         self._settled: set[Fenced] = set()
         self._taken_over: set[str] = set()  # the nodes that were there before their fence
+        self._is_behind = False  # whether the Lease requires a newer policy than this process has
         self.holds = False  # whether the API server keeps the fence, around no matter which pools
 
     def follow_node(
@@ -91,6 +92,11 @@ class Fences:
         self._pools = pools
         return settled - kept
 
+    def follow_lease(self, *, is_behind: bool) -> frozenset[PoolID]:
+        """Return the pools whose use ends while the policy is behind the Lease, or goes on."""
+        before, self._is_behind = self._is_behind, is_behind
+        return frozenset() if before == is_behind else self._pools & self._settled
+
     def _begin(self, fenced: Fenced, settles_at: float) -> None:
         self._settled.discard(fenced)
         self._times[fenced] = settles_at
@@ -105,7 +111,7 @@ class Fences:
 
     def is_guarded(self, pool: PoolID) -> bool:
         """Whether others have allocated nothing from a pool that a look has not seen."""
-        return pool in self._settled
+        return pool in self._settled and not self._is_behind
 
     def need_look(self, now: float) -> bool:
         """Whether a look at the claims makes a node or a pool usable."""

@@ -108,8 +108,8 @@ class LiveState:
     """The current decisions, for the calls of the scheduler and for the writes.
 
     `on_rebuild` is called after the decisions were made anew, `on_change` after each change of an
-    object. `server_time` is the Unix time of the API server,
-    `elapsed` a clock that is never set.
+    object. `server_time` is the Unix time of the API server, `elapsed` a clock that is never set.
+    `lacks_policy` is whether the Lease requires a newer policy than the caches have.
     """
 
     def __init__(  # noqa: PLR0913  # all but two by name
@@ -120,6 +120,7 @@ class LiveState:
         on_rebuild: Callable[[], None],
         on_change: Callable[[], None],
         server_time: Callable[[], float],
+        lacks_policy: Callable[[], bool],
         elapsed: Callable[[], float] = boot_time,
         pause_collection: Callable[[], AbstractContextManager[None]] = pause_garbage_collection,
         limits: HoldLimits = DEFAULT_LIMITS,
@@ -132,7 +133,7 @@ class LiveState:
         self._configuration = configuration
         self._on_rebuild = on_rebuild
         self._on_change = on_change
-        self._pause_collection = pause_collection
+        self._pause_collection, self._lacks_policy = pause_collection, lacks_policy
         self._inputs: Inputs | None = None
         self._decisions: PodDecisions | None = None
         self._waiting: WaitingPods | None = None
@@ -367,6 +368,10 @@ class LiveState:
         """Stop where the fence around devices ends, soon: other schedulers learn it as late."""
         changed = self._fences.follow_parts(self._caches.fence_parts(), self._elapsed())
         self._decide_again(changed)
+
+    def follow_lease(self) -> None:
+        """Use what the policy allows only while it is as new as the Lease requires."""
+        self._decide_again(self._fences.follow_lease(is_behind=self._lacks_policy()))
 
     def _decide_again(self, pools: Collection[PoolID]) -> None:
         if self._decisions is not None:

@@ -145,6 +145,7 @@ class ClaimWriter:
         devices can have gone to another owner since.
         """
         self.check()
+        self._state.follow_lease()
         reservations = self._state.reservations
         if not reservations.keeps(reserved):
             text = f"the devices of claim {reserved.full_name} are not reserved any more"

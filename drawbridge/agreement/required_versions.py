@@ -2,7 +2,8 @@
 
 An allocator writes only while it has read this Lease a short time ago. So when the controller has
 written the annotation and the duration of the Lease has passed, each allocator that writes knows
-the nodes, the configuration and the policy at these versions, however late its watches are.
+the nodes and the configuration at these versions, however late its watches are. So does each that
+writes to a pool which only the policy keeps from others, with the policy.
 """
 
 from collections.abc import Mapping

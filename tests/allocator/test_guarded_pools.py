@@ -71,6 +71,19 @@ def test_a_pool_that_leaves_is_used_no_more_and_settles_again_if_it_stays() -> N
     assert used(pools) == ["a", "b"]
 
 
+def test_no_pool_is_used_while_the_lease_requires_a_newer_policy() -> None:
+    pools = guarded()
+    assert pools.follow_lease(is_behind=False) == set()
+    assert pools.follow_lease(is_behind=True) == {A, B}
+    assert pools.follow_lease(is_behind=True) == set()
+    assert used(pools) == []
+    assert pools.holds
+    pools.follow_parts(installed([A, B], leaving=[A], generation=2), 20)
+    assert used(pools) == []
+    assert pools.follow_lease(is_behind=False) == {B}
+    assert used(pools) == ["b"]
+
+
 @pytest.mark.parametrize("name", FenceParts._fields)
 def test_every_part_that_ends_stops_all_pools_until_it_has_settled_again(name: str) -> None:
     pools = guarded()

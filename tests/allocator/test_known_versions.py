@@ -78,15 +78,16 @@ def test_a_list_that_began_later_suffices_also_in_another_history() -> None:
     assert not versions.find_behind()
 
 
-def test_what_was_never_listed_is_behind_unless_it_is_optional() -> None:
+def test_what_is_optional_stops_nothing_while_it_is_behind() -> None:
+    """It can be so for ever: its role lacks the right to read it, from the start or later."""
     nodes, policy = FakeCache("", listed=0), FakeCache("", listed=0)
     versions = KnownVersions({"nodes": nodes, "policy": policy}, optional=("policy",))
     versions.require(RequiredVersions("100", policy="100"))
-    assert versions.find_behind() == "nodes"
-    nodes.version = "100"
-    assert not versions.find_behind()
-    policy.listed = 1
-    assert versions.find_behind() == "policy"
+    assert (versions.find_behind(), versions.is_behind("policy")) == ("nodes", True)
+    nodes.version, policy.version, policy.listed = "100", "90", 1
+    assert (versions.find_behind(), versions.is_behind("policy")) == ("", True)
+    policy.version = "100"
+    assert not versions.is_behind("policy")
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,7 @@ def live_state(
         on_rebuild=lambda: None,
         on_change=lambda: reported.extend(_take_told(live)),
         server_time=server_time,
+        lacks_policy=lambda: False,
         elapsed=elapsed,
     )
     live.update()

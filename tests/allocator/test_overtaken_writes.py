@@ -59,6 +59,21 @@ async def test_nothing_is_written_for_a_device_that_went_to_another_owner(
     assert rig.cluster.is_clean("b")
 
 
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_what_the_lease_requires_counts_before_each_write(rig: Rig, number: int) -> None:
+    rig.reservations.reserve("pod", "a", "b")
+
+    def follow_lease() -> None:
+        if len(rig.cluster.writes) >= number:
+            rig.reservations.lost = "another scheduler owns it"
+
+    rig.reservations.follow_lease = follow_lease  # type: ignore[method-assign]  # the policy is behind then
+    assert rig.reservations.lost in await rig.bind()
+    assert not any(each.startswith("allocate") for each in rig.cluster.writes)
+    assert rig.cluster.is_clean("a")
+    assert rig.cluster.is_clean("b")
+
+
 async def test_an_unexpected_exception_leaves_nothing_behind(rig: Rig) -> None:
     rig.reservations.reserve("pod", "a")
     allocate = rig.cluster.allocate

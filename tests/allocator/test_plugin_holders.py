@@ -1,5 +1,6 @@
 """Devices that pods hold from a device plugin which is gone are given to nobody else."""
 
+from collections.abc import Callable, Sequence
 from itertools import permutations
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,6 +14,7 @@ from allocator.state.node_amounts import PodsOnNodes
 from drawbridge.cluster.store import CachedObject
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
 from drawbridge.config.string_formats import DriverName
+from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import parse
 from drawbridge.dra.slices import Slice
@@ -33,7 +35,14 @@ FACTS = Facts(classes=(ClassFacts("gpu", extended="example.com/gpu", drivers=(DR
 class Caches:
     """Caches that a test fills, and the state that follows them."""
 
-    def __init__(self, *values: Node | Slice | Pod) -> None:
+    def __init__(
+        self,
+        *values: Node | Slice | Pod,
+        configuration: Configuration = CONFIGURATION,
+        guarded: Sequence[PoolID] = (),
+        lacks_policy: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Start with these objects, and with pools that the policy has named for long."""
         self._followers: list[Any] = []
         self._stored = {(type(each), _name(each)): _stored(each) for each in values}
         none = self._cache(type(None))
@@ -49,21 +58,22 @@ class Caches:
             taint_rules=None,
             devices=(),
             facts=SimpleNamespace(facts=FACTS, subscribe=lambda _: None),
-            fence_parts=lambda: installed([]),
-            subscribe_fence=lambda _: None,
+            fence_parts=lambda: installed(guarded),
+            subscribe_fence=lambda follow: follow(),
             synced=True,
             min_member=lambda *_: 0,
         )
         self.live = LiveState(
             cast("AllocatorCaches", caches),
-            lambda: CONFIGURATION,
+            lambda: configuration,
             on_rebuild=lambda: None,
             on_change=lambda: None,
             server_time=lambda: 0.0,
             elapsed=lambda: 0.0,
+            lacks_policy=lacks_policy,
         )
         self.live.update()
-        self.live.note_look(0.0)
+        self.live.note_look(10.0)
 
     def change(self, kind: type, name: str, value: Node | Slice | Pod | None) -> None:
         """Change one object; None deletes it."""
@@ -76,7 +86,12 @@ class Caches:
     @property
     def offers(self) -> bool:
         """Whether devices of the node are given to claims."""
-        return list(self.live.decisions.state.nodes_with_pools) == ["n"]
+        return self.offered == ["n"]
+
+    @property
+    def offered(self) -> list[str]:
+        """The nodes whose devices are given to claims."""
+        return list(self.live.decisions.state.nodes_with_pools)
 
     def _cache(self, kind: type, subscribe: Any = lambda _: None) -> SimpleNamespace:  # noqa: ANN401
         def list_stored() -> list[CachedObject[Any]]:

@@ -26,7 +26,7 @@ class Rig:
         self.synced = True
         self.story: list[str] = []
         self.failures: list[Exception] = []
-        self.turns = 0
+        self.turns = self.leases = 0
         self.pauses: list[float] = []
         self.time, self.settled_at = 100.0, 0.0
         self.is_behind = False
@@ -60,6 +60,10 @@ class Rig:
         self.story.append("look")
         self.time += 1
         self._fail()
+
+    def follow_lease(self) -> None:
+        """Count the looks at what the Lease requires."""
+        self.leases += 1
 
     def begin_look(self) -> float | None:
         """Begin a look if the time has come."""
@@ -228,6 +232,14 @@ async def test_what_changes_during_the_recovery_makes_it_worthless(rig: Rig, wha
 async def test_the_leader_searches_marks_every_five_seconds(rig: Rig) -> None:
     rig.term = FIRST
     assert await rig.run(53) == ["recover", "lead", "search marks", "search marks"]
+
+
+async def test_what_the_lease_requires_is_followed_in_each_step_whoever_leads(rig: Rig) -> None:
+    await rig.run(3)
+    rig.term = FIRST
+    rig.failures = [ApiError(500, "InternalError", "etcd")]
+    await rig.run(2)
+    assert rig.leases == 5
 
 
 async def test_a_node_that_has_settled_is_used_after_a_look(rig: Rig) -> None:
