@@ -23,8 +23,11 @@ from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
 
-# When the watch of pods was behind, another look follows after so many seconds.
+# A look reads all claims, and whoever can change a node can ask for one by its annotation. Looks
+# follow each other after a multiple of the time that the last one took, within these seconds.
 LOOK_SECONDS: Final = 2.0
+MAX_PAUSE_SECONDS: Final = SETTLE_SECONDS
+_IDLE_RATIO: Final = 4
 # A node by name, or a pool.
 Fenced: TypeAlias = str | PoolID
 
@@ -49,6 +52,7 @@ class Fences:
         self._times: dict[Fenced, float] = {}  # when settles what has not
         self._settled: set[Fenced] = set()
         self._taken_over: set[str] = set()  # the nodes that were there before their fence
+        self._looks_at = -math.inf  # when the next look can begin
         self._is_behind = False  # whether the Lease requires a newer policy than this process has
         self.holds = False  # whether the API server keeps the fence, around no matter which pools
 
@@ -115,19 +119,25 @@ class Fences:
 
     def need_look(self, now: float) -> bool:
         """Whether a look at the claims makes a node or a pool usable."""
-        return any(time <= now for time in self._times.values())
+        return now >= self._looks_at and any(time <= now for time in self._times.values())
 
     def list_taken_over(self, began: float) -> list[str]:
         """Return the nodes that a look at their pods settles which began at a time."""
         return [each for each in self._taken_over if self._times.get(each, math.inf) <= began]
 
-    def note_look(self, began: float, behind: Collection[str] = ()) -> list[Fenced]:
-        """Return what is settled by a look which began at a time, but not the nodes `behind`."""
+    def note_look(
+        self, began: float, behind: Collection[str] = (), *, seconds: float = 0.0
+    ) -> list[Fenced]:
+        """Return what is settled by a look which began at a time, but not the nodes `behind`.
+
+        They are looked at again. `seconds` is how long the look took.
+        """
+        pause = min(max(_IDLE_RATIO * seconds, LOOK_SECONDS), MAX_PAUSE_SECONDS)
+        self._looks_at = began + seconds + pause
         looked = [fenced for fenced, time in self._times.items() if time <= began]
         settled = [fenced for fenced in looked if fenced not in behind]
         for fenced in settled:
             del self._times[fenced]
-        self._times.update(dict.fromkeys(set(looked).intersection(behind), began + LOOK_SECONDS))
         self._taken_over.difference_update(settled)
         self._settled.update(settled)
         return settled

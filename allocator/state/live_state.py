@@ -393,7 +393,7 @@ class LiveState:
 
     def note_look(self, began: float, behind: Collection[str] = ()) -> None:
         """Use what has settled before a look at all claims, but not the nodes `behind`."""
-        settled = self._fences.note_look(began, behind)
+        settled = self._fences.note_look(began, behind, seconds=self._elapsed() - began)
         for name in settled:
             if isinstance(name, str):
                 self.cluster.decide_owners_on(name)

@@ -27,7 +27,7 @@ def test_a_pool_is_used_after_a_look_ten_seconds_after_the_process_saw_it() -> N
     assert pools.follow_parts(installed([A]), 5) == set()
     assert [pools.need_look(each) for each in (14, 15)] == [False, True]
     assert pools.note_look(14) == []
-    assert pools.need_look(15)
+    assert pools.need_look(16)
     assert pools.note_look(15) == [A]
     assert used(pools) == ["a"]
     assert not pools.need_look(99)

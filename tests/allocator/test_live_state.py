@@ -261,6 +261,19 @@ async def test_a_wrong_clock_of_an_api_server_does_not_shorten_the_time_of_a_fen
     assert live.begin_look() == 10.0
 
 
+@pytest.mark.asyncio
+async def test_a_look_that_took_long_is_followed_by_a_pause() -> None:
+    elapsed = [0.0]
+    live, _, _ = live_state(elapsed=lambda: elapsed[0])
+    elapsed[0] = 11.0
+    assert live.begin_look() == 11.0
+    live.note_look(9.5)
+    elapsed[0] = 16.9
+    assert live.begin_look() is None
+    elapsed[0] = 17.0
+    assert live.begin_look() == 17.0
+
+
 OURS, THEIRS = written("ours", 0), written("theirs", 0, ours=False)
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from allocator.state.fences import LOOK_SECONDS, Fences
+from allocator.state.fences import LOOK_SECONDS, MAX_PAUSE_SECONDS, Fences
 from allocator.state.pool_filter import make_pool_filter
 from drawbridge.agreement.owned_pools import LEAVING
 from drawbridge.config.model import Configuration, LabelSelector, OwnedPool, Placement
@@ -95,6 +95,38 @@ def test_a_fence_that_leaves_counts_no_more_and_settles_again_if_it_stays() -> N
     nodes.follow_node("n", FENCED, 70.0)
     assert not nodes.is_settled(FENCED)
     assert [nodes.need_look(now) for now in (79.9, 80.0)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "pause"), [(0.1, LOOK_SECONDS), (1.0, 4.0), (60.0, MAX_PAUSE_SECONDS)]
+)
+def test_looks_follow_each_other_the_later_the_longer_they_take(
+    seconds: float, pause: float
+) -> None:
+    nodes = Fences("")
+    for name in ("n", "m"):
+        nodes.follow_node(name, replace(FENCED, name=name), 0.0)
+    nodes.follow_node("later", FENCED, 1.0)
+    assert nodes.note_look(10.0, seconds=seconds) == ["n", "m"], "one look settles all"
+    ended = 10.0 + seconds
+    times = (ended, ended + pause - 0.1, ended + pause)
+    assert [nodes.need_look(each) for each in times] == [False, False, True]
+    assert nodes.note_look(ended + pause) == ["later"]
+
+
+def test_nodes_that_change_their_annotations_take_little_time_from_others() -> None:
+    """Their kubelets say again and again that the fence leaves, and the controller denies it."""
+    nodes, now, spent, seconds = Fences(""), 0.0, 0.0, 0.5
+    for turn in range(1200):
+        now = max(now, turn * 0.1)
+        node = replace(FENCED, name=f"n{turn % 24}")
+        if turn % 5 == 0:
+            nodes.follow_node(node.name, replace(node, settled_fence=LEAVING), now)
+            nodes.follow_node(node.name, node, now)
+        if nodes.need_look(now):
+            nodes.note_look(now, seconds=seconds)
+            now, spent = now + seconds, spent + seconds
+    assert 0 < spent <= now / 5
 
 
 def test_nobody_has_devices_of_a_plugin_on_a_node_that_comes_with_its_fence() -> None:
