@@ -149,8 +149,8 @@ class FenceRuleReconciler:
         try:
             outcome = await self._write_all(owned, is_wanted=bool(wants))
         except ApiError as error:
-            if not error.refused:
-                raise
+            if not error.refused or error.conflict:
+                raise  # the next run reads what has changed
             if wants:
                 self._conclude(wants, _Outcome(f"{error}"))
                 raise
@@ -283,7 +283,9 @@ class FenceRuleReconciler:
             return
         variables = policy_spec(after.pools, self._namespace)["variables"]
         text = write_pools(after.leaving) if after.leaving else None
-        metadata = {"annotations": {LEAVING_POOLS_ANNOTATION: text}}
+        annotations = {LEAVING_POOLS_ANNOTATION: text}
+        # A request that takes long must not undo what later ones write.
+        metadata = {"resourceVersion": self.policy_version, "annotations": annotations}
         change = {"metadata": metadata, "spec": {"variables": variables}}
         await self._stores.policies.merge(FENCE_POLICY, change)
         self._reporter.count(NAME, "written")

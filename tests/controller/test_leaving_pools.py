@@ -1,7 +1,13 @@
 """Pools that are not wanted any more: the policy first says that they leave."""
 
+import asyncio
+from typing import Any
+
+import pytest
+
 from controller.fence_rules import KEEP_SECONDS
 from controller.giving_back import LEASE_SECONDS
+from drawbridge.api_error import ApiError
 from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene
 
 
@@ -57,6 +63,52 @@ def test_a_pool_that_somebody_lets_stay_leaves_anew() -> None:
     scene.reconcile(1)
     scene.reconcile(LEASE_SECONDS)
     assert scene.pools == []
+
+
+def test_a_write_that_arrives_late_undoes_no_newer_one() -> None:
+    """An API server executes a request up to a minute later."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    scene.reconcile(1)
+    late: list[dict[str, Any]] = []
+
+    def wait(_verb: str, value: dict[str, Any]) -> None:
+        late.append(value)
+        raise ApiError(0, "", "no response in time")
+
+    scene.policies.before_write = wait
+    with pytest.raises(ApiError):
+        scene.reconcile(LEASE_SECONDS)
+    scene.policies.before_write = lambda _verb, _value: None
+    scene.node("a")
+    scene.reconcile(1)
+    with pytest.raises(ApiError) as caught:
+        asyncio.run(scene.policies.merge(POLICY, late[0]))
+    assert caught.value.conflict
+    assert (scene.pools, scene.leaving) == (["a"], [])
+
+
+def test_a_policy_that_changes_during_a_run_closes_no_node() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+
+    def change(_verb: str, _value: dict[str, Any]) -> None:
+        scene.policies.before_write = lambda _verb, _value: None
+        live = scene.policies.objects["", POLICY]
+        scene.policies.put({**live, "status": {"observedGeneration": 2}})
+
+    scene.policies.before_write = change
+    scene.node("b")
+    with pytest.raises(ApiError):
+        scene.reconcile(1)
+    assert (scene.reconciler.holds("a"), scene.pools) == (True, ["a"])
+    assert scene.reconcile(1) is True
+    assert scene.pools == ["a", "b"]
 
 
 def test_pools_go_although_other_nodes_change_all_the_time() -> None:
