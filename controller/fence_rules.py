@@ -239,6 +239,7 @@ class FenceRuleReconciler:
         now, unwanted = self._now(), {*before.pools, *self._unwanted, *self._wanted} - wanted
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
         old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
+        old |= before.leaving - wanted  # also if an earlier leader has said so
         over = await self._find_ended(old & before.leaving | old - before.pools)
         kept = self._find_fitting(wanted, unwanted.difference(over))
         ended = unwanted - kept

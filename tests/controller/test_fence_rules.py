@@ -51,6 +51,12 @@ class Scene:
         self.policies, self.bindings, self.rules = stores
         self.time, self.is_served, self.told = 0.0, is_served, 0
         self.configuration = configured(*entries) if entries else Configuration()
+        self.find_error: ApiError | None = None
+        self.start()
+        self.install()
+
+    def start(self) -> None:
+        """Let a process lead that remembers nothing of those before."""
         self.reconciler = FenceRuleReconciler(
             FenceSources(self.slices, self.nodes),
             FenceStores(self.policies, self.bindings, self.find_rules),
@@ -61,8 +67,6 @@ class Scene:
             now=lambda: START + self.time,
         )
         self.reconciler.listener = self.listen
-        self.find_error: ApiError | None = None
-        self.install()
 
     def install(self) -> None:
         """Create the policy and its binding."""

@@ -7,7 +7,10 @@ import pytest
 
 from controller.fence_rules import KEEP_SECONDS
 from controller.giving_back import LEASE_SECONDS
+from drawbridge.agreement.device_fence import write_pools
 from drawbridge.api_error import ApiError
+from drawbridge.dra.inventory import PoolID
+from drawbridge.names import LEAVING_POOLS_ANNOTATION
 from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene
 
 
@@ -109,6 +112,47 @@ def test_a_policy_that_changes_during_a_run_closes_no_node() -> None:
     assert (scene.reconciler.holds("a"), scene.pools) == (True, ["a"])
     assert scene.reconcile(1) is True
     assert scene.pools == ["a", "b"]
+
+
+def test_a_pool_leaves_although_other_processes_lead_again_and_again() -> None:
+    """The policy says what leaves, also to the next leader."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    for _ in range(2):
+        scene.start()
+        for _ in range(15):
+            scene.reconcile(2)
+    assert scene.pools == []
+
+
+def test_a_wanted_pool_of_which_somebody_says_that_it_leaves_stays() -> None:
+    """Until the annotation is gone, allocators do not use it."""
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    live = scene.policies.objects["", POLICY]
+    annotations = {LEAVING_POOLS_ANNOTATION: write_pools([PoolID(DRIVER, "a")])}
+    scene.policies.put({**live, "metadata": {"name": POLICY, "annotations": annotations}})
+    assert scene.leaving == ["a"]
+    scene.reconcile(LEASE_SECONDS)
+    assert (scene.pools, scene.leaving) == (["a"], [])
+
+
+def test_a_pool_of_which_somebody_says_that_it_leaves_waits_for_the_allocators() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    live = scene.policies.objects["", POLICY]
+    annotations = {LEAVING_POOLS_ANNOTATION: write_pools([PoolID(DRIVER, "a")])}
+    scene.policies.put({**live, "metadata": {"name": POLICY, "annotations": annotations}})
+    scene.reconcile()
+    scene.reconcile(LEASE_SECONDS - 1)
+    assert (scene.pools, scene.leaving) == (["a"], ["a"])
+    scene.reconcile(1)
+    assert scene.pools == []
 
 
 def test_pools_go_although_other_nodes_change_all_the_time() -> None:
