@@ -1,4 +1,4 @@
-"""A queue of pods that serves namespaces round-robin, so that no namespace delays the others."""
+"""A queue that serves namespaces, or nodes, round-robin, so that none delays the others."""
 
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias

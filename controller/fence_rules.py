@@ -15,13 +15,13 @@ and the policy names it until no allocator of ours writes to it any more (contro
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from controller.fair_queue import FairQueue
 from controller.giving_back import GivingBack
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import process_each
@@ -123,8 +123,7 @@ class FenceRuleReconciler:
         self._reporter = reporter
         self._now = now
         self._reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, namespace)
-        self._unwanted: dict[PoolID, float] = {}  # since when
-        self._wanted: frozenset[PoolID] = frozenset()
+        self._unwanted: dict[PoolID, float] = {}  # that the policy names, since when
         self._named: frozenset[PoolID] = frozenset()  # what the policy named after the last write
         self._losses, self._lost_at = 0, float("-inf")  # how often it did not any more
         self._rules_at = float("-inf")
@@ -165,8 +164,8 @@ class FenceRuleReconciler:
         installed = find_fence_problem(parts, self._namespace)
         published = await self._find_pools(owned) if is_wanted else {}
         tainted = find_nodes_to_taint(published)
-        pools = frozenset(pool for pool, node in published.items() if node not in tainted)
-        problem = installed or find_pools_problem(pools)
+        wanted = {pool: node for pool, node in published.items() if node not in tainted}
+        problem = installed or find_pools_problem(wanted)
         if rules is None:
             problem = "the API server does not serve DeviceTaintRules"
         named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
@@ -174,7 +173,9 @@ class FenceRuleReconciler:
         announced = read_leaving(parts.policy) if named else frozenset()
         self.policy_version = parts.policy.metadata.resource_version if parts.policy else ""
         state = _Named(named, announced)
-        is_done = await self._write(rules, state, frozenset() if problem else pools)
+        # The administrator replaces the policy, perhaps.
+        directed = published if installed else ()
+        is_done = await self._write(rules, state, {} if problem else wanted, directed)
         return _Outcome(problem or contest, tainted, is_done=is_done)
 
     def _find_contest(self, lost: frozenset[PoolID]) -> str:
@@ -233,42 +234,44 @@ class FenceRuleReconciler:
         return FenceParts(*[_read_part(await each.read(FENCE_POLICY)) for each in stores])
 
     async def _write(
-        self, rules: ObjectStore | None, before: "_Named", wanted: frozenset[PoolID]
+        self,
+        rules: ObjectStore | None,
+        before: "_Named",
+        wanted: Mapping[PoolID, str],
+        directed: Iterable[PoolID],
     ) -> bool:
-        """Write the pools, then the rules; return whether nothing is left."""
-        now, unwanted = self._now(), {*before.pools, *self._unwanted, *self._wanted} - wanted
+        """Write the pools, given with their nodes, then the rules; return whether nothing is left.
+
+        The rules of pools that the policy names stay, and those of `directed`.
+        """
+        now, unwanted = self._now(), before.pools - wanted.keys()
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
         old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
-        old |= before.leaving - wanted  # also if an earlier leader has said so
-        over = await self._find_ended(old & before.leaving | old - before.pools)
-        kept = self._find_fitting(wanted, unwanted.difference(over))
-        ended = unwanted - kept
-        names = wanted | (before.pools & kept)
+        old |= before.leaving & unwanted  # also if an earlier leader has said so
+        over = await self._find_ended(old & before.leaving)
+        names = self._find_fitting(wanted, unwanted.difference(over)).union(wanted)
         self._named &= names  # of a write without a response, nobody knows
         await self._name(before, _Named(names, names & old))
         self._named = names
-        is_changed = bool(wanted - self._wanted or ended)
-        self._wanted = wanted
         # The first time also without pools: the rules were perhaps not served when the pools ended.
-        if is_changed or now - self._rules_at >= RULE_SECONDS:
+        if names != before.pools or now - self._rules_at >= RULE_SECONDS:
             self._rules_at = float("-inf")
-            names_of = tuple({rule_name(pool) for pool in pools} for pools in (kept, ended))
-            if rules is not None and not await _write_rules(rules, wanted, *names_of):
+            if rules is not None and not await _write_rules(rules, wanted, names.union(directed)):
                 return False
             self._rules_at = now
-        for each in ended:
-            del self._unwanted[each]
-        return not wanted and not self._unwanted
+        return not names
 
-    def _find_fitting(self, wanted: frozenset[PoolID], unwanted: Iterable[PoolID]) -> set[PoolID]:
+    def _find_fitting(
+        self, wanted: Collection[PoolID], unwanted: Iterable[PoolID]
+    ) -> frozenset[PoolID]:
         """Return which pools the policy can name beside those that are wanted; these fit.
 
         Those that were wanted last come first.
         """
         newest = sorted(unwanted, key=self._unwanted.__getitem__, reverse=True)
-        while newest and not fits_policy(wanted.union(newest)):
+        while newest and not fits_policy({*wanted, *newest}):
             newest = newest[: len(newest) * 3 // 4]
-        return set(newest)
+        return frozenset(newest)
 
     async def _find_ended(self, leaving: Collection[PoolID]) -> Collection[PoolID]:
         """Return the pools that need the fence no more; what is wanted does not wait for it."""
@@ -293,27 +296,31 @@ class FenceRuleReconciler:
 
 
 async def _write_rules(
-    store: ObjectStore, wanted: Collection[PoolID], kept: Collection[str], ended: Collection[str]
+    store: ObjectStore, wanted: Mapping[PoolID, str], kept: Iterable[PoolID]
 ) -> bool:
-    """Create the rules of these pools, and delete others of ours but those that are kept.
+    """Create the rules of these pools, and delete others of ours but those of pools that are kept.
 
-    Those with the name of one that has `ended` are ours, whatever they select. Return whether that
-    is all. What others have made or changed meanwhile is left to a later run: a rule only spares
-    other schedulers the attempt.
+    Nodes take turns, and the oldest rules go first. Return whether that is all. What others have
+    made or changed meanwhile is left to a later run: a rule only spares other schedulers the
+    attempt.
     """
-    missing = {each["metadata"]["name"]: each for each in map(make_rule, wanted)}
-    ours = {*missing, *ended}
-    wrong: list[Unstructured] = []
+    missing = {(rule := make_rule(pool))["metadata"]["name"]: rule for pool in wanted}
+    names, wrong = {*map(rule_name, kept)}, []
     for rule in await store.list():
         name = rule["metadata"]["name"]
         if name in missing and selects_as(rule, missing[name]):
             del missing[name]
-        elif name in ours or (name not in kept and is_our_rule(rule)):
+        elif name in missing or (name not in names and is_our_rule(rule)):
             wrong.append(rule)
 
+    wrong.sort(key=lambda each: each["metadata"].get("creationTimestamp") or "")
+    turns = FairQueue()
+    named = ((node, rule_name(pool)) for pool, node in wanted.items())
+    turns.update(each for each in named if each[1] in missing)
+    created = [missing[name] for _, name in turns.drain()]
     await process_each(wrong[:MAX_RULES], partial(_delete_rule, store))
-    await process_each(islice(missing.values(), MAX_RULES), partial(_create_rule, store))
-    return max(len(wrong), len(missing)) <= MAX_RULES
+    await process_each(created[:MAX_RULES], partial(_create_rule, store))
+    return max(len(wrong), len(created)) <= MAX_RULES
 
 
 async def _delete_rule(store: ObjectStore, rule: Unstructured) -> None:

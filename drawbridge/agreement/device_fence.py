@@ -47,6 +47,8 @@ MAX_CHARACTERS_OF_NODE: Final = 4_000
 # No name that the API server accepts has other characters, and CEL reads these as they are.
 _NAMES: Final = re.compile(r"[A-Za-z0-9./-]+")
 _SELECTOR: Final = "deviceSelector"
+# The names of rules.
+_RULES: Final = re.compile(r"drawbridge-[0-9a-f]{32}")
 
 
 def policy_spec(pools: Iterable[PoolID], namespace: str) -> dict[str, Any]:
@@ -241,11 +243,10 @@ def rule_name(pool: PoolID) -> str:
 
 
 def is_our_rule(rule: Mapping[str, Any]) -> bool:
-    """Whether the controller made a rule: its label tells, or the name made of what it selects."""
-    metadata, selected = rule.get("metadata") or {}, (rule.get("spec") or {}).get(_SELECTOR) or {}
-    name = rule_name(PoolID(selected.get("driver") or "", selected.get("pool") or ""))
+    """Whether the controller made a rule: its label tells, or its name, whatever it selects."""
+    metadata = rule.get("metadata") or {}
     labels = metadata.get("labels") or {}
-    return labels.get(OWNED_TAINT) == "pool" or metadata.get("name") == name
+    return labels.get(OWNED_TAINT) == "pool" or bool(_RULES.fullmatch(metadata.get("name") or ""))
 
 
 def selects_as(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

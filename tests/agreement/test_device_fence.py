@@ -161,14 +161,13 @@ def test_a_rule_taints_the_devices_of_one_pool() -> None:
     assert rule_name(POOL) != rule_name(PoolID(POOL.driver, "a"))
 
 
-def test_rules_with_the_label_or_the_name_of_what_they_select_are_ours() -> None:
+def test_rules_with_the_label_or_such_a_name_are_ours() -> None:
     rule = make_rule(POOL)
     assert is_our_rule(rule)
-    named = {"metadata": {"name": rule_name(POOL)}}
-    assert is_our_rule({**rule, **named})
+    assert is_our_rule({"metadata": {"name": rule_name(POOL)}})
     assert is_our_rule({**rule, "metadata": {**rule["metadata"], "name": "other"}})
-    assert not is_our_rule({**rule, "metadata": {"name": "other"}})
-    assert not is_our_rule(named)
+    for name in ("other", f"{rule_name(POOL)}0", f"my-{rule_name(POOL)}", "drawbridge-owned"):
+        assert not is_our_rule({**rule, "metadata": {"name": name}})
     assert not is_our_rule({"metadata": {"labels": {"drawbridge.dev/owned": "true"}}})
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from controller.fence_rules import (
     KEEP_SECONDS,
-    MAX_RULES,
     RULE_SECONDS,
     FenceRuleReconciler,
     FenceSources,
@@ -24,7 +23,6 @@ from drawbridge.agreement.device_fence import (
     policy_spec,
     read_leaving,
     read_pools,
-    rule_name,
 )
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
@@ -240,7 +238,7 @@ def test_a_fence_that_ends_keeps_its_pools_until_the_taint_has_settled(problem: 
     assert scene.ruled == ["a"]
     scene.let_go()
     assert scene.pools == ([] if problem != "binding" else ["a"])
-    assert scene.ruled == (["a"] if problem == "rules" else [])
+    assert scene.ruled == ([] if problem == "size" else ["a"])
 
 
 def test_a_fence_that_is_back_starts_anew() -> None:
@@ -278,24 +276,6 @@ def test_a_start_without_such_an_entry_removes_rules_that_were_left() -> None:
     scene.rules.put(make_rule(PoolID(DRIVER, "gone")))
     assert scene.reconcile() is False
     assert scene.ruled == []
-
-
-def test_rules_are_made_again_and_those_of_others_stay() -> None:
-    scene = Scene(ENTRY)
-    for name in ("a", "b"):
-        scene.node(name)
-    scene.reconcile()
-    a, b = (rule_name(PoolID(DRIVER, each)) for each in ("a", "b"))
-    scene.rules.remove(a)
-    changed = dict(scene.rules.objects["", b])
-    changed["spec"] = {**changed["spec"], "deviceSelector": {"driver": DRIVER, "pool": "x"}}
-    scene.rules.put(changed)
-    theirs = {**make_rule(PoolID(DRIVER, "theirs")), "metadata": {"name": "theirs"}}
-    scene.rules.put(theirs)
-    scene.reconcile(RULE_SECONDS - 1)
-    assert scene.ruled == ["theirs", "x"]
-    scene.reconcile(1)
-    assert scene.ruled == ["a", "b", "theirs"]
 
 
 def test_a_pool_that_goes_takes_its_rule_along_later() -> None:
@@ -375,68 +355,6 @@ def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
     assert scene.reconciler.holds("many") is True
     assert scene.pools == ["a", "many"]
     assert scene.told == 3
-
-
-def test_rules_are_written_in_parts_so_that_the_policy_is_read_in_between() -> None:
-    scene = Scene(ENTRY)
-    names = [f"{number:03}" for number in range(2 * MAX_RULES + 2)]
-    for end in (MAX_RULES + 1, len(names)):
-        for name in names[end - MAX_RULES - 1 : end]:
-            scene.node(name)
-        assert scene.reconcile(1) is True
-        assert scene.pools == names[:end]
-        assert len(scene.ruled) == end - 1
-        scene.reconcile(1)
-        assert scene.ruled == names[:end]
-    scene.rules.requests.clear()
-    scene.reconcile(1)
-    assert not scene.rules.requests
-
-
-RULE_CONFLICTS = {"create": ApiError(409, "AlreadyExists"), "delete": ApiError(409, "Conflict")}
-
-
-@pytest.mark.parametrize("verb", RULE_CONFLICTS)
-def test_a_rule_that_another_client_writes_at_the_same_time_closes_no_node(verb: str) -> None:
-    """Rules only spare other schedulers the attempt, and a later run sees what there is."""
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.rules.put(make_rule(PoolID(DRIVER, "gone")))
-
-    def fail(written: str, _value: dict[str, Any]) -> None:
-        if written == verb:
-            raise RULE_CONFLICTS[verb]
-
-    scene.rules.before_write = fail
-    assert scene.reconcile() is True
-    assert not scene.messages
-    scene.rules.before_write = lambda _verb, _value: None
-    assert scene.reconcile(RULE_SECONDS) is True
-    assert scene.ruled == ["a"]
-
-
-def test_a_rule_with_the_name_of_ours_is_replaced_if_it_selects_something_else() -> None:
-    """Without the label, nothing but its name tells."""
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
-    ((_, name),) = scene.rules.objects
-    scene.rules.put({"metadata": {"name": name}, "spec": {"deviceSelector": {"pool": "x"}}})
-    scene.reconcile(RULE_SECONDS)
-    assert scene.ruled == ["a"]
-
-
-def test_a_rule_without_its_label_is_still_ours() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
-    ((_, name), rule) = next(iter(scene.rules.objects.items()))
-    scene.rules.put({**rule, "metadata": {"name": name}})
-    assert scene.reconcile(RULE_SECONDS) is True
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.reconcile()
-    scene.let_go()
-    assert scene.ruled == []
 
 
 def test_an_api_server_that_does_not_answer_changes_nothing() -> None:

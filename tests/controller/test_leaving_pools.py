@@ -155,6 +155,21 @@ def test_a_pool_of_which_somebody_says_that_it_leaves_waits_for_the_allocators()
     assert scene.pools == []
 
 
+def test_nothing_is_remembered_of_a_pool_that_the_policy_names_no_more() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    live = scene.policies.objects["", POLICY]
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.let_go()
+    scene.reconcile()
+    assert scene.pools == []
+    scene.policies.put({**live, "metadata": {"name": POLICY}})
+    scene.reconcile(KEEP_SECONDS)
+    assert (scene.pools, scene.leaving) == (["a"], [])
+
+
 def test_pools_go_although_other_nodes_change_all_the_time() -> None:
     scene = Scene(ENTRY)
     scene.node("a")
@@ -165,26 +180,3 @@ def test_pools_go_although_other_nodes_change_all_the_time() -> None:
         scene.node("b")
         assert scene.reconcile(5) is True
     assert scene.pools == ["b"]
-
-
-def test_rules_do_not_pile_up_while_pools_come_and_go() -> None:
-    """A driver publishes its pool under another name again and again."""
-    scene = Scene(ENTRY)
-    for number in range(20):
-        scene.node("a", pool=f"pool-{number:02}")
-        scene.reconcile(5)
-        scene.slices.remove(f"pool-{number:02}-{DRIVER}")
-    last = [f"pool-{number:02}" for number in range(11, 20)]
-    assert scene.pools == scene.ruled == last
-
-
-def test_a_rule_that_somebody_stripped_goes_with_its_pool() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a")
-    scene.reconcile()
-    scene.slices.remove(f"a-{DRIVER}")
-    scene.reconcile()
-    ((_, name),) = scene.rules.objects
-    scene.rules.put({"metadata": {"name": name}, "spec": {"deviceSelector": None}})
-    scene.let_go()
-    assert not scene.rules.objects
