@@ -3,7 +3,9 @@
 `drawbridge.agreement.device_fence` says what the fence is. This reconciler writes the pools into
 the policy that refuses others their allocation, and a DeviceTaintRule for each of them. If the
 cluster cannot keep this fence, the nodes get their taint. So does a node alone that publishes more
-pools than a driver on it should: there is one policy for all nodes.
+pools than a driver on it should, together with those that still leave: there is one policy for all
+nodes. Which node a pool was on is for this alone. A process that leads anew does not know it of
+pools that nobody publishes, and counts these for no node until they have left.
 
 A client that sets the list of pools again and again, such as a GitOps tool, opens the fence each
 time. Then the nodes have their taint as well, until that has ended.
@@ -28,13 +30,14 @@ from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.device_fence import (
     MAX_CHARACTERS_OF_NODE,
+    MOST_CHARACTERS,
     FencePart,
     FenceParts,
     find_fence_problem,
     find_nodes_to_taint,
+    find_nodes_without_room,
     find_open_node,
     find_pools_problem,
-    fits_policy,
     is_our_rule,
     make_rule,
     policy_spec,
@@ -124,6 +127,7 @@ class FenceRuleReconciler:
         self._now = now
         self._reference = ObjectReference("ConfigMap", FACTS_CONFIG_MAP, namespace)
         self._unwanted: dict[PoolID, float] = {}  # that the policy names, since when
+        self._nodes: dict[PoolID, str] = {}  # of what the policy names or a driver publishes
         self._named: frozenset[PoolID] = frozenset()  # what the policy named after the last write
         self._losses, self._lost_at = 0, float("-inf")  # how often it did not any more
         self._rules_at = float("-inf")
@@ -163,19 +167,23 @@ class FenceRuleReconciler:
         rules = await self._stores.find_rules()
         installed = find_fence_problem(parts, self._namespace)
         published = await self._find_pools(owned) if is_wanted else {}
-        tainted = find_nodes_to_taint(published)
-        wanted = {pool: node for pool, node in published.items() if node not in tainted}
-        problem = installed or find_pools_problem(wanted)
-        if rules is None:
-            problem = "the API server does not serve DeviceTaintRules"
         named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
         contest = self._find_contest(frozenset() if installed else self._named - named)
         announced = read_leaving(parts.policy) if named else frozenset()
         self.policy_version = parts.policy.metadata.resource_version if parts.policy else ""
-        state = _Named(named, announced)
+        self._nodes = {pool: self._nodes[pool] for pool in named & self._nodes.keys()} | published
+        tainted = find_nodes_to_taint(self._nodes)
+        wanted = {pool: node for pool, node in published.items() if node not in tainted}
+        problem = installed or find_pools_problem(wanted)
+        if rules is None:
+            problem = "the API server does not serve DeviceTaintRules"
+        if problem:
+            wanted = {}
+        tainted |= find_nodes_without_room(named, self._nodes, wanted)
+        wanted = {pool: node for pool, node in wanted.items() if node not in tainted}
         # The administrator replaces the policy, perhaps.
         directed = published if installed else ()
-        is_done = await self._write(rules, state, {} if problem else wanted, directed)
+        is_done = await self._write(rules, _Named(named, announced), wanted, directed)
         return _Outcome(problem or contest, tainted, is_done=is_done)
 
     def _find_contest(self, lost: frozenset[PoolID]) -> str:
@@ -249,7 +257,7 @@ class FenceRuleReconciler:
         old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
         old |= before.leaving & unwanted  # also if an earlier leader has said so
         over = await self._find_ended(old & before.leaving)
-        names = self._find_fitting(wanted, unwanted.difference(over)).union(wanted)
+        names = before.pools.difference(over).union(wanted)
         self._named &= names  # of a write without a response, nobody knows
         await self._name(before, _Named(names, names & old))
         self._named = names
@@ -260,18 +268,6 @@ class FenceRuleReconciler:
                 return False
             self._rules_at = now
         return not names
-
-    def _find_fitting(
-        self, wanted: Collection[PoolID], unwanted: Iterable[PoolID]
-    ) -> frozenset[PoolID]:
-        """Return which pools the policy can name beside those that are wanted; these fit.
-
-        Those that were wanted last come first.
-        """
-        newest = sorted(unwanted, key=self._unwanted.__getitem__, reverse=True)
-        while newest and not fits_policy({*wanted, *newest}):
-            newest = newest[: len(newest) * 3 // 4]
-        return frozenset(newest)
 
     async def _find_ended(self, leaving: Collection[PoolID]) -> Collection[PoolID]:
         """Return the pools that need the fence no more; what is wanted does not wait for it."""
@@ -362,8 +358,8 @@ def _describe(outcome: _Outcome) -> str:
         return f"{outcome.problem}; the nodes have"
     nodes = list_some(sorted(outcome.tainted), _MAX_NAMED_NODES, "node")
     return (
-        f"the policy cannot name the pools of {nodes}: it has {MAX_CHARACTERS_OF_NODE} characters"
-        " for the pools of a node; there is"
+        f"the policy has no room for the pools of {nodes}: with those that leave, a node has"
+        f" {MAX_CHARACTERS_OF_NODE} characters, and all have {MOST_CHARACTERS}; there is"
     )
 
 

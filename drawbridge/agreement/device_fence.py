@@ -39,7 +39,7 @@ from drawbridge.names import (
 )
 
 # The API server parses no longer expressions.
-_MOST_CHARACTERS: Final = 100_000
+MOST_CHARACTERS: Final = 100_000
 # Pools that go stay for a while.
 MAX_CHARACTERS: Final = 90_000
 # A driver of a node that is taken over publishes any number of pools. Others have a few.
@@ -262,12 +262,37 @@ def find_nodes_to_taint(pools: Mapping[PoolID, str]) -> frozenset[str]:
 
     They need the taint whatever the rest of the cluster publishes.
     """
+    sizes = _count_characters(pools)
+    return frozenset(node for node, size in sizes.items() if 1 + size > MAX_CHARACTERS_OF_NODE)
+
+
+def find_nodes_without_room(
+    named: Collection[PoolID], nodes: Mapping[PoolID, str], wanted: Iterable[PoolID]
+) -> frozenset[str]:
+    """Return the nodes of wanted pools that do not fit beside those that the policy names.
+
+    `nodes` has the nodes of all these pools, as far as they are known. Those whose pools take most
+    give way.
+    """
+    sizes = _count_characters(nodes)
+    needed = _count_characters({pool: nodes[pool] for pool in wanted if pool not in named})
+    room, without = MOST_CHARACTERS - len(write_pools(named)), set()
+    for node in sorted(needed, key=lambda each: (sizes[each], each)):
+        if needed[node] <= room:
+            room -= needed[node]
+        else:
+            without.add(node)
+    return frozenset(without)
+
+
+def _count_characters(pools: Mapping[PoolID, str]) -> dict[str, int]:
+    """Return how much of a list the pools of each node take; the list has one character more."""
     sizes: dict[str, int] = {}
     for pool, node in pools.items():
         name = name_of_pool(pool)
-        size = len(write_pools([pool])) if _NAMES.fullmatch(name) else MAX_CHARACTERS
+        size = len(name) + len('"",') if _NAMES.fullmatch(name) else MAX_CHARACTERS
         sizes[node] = sizes.get(node, 0) + size
-    return frozenset(node for node, size in sizes.items() if size > MAX_CHARACTERS_OF_NODE)
+    return sizes
 
 
 def find_pools_problem(pools: Collection[PoolID]) -> str:
@@ -279,8 +304,3 @@ def find_pools_problem(pools: Collection[PoolID]) -> str:
         f"the names of {len(pools)} pools take {size} characters, of at most {MAX_CHARACTERS} in"
         f" ValidatingAdmissionPolicy {FENCE_POLICY}"
     )
-
-
-def fits_policy(pools: Iterable[PoolID]) -> bool:
-    """Whether the API server accepts a policy that names these pools."""
-    return len(write_pools(pools)) <= _MOST_CHARACTERS

@@ -11,12 +11,14 @@ from drawbridge.agreement.device_fence import (
     BINDING_SPEC,
     MAX_CHARACTERS,
     MAX_CHARACTERS_OF_NODE,
+    MOST_CHARACTERS,
     FencePart,
     FenceParts,
     fence_rules,
     find_fence_problem,
     find_fenced_pools,
     find_nodes_to_taint,
+    find_nodes_without_room,
     find_open_node,
     find_pools_problem,
     is_our_rule,
@@ -140,7 +142,18 @@ def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
         assert find_nodes_to_taint(pools) == tainted
     several = {PoolID("d", f"{number:020}"): "many" for number in range(150)}
     assert find_nodes_to_taint(several) == set()
-    assert find_nodes_to_taint({**several, PoolID("d", "b" * 200): "many"}) == {"many"}
+    assert find_nodes_to_taint({**several, PoolID("d", "b" * 300): "many"}) == {"many"}
+
+
+@pytest.mark.parametrize(("size", "without"), [(0, set()), (1, {"many"}), (9, {"many"})])
+def test_the_node_whose_pools_take_most_gives_way(size: int, without: set[str]) -> None:
+    """What the policy names stays, also that of which nothing tells the node."""
+    x, y, z = (PoolID("d", each) for each in ("xx", "y", "z"))
+    rest = len(write_pools([PoolID("d", ""), x, y, z]))
+    named = PoolID("d", "a" * (MOST_CHARACTERS - rest + size))
+    nodes = {x: "many", y: "many", z: "one"}
+    assert find_nodes_without_room([named], nodes, [x, y, z]) == without
+    assert find_nodes_without_room([named, x, y], nodes, [x, y]) == set()
 
 
 @pytest.mark.parametrize(("size", "problem"), [(0, ""), (1, "at most 90000")])

@@ -304,33 +304,6 @@ def test_a_pool_that_returns_in_time_stays() -> None:
     assert scene.pools == ["a"]
 
 
-def test_pools_that_go_make_room_for_those_that_come() -> None:
-    """The API server parses no longer expression, so those that go would stay forever."""
-    scene = Scene(ENTRY)
-
-    def refuse(_verb: str, value: dict[str, Any]) -> None:
-        if any(len(each["expression"]) > 100_000 for each in value["spec"]["variables"]):
-            raise ApiError(422, "Invalid")
-
-    scene.policies.before_write = refuse
-    before, after = ([f"{kind}{number:0249}" for number in range(250)] for kind in "xy")
-    for name in before:
-        scene.node(name)
-    assert scene.reconcile() is True
-    last = before[-50:]
-    for gone in (before[:-50], last):
-        for name in gone:
-            scene.slices.remove(f"{name}-{DRIVER}")
-        assert scene.reconcile(5) is True
-    assert scene.pools == before
-    for name in after:
-        scene.node(name)
-    assert scene.reconcile(5) is True
-    assert {*after, *last} <= {*scene.pools} != {*after, *before}, "those that went first go"
-    while scene.ruled != after or scene.pools != after:
-        assert scene.reconcile(5) is True
-
-
 def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
     """It is taken over, perhaps. Its pools leave those of the other nodes alone."""
     scene = Scene(ENTRY)
@@ -345,8 +318,9 @@ def test_a_node_alone_with_too_many_pools_gets_its_taint() -> None:
     scene.reconcile(5)
     (message,) = scene.messages
     assert message == (
-        "ownedPools[0] sets fence: rules, but the policy cannot name the pools of many: it has 4000"
-        " characters for the pools of a node; there is the taint drawbridge.dev/owned:NoSchedule"
+        "ownedPools[0] sets fence: rules, but the policy has no room for the pools of many: with"
+        " those that leave, a node has 4000 characters, and all have 100000; there is the taint"
+        " drawbridge.dev/owned:NoSchedule"
     )
     for number in range(20):
         scene.slices.remove(f"{number:0250}-{DRIVER}")

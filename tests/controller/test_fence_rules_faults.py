@@ -101,7 +101,7 @@ def test_the_fence_becomes_what_is_wanted(
     published = {each.value.pool: each.value.node_name for each in scene.slices.all()}
     sizes: dict[str, int] = {}
     for pool, node in published.items():
-        sizes[node] = sizes.get(node, 0) + len(f'["{DRIVER}/{pool}"]')
+        sizes[node] = sizes.get(node, 1) + len(f'"{DRIVER}/{pool}",')
     few = {node for node, size in sizes.items() if size <= 4_000 and scene.nodes.get(node)}
     assert scene.pools == scene.ruled == sorted(p for p, node in published.items() if node in few)
     for node in filter(scene.nodes.get, sizes):
