@@ -25,6 +25,7 @@ import msgspec
 
 from controller.fair_queue import FairQueue
 from controller.giving_back import GivingBack
+from controller.owned_nodes import MAX_CHANGES
 from controller.protocols import ObjectCache, ObjectReference, ObjectStore, Reporter, Unstructured
 from controller.reconcile import process_each
 from controller.watched_objects import WatchedNode
@@ -64,8 +65,10 @@ from drawbridge.names import FACTS_CONFIG_MAP, FENCE_POLICY, LEAVING_POOLS_ANNOT
 
 _LOG: Final = logging.getLogger("controller.rules")
 NAME: Final = "rules"
-# Until the taint that replaces the fence is there and has settled.
+# Until the taint that replaces the fence is there and has settled. Nodes get it one after another:
+# so many at a time (controller.owned_nodes), in about a second, and a second passes in between.
 KEEP_SECONDS: Final = 2 * SETTLE_SECONDS
+SECONDS_PER_CHANGES: Final = 2
 # A rule that somebody removed is back by then. Until then other schedulers are refused later.
 RULE_SECONDS: Final = 15.0
 _POOLS_PER_STEP: Final = 200
@@ -254,7 +257,9 @@ class FenceRuleReconciler:
         """
         now, unwanted = self._now(), before.pools - wanted.keys()
         self._unwanted = {each: self._unwanted.get(each, now) for each in unwanted}
-        old = {each for each, since in self._unwanted.items() if now - since >= KEEP_SECONDS}
+        nodes = {self._nodes.get(each, each) for each in unwanted}
+        seconds = KEEP_SECONDS + SECONDS_PER_CHANGES * (len(nodes) // MAX_CHANGES)
+        old = {each for each, since in self._unwanted.items() if now - since >= seconds}
         old |= before.leaving & unwanted  # also if an earlier leader has said so
         over = await self._find_ended(old & before.leaving)
         names = before.pools.difference(over).union(wanted)

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from controller.fence_rules import KEEP_SECONDS
+from controller.fence_rules import KEEP_SECONDS, SECONDS_PER_CHANGES
 from controller.giving_back import LEASE_SECONDS
+from controller.owned_nodes import MAX_CHANGES
 from drawbridge.agreement.device_fence import write_pools
 from drawbridge.api_error import ApiError
 from drawbridge.dra.inventory import PoolID
@@ -168,6 +169,33 @@ def test_nothing_is_remembered_of_a_pool_that_the_policy_names_no_more() -> None
     scene.policies.put({**live, "metadata": {"name": POLICY}})
     scene.reconcile(KEEP_SECONDS)
     assert (scene.pools, scene.leaving) == (["a"], [])
+
+
+def test_the_pools_of_many_nodes_stay_until_all_can_have_their_taint() -> None:
+    scene = Scene(ENTRY)
+    names = [f"{number:03}" for number in range(2 * MAX_CHANGES)]
+    for name in names:
+        scene.node(name)
+    scene.reconcile()
+    scene.is_served = False
+    scene.reconcile()
+    longer = 2 * SECONDS_PER_CHANGES
+    scene.reconcile(KEEP_SECONDS + longer - 1)
+    assert scene.leaving == []
+    scene.reconcile(1)
+    assert scene.leaving == names
+
+
+def test_many_pools_of_one_node_keep_no_others() -> None:
+    scene = Scene(ENTRY)
+    names = [f"{number:03}" for number in range(MAX_CHANGES)]
+    for name in names:
+        scene.node("many", pool=name)
+    scene.reconcile()
+    scene.is_served = False
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    assert scene.leaving == names
 
 
 def test_pools_go_although_other_nodes_change_all_the_time() -> None:
