@@ -45,6 +45,15 @@ def test_what_a_node_publishes_shortens_no_other_nodes_time(changing: int, other
     assert KEEP_SECONDS + LEASE_SECONDS <= gone <= KEEP_SECONDS + LEASE_SECONDS + 6
 
 
+def test_a_node_with_more_pools_than_the_policy_can_name_closes_no_other() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    for number in range(360):
+        scene.node("many", pool=f"{number:0250}")
+    assert scene.reconcile() is True
+    assert scene.pools == ["a"]
+
+
 def test_what_leaves_counts_for_its_node() -> None:
     scene = Scene(ENTRY)
     scene.node("a")
