@@ -49,13 +49,14 @@ RESTORED = (
     Event(10.0, "create native", 0),
 )
 DECIDED_BEFORE = "allocation of others that was decided before a restore"
-# An allocator stands still before it binds. A restore takes back what it has allocated. The next
-# allocator stands still, too, when it has allocated devices of another node.
+# An allocator stands still before it binds. A restore takes back what it has allocated, and that
+# node is closed. The next allocator stands still, too, when it has allocated devices of another.
 BOUND_LATE = (
     Event(0.1, "create", 26),
     Event(0.0, "stop at write", 1760),
     Event(0.0, "restore", 212),
-    Event(9.5, "stop at write", 7),
+    Event(6.0, "cordon", 0),
+    Event(3.5, "stop at write", 7),
     Event(45.0, "create", 26),
 )
 # Half of the computations are cut.
