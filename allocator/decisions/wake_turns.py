@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from allocator.state.cluster_state import ChangeLog
+from allocator.state.change_log import ChangeLog
 from allocator.state.pauses import NO_PAUSE
 from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent

@@ -5,11 +5,12 @@ again when either changes. The state reads no clock: penalties have the caller's
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final, TypeAlias
 
+from allocator.state.change_log import ChangeLog
 from allocator.state.conflicts import Conflicts
 from allocator.state.index import Index
 from allocator.state.node_amounts import PodsOnNodes
@@ -54,45 +55,6 @@ MAX_NEWLY_ALLOCATED: Final = 1024
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 # Of a pool that is not owned, and is read again at each change of a claim that has its devices.
 MAX_SLICES: Final = 16
-
-
-class ChangeLog:
-    """Numbers the changes of nodes: a search that found nothing looks only at these again.
-
-    Its size is bounded by the number of nodes.
-    """
-
-    def __init__(self) -> None:
-        self.last = 0
-        self.of_offers = 0  # the last one that was of what nodes offer, and not of its use
-        self._of_nodes: OrderedDict[str, int] = OrderedDict()
-        self._of_all = 0
-
-    def add(self, node: str | None, *, of_use: bool = False) -> None:
-        """Record a change of one node, or with None of all."""
-        self.last += 1
-        self.of_offers = self.of_offers if of_use else self.last
-        if node is None:
-            self._of_all = self.last
-            self._of_nodes.clear()
-        else:
-            self._of_nodes[node] = self.last
-            self._of_nodes.move_to_end(node)
-
-    def add_elsewhere(self) -> None:
-        """Record a change of no node."""
-        self.last += 1
-
-    def changed_since(self, number: int) -> frozenset[str] | None:
-        """Return the nodes that changed after a change; None if all may have."""
-        if number < self._of_all:
-            return None
-        changed = set()
-        for node, at in reversed(self._of_nodes.items()):
-            if at <= number:
-                break
-            changed.add(node)
-        return frozenset(changed)
 
 
 class AllocatorState:

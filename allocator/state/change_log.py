@@ -1,0 +1,42 @@
+"""What changed on which node since a search found nothing."""
+
+from collections import OrderedDict
+
+
+class ChangeLog:
+    """Numbers the changes of nodes: a search that found nothing looks only at these again.
+
+    Its size is bounded by the number of nodes.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        self.of_offers = 0  # the last one that was of what nodes offer, and not of its use
+        self._of_nodes: OrderedDict[str, int] = OrderedDict()
+        self._of_all = 0
+
+    def add(self, node: str | None, *, of_use: bool = False) -> None:
+        """Record a change of one node, or with None of all."""
+        self.last += 1
+        self.of_offers = self.of_offers if of_use else self.last
+        if node is None:
+            self._of_all = self.last
+            self._of_nodes.clear()
+        else:
+            self._of_nodes[node] = self.last
+            self._of_nodes.move_to_end(node)
+
+    def add_elsewhere(self) -> None:
+        """Record a change of no node."""
+        self.last += 1
+
+    def changed_since(self, number: int) -> frozenset[str] | None:
+        """Return the nodes that changed after a change; None if all may have."""
+        if number < self._of_all:
+            return None
+        changed = set()
+        for node, at in reversed(self._of_nodes.items()):
+            if at <= number:
+                break
+            changed.add(node)
+        return frozenset(changed)
