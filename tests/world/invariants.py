@@ -113,8 +113,9 @@ def _overlaps(
         late, shares = world.decided_before_restore, [share for _, share in amounts if share]
         total = sum(amount for (name, _), amount in amounts.items() if name not in late)
         is_beyond = total > ALL_NODES[node].size(device) or len(shares) > len({*shares})
-        if is_beyond and not world.newcomers.is_unheard(node):
-            yield f"{node}/{device} is {word} {' and '.join(sorted(name for name, _ in amounts))}"
+        names = sorted({name for name, _ in amounts})
+        if is_beyond and not world.newcomers.excuses(node, names):
+            yield f"{node}/{device} is {word} {' and '.join(names)}"
     for node, shape in ALL_NODES.items():
         on_node = {
             device: {name for name, _ in amounts}

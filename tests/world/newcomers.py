@@ -5,6 +5,7 @@ is ready, if it has known both nodes since it leads, and hears of the new one as
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Final
 
 from drawbridge.agreement.owned_pools import has_fence as is_fenced
@@ -31,6 +32,8 @@ class Newcomers:
         self._unheard: set[str] = set()  # the UIDs of nodes that it heard of too late
         # What was given on nodes that are not ready and can get their taint in time, by UID.
         self._given: dict[str, list[str]] = {}
+        self._last: dict[str, str] = {}  # the UIDs of the last nodes by name
+        self._excused: set[tuple[str, frozenset[str]]] = set()  # also when the node has gone
         self.beyond_fences: list[str] = []  # what our allocators gave on nodes without a fence
 
     def follow(self, kind: Kind, change: Change) -> None:
@@ -39,6 +42,8 @@ class Newcomers:
             return
         before, after = change.before, change.after
         name = (before or after or {})["metadata"]["name"]
+        if after is not None:
+            self._last[name] = after["metadata"]["uid"]
         if before is not None and after is None and has_fence(before):
             heard = self._controller.find_node(name)
             is_known = heard is not None and is_fenced(heard.value.spec.taints or ())
@@ -79,7 +84,8 @@ class Newcomers:
     def _find(self, name: str) -> JSON | None:
         return self._network.store.find(named("nodes"), "", name)
 
-    def is_unheard(self, name: str) -> bool:
-        """Whether a node is one that nobody could keep others off in time."""
-        node = self._find(name) if self._unheard else None
-        return node is not None and node["metadata"]["uid"] in self._unheard
+    def excuses(self, name: str, claims: Iterable[str]) -> bool:
+        """Whether nobody could keep others off a node when these claims came to have a device."""
+        if self._last.get(name) in self._unheard:
+            self._excused.add((name, frozenset(claims)))
+        return (name, frozenset(claims)) in self._excused

@@ -44,7 +44,7 @@ def note_promises(world: "World") -> Assume:
         for uid in () if refusal or parts is None else sorted(reservations.keys() - before):
             if parts is not None and (active := ledger.reservations.get(uid)) is not None:
                 own = {(hold.pool.name, hold.device) for hold in active.holds}
-                if met := _find_met(own, _list_cached(world, parts), _list_published(parts)):
+                if met := _find_met(own, _find_cached(world, parts), _list_published(parts)):
                     world.rivals.beside.append(f"{uid} is promised {met}, which {_RIVAL_HAS}")
                 for node in sorted({node for node, _ in own if is_seen_open(parts, node)}):
                     world.rivals.beside.append(f"{uid} is promised a device of {node}, {_OPEN}")
@@ -66,16 +66,21 @@ def _ledger_of(parts: _Parts) -> Ledger:
     return parts.state.decisions.state.ledger
 
 
-def _list_cached(world: "World", parts: _Parts) -> set[Device]:
+def _find_cached(world: "World", parts: _Parts) -> dict[Device, bool]:
     """Return the devices of rivals that the cache of an allocator has, and that they still have.
 
-    A list of all claims can have told it of the end of an allocation, which the cache has later.
+    The value says whether they have the whole device, and not a share of it. A list of all claims
+    can have told it of the end of an allocation, which the cache has later.
     """
     names = [name for _, name in world.holders if world.rivals.has(name)]
     theirs = {each.name: each.value for each in parts.caches.claims.all()} if names else {}
     allocations = (theirs[name].status.allocation for name in names if name in theirs)
     results = (result for each in allocations if each for result in each.devices.results)
-    return {(each.pool, each.device) for each in results}
+    held: dict[Device, bool] = {}
+    for each in results:
+        device = each.pool, each.device
+        held[device] = held.get(device, False) or not each.share_id
+    return held
 
 
 def _list_published(parts: _Parts) -> set[Device]:
@@ -93,14 +98,14 @@ def _list_published(parts: _Parts) -> set[Device]:
 
 
 def _find_met(
-    own: Collection[Device], others: Collection[Device], published: Collection[Device]
+    own: Collection[Device], others: Mapping[Device, bool], published: Collection[Device]
 ) -> str:
     """Return a device that others have, or that does not fit beside what they have; else ""."""
     for node, device in sorted(own):
-        if (node, device) in others:
+        if others.get((node, device)):
             return f"{node}/{device}"
-        shape = ALL_NODES[node]
-        held = [name for pool, name in others if pool == node and (node, name) in published]
+        shape, elsewhere = ALL_NODES[node], others.keys() - {(node, device)}
+        held = [name for pool, name in elsewhere if pool == node and (node, name) in published]
         needed = shape.devices[device]
         if needed and needed + sum(shape.devices[name] for name in held) > shape.units:
             return f"{node}/{device}"
@@ -132,7 +137,7 @@ def _watch_bindings(world: "World", parts: _Parts) -> None:
     bind = writes.bind
 
     def note(pod: Any, node: str, version: str) -> Any:  # noqa: ANN401  # passed on
-        cached = _list_cached(world, parts)
+        cached = _find_cached(world, parts)
         for claim in (each.value for each in parts.caches.claims.all() if cached):
             users = [each.uid for each in claim.status.reserved_for]
             name = claim.metadata.name
@@ -144,7 +149,9 @@ def _watch_bindings(world: "World", parts: _Parts) -> None:
             ):
                 continue
             results = claim.status.allocation.devices.results if claim.status.allocation else ()
-            for met in sorted(cached.intersection((each.pool, each.device) for each in results)):
+            for met in sorted({(each.pool, each.device) for each in results}):
+                if not cached.get(met):
+                    continue
                 world.rivals.beside.append(f"{pod.name} is bound with {met}, which {_RIVAL_HAS}")
         sent.add(pod.uid)
         return bind(pod, node, version)

@@ -286,9 +286,9 @@ class World:
         """Note for whom an allocator of ours has ended a reservation, although the pod runs."""
         who, _, _ = self.network.written[-1] if self.network.written else ("", "", "")
         gone = set(consumers_of(before)).difference(consumers_of(after))
-        if not gone or not who.startswith("allocator"):
+        name = (before or after)["metadata"]["name"]
+        if not gone or not who.startswith("allocator") or self.rivals.has(name):
             return
-        name = before["metadata"]["name"]
         for pod in self.all("pods"):
             runs = "nodeName" in pod["spec"] and not _has_ended(pod) and name in claim_names(pod)
             if runs and is_reserved_for(pod, before) and not is_reserved_for(pod, after):
