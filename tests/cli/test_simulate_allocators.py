@@ -31,6 +31,18 @@ def without_ids(allocations: Any) -> Any:  # noqa: ANN401  # JSON
     return allocations
 
 
+def is_given_twice(answer: Solution, ledger: Any) -> bool:  # noqa: ANN401  # JSON
+    """Whether a claim gets a whole device of which another one has something."""
+    held = {
+        (device["pool"], device["device"])
+        for device in ledger["devices"]
+        if any(holder["state"] == "allocated" for holder in device["holders"])
+    }
+    results = (result for each in answer.allocations for result in each.devices.results)
+    whole = (each for each in results if not each.share_id and not each.admin_access)
+    return any((each.pool, each.device) in held for each in whole)
+
+
 SCENARIOS = [
     *(pytest.param(scenario(case), id=str(case["name"])) for case in DEVIATIONS),
     *(pytest.param(generate(seed), id=f"generated {seed}") for seed in range(12)),
@@ -48,9 +60,14 @@ def test_each_allocator_answers_as_the_solver_does(
     for node, answer in expected.items():
         called = ("--cluster", str(path), "--node", node, "--allocator", allocator, "-o", "json")
         code, out, _ = simulate(*called, *shlex.split(options(plain)))
-        (entry,) = json.loads(out)["pods"]
+        told = json.loads(out)
+        (entry,) = told["pods"]
         allocations = [each["allocation"] for each in entry["claims"]]
-        if isinstance(answer, Solution):
+        if isinstance(answer, Solution) and is_given_twice(answer, told["ledger"]):
+            # Kubernetes can do that, and the ledger does not.
+            assert (code, entry["node"]) == (1, None)
+            assert [each["code"] for each in entry["reasons"]] == ["NotPromised"]
+        elif isinstance(answer, Solution):
             assert (code, entry["node"]) == (0, node)
             solved = list(map(to_json, answer.allocations))
             assert without_ids(allocations) == without_ids(solved)
