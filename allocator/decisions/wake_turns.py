@@ -29,13 +29,13 @@ class Turn(NamedTuple):
     aside: str = ""
 
 
-def is_woken_by_member(record: Record, now: float) -> bool:
+def is_woken_by_member(record: Record, now: float, *, is_kept: bool = True) -> bool:
     """Whether another member of its group, which was answered now, wakes a pod.
 
     One that was answered itself and has not started is woken at the end of its pause: two of them
-    would else wake each other without end.
+    would else wake each other without end. So would two whose records are not kept until then.
     """
-    return record.device_pause.until <= now
+    return (is_kept or record.waiting is not None) and record.device_pause.until <= now
 
 
 class TurnWork:

@@ -125,9 +125,14 @@ class SchedulerCalls:
         reply = decisions.prefilter_group(received, now, self._deadline(_SEARCH_SECONDS))
         self._note_answer(request.pod_uid, reply, now)
         if reply.fit or decisions.groups.holds.find(request.group.key, now):
-            get = decisions.state.records.get
-            others = (uid for uid in received.members if uid != request.pod_uid)
-            woken = [uid for uid in others if is_woken_by_member(get(uid), now)]
+            records, own = decisions.state.records, request.pod_uid
+            others = {uid: records.get(uid) for uid in received.members if uid != own}
+            has_room = records.has_room
+            woken = [
+                uid
+                for uid, record in others.items()
+                if is_woken_by_member(record, now, is_kept=has_room)
+            ]
             if woken:
                 self._publish(tuple(woken))
         return reply

@@ -158,6 +158,11 @@ class PodTable:
         for uid in self:
             self.change(uid, RecordEvent.TERM_ENDED, **nothing)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a new record is kept, and no other one makes way for it."""
+        return len(self._records) < self.limit
+
     def trim(self, but: Collection[str]) -> None:
         """Drop what is beyond the limit; not the pods that a call of the scheduler is about."""
         if len(self._records) <= self.limit:

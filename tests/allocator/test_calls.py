@@ -474,6 +474,15 @@ async def test_two_members_that_other_filters_refuse_do_not_wake_each_other_with
     assert process.published == ["m1", "m1"]
 
 
+async def test_members_whose_records_are_not_kept_do_not_wake_each_other_without_end() -> None:
+    process = FakeProcess(Cluster(n1=4))
+    process.cluster.state.records.limit = 1
+    process.cluster.add_claim(claim("c-m1", version=2, allocation=allocation_on("n1", 0)))
+    for names in (["m0", "m1"], ["m1", "m0"]) * 4:
+        assert (await process.calls.prefilter_group(members_of(process.cluster, names))).fit
+    assert process.published == []
+
+
 def preemptions(outcome: str) -> float:
     """How many requests for victims had an outcome."""
     name, labels = "drawbridge_allocator_preemptions_total", {"outcome": outcome}

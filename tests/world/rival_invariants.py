@@ -75,11 +75,10 @@ def _find_cached(world: "World", parts: _Parts) -> dict[Device, bool]:
     names = [name for _, name in world.holders if world.rivals.has(name)]
     theirs = {each.name: each.value for each in parts.caches.claims.all()} if names else {}
     allocations = (theirs[name].status.allocation for name in names if name in theirs)
-    results = (result for each in allocations if each for result in each.devices.results)
     held: dict[Device, bool] = {}
-    for each in results:
-        device = each.pool, each.device
-        held[device] = held.get(device, False) or not each.share_id
+    for result in (result for each in allocations if each for result in each.devices.results):
+        device = result.pool, result.device
+        held[device] = held.get(device, False) or not result.share_id
     return held
 
 
