@@ -112,6 +112,8 @@ class VanishedPods:
         left = set() if after is None or is_released else {e.uid for e in after.status.reserved_for}
         uid = uid_of(before)
         consumers = self._find_consumers(before, is_released=is_released) - left
+        if is_released:
+            self._left.discard(uid)
         running = {each: self._pods.find_unconfirmed(each, before) for each in consumers}
         graces = {each: grace for each, grace in running.items() if grace is not None}
         kept = self.claims.get(uid)
@@ -142,7 +144,6 @@ class VanishedPods:
         if groups:
             users = {uid for _, uid in self._pods.users_of(name_of(claim))}
             pods |= users if users or uid_of(claim) in self._left else groups
-            self._left.discard(uid_of(claim))
         return pods
 
     def _extend(

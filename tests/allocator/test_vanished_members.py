@@ -73,6 +73,16 @@ def test_what_a_member_used_is_free_after_its_time() -> None:
     assert is_free(state)
 
 
+@pytest.mark.parametrize("gone", [as_claim(claim("c", version=3)), None])
+def test_nothing_is_remembered_of_a_claim_that_is_released(gone: Claim | None) -> None:
+    state, [vanished] = with_members("runs")
+    state.apply(vanished, None)
+    of_nobody = as_claim(claim("c", version=2, allocation=allocation_on("n1", 0)))
+    state.apply(of_group(), of_nobody)
+    state.apply(of_nobody, gone)
+    assert not state.vanished._left  # noqa: SLF001
+
+
 def test_a_claim_that_is_released_after_the_time_of_its_members_is_free_at_once() -> None:
     state, [vanished] = with_members("runs")
     state.apply(vanished, None)
