@@ -245,10 +245,12 @@ class Preemptors:
                 use = with_devices_held(use, {device.name})
             else:
                 part = keep_counters(preemptor.uid, device, consumed, left)
-                held.append(part)
+                held += [part] if part.marked_draw else []
                 use = updated_use(use, {part.device}, {part.device: {preemptor.key: [part]}})
             view = replace_uses(view, {device.pool: use})
         kept = msgspec.structs.replace(preemptor, held=tuple(held))
+        if kept == self.find(preemptor.uid):
+            return
         namespace = preemptor.pod.namespace
         self._records.change(preemptor.uid, RecordEvent.KEPT, namespace=namespace, kept=kept)
 
