@@ -51,6 +51,9 @@ class Deviations(msgspec.Struct, frozen=True):
     # Unnumbered: upstream looks only for results without shares. A driver that publishes a device
     # as a whole while claims have shares of it, gives it to one more claim. The device is held.
     shares_hold_device: bool = True
+    # Unnumbered: upstream looks at counters for the first share of a device only. While others have
+    # overdrawn them, it gives further shares. They would be prepared on the hardware of others.
+    overdraft_blocks_shares: bool = True
 
 
 OURS = Deviations()
@@ -64,6 +67,7 @@ UPSTREAM = Deviations(
     errors_stay_on_their_node=False,
     spares_drivers=False,
     shares_hold_device=False,
+    overdraft_blocks_shares=False,
 )
 
 

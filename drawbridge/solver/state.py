@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from drawbridge.dra.attributes import find_attribute
 from drawbridge.dra.capacity import Amounts, find_shortfall
 from drawbridge.dra.compatibility import GroupStates, add_device, find_incompatibility
-from drawbridge.dra.counters import Counters, Shortage, charge
+from drawbridge.dra.counters import ConsumedCounters, Counters, Shortage, charge
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import NodeSelectorError
@@ -245,9 +245,10 @@ class State:
         rejection = self._check_rules(option, candidate)
         if rejection is not None:
             return rejection
-        if not first or not candidate.device.consumes_counters:
+        is_counted = first or self._deviations.overdraft_blocks_shares
+        if not (is_counted and candidate.device.consumes_counters):
             return _HardwareState(group_states, None)
-        left = self._charge_counters(option, candidate)
+        left = self._charge_counters(option, candidate, candidate.draw if first else {})
         if isinstance(left, Shortage):
             return Rejection(Stage.COUNTERS, left)
         return _HardwareState(group_states, left)
@@ -295,17 +296,19 @@ class State:
         clash = of_driver(lambda: find_incompatibility(placed, taken, evaluate))
         return Rejection(Stage.COMPANY, clash) if clash else None
 
-    def _charge_counters(self, option: Option, candidate: Candidate) -> Counters | Shortage | None:
+    def _charge_counters(
+        self, option: Option, candidate: Candidate, draw: ConsumedCounters
+    ) -> Counters | Shortage | None:
         if not self._draws_counters(option):
             return None
         counters = self._counters.get(candidate.pool) or self.node_view.counters(candidate.pool)
         if self._deviations.overdraft_stays_in_its_set:
             relevant = relevant_overdrafts(counters, candidate.draw)
-            left = charge(relevant, candidate.draw)
+            left = charge(relevant, draw)
             if isinstance(left, Shortage) or relevant is counters:
                 return left
             return Counters(left.remaining, counters.over_committed)
-        return charge(counters, candidate.draw)
+        return charge(counters, draw)
 
     def _check_constraints(
         self, option: Option, candidate: Candidate

@@ -22,6 +22,7 @@ EXCEPTIONS = {
     "errors_stay_on_their_node": "unnumbered: an error on one node aborts the pod",
     "spares_drivers": "unnumbered: configurations that end a driver are allocated",
     "shares_hold_device": "unnumbered: a device with former shares is allocated as a whole",
+    "overdraft_blocks_shares": "unnumbered: a device gives shares while its counters are overdrawn",
 }
 # How far an answer goes: an error for one node is "not this node" with a louder message.
 SAME = {"node": "none"}
