@@ -90,6 +90,11 @@ class GroupDecisions:
         reason = make_reason(codes.GANG_INTERRUPTED, STAGE, text)
         return GroupAnswer(reason=reason, pauses_until=until)
 
+    def waits_until(self, key: str, now: float) -> float:
+        """Return until when a group is not searched for, itself or behind others; 0 if never."""
+        _, first = self.interrupted.come_first(key, now) or (0, 0.0)
+        return max(first, self._groups.paused_until(key, "pause"))
+
     # --- what is known of groups ---
 
     def key_of(self, pod_uid: str) -> str:
@@ -364,8 +369,7 @@ class GroupDecisions:
                 "devices were held for the group and not all of its members were scheduled; it is "
                 f"tried again in {paused - now:.0f} s"
             )
-            reason = make_reason(codes.GANG_PAUSES, STAGE, text)
-            return GroupAnswer(reason=reason, pauses_until=paused)
+            return GroupAnswer((), make_reason(codes.GANG_PAUSES, STAGE, text), pauses_until=paused)
         waits = self._victims.find_wait(question)
         return None if waits is None else GroupAnswer(reason=waits)
 

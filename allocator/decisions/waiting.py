@@ -112,7 +112,7 @@ class WaitingPods:
             # kube-scheduler asks for no victims of a pod while others end on this node.
             if self._state.pods.get(uid).nominated_node:
                 victims = (victims or VictimQuestion()).refused(self._questions.changed)
-        others = None if fitting else self._decisions.groups.wait_for_others(record.group, now)
+        paused = 0.0 if fitting else self._decisions.groups.waits_until(record.group, now)
         exceeds = not fitting and self._decisions.exceeds_quota(key)
         waiting = Waiting(place, key, frozenset(fitting), exceeds=exceeds)
         parts = {"device_pause": pause, "victims": victims, "unanswered": False}
@@ -121,9 +121,9 @@ class WaitingPods:
             self._again |= self._records.move_alike(key, rank)
         if not fitting and not complete:
             self._records.change(uid, RecordEvent.SEARCHED, unanswered=True)
-        if others is not None:
-            # Behind groups that come first, it was not asked whether it can preempt others.
-            self._questions.ask_again(uid, others.pauses_until)
+        if paused > now:
+            # Until then, it is not asked whether it can preempt others.
+            self._questions.ask_again(uid, paused)
 
     def _change(self, uid: str, event: RecordEvent, waiting: Waiting, **parts: Any) -> None:  # noqa: ANN401
         self._records.change(uid, event, waiting=waiting, **parts)

@@ -229,6 +229,24 @@ def test_a_group_that_could_not_use_its_devices_pauses_before_it_gets_them_again
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
 
 
+def test_a_group_that_pauses_asks_for_victims_afterwards() -> None:
+    cluster, members = Cluster(n1=2), ("m0", "m1")
+    waiting = WaitingPods(cluster.decisions)
+    cluster.ask_group("default/g", *members, min_count=2)
+    cluster.now = STEP_SECONDS
+    cluster.decisions.expire(cluster.now)
+    for number in range(2):
+        name, taken = f"other-{number}", allocation_on("n1", number)
+        cluster.add_claim(claim(name, allocation=taken, pods=[name]))
+    for uid in members:
+        reply = cluster.ask_group("default/g", *members, min_count=2, asking=uid)
+        assert codes(reply) == [allocator_codes.GANG_PAUSES.name]
+        waiting.note_answer(uid, [], cluster.now)
+    until = cluster.decisions.reservations.groups.paused_until("default/g", "pause")
+    assert waiting.wake(until - 0.1).woken == ()
+    assert {*waiting.wake(until).woken} == {*members}
+
+
 def test_groups_of_one_namespace_that_never_complete_do_not_hold_devices_all_the_time() -> None:
     cluster = Cluster(n1=4)
     held = 0
