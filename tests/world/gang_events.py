@@ -14,6 +14,7 @@ from tests.world.gangs import (
     GROUP,
     GROUP_LABEL,
     MIN_LABEL,
+    TEMPLATE,
     gang_of,
 )
 from tests.world.machines import draw_seconds
@@ -26,14 +27,13 @@ if TYPE_CHECKING:
 FAULT_NAMES = ("delete gang",)
 # The API server gives this to each PodGroup of Kubernetes.
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
-_TEMPLATE = "of-group"
 _LABELS, _COSCHEDULING, _OWN, _NAMED, _MADE = range(5)
 # By how often gangs have these forms.
 _FORMS = (_LABELS, _LABELS, _LABELS, _COSCHEDULING, _OWN, _NAMED, _MADE, _MADE)
 # Which claim members share: that with the name of the gang, or one that is made of a template.
 _ENTRIES = {
     _NAMED: ("resourceClaimName", ""),
-    _MADE: ("resourceClaimTemplateName", _TEMPLATE),
+    _MADE: ("resourceClaimTemplateName", TEMPLATE),
 }
 
 
@@ -130,7 +130,7 @@ def _make_template(space: str) -> JSON:
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaimTemplate",
-        "metadata": {"name": _TEMPLATE, "namespace": space},
+        "metadata": {"name": TEMPLATE, "namespace": space},
         "spec": {"spec": {"devices": {"requests": [request]}}},
     }
 

@@ -13,6 +13,8 @@ from tests.cluster.fake.kinds import JSON, Kind, named
 GROUP, COSCHEDULING = named("podgroups.scheduling.k8s.io"), named("podgroups.scheduling.x-k8s.io")
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
+# The template of a claim that members share.
+TEMPLATE = "of-group"
 # No member runs before there are so many.
 NEVER = 1 << 30
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from drawbridge.ledger.holdings import Hold as LedgerHold
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, named
 from tests.world.allocations import (
     a_claim_gets_what_it_asks_for,
     an_allocated_claim_has_its_mark_and_finalizer,
     has_mark,
 )
 from tests.world.fabric import list_unattached
-from tests.world.gangs import COSCHEDULING, GROUP, gang_of, is_reserved_for
+from tests.world.gangs import COSCHEDULING, GROUP, TEMPLATE, gang_of, is_reserved_for
 from tests.world.network import LEASE_SECONDS, SYSTEM
 from tests.world.nodes import (
     Device,
@@ -289,7 +289,8 @@ def every_pod_gets_its_claims(world: "World") -> Iterator[str]:
         return
     for pod in world.all("pods"):
         made = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
-        wanted = [e for e in pod["spec"].get("resourceClaims", ()) if _is_of_template(e)]
+        entries = pod["spec"].get("resourceClaims", ())
+        wanted = [entry for entry in entries if _has_template(world, pod, entry)]
         if is_waiting(pod) and len(made) < len(wanted) and _has_group(world, pod):
             yield f"{name_of(pod)} has {len(made)} claims of {len(wanted)}"
 
@@ -303,8 +304,12 @@ def _has_group(world: "World", pod: JSON) -> bool:
     return group is not None and "deletionTimestamp" not in group["metadata"]
 
 
-def _is_of_template(entry: JSON) -> bool:
-    return "resourceClaimTemplateName" in entry
+def _has_template(world: "World", pod: JSON, entry: JSON) -> bool:
+    """Whether a claim is made of a template; that of a user stays away if a restore takes it."""
+    name = entry.get("resourceClaimTemplateName")
+    kind, space = named("resourceclaimtemplates"), pod["metadata"]["namespace"]
+    is_lost = name == TEMPLATE and world.network.store.find(kind, space, name) is None
+    return name is not None and not is_lost
 
 
 def a_bound_pod_runs(world: "World") -> Iterator[str]:
