@@ -44,7 +44,7 @@ def create(world: "World", drawn: int) -> str:
     names = [world.next_name("c")]
     if drawn % 5 == 0:
         names.append(world.next_name("c"))
-    space = _choose_space(world, drawn // 5)
+    space = choose_space(world, drawn // 5)
     count = 2 if drawn // 20 % 10 == 0 else 1
     pod = create_pod(world, names, space=space)
     for number, name in enumerate(names):
@@ -52,7 +52,8 @@ def create(world: "World", drawn: int) -> str:
     return f"{pod['metadata']['name']} with {', '.join(names)}"
 
 
-def _choose_space(world: "World", drawn: int) -> str:
+def choose_space(world: "World", drawn: int) -> str:
+    """Return the namespace of a pod: often that of the team."""
     return TEAM if drawn % 4 < world.conditions.quarters_of_team else "default"
 
 
@@ -60,7 +61,7 @@ def _choose_space(world: "World", drawn: int) -> str:
 def create_important(world: "World", drawn: int) -> str:
     """Create a pod that may preempt others."""
     name = world.next_name("c")
-    pod = create_pod(world, [name], priority=100, space=_choose_space(world, drawn // 3))
+    pod = create_pod(world, [name], priority=100, space=choose_space(world, drawn // 3))
     create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
 
@@ -96,7 +97,7 @@ def create_sharing(world: "World", drawn: int) -> str:
             closed = pools[0]
             world.machines[closed].cordon(draw_seconds(drawn))
     else:
-        name, space, count = world.next_name("s"), _choose_space(world, drawn // 2), 2
+        name, space, count = world.next_name("s"), choose_space(world, drawn // 2), 2
         create_claim(world, name, None, drawn, space=space)
     made = [create_pod(world, [name], space=space)["metadata"]["name"] for _ in range(count)]
     return f"{' and '.join(made)} with {name}{closed and f', {closed} is closed'}"
@@ -113,7 +114,7 @@ def _is_shared(claim: JSON) -> bool:
 def create_native(world: "World", drawn: int) -> str:
     """Create a pod of the stock scheduler, which obeys no quota of ours."""
     name = world.next_name("n")
-    pod = create_pod(world, [name], scheduler=STOCK, space=_choose_space(world, drawn))
+    pod = create_pod(world, [name], scheduler=STOCK, space=choose_space(world, drawn))
     create_claim(world, name, pod, drawn)
     return f"{pod['metadata']['name']} with {name}"
 

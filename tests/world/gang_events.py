@@ -8,7 +8,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.fake.kinds import JSON, named
-from tests.world.events import GRACE_SECONDS, _choose_space, create_claim, create_pod, event
+from tests.world.events import GRACE_SECONDS, choose_space, create_claim, create_pod, event
 from tests.world.gangs import (
     COSCHEDULING,
     GROUP,
@@ -107,7 +107,7 @@ def create_important_gang(world: "World", drawn: int) -> str:
 
 def _create_gang(world: "World", drawn: int, size: int, priority: int = 0) -> str:
     """Create the pods, and the object of the gang before or after them."""
-    form, space = _FORMS[drawn // 16 % len(_FORMS)], _choose_space(world, drawn // 2)
+    form, space = _FORMS[drawn // 16 % len(_FORMS)], choose_space(world, drawn // 2)
     gang = _NewGang(form, space, world.next_name("gang"), size, priority, drawn)
     later, group = asyncio.get_running_loop().call_later, gang.make_object()
     pause = 0.0 if drawn // 8 % 2 else draw_seconds(drawn, 2) / 2
