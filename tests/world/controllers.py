@@ -38,6 +38,9 @@ class ClaimController:
         )
         self._groups = Follower(network, _WHO, GROUP.long_name)
         self._changed = asyncio.Event()
+        # Pods that name another claim since they were bound, as a controller that hears late makes
+        # them. The API server offers nothing against that.
+        self.renamed: set[str] = set()
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -100,7 +103,10 @@ class ClaimController:
             change = {"resourceClaimStatuses": [*named_claims.values()]}
             about = {"metadata": {"uid": metadata["uid"]}, "status": change}
             path = PODS if user["kind"] == "Pod" else GROUPS
-            await self._client.ask("PATCH", path_of(path, user, "status"), about)
+            stored = await self._client.ask("PATCH", path_of(path, user, "status"), about)
+            if stored is not None and "nodeName" in stored["spec"]:
+                self._network.count("claim made for a pod that is bound")
+                self.renamed.add(metadata["uid"])
 
     def _find_group(self, pod: JSON) -> JSON | None:
         """Return the PodGroup of a pod as it is known here."""

@@ -125,6 +125,7 @@ class World:
         self.webhook = Webhook(self.network, "hook-a")
         self._fabric = Fabric(self.network)
         self.quotas = Quotas(self.network)
+        self.claims = ClaimController(self.network, self.quotas)
         self.rivals = Rivals(self.network)
         self.large = LargeClaims(self.network, is_crowded=self.conditions.is_crowded)
         # Pods that were refused until now, with the reason, and the tasks that create them.
@@ -173,9 +174,8 @@ class World:
         others = (self.newcomers, self._fence, self.opened, self.large)
         store.listeners += [self._follow, *(each.follow for each in others)]
         parts = [machine.kubelet.run() for machine in self.machines.values()]
-        claims, pods = ClaimController(self.network, self.quotas), PodController(self.network)
-        groups = GroupProtection(self.network)
-        parts += [each.run() for each in (claims, self.quotas, pods, groups, self._fabric)]
+        pods, groups = PodController(self.network), GroupProtection(self.network)
+        parts += [each.run() for each in (self.claims, self.quotas, pods, groups, self._fabric)]
         parts += [self.rivals.run(), *([self.large.run()] if self.conditions.is_crowded else [])]
         autoscaler = Autoscaler(self.network, self.machines.values())
         parts += [each.run() for each in (self._stock, self.controller, self.webhook, autoscaler)]
