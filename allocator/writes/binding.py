@@ -173,6 +173,8 @@ class PodBinder:
             # Each write changes the version of a claim, so that pods that share it take turns.
             async with self._locked(reserved.uid):
                 marked.append(await claims.mark(reserved))
+        # Nobody joins those who wait for a device that has failed, and leave it one by one.
+        await self._find_unready(reservation.uid, marked)
         for live, reserved in zip(marked, reservation.claims, strict=True):
             async with self._locked(reserved.uid):
                 allocated.append(await claims.allocate(live, reserved))
@@ -184,19 +186,24 @@ class PodBinder:
         deadline = _loop_time() + self._times.wait
         while True:
             self._check_contests(each.metadata.uid for each in claims)
-            binding_state = readiness(claims, self._state.server_time(), self._times.timeout)
-            if binding_state.state is Readiness.READY:
+            missing = await self._find_unready(pod_uid, claims)
+            if not missing:
                 return ""
-            if binding_state.state is Readiness.FAILED:
-                if binding_state.device is not None:
-                    self._state.penalise(binding_state.device)
-                for claim in claims:
-                    await self._release(pod_uid, claim)
-                raise BindRefusedError(binding_state.missing)
             remaining = deadline - _loop_time()
             if remaining <= 0:
-                return binding_state.missing
+                return missing
             claims = await self._changed(claims, min(remaining, 5.0))
+
+    async def _find_unready(self, pod_uid: str, claims: Sequence[Claim]) -> str:
+        """Return what is missing; a pod whose device has failed gives its claims back."""
+        binding_state = readiness(claims, self._state.server_time(), self._times.timeout)
+        if binding_state.state is Readiness.FAILED:
+            if binding_state.device is not None:
+                self._state.penalise(binding_state.device)
+            for claim in claims:
+                await self._release(pod_uid, claim)
+            raise BindRefusedError(binding_state.missing)
+        return binding_state.missing
 
     async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
         """Wait until one of the claims changes, at most for some seconds; return all of them."""
@@ -340,14 +347,16 @@ class PodBinder:
             is_marked = ALLOCATION_ANNOTATION in live.metadata.annotations
             if live.status.allocation is None or not is_marked:
                 return []
-            if any(each.is_pod_group for each in live.status.reserved_for):
-                return await self._deallocate_for_group(pod_uid, live)
             return await self._leave(pod_uid, live)
 
     async def _leave(self, pod_uid: str, live: Claim) -> list[str]:
         """Remove an unbound pod from the consumers of a claim; the last one deallocates it."""
         own = [each for each in live.status.reserved_for if each.uid == pod_uid]
         others = tuple(each for each in live.status.reserved_for if each.uid != pod_uid)
+        if others and all(each.is_pod_group for each in others):
+            released = await self._deallocate_for_group(pod_uid, live)
+            if released:
+                return released
         if others and not own:
             return []
         pods = [PodName(live.metadata.namespace, each.name, each.uid) for each in own]
@@ -368,8 +377,6 @@ class PodBinder:
         """
         others = [each.uid for each in self._state.users_of(claim) if each.uid != pod_uid]
         if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
-            return []
-        if any(each.is_pod for each in claim.status.reserved_for):
             return []
         # The watch of this process can be behind that of the one that bound a member.
         members = await self._writes.list_users(claim)

@@ -390,6 +390,31 @@ async def test_a_failed_device_is_given_back(rig: Rig, condition: str, age: floa
     assert rig.cluster.node_of("pod") == ""
 
 
+async def test_pods_that_share_a_claim_with_a_group_leave_its_failed_device(rig: Rig) -> None:
+    rig.reservations.group = Consumer.of_pod_group("train", "uid-train")
+    await _allocated_and_unbound(rig)
+    rig.reservations.group = None
+    for pod in ("first", "second"):
+        rig.reservations.reserve(pod, "a")
+        rig.cluster.faults[len(rig.cluster.writes) + 2] = "refuse"
+        assert await rig.bind(pod)
+    assert rig.consumers("a") == ["train", "first", "second"]
+    _report(rig, "Broken")
+    rig.reservations.pods.clear()
+    rig.reservations.reserve("first", "a")
+    assert "reports Broken" in await rig.bind("first")
+    assert rig.consumers("a") == ["train", "second"]
+    rig.cluster.faults.clear()
+    rig.cluster.writes.clear()
+    rig.reservations.reserve("third", "a")
+    assert "reports Broken" in await rig.bind("third")
+    assert rig.cluster.writes == []
+    rig.reservations.pods.clear()
+    rig.reservations.reserve("second", "a")
+    assert "reports Broken" in await rig.bind("second")
+    assert rig.claim("a").status.allocation is None
+
+
 # --- taking back ---
 
 
