@@ -20,8 +20,9 @@ and so does a list that contradicts what the cache has (drawbridge.cluster.histo
 finds a server that has passed the cached version. A watch shows neither: for a version in the
 future the server waits without an error. A backup is restored while no API server runs. The cache
 therefore compares the metadata of all objects before it continues a watch that ended in any other
-way than in its own time; until then it is not `verified`. A write with an older version than was
-seen before it was sent shows a restore by itself: no server of the same history gives that.
+way than in its own time, or one that opens so late that a restore fits in before; until then it is
+not `verified`. A write with an older version than was seen before it was sent shows a restore by
+itself: no server of the same history gives that.
 
 A response can tell of an object before the watch does. The watch of the same history tells of it in
 its turn, and so does every list from then on: a restore in between shows as soon as none does.
@@ -44,6 +45,8 @@ from drawbridge.cluster.errors import (
     requires_list,
 )
 from drawbridge.cluster.history import (
+    RESTORE_SECONDS,
+    Continuity,
     HistoryChangedError,
     Identity,
     check_listed,
@@ -84,9 +87,6 @@ LIST_AGAIN_SECONDS: Final = 60.0
 FRESH_SECONDS: Final = 100.0  # the server sends a bookmark every minute
 # A proxy does not serve so many older lists in a row.
 OLDER_LISTS_OF_A_RESTORE: Final = 3
-# A server that ends a watch in its own time does so at most this much earlier or later. An end that
-# a suspended process reads later can have another cause.
-_OWN_TIME_SECONDS: Final = 2.0
 # A list of the same items without anything but their metadata; a server may send them whole.
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 # If a page expires before the next request, the next attempt uses larger pages.
@@ -157,6 +157,7 @@ class Cache(Generic[T]):
         self._backoff = Backoff()
         self._synced, self._verified = asyncio.Event(), asyncio.Event()
         self._watching: asyncio.Timeout | None = None  # ends the open watch
+        self._continuity = Continuity(now)
         # What responses have told, and the watch has not reached.
         self._expected: dict[ObjectKey, Identity] = {}
 
@@ -323,7 +324,6 @@ class Cache(Generic[T]):
         version = await self._read_list(listing, f"{_METADATA},application/json")
         self._check_history(listing.identities, version)
         self._index.keep_only(listing.identities, version)
-        self._verified.set()
 
     async def _read_list(self, listing: ListedHeaders, accept: str) -> str:
         """Read a list in pages, and return its version."""
@@ -342,10 +342,13 @@ class Cache(Generic[T]):
 
     async def _read_pages(self, listing: ListedHeaders, size: int, accept: str) -> str:
         query = {**self._selectors, **({"limit": f"{size}"} if size else {})}
+        self._continuity.begin()
         while True:
+            asked = self._now()
             response = await self._session.call(
                 "GET", self._path, query=query, accept=accept, seconds=LIST_SECONDS
             )
+            self._continuity.add(asked)
             page = self._decode_page(response)
             listing.add_page(page.items or ())
             if not page.metadata.continue_:
@@ -370,7 +373,6 @@ class Cache(Generic[T]):
         self._index.replace(listing.objects.values(), listing.identities, version)
         self._mark_in_sync(version)
         self._index.note_list(version, listing.identities.values())
-        self._verified.set()
         self._synced.set()
 
     def _check_history(self, listed: Mapping[ObjectKey, Identity], version: str) -> None:
@@ -409,11 +411,14 @@ class Cache(Generic[T]):
         stream = self._session.stream(self._path, query=query, gather_seconds=self._gather_seconds)
         try:
             async with asyncio.timeout(None) as self._watching, stream as chunks, aclosing(chunks):
+                if listing is None and not self._continuity.reaches(started):
+                    self._verified.clear()
+                    return
                 if listing is None:
+                    self._verified.set()
                     self.problem = ""
                 async for lines in chunks:
-                    self._last_response = self._now()
-                    self._chunks += 1
+                    self._last_response, self._chunks = self._now(), self._chunks + 1
                     with pause_garbage_collection():
                         for line in lines:
                             listing = self._process_line(line, listing)
@@ -424,7 +429,8 @@ class Cache(Generic[T]):
             self._verified.clear()
         finally:
             self._watching = None
-        if abs(self._now() - started - seconds) > _OWN_TIME_SECONDS:
+        self._continuity.begin(started + seconds)
+        if self._now() - started - seconds < -RESTORE_SECONDS:
             self._verified.clear()
         if listing is not None:
             raise UnreachableError(f"the watch of {self._path} ended before its list was complete")
@@ -464,6 +470,7 @@ class Cache(Generic[T]):
                 self._mark_in_sync(metadata.resource_version)
         elif metadata.annotations.get(_INITIAL_EVENTS_END) == "true":
             self._accept_list(listing, metadata.resource_version)
+            self._verified.set()
             return None
         return listing
 

@@ -11,13 +11,51 @@ else contradicts.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from drawbridge.resource_version import parse_version
+
+# A backup is restored while no API server runs, so that none answers for longer than this.
+RESTORE_SECONDS: Final = 2.0
+# Where each answer takes long, what was read is accepted after so many attempts.
+INTERRUPTED_ATTEMPTS: Final = 3
 
 
 class HistoryChangedError(Exception):
     """The API server was restored from a backup: what was derived from its objects must go."""
+
+
+class Continuity:
+    """Tells whether a restore fits between answers that are taken for those of one history.
+
+    A server gives an answer between its request and its arrival. So no restore fits if each answer
+    arrives soon after the request before it was sent.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._asked: float | None = None
+        self._is_broken = False
+        self._attempts = 0  # in a row that were too slow
+
+    def begin(self, asked: float | None = None) -> None:
+        """Begin with the next answer, or with one that was given at a time or later."""
+        self._asked, self._is_broken = asked, False
+
+    def add(self, asked: float) -> None:
+        """Add an answer that has just arrived, to a request that was sent at a time."""
+        if self._asked is not None and self._now() - self._asked > RESTORE_SECONDS:
+            self._is_broken = True
+        self._asked = asked
+
+    def reaches(self, asked: float) -> bool:
+        """Whether a watch that has just been opened is of the history of the answers before."""
+        self.add(asked)
+        self._attempts = self._attempts + 1 if self._is_broken else 0
+        if 0 < self._attempts < INTERRUPTED_ATTEMPTS:
+            return False
+        self._attempts = 0
+        return True
 
 
 class Identity(NamedTuple):

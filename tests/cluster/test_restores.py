@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from drawbridge.cluster.history import HistoryChangedError, Identity, find_contradiction
+from drawbridge.cluster.history import (
+    INTERRUPTED_ATTEMPTS,
+    RESTORE_SECONDS,
+    HistoryChangedError,
+    Identity,
+    find_contradiction,
+)
 from drawbridge.cluster.store import CachedObject
 from tests.cluster.cached import Rig, Text, rigged, text
 from tests.thorough import drawn
@@ -218,6 +224,7 @@ async def test_a_watch_that_ends_in_its_own_time_continues_without_a_list(rig: R
     rig.made(watch_list=False)
     async with rig.running():
         await rig.watched()
+        await rig.cache.wait_until_verified()
         (watch,) = rig.api.asked("GET", "configmaps", watch=True)
         rig.clock.time += int(watch.query["timeoutSeconds"])
         rig.api.end_watches()
@@ -239,6 +246,38 @@ async def test_a_restore_while_the_process_is_suspended_is_noticed(rig: Rig) -> 
 
     said, _ = await asyncio.gather(_fails(rig), restore())
     assert "default/a has version" in said
+
+
+async def test_a_restore_between_a_list_and_its_watch_is_noticed(rig: Rig) -> None:
+    backup = rig.api.saved()
+    rig.api.put(text("a", "1"))
+    rig.made(watch_list=False)
+
+    def restore(*_: object) -> None:
+        rig.clock.time += 3
+        rig.api.restore(backup)
+        for number in range(9):
+            rig.api.put(text(f"later-{number}"))
+
+    rig.cache.subscribe_to_lists(restore)
+    assert "default/later-0 has version" in await _fails(rig)
+
+
+@pytest.mark.parametrize("seconds", [0.9, 3.0])
+async def test_a_slow_server_is_read_again_a_few_times(rig: Rig, seconds: float) -> None:
+    """Each answer takes so long; what is read without a change in between is accepted then."""
+    rig.api.put(text("a", "1"))
+    rig.made(watch_list=False)
+
+    def pass_time() -> None:
+        rig.clock.time += seconds
+
+    rig.api.when(pass_time, part="configmaps", times=float("inf"))
+    async with rig.running():
+        await asyncio.wait_for(rig.cache.wait_until_verified(), 10)
+        await rig.holds(a="1")
+    lists = rig.api.asked("GET", "configmaps")
+    assert len(lists) == (1 if seconds < RESTORE_SECONDS else INTERRUPTED_ATTEMPTS)
 
 
 async def test_nothing_is_verified_between_an_interruption_and_the_next_list(rig: Rig) -> None:

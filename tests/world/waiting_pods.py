@@ -264,7 +264,7 @@ def namespace_of(value: JSON) -> str:
 
 
 def has_claims(world: "World", pod: JSON) -> bool:
-    """Whether nobody has deleted, refused or replaced a claim without which a pod waits for ever."""
+    """Whether nobody has deleted, refused or replaced a claim of a pod, without which it waits."""
     if pod["metadata"]["uid"] in world.claims.renamed:
         return False
     claims = claims_of(world, pod)

@@ -10,6 +10,7 @@ from typing import cast
 from unittest import mock
 
 from allocator.state import pod_table
+from drawbridge.cluster.history import RESTORE_SECONDS
 from drawbridge.ledger.ledger import Ledger
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
@@ -459,7 +460,7 @@ class World:
     def restore(self, *, later: int = 0) -> int:
         """Put the last backup back while no server runs, and return its version."""
         assert self._backup is not None
-        up = asyncio.get_running_loop().time() + self.random.uniform(0.5, 4)
+        up = asyncio.get_running_loop().time() + self.random.uniform(RESTORE_SECONDS, 5)
         for front in self.network.fronts:
             front.stop(up)
         self.server.restore(self._backup)
