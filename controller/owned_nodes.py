@@ -286,7 +286,7 @@ class OwnedNodeReconciler:
         if change.settled:
             await self._merge(cached, {SETTLED_ANNOTATION: change.settled}, {})
             return
-        if change.removed != has_fence(cached.value.spec.taints or ()):
+        if not self._is_needed(change, cached):
             return
         spec = msgspec.json.decode(cached.raw).get("spec") or {}
         added_at = None if change.removed else self._now()
@@ -295,6 +295,13 @@ class OwnedNodeReconciler:
             cached, {SETTLED_ANNOTATION: None}, {"spec": {"taints": taints or None}}
         ):
             self._reporter.count(NAME, "untainted" if change.removed else "tainted")
+
+    def _is_needed(self, change: TaintChange, node: WatchedObject[WatchedNode]) -> bool:
+        """Whether a change is needed still: what the run has asked for in between takes time."""
+        owned = owned_pools(self._configuration())
+        decided = {node.name: decide_node(owned, node.value.metadata.labels or {})}
+        needed = taint_changes([node], decided, former=self._former, rules_hold=self._rules_hold)
+        return change in needed
 
     async def _merge(
         self,

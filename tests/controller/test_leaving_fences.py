@@ -41,6 +41,24 @@ def test_a_fence_that_is_needed_again_leaves_no_more() -> None:
     assert (scene.reconcile(), scene.said("b")) == ({"b": [FENCE]}, LEAVING)
 
 
+def test_a_taint_stays_if_the_policy_is_found_gone_while_others_are_written() -> None:
+    scene = Scene({**ENTRY, "fence": "rules"})
+    for name in "ab":
+        scene.node(name, OWNED, [FENCE])
+    scene.rules_hold = True
+    scene.reconcile()
+    scene.time = SETTLE_SECONDS
+    scene.reconcile()
+    scene.reconcile()
+    scene.time += LEASE_SECONDS
+
+    def lose_policy(*_: object) -> None:
+        scene.rules_hold = False
+
+    scene.nodes.before_write = lose_policy
+    assert scene.reconcile() == {"a": None, "b": [FENCE]}
+
+
 def test_the_taint_of_a_node_without_a_fence_goes_at_once_after_the_settle_time() -> None:
     scene = Scene({**ENTRY, "unfenced": True})
     scene.node("b", OWNED, [FENCE])
