@@ -11,7 +11,7 @@ from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
-from tests.world.nodes import Device, consumers_of, devices_of, holds_of
+from tests.world.nodes import Device, claim_names, consumers_of, devices_of, holds_of
 from tests.world.objects import ALL_NODES, DRIVER
 from tests.world.opened_fences import is_seen_open
 from tests.world.waiting_pods import name_of, namespace_of
@@ -130,32 +130,32 @@ def watch_writes(world: "World", parts: _Parts) -> None:
 def _watch_bindings(world: "World", parts: _Parts) -> None:
     """Note what an allocator binds although it sees that a rival has a device of the pod.
 
-    A binding that was sent before may have bound the pod, and who shares a claim may use it.
+    The pod uses the claims that it names, as they are stored: a watch tells of what an allocator
+    has given back later than the response. A binding that was sent before may have bound the pod,
+    and who shares a claim may use it.
     """
     writes, sent = parts.binder._writes, world.rivals.sent  # noqa: SLF001
     bind = writes.bind
 
     def note(pod: Any, node: str, version: str) -> Any:  # noqa: ANN401  # passed on
         cached = _find_cached(world, parts)
-        for claim in (each.value for each in parts.caches.claims.all() if cached):
-            users = [each.uid for each in claim.status.reserved_for]
-            name = claim.metadata.name
-            if (
-                users != [pod.uid]
-                or pod.uid in sent
-                or world.rivals.has(name)
-                or name in world.forged
-            ):
+        for claim in _list_claims(world, pod.uid) if cached and pod.uid not in sent else ():
+            name = name_of(claim)
+            if consumers_of(claim) != [pod.uid] or world.rivals.has(name) or name in world.forged:
                 continue
-            results = claim.status.allocation.devices.results if claim.status.allocation else ()
-            for met in sorted({(each.pool, each.device) for each in results}):
-                if not cached.get(met):
-                    continue
+            for met in sorted(filter(cached.get, devices_of(claim))):
                 world.rivals.beside.append(f"{pod.name} is bound with {met}, which {_RIVAL_HAS}")
         sent.add(pod.uid)
         return bind(pod, node, version)
 
     writes.bind = note  # type: ignore[method-assign]
+
+
+def _list_claims(world: "World", uid: str) -> list[JSON]:
+    """Return the claims that a pod uses and that have devices."""
+    pods = (pod for pod in world.all("pods") if pod["metadata"]["uid"] == uid)
+    keys = ((namespace_of(pod), name) for pod in pods for name in claim_names(pod))
+    return [world.holders[key] for key in keys if key in world.holders]
 
 
 def nobody_gets_what_others_are_seen_to_have(world: "World") -> Iterator[str]:
