@@ -5,6 +5,7 @@ from typing import Any
 
 from controller.api_server import EventReporter
 from controller.caches import ControllerCaches
+from controller.fence_rules import FenceRuleReconciler
 from controller.process import _run_reconcilers, _watch_configurations
 from controller.reconcilers import ControllerContext, Reconcilers
 from controller.watched_objects import WatchedNode
@@ -17,7 +18,7 @@ from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.store import CachedObject
 from drawbridge.names import CONTROLLER_LEASE
 from drawbridge.process.settings import Settings
-from tests.world.network import SYSTEM, Network, WorldSession
+from tests.world.network import LATEST_SECONDS, SYSTEM, Network, WorldSession
 
 
 class ControllerProcess:
@@ -28,12 +29,21 @@ class ControllerProcess:
         self.restart = asyncio.Event()
         self.leads, self.terms = False, 0
         self._nodes: Cache[WatchedNode] | None = None
+        self._rules: FenceRuleReconciler | None = None
+        self._decided_at = float("-inf")  # when the process began, or found another fence
 
     def find_node(self, name: str) -> CachedObject[WatchedNode] | None:
         """Return a node as it knows it; None if it does not lead, or stands still."""
         return (
             self._nodes.get(name) if self._nodes and self.leads and not self._is_still() else None
         )
+
+    def trusts_policy(self, node: str) -> bool:
+        """Whether it takes the policy for the fence of a node, or what it sent then can arrive."""
+        if self._rules is None:
+            return False
+        now = asyncio.get_running_loop().time()
+        return bool(self._rules.holds(node)) or now - self._decided_at < LATEST_SECONDS
 
     def _is_still(self) -> bool:
         now = asyncio.get_running_loop().time()
@@ -75,6 +85,7 @@ class ControllerProcess:
             self._nodes = caches.nodes
             context = ControllerContext(session, SYSTEM, settings, None)
             reconcilers = Reconcilers(context, caches, elector, reporter)
+            self._follow_rules(reconcilers.rules)
 
             async def lead() -> None:
                 reconcilers.leads = self.leads = True
@@ -87,3 +98,13 @@ class ControllerProcess:
             for part in (recorder.run(), reconcilers.observer.run(), *caches.run()):
                 group.create_task(part)
             group.create_task(elector.run(lead))
+
+    def _follow_rules(self, rules: FenceRuleReconciler) -> None:
+        listener = rules.listener
+
+        def note() -> None:
+            self._decided_at = asyncio.get_running_loop().time()
+            listener()
+
+        self._rules, rules.listener = rules, note
+        self._decided_at = asyncio.get_running_loop().time()

@@ -2,7 +2,9 @@
 
 They remove or change the policy, its binding, its rules, the taint of a node, and what our
 processes note in annotations. Other schedulers then allocate devices of ours until the fence is
-back, which nobody keeps them from: their claims count as those of a rival.
+back, which nobody keeps them from: their claims count as those of a rival. A node can still have
+its taint when the policy goes, because the policy is about to replace it. Until our controller
+finds the policy gone, it removes such a taint, and nothing can tie that to the policy.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from drawbridge.names import (
 )
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
+from tests.world.control import ControllerProcess
 from tests.world.events import event
 from tests.world.fence import DeviceFence, make_fence
 from tests.world.machines import draw_seconds
@@ -41,19 +44,29 @@ _BINDING = named("validatingadmissionpolicybindings")
 class OpenedFences:
     """The nodes whose fence somebody opened by hand, until all have heard that it is back."""
 
-    def __init__(self, network: Network, fence: DeviceFence) -> None:
-        self._network, self._fence = network, fence
+    def __init__(self, network: Network, fence: DeviceFence, controller: ControllerProcess) -> None:
+        self._network, self._fence, self._controller = network, fence, controller
         # Since when they have a fence again; None while they have none.
         self._closed_at: dict[str, float | None] = {}
+        # The nodes whose pools the policy named until somebody opened it.
+        self._unguarded: dict[str, None] = {}
 
     def list_fenced(self) -> list[str]:
         """Return the nodes that have a fence, also those that were ours and still have it."""
         return [name for name in ALL_NODES if self._find(name) and self.has_fence(name)]
 
-    def note_opened(self, before: Iterable[str] = ALL_NODES) -> None:
-        """Note which of these nodes have no fence now, after somebody has changed it."""
+    def list_guarded(self) -> list[str]:
+        """Return the nodes whose pools the policy names."""
+        return [*filter(self._fence.guards, ALL_NODES)]
+
+    def note_opened(self, before: Iterable[str] = ALL_NODES, guarded: Iterable[str] = ()) -> None:
+        """Note which of these nodes have no fence now, after somebody has changed it.
+
+        Those that the policy does not guard any more can lose their taint, too.
+        """
         opened = [name for name in before if not self.has_fence(name)]
         self._closed_at |= dict.fromkeys(opened)
+        self._unguarded |= dict.fromkeys(each for each in guarded if not self._fence.guards(each))
 
     def note_restored(self) -> None:
         """Note the nodes that a restore has brought back without their fence, as they were once."""
@@ -65,6 +78,11 @@ class OpenedFences:
         if kind not in (_NODE, _POLICY, _BINDING):
             return
         now = asyncio.get_running_loop().time()
+        for name in [*self._unguarded]:
+            if self._fence.guards(name):
+                del self._unguarded[name]
+            elif not self.has_fence(name) and self._controller.trusts_policy(name):
+                self._closed_at[name] = None
         for name, closed_at in self._closed_at.items():
             if not self.has_fence(name):
                 self._closed_at[name] = None
@@ -125,6 +143,7 @@ def _open_policy(world: "World", drawn: int) -> str:
     store, server = world.network.store, world.server
     policy, binding = store.find(_POLICY, "", FENCE_POLICY), store.find(_BINDING, "", FENCE_POLICY)
     number, fenced = drawn % 6, world.opened.list_fenced()
+    guarded = world.opened.list_guarded()
     if policy is None or binding is None:
         return "a part of the policy is gone already"
     if number == 0:
@@ -140,17 +159,17 @@ def _open_policy(world: "World", drawn: int) -> str:
     else:
         for rule in [*store.among(_RULE, "", "", "")]:
             store.delete(_RULE, rule)
-    world.opened.note_opened(fenced)
+    world.opened.note_opened(fenced, guarded)
     whats = ("the policy goes", "the binding goes", "the policy fails open", "the binding warns")
     return (*whats, "the policy names no pool", "the rules go")[number]
 
 
 def _install_again(world: "World") -> None:
     """Apply the policy and the binding as the example has them; the policy names no pools then."""
-    fenced = world.opened.list_fenced()
+    fenced, guarded = world.opened.list_fenced(), world.opened.list_guarded()
     for value in make_fence():
         world.server.put(value)
-    world.opened.note_opened(fenced)
+    world.opened.note_opened(fenced, guarded)
 
 
 def _remove_taint(world: "World", drawn: int) -> str:

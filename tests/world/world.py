@@ -120,7 +120,7 @@ class World:
         self.controller = ControllerProcess(self.network, "control-a")
         self._fence = DeviceFence(self.network)
         self.newcomers = Newcomers(self.network, self.controller, self._fence)
-        self.opened = OpenedFences(self.network, self._fence)
+        self.opened = OpenedFences(self.network, self._fence, self.controller)
         slow, by_rules = self.conditions.slow_bindings_of_others, self.conditions.fences_devices
         self._stock = StockScheduler(self.network, outcome.defects, slow, obeys_rules=by_rules)
         self.webhook = Webhook(self.network, "hook-a")
