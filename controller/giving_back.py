@@ -10,7 +10,7 @@ Three things happen, in this order:
    the version of such a mark, so the API server rejects it once the mark is gone.
 
 All of it begins anew with each change that can have made a node ours in between: a reconciler sees
-only what there is at one moment.
+only what there is at one moment. So it does with each term: another process has led since.
 
 A tenant can write a mark, and a process that wrote one can have ended. An API server ends a request
 after a minute, so a mark counts for no longer.

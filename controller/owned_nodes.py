@@ -175,6 +175,11 @@ class OwnedNodeReconciler:
         while now - next(iter(self._former.values())) > FORGET_SECONDS:
             del self._former[next(iter(self._former))]
 
+    def begin_term(self) -> None:
+        """Forget what another process can have changed since this one led."""
+        self._giving_back.restart()
+        self._left = {}
+
     async def reconcile(self) -> None:
         """Change the taints of a bounded number of nodes; their watch events start the next run."""
         owned = owned_pools(self._configuration())

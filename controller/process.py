@@ -125,6 +125,7 @@ async def _run_reconcilers(
     """Run all reconcilers concurrently until cancelled; without a configuration, only the first."""
     logs.log_event(_LOG, logging.INFO, "leading", identity=identity)
     await caches.wait_until_synced()
+    reconcilers.begin_term()
     clock = EventLoopClock()
     async with asyncio.TaskGroup() as group:
         for reconciler in reconcilers.all():

@@ -175,6 +175,11 @@ class Reconcilers:
         self.wake_ups = {each.name: asyncio.Event() for each in self.all()}
         self._subscribe(caches, settings)
 
+    def begin_term(self) -> None:
+        """Forget what another process can have changed since this one led."""
+        self.owned.begin_term()
+        self.rules.begin_term()
+
     def _store(self, resource: Resource, namespace: str = "") -> ObjectStore:
         session, fence = self._context.session, self._fence
         return ResourceClient(session, resource, decode_object, namespace=namespace, fence=fence)

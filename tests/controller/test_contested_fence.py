@@ -48,6 +48,17 @@ def test_an_own_write_without_a_response_is_no_contest() -> None:
     assert scene.reconcile() is True
 
 
+def test_what_another_leader_has_written_is_no_contest() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    for _ in range(MAX_LOSSES + 1):
+        scene.reconciler.begin_term()
+        assert scene.reconciler.holds("a") is None
+        assert scene.reconcile(5) is True
+        scene.install()
+    assert scene.messages == []
+
+
 def test_a_policy_that_is_installed_again_is_no_contest() -> None:
     scene = Scene(ENTRY)
     scene.node("a")

@@ -59,6 +59,37 @@ def test_a_taint_stays_if_the_policy_is_found_gone_while_others_are_written() ->
     assert scene.reconcile() == {"a": None, "b": [FENCE]}
 
 
+def test_a_fence_that_another_leader_lets_stay_leaves_anew_in_the_next_term() -> None:
+    """Allocators that have heard of that alone go on behind the taint."""
+    scene = Scene({**ENTRY, "fence": "rules"})
+    scene.node("b", OWNED, [FENCE])
+    scene.rules_hold = True
+    scene.reconcile()
+    scene.time = SETTLE_SECONDS
+    scene.reconcile()
+    scene.reconcile()
+    assert scene.said("b") == LEAVING
+    scene.time += LEASE_SECONDS
+    scene.reconciler.begin_term()
+    assert scene.reconcile() == {"b": [FENCE]}
+    scene.time += LEASE_SECONDS
+    assert scene.reconcile() == {"b": None}
+
+
+def test_the_settle_time_of_a_fence_that_is_not_needed_begins_with_the_term() -> None:
+    scene = Scene({**ENTRY, "fence": "rules"})
+    scene.node("b", OWNED, [FENCE])
+    scene.rules_hold = True
+    scene.reconcile()
+    scene.time = SETTLE_SECONDS
+    scene.reconciler.begin_term()
+    scene.reconcile()
+    assert scene.said("b") != LEAVING
+    scene.time += SETTLE_SECONDS
+    scene.reconcile()
+    assert scene.said("b") == LEAVING
+
+
 def test_the_taint_of_a_node_without_a_fence_goes_at_once_after_the_settle_time() -> None:
     scene = Scene({**ENTRY, "unfenced": True})
     scene.node("b", OWNED, [FENCE])

@@ -128,6 +128,43 @@ def test_a_pool_leaves_although_other_processes_lead_again_and_again() -> None:
     assert scene.pools == []
 
 
+def test_a_pool_that_another_leader_lets_stay_leaves_anew_in_the_next_term() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    scene.reconcile(1)
+    first = scene.reconciler
+    scene.start()
+    scene.node("a")
+    scene.reconcile(1)
+    assert (scene.pools, scene.leaving) == (["a"], [])
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconcile(KEEP_SECONDS)
+    assert (scene.pools, scene.leaving) == (["a"], ["a"])
+    first.begin_term()
+    scene.reconciler = first
+    for seconds, pools in ((0, ["a"]), (LEASE_SECONDS - 1, ["a"]), (1, [])):
+        scene.reconcile(seconds)
+        assert scene.pools == pools
+
+
+def test_a_pool_that_is_not_wanted_is_kept_for_its_time_in_each_term() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.slices.remove(f"a-{DRIVER}")
+    scene.reconcile()
+    scene.reconciler.begin_term()
+    scene.reconcile(KEEP_SECONDS)
+    assert scene.leaving == []
+    scene.reconcile(KEEP_SECONDS)
+    assert scene.leaving == ["a"]
+
+
 def test_a_wanted_pool_of_which_somebody_says_that_it_leaves_stays() -> None:
     """Until the annotation is gone, allocators do not use it."""
     scene = Scene(ENTRY)

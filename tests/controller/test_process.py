@@ -19,6 +19,8 @@ import pytest
 from certs.rotation import RotationPolicy
 from controller import facts as facts_reconciler
 from controller import giving_back, process, quota_mirror
+from controller.fence_rules import FenceRuleReconciler
+from controller.owned_nodes import OwnedNodeReconciler
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
@@ -139,7 +141,11 @@ def test_it_reconciles_everything_and_releases_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(giving_back, "LEASE_SECONDS", 0.1)
+    begun: list[type] = []
+    for each in (OwnedNodeReconciler, FenceRuleReconciler):
+        monkeypatch.setattr(each, "begin_term", lambda self: begun.append(type(self)))
     asyncio.run(_everything(tmp_path))
+    assert begun == [OwnedNodeReconciler, FenceRuleReconciler]
 
 
 async def _everything(tmp_path: Path) -> None:
