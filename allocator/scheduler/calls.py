@@ -124,14 +124,14 @@ class SchedulerCalls:
         now = self._now()
         reply = decisions.prefilter_group(received, now, self._deadline(_SEARCH_SECONDS))
         self._note_answer(request.pod_uid, reply, now)
-        if reply.fit or decisions.groups.holds.find(request.group.key, now):
-            records, own = decisions.state.records, request.pod_uid
-            others = {uid: records.get(uid) for uid in received.members if uid != own}
+        holds, key = decisions.groups.holds, request.group.key
+        if reply.fit or holds.find(key, now):
+            records, unasked = decisions.state.records, holds.find_unasked(key, now)
             has_room = records.has_room
             woken = [
                 uid
-                for uid, record in others.items()
-                if is_woken_by_member(record, now, is_kept=has_room)
+                for uid in received.members
+                if uid in unasked and is_woken_by_member(records.get(uid), now, is_kept=has_room)
             ]
             if woken:
                 self._publish(tuple(woken))

@@ -44,6 +44,12 @@ class GroupHolds:
         self._end_lost(now)
         return self._groups.get(key).hold
 
+    def find_unasked(self, key: str, now: float) -> frozenset[str]:
+        """Return the members that have devices, or can get them alone, and have not asked since."""
+        hold, alone = self.find(key, now), self._groups.get(key).alone
+        parts = hold.left - hold.asked if hold else frozenset[str]()
+        return parts | alone.members if alone.until > now else parts
+
     def _end_lost(self, now: float) -> None:
         """End the holds of which a member has lost its part, and not got it again."""
         for key, uid in self._state.records.take_lost():

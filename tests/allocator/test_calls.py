@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from allocator.copies import CopyFailedError, decide_in_copy
 from allocator.decisions.deciding_ahead import CopyReport, Decide
-from allocator.decisions.waiting import SCHEDULING_SECONDS, Turn, WaitingPods
+from allocator.decisions.waiting import Turn, WaitingPods
 from allocator.scheduler.protocol import (
     ErrorCode,
     PodOnNode,
@@ -34,7 +34,6 @@ from drawbridge.process import metrics
 from drawbridge.process.forked import ForkLimits, ForkRefusedError
 from tests.allocator.clusters import (
     Cluster,
-    allocation_on,
     claim,
     gpu_slice,
     members_of,
@@ -449,38 +448,6 @@ async def test_a_group_is_not_decided_about_when_the_decisions_were_made_anew_by
     with pytest.raises(ProtocolError) as refused:
         await call
     assert refused.value.code is ErrorCode.NOT_READY
-
-
-async def test_all_members_are_woken_once_some_have_devices() -> None:
-    process = FakeProcess(Cluster(n1=4))
-    held = allocation_on("n1", 0)
-    process.cluster.add_claim(claim("c-m1", version=2, allocation=held))
-    asked = members_of(process.cluster, ["m0", "m1", "m2", "m3"])
-    assert (await process.calls.prefilter_group(asked)).fit
-    assert process.published == ["m1", "m2", "m3"]
-
-
-async def test_two_members_that_other_filters_refuse_do_not_wake_each_other_without_end() -> None:
-    process = FakeProcess(Cluster(n1=4))
-    process.cluster.add_claim(claim("c-m1", version=2, allocation=allocation_on("n1", 0)))
-    names = ["m0", "m1"]
-    for name in (*names, *names):
-        others = [each for each in names if each != name]
-        asked = members_of(process.cluster, [name, *others])
-        assert (await process.calls.prefilter_group(asked)).fit
-    assert process.published == ["m1"]
-    process.cluster.now += SCHEDULING_SECONDS
-    assert (await process.calls.prefilter_group(members_of(process.cluster, names))).fit
-    assert process.published == ["m1", "m1"]
-
-
-async def test_members_whose_records_are_not_kept_do_not_wake_each_other_without_end() -> None:
-    process = FakeProcess(Cluster(n1=4))
-    process.cluster.state.records.limit = 1
-    process.cluster.add_claim(claim("c-m1", version=2, allocation=allocation_on("n1", 0)))
-    for names in (["m0", "m1"], ["m1", "m0"]) * 4:
-        assert (await process.calls.prefilter_group(members_of(process.cluster, names))).fit
-    assert process.published == []
 
 
 def preemptions(outcome: str) -> float:
