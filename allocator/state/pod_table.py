@@ -9,7 +9,7 @@ devices, once the call of the scheduler is answered.
 import time
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Final
@@ -41,12 +41,11 @@ from allocator.state.transitions import (
     place_of_question,
 )
 from allocator.state.wheel import Wheel
-from drawbridge.ledger.ledger import Ledger, Reservation
+from drawbridge.ledger.ledger import Ledger
 
 MAX_RECORDS: Final = 65536
 # What a record can begin with, in a namespace.
 BEGINS: Final = frozenset({RecordEvent.ASKED, RecordEvent.KEPT})
-_NOTHING: Final[Mapping[str, Reservation]] = {}
 
 
 class PodTable:
@@ -58,7 +57,7 @@ class PodTable:
         self._namespaces: Index[str, str] = Index()
         # The pods that have a part, in the order in which they got it.
         self._having: dict[str, dict[str, None]] = {part: {} for part in PARTS}
-        self._reserved: dict[str, dict[str, Reservation]] = {}
+        self._reserved: dict[str, dict[str, None]] = {}  # the pods that count on a reservation
         self._lost: list[tuple[str, str]] = []
         self.places: Final[list[WaitingPlace]] = []  # of all pods that wait, in order
         # The pods that wait, by their key, and those of them that wait for room in a quota.
@@ -119,9 +118,9 @@ class PodTable:
         """Move a pod behind the others with a part."""
         self._having[part][uid] = self._having[part].pop(uid)
 
-    def reserved_for(self, claim_uid: str) -> Mapping[str, Reservation]:
-        """Return what is reserved for a claim, by the UIDs of the pods that count on it."""
-        return self._reserved.get(claim_uid, _NOTHING)
+    def reserved_for(self, claim_uid: str) -> Collection[str]:
+        """Return the pods that count on what is reserved for a claim."""
+        return tuple(self._reserved.get(claim_uid, ()))
 
     def end_victim_pause(self, now: float) -> bool:
         """Let the pod ask for victims whose pause has ended first; False if none has."""
@@ -241,8 +240,8 @@ class PodTable:
     def _tell_ledger(self, uid: str, effect: Effect) -> None:
         match effect:
             case Reserve(claims):
-                for claim, reservation in claims.items():
-                    self._reserved.setdefault(claim, {})[uid] = reservation
+                for claim in claims:
+                    self._reserved.setdefault(claim, {})[uid] = None
             case GiveBack(claims):
                 for claim in claims:
                     self._give_back(uid, claim)

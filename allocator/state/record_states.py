@@ -57,7 +57,7 @@ class RecordEvent(enum.StrEnum):
     PAIRED = "waits for devices that are being released"
     UNPAIRED = "does not wait for these any more"
     RENEWED = "keeps its devices longer"
-    SHARED = "shares a claim that another pod has written"
+    SHARED = "shares a claim that gets other devices"
     KEPT_LONGER = "has more time for what is kept"
 
     __hash__ = str.__hash__

@@ -138,11 +138,7 @@ class ReservedPods:
     def keeps(self, claim: ClaimReservation) -> bool:
         """Whether these devices are still reserved for the claim, and not yet written."""
         reserved = self._reserved_for(claim.uid)
-        return (
-            reserved is not None
-            and reserved.allocation == claim.allocation
-            and claim.uid in self._state.ledger.reservations
-        )
+        return reserved is not None and reserved.allocation == claim.allocation
 
     def count_renewed_devices(self, now: float) -> int:
         """Return how many devices are reserved longer than without a renewal."""
@@ -152,7 +148,9 @@ class ReservedPods:
         return (each.devices for each in self._records.having("devices") if each.devices)
 
     def _reserved_for(self, claim_uid: str) -> Reservation | None:
-        return next(iter(self._records.reserved_for(claim_uid).values()), None)
+        # Pods can still count on a reservation that has ended because its claim was allocated.
+        active = self._state.ledger.reservations.get(claim_uid)
+        return active.reservation if active else None
 
     # --- reserving ---
 
@@ -195,6 +193,8 @@ class ReservedPods:
         )
         event = RecordEvent.PROMISED if promised else RecordEvent.RESERVED
         self._records.change(pod.uid, event, devices=devices, taken_by="")
+        for uid, reservation in wanted.items():
+            self._forget_earlier(uid, reservation)
         return None
 
     def reserve_found(  # noqa: PLR0913  # two by name
@@ -211,6 +211,14 @@ class ReservedPods:
         allocations = fitting.solution.allocations if fitting.solution else ()
         solved = dict(zip(map(uid_of, search.unallocated), allocations, strict=True))
         return self.reserve(request, fitting.name, solved, now, promised=promised, seconds=seconds)
+
+    def _forget_earlier(self, claim_uid: str, reservation: Reservation) -> None:
+        """Let no pod count on a reservation of a claim that has ended, and gave other devices."""
+        for pod_uid in self._records.reserved_for(claim_uid):
+            devices = self._records.get(pod_uid).devices
+            if devices and devices.reserved[claim_uid].allocation != reservation.allocation:
+                left = {uid: each for uid, each in devices.reserved.items() if uid != claim_uid}
+                self._change(devices, RecordEvent.SHARED, reserved=left)
 
     def confirm(self, pod_uid: str, now: float) -> None:
         """Make a promise a reservation; a reservation is renewed."""
@@ -328,18 +336,8 @@ class ReservedPods:
         devices = self._records.get(pod_uid).devices
         if devices is None or not devices.writing:
             return
-        for claim in devices.reservation.claims if written else ():
-            # The others that share the claim count on its allocation from now on.
-            for other in self._records.reserved_for(claim.uid).keys() - {pod_uid}:
-                self._forget_claim(other, claim.uid)
         event = RecordEvent.WRITTEN if written else RecordEvent.NOT_WRITTEN
         self._records.change(pod_uid, event, devices=None)
-
-    def _forget_claim(self, pod_uid: str, claim_uid: str) -> None:
-        devices = self._records.get(pod_uid).devices
-        if devices is not None:
-            left = {uid: each for uid, each in devices.reserved.items() if uid != claim_uid}
-            self._change(devices, RecordEvent.SHARED, reserved=left)
 
     def _lost_claim(self, claims: Iterable[ClaimReservation]) -> str:
         """Return which claim has neither its reservation any more nor an allocation."""

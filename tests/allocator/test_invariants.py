@@ -209,7 +209,12 @@ class Allocator(RuleBasedStateMachine):
             assert set(records.with_part(part)) == {e.uid for e in every if getattr(e, part)}
         for uid in reserved:
             users = {e.uid for e in every if e.devices and uid in e.devices.reserved}
-            assert records.reserved_for(uid).keys() == users
+            assert {*records.reserved_for(uid)} == users
+        for uid, active in state.ledger.reservations.items():
+            for each in records.reserved_for(uid):
+                devices = records.get(each).devices
+                assert devices is not None
+                assert devices.reserved[uid].allocation == active.reservation.allocation
 
     @invariant()
     def what_is_reserved_for_a_pod_is_held(self) -> None:

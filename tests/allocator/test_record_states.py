@@ -144,7 +144,7 @@ def test_a_claim_stays_reserved_until_the_last_pod_that_shares_it_goes() -> None
         cluster.schedule(uid, claim("shared"))
     cluster.decisions.unreserve("a")
     assert cluster.held() == ["n1/gpu-0"]
-    assert cluster.state.records.reserved_for("shared").keys() == {"b"}
+    assert cluster.state.records.reserved_for("shared") == ("b",)
     cluster.decisions.end("b")
     assert cluster.held() == []
 

@@ -183,6 +183,51 @@ def test_a_shared_claim_that_is_reserved_again_with_other_devices_is_not_written
     assert not cluster.decisions.reservations.begin_write("r")
 
 
+def allocate_and_take_back(cluster: Cluster) -> None:
+    """Allocate the shared claim for a pod that cannot be bound then, beside one that waits."""
+    reservations = cluster.decisions.reservations
+    for uid in ("p", "q"):
+        cluster.schedule(uid, claim("shared"))
+    assert not reservations.begin_write("p")
+    reservation = reservations.find("p")
+    assert reservation is not None
+    allocation = to_json(reservation.claims[0].allocation)
+    cluster.add_claim(claim("shared", version=2, allocation=allocation, pods=["p"]))
+    reservations.end_write("p", written=False)
+    cluster.add_claim(claim("shared", version=3))
+
+
+def test_a_share_whose_allocation_was_taken_back_is_not_reserved_again_beside_another() -> None:
+    cluster, memory = Cluster(n1=1), {"memory": {"value": "4Gi"}}
+    shared = gpu_slice("n1", 1, generation=2, capacity=memory, allowMultipleAllocations=True)
+    cluster.add(shared)
+    allocate_and_take_back(cluster)
+    cluster.schedule("other", claim("c"))
+    assert cluster.nodes("r", claim("shared", version=3)) == []
+    assert [*cluster.state.ledger.reservations] == ["c"]
+
+
+def test_a_claim_whose_allocation_was_taken_back_gets_other_devices() -> None:
+    cluster = Cluster(n1=2)
+    allocate_and_take_back(cluster)
+    cluster.schedule("other", claim("c"))
+    cluster.schedule("r", claim("shared", version=3))
+    assert cluster.held() == ["n1/gpu-0", "n1/gpu-1"]
+    cluster.decisions.unreserve("r")
+    assert cluster.held() == ["n1/gpu-0"]
+    cluster.decisions.unreserve("q")
+    assert cluster.held() == ["n1/gpu-0"]
+
+
+def test_a_claim_that_gets_the_same_devices_again_keeps_them_while_one_pod_is_bound() -> None:
+    cluster = Cluster(n1=1)
+    allocate_and_take_back(cluster)
+    cluster.schedule("r", claim("shared", version=3))
+    assert not cluster.decisions.reservations.begin_write("q")
+    cluster.decisions.unreserve("r")
+    assert cluster.nodes("other", claim("c")) == []
+
+
 def test_a_failed_write_keeps_the_claim_for_the_other_pod() -> None:
     cluster = Cluster(n1=1)
     for uid in ("p", "q"):
