@@ -168,11 +168,13 @@ class ReservedPods:
         if seconds is None:
             seconds = PROMISE_SECONDS if promised else RESERVATION_SECONDS
         state, pod = self._state, request.pod
+        lacking = [uid for uid in request.claims if state.claims[uid].status.allocation is None]
+        if not solved.keys() >= {uid for uid in lacking if not self.is_reserved(uid)}:
+            return ReservationRefusal.STALE  # a claim has lost its devices since the search
         try:
             wanted = {
                 uid: self._reserved_for(uid) or self._make_reservation(solved[uid])
-                for uid in request.claims
-                if state.claims[uid].status.allocation is None
+                for uid in lacking
             }
         except OutOfTimeError:
             return ReservationRefusal.UNKNOWN

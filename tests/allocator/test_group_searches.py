@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from allocator.decisions.waiting import WaitingPods
 from drawbridge.agreement import allocator_codes
@@ -70,6 +72,19 @@ def test_a_member_that_loses_its_claim_meanwhile_gets_the_others_nothing() -> No
     assert answer.reason is not None
     assert answer.reason.message == "3 of 4 members of the group fit"
     assert cluster.held() == []
+
+
+def test_a_member_whose_claim_loses_its_devices_meanwhile_is_searched_for_again() -> None:
+    cluster, held = Cluster(n1=3), claim("shared", allocation=allocation_on("n1", 0))
+    asked = members_of(cluster, ("m0", "m1"))
+    assert asked.members
+    shared = msgspec.Raw(msgspec.json.encode(held))
+    members = tuple(replace(each, claims=(*each.claims, shared)) for each in asked.members)
+    asked = replace(asked, members=members)
+    assert not ask_group(cluster.decisions, asked, 0.0, lambda: True).complete
+    cluster.add_claim(claim("shared", version=2))
+    assert ask_group(cluster.decisions, asked, 0.0).fit
+    assert {"shared", "c-m0"} <= cluster.state.ledger.reservations.keys()
 
 
 def test_a_pod_asks_beside_a_group_that_is_cut_while_it_is_promised_devices() -> None:
