@@ -228,6 +228,24 @@ def test_a_claim_that_gets_the_same_devices_again_keeps_them_while_one_pod_is_bo
     assert cluster.nodes("other", claim("c")) == []
 
 
+def test_a_shared_claim_that_is_released_during_a_write_gets_devices_that_are_free() -> None:
+    cluster = Cluster(n1=2)
+    for uid in ("p", "q"):
+        cluster.schedule(uid, claim("shared"))
+        assert not cluster.decisions.reservations.begin_write(uid)
+    written = claim("shared", version=2, allocation=allocation_on("n1", 0), pods=["p"])
+    cluster.state.observe_claim(as_claim(written))
+    cluster.add_claim(claim("shared", version=3))
+    cluster.schedule("other", claim("c", allocation=allocation_on("n1", 0)))
+    cluster.schedule("r", claim("shared", version=3))
+    assert cluster.held() == ["n1/gpu-0", "n1/gpu-1"]
+    reservation = cluster.decisions.reservations.find("q")
+    assert reservation is not None
+    assert not cluster.decisions.reservations.keeps(reservation.claims[0])
+    cluster.decisions.unreserve("r")
+    assert cluster.held() == ["n1/gpu-0"]
+
+
 def test_a_failed_write_keeps_the_claim_for_the_other_pod() -> None:
     cluster = Cluster(n1=1)
     for uid in ("p", "q"):
