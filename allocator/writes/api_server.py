@@ -7,7 +7,14 @@ import msgspec
 
 from allocator.state.large_pods import PodReader
 from allocator.state.seen_pods import describe_release
-from allocator.writes.cluster_writes import FINALIZER, ClusterWrites, PodName, PodPlace
+from allocator.writes.cluster_writes import (
+    FINALIZER,
+    Check,
+    ClusterWrites,
+    PodName,
+    PodPlace,
+    check_nothing,
+)
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import Fence, ObjectVersion, ResourceClient
 from drawbridge.cluster.nesting import DeepDecoder, without_deep_parts
@@ -104,14 +111,31 @@ class WriteFence:
         await self._leadership.confirm()
 
 
+class _DecisionFence:
+    """The fence of one write, which also asks whether its decision still holds."""
+
+    def __init__(self, fence: Fence, check: Check) -> None:
+        self._fence, self._check = fence, check
+
+    async def check(self) -> None:
+        """Raise what the fence raises, or the check after it."""
+        await self._fence.check()
+        self._check()
+
+
 class ApiServerWrites:
     """Reads and writes claims behind a fence, and binds pods."""
 
     def __init__(self, session: Session, fence: Leadership, watch: ClaimWatch) -> None:
-        self._fence, self._watch = fence, watch
-        self._claims = ResourceClient(session, CLAIMS, _decode_claim, fence=fence)
-        self._pods = ResourceClient(session, PODS, _decode_pod, fence=fence)
+        self._session, self._fence, self._watch = session, fence, watch
+        self._claims, self._pods = self._claims_behind(fence), self._pods_behind(fence)
         self._watched_pods = ResourceClient(session, PODS, _decode_watched_pod)
+
+    def _claims_behind(self, fence: Fence) -> ResourceClient[Claim]:
+        return ResourceClient(self._session, CLAIMS, _decode_claim, fence=fence)
+
+    def _pods_behind(self, fence: Fence) -> ResourceClient[_Pod]:
+        return ResourceClient(self._session, PODS, _decode_pod, fence=fence)
 
     async def confirm_leading(self) -> None:
         """Read the Lease again; raises NotLeadingError unless it is ours."""
@@ -129,12 +153,12 @@ class ApiServerWrites:
         """
         return await self._claims.list()
 
-    async def mark(self, claim: Claim, mark: str) -> Claim:
+    async def mark(self, claim: Claim, mark: str, check: Check) -> Claim:
         """Write the allocation mark and the finalizer."""
         edit = MetadataEdit(
             added_finalizers=(FINALIZER,), annotations={ALLOCATION_ANNOTATION: mark}
         )
-        return await self._edit(claim, edit)
+        return await self._edit(claim, edit, check)
 
     async def unmark(self, claim: Claim) -> Claim:
         """Remove the allocation mark, and the finalizer unless the claim is allocated."""
@@ -143,11 +167,11 @@ class ApiServerWrites:
         return await self._edit(claim, edit)
 
     async def allocate(
-        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer], check: Check
     ) -> Claim:
         """Write the allocation and the consumers."""
         status = {"allocation": to_json(allocation), "reservedFor": list(map(to_json, consumers))}
-        return await self._write_status(claim, status)
+        return await self._write_status(claim, status, check)
 
     async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
         """Write the consumers of an allocated claim."""
@@ -197,7 +221,7 @@ class ApiServerWrites:
             raise
         return _place_of(changed)
 
-    async def bind(self, pod: PodName, node: str, version: str) -> None:
+    async def bind(self, pod: PodName, node: str, version: str, check: Check) -> None:
         """Bind a version of a pod to a node."""
         binding = {
             "apiVersion": "v1",
@@ -210,9 +234,10 @@ class ApiServerWrites:
             },
             "target": {"kind": "Node", "name": node},
         }
-        await self._pods.create_subresource(pod.name, binding, "binding", pod.namespace)
+        pods = self._pods_behind(_DecisionFence(self._fence, check))
+        await pods.create_subresource(pod.name, binding, "binding", pod.namespace)
 
-    async def _edit(self, claim: Claim, edit: MetadataEdit) -> Claim:
+    async def _edit(self, claim: Claim, edit: MetadataEdit, check: Check = check_nothing) -> Claim:
         metadata = claim.metadata
         current = ObjectVersion(
             metadata.namespace,
@@ -221,15 +246,19 @@ class ApiServerWrites:
             metadata.resource_version,
             metadata.finalizers,
         )
-        return await self._compare(claim, self._claims.edit_metadata(current, edit))
+        claims = self._claims_behind(_DecisionFence(self._fence, check))
+        return await self._compare(claim, claims.edit_metadata(current, edit))
 
-    async def _write_status(self, claim: Claim, status: ApiObject) -> Claim:
+    async def _write_status(
+        self, claim: Claim, status: ApiObject, check: Check = check_nothing
+    ) -> Claim:
         metadata = claim.metadata
         body = {
             "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
             "status": status,
         }
-        write = self._claims.merge(metadata.name, body, metadata.namespace, subresource="status")
+        claims = self._claims_behind(_DecisionFence(self._fence, check))
+        write = claims.merge(metadata.name, body, metadata.namespace, subresource="status")
         return await self._compare(claim, write)
 
     async def _compare(self, claim: Claim, write: Awaitable[Claim]) -> Claim:

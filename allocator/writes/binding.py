@@ -4,8 +4,9 @@ The order is fixed. All claims get the allocation mark and the finalizer. Then t
 again, because a kube-scheduler that ends releases it at once. Then each claim gets its
 allocation and the pod as a consumer, at the version that the mark has. Then the devices must
 report their binding conditions. Then the pod is bound, at a version at which it names these
-claims. Every write is behind the fence of the scheduler's Lease. A new leader removes unfinished
-marks first, so that an allocation that an earlier leader sent late has an outdated version.
+claims. Every write is behind the fence of the scheduler's Lease, and what it was decided on is
+looked at again each time that it is sent. A new leader removes unfinished marks first, so that an
+allocation that an earlier leader sent late has an outdated version.
 
 Every step can be repeated. A step that fails before an allocation is written is undone. Written
 allocations stay: the next attempt finds them, and `release` removes them, once the pod has another
@@ -235,6 +236,11 @@ class PodBinder:
         claim.
         """
         pod = _pod_of(reservation)
+
+        def check() -> None:
+            claims.check()
+            self._check_contests(each.uid for each in reservation.claims)
+
         for attempt in range(1, BINDING_ATTEMPTS + 1):
             if place is None:
                 place = await self._read_unbound(pod, reservation.node)
@@ -242,10 +248,9 @@ class PodBinder:
                     break
                 await self._allocate(reservation, claims)
             await self._check_claims(place, reservation)
-            claims.check()
-            self._check_contests(each.uid for each in reservation.claims)
+            check()
             try:
-                await self._writes.bind(pod, reservation.node, place.version)
+                await self._writes.bind(pod, reservation.node, place.version, check)
                 break
             except ApiError as error:
                 if error.unknown:

@@ -6,6 +6,7 @@ and the reservation is either continued or refused.
 
 import datetime as dt
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -29,8 +30,9 @@ class BindRefusedError(Exception):
 class ClaimWriter:
     """Carries out the reservations of claims.
 
-    `check` runs before every write of a mark or an allocation and may raise. Between marks and
-    allocations the Lease is read: who leads afterwards has read the marks.
+    `check` runs before every write of a mark or an allocation and may raise, also before one is
+    sent again. Between marks and allocations the Lease is read: who leads afterwards has read the
+    marks.
     """
 
     def __init__(
@@ -66,7 +68,8 @@ class ClaimWriter:
                 return live
             self._check_reserved(reserved)
             try:
-                return self._observed(await self._writes.mark(live, reserved.mark))
+                check = partial(self._check_devices, reserved)
+                return self._observed(await self._writes.mark(live, reserved.mark, check))
             except ApiError as error:
                 _raise_unless_changed(error)
                 live = None
@@ -121,7 +124,8 @@ class ClaimWriter:
                 reserved.allocation or Allocation(),
                 allocation_timestamp=f"{now:%Y-%m-%dT%H:%M:%SZ}",
             )
-            written = await self._writes.allocate(live, allocation, (consumer,))
+            check = partial(self._check_devices, reserved)
+            written = await self._writes.allocate(live, allocation, (consumer,), check)
             return self._observed(written)
         if any(each.uid == consumer.uid for each in consumers):
             return await self._renew(live)
@@ -136,21 +140,27 @@ class ClaimWriter:
         if mark is None:
             return live
         other = mark.rstrip(" ") if mark.endswith(" ") else f"{mark} "
-        return self._observed(await self._writes.mark(live, other))
+        return self._observed(await self._writes.mark(live, other, self.check))
 
     def _check_reserved(self, reserved: ClaimReservation) -> None:
         """Raise BindRefusedError if another claim can have the devices.
 
-        Another pod with the same claim, or another client, can have ended the reservation, and the
-        devices can have gone to another owner since.
+        Another pod with the same claim, or another client, can have ended the reservation.
+        """
+        self._check_devices(reserved)
+        if not self._state.reservations.keeps(reserved):
+            text = f"the devices of claim {reserved.full_name} are not reserved any more"
+            raise BindRefusedError(text)
+
+    def _check_devices(self, reserved: ClaimReservation) -> None:
+        """Raise BindRefusedError if the devices have gone to another owner.
+
+        A reservation that has ended during a write ended with a version of the claim that the write
+        does not apply to.
         """
         self.check()
         self._state.follow_lease()
-        reservations = self._state.reservations
-        if not reservations.keeps(reserved):
-            text = f"the devices of claim {reserved.full_name} are not reserved any more"
-            raise BindRefusedError(text)
-        if problem := reservations.find_lost_device(reserved):
+        if problem := self._state.reservations.find_lost_device(reserved):
             raise BindRefusedError(problem)
 
     def _observed(self, live: Claim) -> Claim:

@@ -3,8 +3,8 @@
 `allocator.writes.api_server` implements it.
 """
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
@@ -13,6 +13,8 @@ from drawbridge.names import CLAIM_FINALIZER
 
 # The finalizer of allocated claims, which is upstream's: the claim controller removes it.
 FINALIZER: Final = CLAIM_FINALIZER
+# Raises if what was decided does not hold any more.
+Check: TypeAlias = Callable[[], None]
 
 
 class PodName(NamedTuple):
@@ -31,11 +33,16 @@ class PodPlace(NamedTuple):
     claims: frozenset[str] = frozenset()
 
 
+def check_nothing() -> None:
+    """Let a write be sent that depends on no decision."""
+
+
 class ClusterWrites(Protocol):
     """Reads and writes claims and binds pods. All methods raise ApiError.
 
     The writes also raise NotLeadingError, unless the kube-scheduler of this host certainly leads.
-    Each write of a claim applies to one version of it.
+    Each write of a claim applies to one version of it. Seconds can pass before a request is sent,
+    and before an API server that is overloaded gets it again, so a `check` runs each time.
     """
 
     async def confirm_leading(self) -> None:
@@ -50,7 +57,7 @@ class ClusterWrites(Protocol):
         """Read the current claims of all namespaces from the API server."""
         ...
 
-    async def mark(self, claim: Claim, mark: str) -> Claim:
+    async def mark(self, claim: Claim, mark: str, check: Check) -> Claim:
         """Write the allocation mark and the finalizer."""
         ...
 
@@ -59,7 +66,7 @@ class ClusterWrites(Protocol):
         ...
 
     async def allocate(
-        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer], check: Check
     ) -> Claim:
         """Write the allocation and the consumers."""
         ...
@@ -92,6 +99,6 @@ class ClusterWrites(Protocol):
         """
         ...
 
-    async def bind(self, pod: PodName, node: str, version: str) -> None:
+    async def bind(self, pod: PodName, node: str, version: str, check: Check) -> None:
         """Bind a version of a pod to a node."""
         ...

@@ -2,12 +2,17 @@
 
 import asyncio
 
+from allocator.state.conflicts import ContestedClaim
 from allocator.writes.binding import BindingTimes, PodBinder
 from allocator.writes.recovery import Recovery
 from drawbridge.dra.claim import Claim
+from drawbridge.dra.inventory import PoolID
 from drawbridge.finding import Finding
+from drawbridge.ledger import codes
+from drawbridge.ledger.conflicts import Conflict
 from tests.allocator.fake_cluster import FakeCluster, FakeReservations
 
+TWICE = codes.DEVICE_HELD_TWICE.at("", "held by n/a and n/b", object="Device/d.io/p/gpu-0-0")
 # The writes of a pod with two claims.
 ORDER = ["mark a", "mark b", "allocate a", "allocate b", "bind"]
 
@@ -55,3 +60,9 @@ class Rig:
     def consumers(self, name: str) -> list[str]:
         """Return the pods that use a claim."""
         return [each.name for each in self.claim(name).status.reserved_for]
+
+
+def contest(rig: Rig) -> None:
+    """Let another allocator give the device of claim `a` to claim `b`."""
+    conflict = Conflict(TWICE, PoolID("d.io", "p"), holders=("uid-b", "uid-a"))
+    rig.reservations.contested["uid-a"] = ContestedClaim("uid-a", "uid-b", conflict)

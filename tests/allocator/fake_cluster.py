@@ -18,7 +18,7 @@ from allocator.state.conflicts import Conflicts, ContestedClaim
 from allocator.state.records import ClaimReservation, PodReservation
 from allocator.state.wheel import Wheel
 from allocator.writes.api_server import ApiServerWrites
-from allocator.writes.cluster_writes import PodName, PodPlace
+from allocator.writes.cluster_writes import Check, PodName, PodPlace, check_nothing
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import (
@@ -53,7 +53,8 @@ class FakeCluster(ApiServerWrites):
 
     def __init__(self) -> None:
         self.server = Server()
-        super().__init__(ServerSession(self.server), _Trusted(), _Trusted())
+        self.session = ServerSession(self.server)
+        super().__init__(self.session, _Trusted(), _Trusted())
         self.writes: list[str] = []
         self.ended_waits: list[str] = []
         self.faults: dict[int, Fault] = {}
@@ -152,19 +153,20 @@ class FakeCluster(ApiServerWrites):
         self._reach()
         return await super().read_place(pod)
 
-    async def mark(self, claim: Claim, mark: str) -> Claim:
+    async def mark(self, claim: Claim, mark: str, check: Check = check_nothing) -> Claim:
         """Write the mark and the finalizer."""
-        return await self._write(f"mark {claim.metadata.name}", partial(super().mark, claim, mark))
+        request = partial(super().mark, claim, mark, check)
+        return await self._write(f"mark {claim.metadata.name}", request)
 
     async def unmark(self, claim: Claim) -> Claim:
         """Remove the mark."""
         return await self._write(f"unmark {claim.metadata.name}", partial(super().unmark, claim))
 
     async def allocate(
-        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]
+        self, claim: Claim, allocation: Allocation, consumers: Sequence[Consumer], check: Check
     ) -> Claim:
         """Write the allocation and the consumers."""
-        request = partial(super().allocate, claim, allocation, consumers)
+        request = partial(super().allocate, claim, allocation, consumers, check)
         return await self._write(f"allocate {claim.metadata.name}", request)
 
     async def set_consumers(self, claim: Claim, consumers: Sequence[Consumer]) -> Claim:
@@ -181,9 +183,9 @@ class FakeCluster(ApiServerWrites):
         """Change a pod."""
         return await self._write(f"change {pod.name}", partial(super().end_bindings, pod, claim))
 
-    async def bind(self, pod: PodName, node: str, version: str) -> None:
+    async def bind(self, pod: PodName, node: str, version: str, check: Check) -> None:
         """Bind a pod."""
-        await self._write("bind", partial(super().bind, pod, node, version))
+        await self._write("bind", partial(super().bind, pod, node, version, check))
 
     async def _write(self, what: str, send: Callable[[], Awaitable[T]]) -> T:
         """Send a write, unless a fault hits it."""

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from allocator.writes.api_server import ApiServerWrites, WriteFence
+from allocator.writes.cluster_writes import check_nothing
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.session import Session
 from tests.allocator.clusters import claim
@@ -69,7 +70,7 @@ async def test_the_version_of_each_write_is_compared_with_what_was_seen_before(
         api.put({**claim("a"), **head})
         read = await writes.read_claim("default", "a")
         assert read is not None
-        marked = await writes.mark(read, "{}")
+        marked = await writes.mark(read, "{}", check_nothing)
         reserved = await writes.set_consumers(marked, ())
         assert watch.written == [
             (each.metadata.resource_version, "50")

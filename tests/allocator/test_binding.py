@@ -6,6 +6,7 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
+from allocator.writes.cluster_writes import check_nothing
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Condition, Consumer, DeviceStatus
 from drawbridge.dra.claim import Claim
@@ -163,7 +164,7 @@ async def test_an_allocation_that_an_earlier_leader_sent_late_conflicts(rig: Rig
     await rig.recovery.begin_term()
     assert rig.cluster.is_clean("a")
     with pytest.raises(Exception, match="409 Conflict"):
-        await rig.cluster.allocate(late, {"devices": {}}, ())
+        await rig.cluster.allocate(late, {"devices": {}}, (), check_nothing)
 
 
 @pytest.mark.parametrize("number", range(1, 6))

@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from allocator.writes.cluster_writes import FINALIZER, PodName, PodPlace
+from allocator.writes.cluster_writes import FINALIZER, Check, PodName, PodPlace, check_nothing
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import error_from_response
 from drawbridge.dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
 from drawbridge.dra.claim import Claim
-from tests.allocator.binding_rig import ORDER, Rig
+from tests.allocator.binding_rig import ORDER, Rig, contest
 from tests.allocator.fake_cluster import Fault
+from tests.cluster.fake.trouble import Seen
 
 pytestmark = pytest.mark.asyncio
 
@@ -72,6 +74,30 @@ async def test_what_the_lease_requires_counts_before_each_write(rig: Rig, number
     assert not any(each.startswith("allocate") for each in rig.cluster.writes)
     assert rig.cluster.is_clean("a")
     assert rig.cluster.is_clean("b")
+
+
+@pytest.mark.parametrize(("number", "clean"), [(1, "ab"), (2, "ab"), (3, "ab"), (4, "b"), (5, "")])
+async def test_what_counts_before_a_write_counts_before_it_is_sent_again(
+    rig: Rig, number: int, clean: str
+) -> None:
+    """An API server that is overloaded asks for it some seconds later."""
+    rig.reservations.reserve("pod", "a", "b")
+    answer, sent = rig.cluster.session.answer, list[Seen]()
+
+    async def refuse_once(seen: Seen) -> bytes:
+        if seen.method != "GET":
+            sent.append(seen)
+            if len(sent) == number:
+                rig.reservations.lost = "another scheduler owns it"
+                contest(rig)
+                raise error_from_response(429, {"Retry-After": "0"}, b"")
+        return await answer(seen)
+
+    rig.cluster.session.answer = refuse_once  # type: ignore[method-assign]  # at this moment
+    message = await rig.bind()
+    assert ("contradicts claim n/a" if number == 5 else rig.reservations.lost) in message
+    assert sent[number:].count(sent[number - 1]) == 0
+    assert all(map(rig.cluster.is_clean, clean))
 
 
 async def test_an_unexpected_exception_leaves_nothing_behind(rig: Rig) -> None:
@@ -135,10 +161,10 @@ async def test_a_pod_that_changes_for_a_release_once_its_claims_are_written_is_r
         rig.cluster.first_versions["pod"] = place.version
         return seen[0]
 
-    async def released_meanwhile(pod: PodName, node: str, version: str) -> None:
+    async def released_meanwhile(pod: PodName, node: str, version: str, check: Check) -> None:
         if rig.claim("a") == seen[0]:
             await rig.cluster.deallocate(seen[0])
-        await bind(pod, node, version)
+        await bind(pod, node, version, check)
 
     rig.cluster.allocate = overtaken  # type: ignore[method-assign]  # another one acts at this moment
     rig.cluster.bind = released_meanwhile  # type: ignore[method-assign]  # the same
@@ -213,10 +239,10 @@ async def test_a_binding_without_a_response_is_sent_again(rig: Rig) -> None:
     bind, lost = rig.cluster.bind, ApiError(0, "", "no response", unknown=True)
     failures = [lost]
 
-    async def lose_first(pod: PodName, node: str, version: str) -> None:
+    async def lose_first(pod: PodName, node: str, version: str, check: Check) -> None:
         if failures:
             raise failures.pop()
-        await bind(pod, node, version)
+        await bind(pod, node, version, check)
 
     rig.cluster.bind = lose_first  # type: ignore[method-assign]  # the first one does not arrive
     assert not await rig.bind()
@@ -244,7 +270,7 @@ async def test_a_release_by_the_next_leader_and_a_binding_that_is_sent_again_exc
         except ApiError as error:
             refused.append(error)
 
-    async def overtaken(pod: PodName, node: str, version: str) -> None:
+    async def overtaken(pod: PodName, node: str, version: str, check: Check) -> None:
         if not seen:
             seen.append(rig.claim("a"))
             rig.cluster.other_leads = True
@@ -253,7 +279,7 @@ async def test_a_release_by_the_next_leader_and_a_binding_that_is_sent_again_exc
                 await release(seen[0])
         else:
             await release(seen[0])
-        await bind(pod, node, version)
+        await bind(pod, node, version, check)
 
     rig.cluster.bind = overtaken  # type: ignore[method-assign]  # another one acts at this moment
     message = await rig.bind()
@@ -267,10 +293,10 @@ async def test_a_binding_that_is_sent_late_fails_if_the_pod_has_changed(rig: Rig
     rig.reservations.reserve("pod", "a")
     bind = rig.cluster.bind
 
-    async def stop_before_it_is_sent(pod: PodName, node: str, version: str) -> None:
+    async def stop_before_it_is_sent(pod: PodName, node: str, version: str, _: Check) -> None:
         rig.leads = False  # the next leader tries the pod, and the scheduler reports that it waits
         rig.cluster.put_pod(pod.name)
-        await bind(pod, node, version)
+        await bind(pod, node, version, check_nothing)
 
     rig.cluster.bind = stop_before_it_is_sent  # type: ignore[method-assign]  # the process stops
     assert await rig.bind() == "the term of the scheduler ended during the binding"
@@ -284,14 +310,14 @@ class _LateBinding:
         self._rig, self._bind, self._sent = rig, rig.cluster.bind, list[tuple[PodName, str, str]]()
         rig.cluster.bind = self._send  # type: ignore[method-assign]  # it arrives later
 
-    async def _send(self, pod: PodName, node: str, version: str) -> None:
+    async def _send(self, pod: PodName, node: str, version: str, _: Check) -> None:
         self._sent.append((pod, node, version))
         raise ApiError(0, "", "no response", unknown=True)
 
     async def arrive(self) -> bool:
         """Let all that was sent arrive; returns whether one of them binds the pod."""
         self._rig.cluster.bind = self._bind  # type: ignore[method-assign]  # what follows arrives
-        sent = [self._bind(*each) for each in self._sent]
+        sent = [self._bind(*each, check_nothing) for each in self._sent]
         answers = await asyncio.gather(*sent, return_exceptions=True)
         errors = [each for each in answers if each is not None]
         assert all(isinstance(each, ApiError) and each.conflict for each in errors), errors

@@ -5,25 +5,15 @@ from msgspec.structs import replace
 
 from allocator.state.conflicts import ContestedClaim
 from drawbridge.dra.allocation import Consumer
-from drawbridge.dra.inventory import PoolID
-from drawbridge.ledger import codes
-from drawbridge.ledger.conflicts import Conflict
-from tests.allocator.binding_rig import Rig
+from tests.allocator.binding_rig import Rig, contest
 
 pytestmark = pytest.mark.asyncio
-TWICE = codes.DEVICE_HELD_TWICE.at("", "held by n/a and n/b", object="Device/d.io/p/gpu-0-0")
 MESSAGE = "claim n/b, which another allocator wrote, contradicts claim n/a: Device/d.io/p/gpu-0-0"
 
 
 @pytest.fixture
 def rig() -> Rig:
     return Rig()
-
-
-def contest(rig: Rig) -> None:
-    """Let another allocator give the device of claim `a` to claim `b`."""
-    conflict = Conflict(TWICE, PoolID("d.io", "p"), holders=("uid-b", "uid-a"))
-    rig.reservations.contested["uid-a"] = ContestedClaim("uid-a", "uid-b", conflict)
 
 
 async def allocate(rig: Rig, *pods: str) -> None:

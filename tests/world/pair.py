@@ -8,6 +8,7 @@ from typing import Any, cast
 from allocator.process import AllocatorOptions, _create_caches, _Parts
 from allocator.state.caches import AllocatorCaches
 from allocator.writes.binding import BindingTimes
+from allocator.writes.cluster_writes import Check
 from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.allocation import Allocation, Consumer, gives_same_devices
@@ -87,12 +88,14 @@ class Pair:
         """Note what the allocator allocates without a reservation."""
         allocate = parts.binder._writes.allocate  # noqa: SLF001
 
-        def note(claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]) -> Any:  # noqa: ANN401  # awaited by the caller
+        def note(
+            claim: Claim, allocation: Allocation, consumers: Sequence[Consumer], check: Check
+        ) -> Any:  # noqa: ANN401  # awaited by the caller
             ledger = parts.state.decisions.state.ledger
             active = ledger.reservations.get(claim.metadata.uid)
             if active is None or not gives_same_devices(active.reservation.allocation, allocation):
                 self.unreserved.append(claim.metadata.name)
-            return allocate(claim, allocation, consumers)
+            return allocate(claim, allocation, consumers, check)
 
         parts.binder._writes.allocate = note  # type: ignore[method-assign]  # noqa: SLF001
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any
 
 from allocator.process import _Parts
+from allocator.writes.cluster_writes import Check
 from drawbridge.dra.allocation import Allocation, Consumer
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.codes import COUNTER_OVERDRAWN, DEVICE_HELD_TWICE
@@ -112,17 +113,22 @@ def _find_met(
 
 
 def watch_writes(world: "World", parts: _Parts) -> None:
-    """Note what an allocator writes although it sees that it must not."""
+    """Note what an allocator sends, also once more, although it sees that it must not."""
     _watch_bindings(world, parts)
     writes = parts.binder._writes  # noqa: SLF001
     allocate = writes.allocate
 
-    def note(claim: Claim, allocation: Allocation, consumers: Sequence[Consumer]) -> Any:  # noqa: ANN401  # awaited by the caller
-        for node in sorted({each.pool for each in allocation.devices.results}):
-            if is_seen_open(parts, node):
-                name = claim.metadata.name
-                world.rivals.beside.append(f"{name} is allocated devices of {node}, {_OPEN}")
-        return allocate(claim, allocation, consumers)
+    def note(
+        claim: Claim, allocation: Allocation, consumers: Sequence[Consumer], check: Check
+    ) -> Any:  # noqa: ANN401  # awaited by the caller
+        def judge() -> None:
+            check()
+            for node in sorted({each.pool for each in allocation.devices.results}):
+                if is_seen_open(parts, node):
+                    name = claim.metadata.name
+                    world.rivals.beside.append(f"{name} is allocated devices of {node}, {_OPEN}")
+
+        return allocate(claim, allocation, consumers, judge)
 
     writes.allocate = note  # type: ignore[method-assign]
 
@@ -137,7 +143,7 @@ def _watch_bindings(world: "World", parts: _Parts) -> None:
     writes, sent = parts.binder._writes, world.rivals.sent  # noqa: SLF001
     bind = writes.bind
 
-    def note(pod: Any, node: str, version: str) -> Any:  # noqa: ANN401  # passed on
+    def judge(pod: Any) -> None:  # noqa: ANN401  # as it is bound
         cached = _find_cached(world, parts)
         for claim in _list_claims(world, pod.uid) if cached and pod.uid not in sent else ():
             name = name_of(claim)
@@ -146,7 +152,13 @@ def _watch_bindings(world: "World", parts: _Parts) -> None:
             for met in sorted(filter(cached.get, devices_of(claim))):
                 world.rivals.beside.append(f"{pod.name} is bound with {met}, which {_RIVAL_HAS}")
         sent.add(pod.uid)
-        return bind(pod, node, version)
+
+    def note(pod: Any, node: str, version: str, check: Check) -> Any:  # noqa: ANN401  # passed on
+        def check_and_judge() -> None:
+            check()
+            judge(pod)
+
+        return bind(pod, node, version, check_and_judge)
 
     writes.bind = note  # type: ignore[method-assign]
 
