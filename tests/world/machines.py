@@ -76,10 +76,11 @@ class Machine:
             self._server.store.delete(_SLICE, slice_)
 
     def heal(self) -> None:
-        """End at once what happens for a while."""
-        ends = (*self._ends.values(),)
-        self._ends.clear()
-        for timer, end in ends:
+        """End at once what happens for a while; a new node becomes ready in its time."""
+        ends = {what: each for what, each in self._ends.items() if what != "start"}
+        for what in ends:
+            del self._ends[what]
+        for timer, end in ends.values():
             timer.cancel()
             end()
         self.kubelet.runs.set()
