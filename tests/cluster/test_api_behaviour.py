@@ -264,6 +264,30 @@ async def test_the_spec_of_a_template_is_immutable_but_its_annotations_are_not(
     assert "immutable" in error.message
 
 
+async def test_the_allocation_of_a_claim_is_removed_and_not_changed(place: Place) -> None:
+    made = await place.client(resources.CLAIMS).create(
+        {"metadata": {"name": "c"}, "spec": template("t", 1)["spec"]["spec"]}
+    )
+    path = f"/apis/resource.k8s.io/v1/namespaces/{made['metadata']['namespace']}/resourceclaims/c"
+
+    async def write(device: str) -> None:
+        result = {"request": "gpu", "driver": "d.example.com", "pool": "p", "device": device}
+        status = {"allocation": {"devices": {"results": [result]}}} if device else {}
+        metadata = {**made["metadata"], "resourceVersion": ""}
+        await place.session.call(
+            "PUT", f"{path}/status", body={**made, "metadata": metadata, "status": status}
+        )
+
+    await write("one")
+    await write("one")
+    error = await refused(write("other"))
+    await write("")
+    await write("other")
+
+    assert (error.code, error.reason) == (422, "Invalid")
+    assert "immutable" in error.message
+
+
 # --- deleting ----------------------------------------------------------------------------------
 
 

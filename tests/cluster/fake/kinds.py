@@ -18,7 +18,10 @@ def copied(value: T) -> T:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of object, of which there is one each; `frozen` lists its immutable fields."""
+    """A kind of object, of which there is one each; `frozen` lists its immutable fields.
+
+    Those that are set `once` can be removed afterwards, and not changed.
+    """
 
     group: str
     version: str
@@ -27,6 +30,7 @@ class Kind:
     namespaced: bool
     status: bool = False
     frozen: tuple[str, ...] = ()
+    once: tuple[tuple[str, str], ...] = ()
 
     @property
     def api_version(self) -> str:
@@ -54,6 +58,7 @@ def _read(text: str) -> tuple[Kind, ...]:
                     "cluster" not in flags,
                     "status" in flags,
                     ("spec",) if "frozen" in flags else (),
+                    (("status", "allocation"),) if "allocated" in flags else (),
                 )
             )
     return tuple(kinds)
@@ -92,7 +97,7 @@ scheduling.k8s.io/v1alpha2       podgroups                       PodGroup       
 scheduling.x-k8s.io/v1alpha1     podgroups                       PodGroup                       status
 resource.k8s.io/v1               resourceslices                  ResourceSlice                  cluster
 resource.k8s.io/v1               deviceclasses                   DeviceClass                    cluster
-resource.k8s.io/v1               resourceclaims                  ResourceClaim                  status frozen
+resource.k8s.io/v1               resourceclaims                  ResourceClaim                  status frozen allocated
 resource.k8s.io/v1               resourceclaimtemplates          ResourceClaimTemplate          frozen
 resource.k8s.io/v1               devicetaintrules                DeviceTaintRule                cluster status
 admissionregistration.k8s.io/v1  mutatingwebhookconfigurations   MutatingWebhookConfiguration   cluster

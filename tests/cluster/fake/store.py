@@ -259,6 +259,10 @@ class Store:
         for part in kind.frozen:
             if before.get(part) != after.get(part):
                 raise status.invalid(kind, old["name"], part, "field is immutable")
+        for part, name in kind.once:
+            was, now = ((each.get(part) or {}).get(name) for each in (before, after))
+            if was is not None and now is not None and was != now:
+                raise status.invalid(kind, old["name"], f"{part}.{name}", "field is immutable")
         return old.get("namespace", ""), old["name"]
 
     def _keep(
