@@ -103,7 +103,7 @@ class Conditions(NamedTuple):
 def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     """Draw the conditions of a seed."""
     drawn = random.Random(f"conditions {seed}")
-    weights = {name: drawn.choice(_WEIGHTS) for name in events}
+    weights = {name: drawn.choice(_WEIGHTS) for name in sorted(events)}
     weights |= dict.fromkeys(_STEADY, 1.0)
     load = drawn.choice((0.3, 1.0, 1.0))
     weights |= {name: weights[name] * load for name in _LOAD}
@@ -111,7 +111,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     # Reservations end during slow bindings if they cannot be renewed for long.
     short_holds = 2 if slow_bindings > 0.1 else 1
     times = drawn.choice(_FAULT_WEIGHTS)
-    others = (_OF_DEVICES, [*events])
+    others = (_OF_DEVICES, sorted(events))
     pairs = [(drawn.choice(_OF_DEVICES), drawn.choice(drawn.choice(others))) for _ in range(_PAIRS)]
     conditions = Conditions(
         weights,

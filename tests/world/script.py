@@ -25,8 +25,9 @@ class Event(NamedTuple):
 def write_script(seed: int, length: int) -> tuple[Event, ...]:
     """Draw a script."""
     drawn, conditions = random.Random(f"script {seed}"), draw_conditions(seed, EVENTS)
-    often, names, script = conditions.weights, tuple(EVENTS), list[Event]()
-    weights = tuple(weight * often[name] for name, (weight, _) in EVENTS.items())
+    # The order in which the modules of events were imported decides about nothing.
+    often, names, script = conditions.weights, sorted(EVENTS), list[Event]()
+    weights = [EVENTS[name][0] * often[name] for name in names]
     while len(script) < length:
         name, mean = drawn.choices(names, weights)[0], PACE_SECONDS
         script.append(Event(_draw_pause(drawn, mean), name, drawn.getrandbits(16)))
