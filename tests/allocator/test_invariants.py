@@ -211,8 +211,8 @@ class Allocator(RuleBasedStateMachine):
             users = {e.uid for e in every if e.devices and uid in e.devices.reserved}
             assert {*records.reserved_for(uid)} == users
         for uid, active in state.ledger.reservations.items():
-            for each in records.reserved_for(uid):
-                devices = records.get(each).devices
+            for user in records.reserved_for(uid):
+                devices = records.get(user).devices
                 assert devices is not None
                 assert devices.reserved[uid].allocation == active.reservation.allocation
 
