@@ -234,8 +234,7 @@ def delete(world: "World", drawn: int) -> str:
     pod = _choose(world, "pods", drawn)
     if pod is None:
         return ""
-    grace = GRACE_SECONDS if "nodeName" in pod["spec"] else 0
-    world.network.store.delete(named("pods"), pod, grace)
+    world.network.store.delete(named("pods"), pod, GRACE_SECONDS)
     return f"{pod['metadata']['name']}"
 
 

@@ -182,8 +182,7 @@ def delete_gang(world: "World", drawn: int) -> str:
     assert gang is not None
     members = [pod for pod in members if gang_of(pod) == gang]
     for pod in members:
-        grace = GRACE_SECONDS if "nodeName" in pod["spec"] and not has_force else 0
-        world.network.store.delete(named("pods"), pod, grace)
+        world.network.store.delete(named("pods"), pod, 0 if has_force else GRACE_SECONDS)
     if group := world.network.store.find(*gang):
         world.network.store.delete(gang.kind, group)
     return f"{gang.name} with {len(members)} members{', with force' if has_force else ''}"

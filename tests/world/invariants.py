@@ -4,10 +4,12 @@
 everything had time to settle.
 """
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from allocator.decisions.pod_devices import PodDecisions
 from drawbridge.ledger.holdings import Hold as LedgerHold
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.allocations import (
@@ -358,11 +360,23 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
 
 def is_gathering(world: "World") -> bool:
     """Whether an interrupted gang keeps what becomes free, which takes a limited time."""
-    leading = (pair.parts for pair in world.pairs.values() if pair.parts)
-    interrupted = (
-        parts.state.decisions.groups.interrupted for parts in leading if parts.term.leading
-    )
+    interrupted = (each.groups.interrupted for each in _list_deciding(world))
     return any(each._gathering for each in interrupted)  # noqa: SLF001
+
+
+def is_pausing(world: "World", left: str) -> bool:
+    """Whether what is left is a pod that can evict others, and one pauses after vain questions."""
+    now = asyncio.get_running_loop().time()
+    return left.startswith(no_important_pod_waits_beside_pods_that_can_go.__name__) and any(
+        record.victim_pause.until > now
+        for each in _list_deciding(world)
+        for record in each.state.records.having("victims")
+    )
+
+
+def _list_deciding(world: "World") -> list[PodDecisions]:
+    parts = (pair.parts for pair in world.pairs.values() if pair.parts)
+    return [each.state.decisions for each in parts if each.term.leading]
 
 
 def an_allocator_has_what_is_stored(world: "World") -> Iterator[str]:

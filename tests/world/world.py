@@ -10,6 +10,7 @@ from typing import cast
 from unittest import mock
 
 from allocator.state import pod_table
+from allocator.state.pauses import WAKE_PAUSES
 from drawbridge.cluster.history import RESTORE_SECONDS
 from drawbridge.ledger.ledger import Ledger
 from tests.cluster.fake.kinds import JSON, Kind, named
@@ -250,11 +251,15 @@ class World:
         began = (loop := asyncio.get_running_loop()).time()
         # What one of these pods evicts lets others ask for what is left, at the next time.
         end = began + seconds + (2 * UNWOKEN_SECONDS if self.conditions.forgets_pods else 0)
+        pauses = WAKE_PAUSES.longest
         while left := self._find(invariants.AT_THE_END):
             if loop.time() > end:
                 self._break(left)
                 return
-            end += 0.5 if invariants.is_gathering(self) else 0
+            if invariants.is_gathering(self):
+                end += 0.5
+            elif pauses > 0 and invariants.is_pausing(self, left):
+                end, pauses = end + 0.5, pauses - 0.5
             await asyncio.sleep(0.5)
         self._say(f"all is well after {loop.time() - began:.1f} s")
 

@@ -295,7 +295,7 @@ def _delete(api: "Server", kind: Kind, target: Target, seen: Seen) -> Answer:
 def _grace_seconds(api: "Server", kind: Kind, value: JSON, seen: Seen) -> int:
     """Return how long a kubelet has to end a pod before it goes."""
     spec = value.get("spec") or {}
-    if not api.graceful or kind.plural != "pods" or not spec.get("nodeName"):
+    if not api.graceful or kind.plural != "pods":
         return 0
     asked = (_body(seen) if seen.body else {}).get("gracePeriodSeconds")
     return int(spec.get("terminationGracePeriodSeconds", 30) if asked is None else asked)

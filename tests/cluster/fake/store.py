@@ -216,8 +216,12 @@ class Store:
         return self._keep(kind, key, before, after, owners, dry=dry)
 
     def delete(self, kind: Kind, value: JSON, grace_seconds: int = 0) -> JSON | None:
-        """Delete an object; returns the object if its finalizers or a grace period keep it."""
+        """Delete an object; returns the object if its finalizers or a grace period keep it.
+
+        No kubelet has to end a pod without a node, so that it has no grace period.
+        """
         metadata = value["metadata"]
+        grace_seconds = grace_seconds if (value.get("spec") or {}).get("nodeName") else 0
         key = metadata.get("namespace", ""), metadata["name"]
         if metadata.get("finalizers") or grace_seconds:
             if metadata.get("deletionTimestamp"):
