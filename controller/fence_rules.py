@@ -149,6 +149,7 @@ class FenceRuleReconciler:
         """Forget what another process can have changed since this one led."""
         self._giving_back.restart()
         self._unwanted, self._named, self._holds = {}, frozenset(), None
+        self._is_clean = False
 
     async def reconcile(self) -> None:
         """Write what changed of the pools, and from time to time all rules."""

@@ -12,6 +12,7 @@ from drawbridge.agreement.device_fence import write_pools
 from drawbridge.api_error import ApiError
 from drawbridge.dra.inventory import PoolID
 from drawbridge.names import LEAVING_POOLS_ANNOTATION
+from tests.agreement.bridge_configuration import configured
 from tests.controller.test_fence_rules import DRIVER, ENTRY, POLICY, Scene
 
 
@@ -245,3 +246,19 @@ def test_pools_go_although_other_nodes_change_all_the_time() -> None:
         scene.node("b")
         assert scene.reconcile(5) is True
     assert scene.pools == ["b"]
+
+
+def test_what_another_leader_has_named_leaves_after_the_entry_in_the_next_term() -> None:
+    scene = Scene()
+    scene.reconcile()
+    first, nothing = scene.reconciler, scene.configuration
+    scene.configuration = configured(ENTRY)
+    scene.start()
+    scene.node("a")
+    scene.reconcile()
+    assert (scene.pools, scene.ruled) == (["a"], ["a"])
+    scene.configuration, scene.reconciler = nothing, first
+    scene.reconciler.begin_term()
+    scene.reconcile()
+    scene.let_go()
+    assert (scene.pools, scene.ruled) == ([], [])
