@@ -25,7 +25,7 @@ from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.state.records import PodReservation
 from allocator.state.reports import about_claim
-from allocator.writes.binding_conditions import Readiness, readiness
+from allocator.writes.binding_conditions import BindingState, Readiness, readiness
 from allocator.writes.claims import BindRefusedError, ClaimWriter
 from allocator.writes.cluster_writes import ClusterWrites, PodName, PodPlace
 from allocator.writes.undoing import CONCURRENT_WRITES, Undoing, Unfinished
@@ -197,7 +197,7 @@ class PodBinder:
 
     async def _find_unready(self, pod_uid: str, claims: Sequence[Claim]) -> str:
         """Return what is missing; a pod whose device has failed gives its claims back."""
-        binding_state = readiness(claims, self._state.server_time(), self._times.timeout)
+        binding_state = self._readiness(claims)
         if binding_state.state is Readiness.FAILED:
             if binding_state.device is not None:
                 self._state.penalise(binding_state.device)
@@ -205,6 +205,9 @@ class PodBinder:
                 await self._release(pod_uid, claim)
             raise BindRefusedError(binding_state.missing)
         return binding_state.missing
+
+    def _readiness(self, claims: Iterable[Claim]) -> BindingState:
+        return readiness(claims, self._state.server_time(), self._times.timeout)
 
     async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
         """Wait until one of the claims changes, at most for some seconds; return all of them."""
@@ -381,7 +384,10 @@ class PodBinder:
         A member that gets one meanwhile gives the claim another version first.
         """
         others = [each.uid for each in self._state.users_of(claim) if each.uid != pod_uid]
-        if any(self.is_writing(uid) or self._state.reservations.find(uid) for uid in others):
+        # No member gets a node with a device that has failed; all who wait for it end at once.
+        if self._readiness([claim]).state is not Readiness.FAILED and any(
+            self.is_writing(uid) or self._state.reservations.find(uid) for uid in others
+        ):
             return []
         # The watch of this process can be behind that of the one that bound a member.
         members = await self._writes.list_users(claim)

@@ -416,6 +416,18 @@ async def test_pods_that_share_a_claim_with_a_group_leave_its_failed_device(rig:
     assert rig.claim("a").status.allocation is None
 
 
+async def test_a_member_does_not_wait_until_others_leave_a_failed_device(rig: Rig) -> None:
+    rig.reservations.group = Consumer.of_pod_group("train", "uid-train")
+    await _allocated_and_unbound(rig)
+    _report(rig, "Broken")
+    rig.reservations.pods.clear()
+    for pod in ("m0", "m1"):
+        rig.reservations.reserve(pod, "a", "b")
+    assert "reports Broken" in await rig.bind("m0")
+    assert rig.claim("a").status.allocation is None
+    assert "was deallocated meanwhile" in await rig.bind("m1")
+
+
 # --- taking back ---
 
 
