@@ -52,29 +52,38 @@ class Conflicts:
         self._conflicts: dict[_Key, Conflict] = {}
         self._of_claim: Index[str, _Key] = Index()
         self._changed: dict[str, None] = {}
+        self._published: dict[PoolID, None] = {}
 
     @property
     def has_changed(self) -> bool:
-        """Whether claims have changed whose conflicts are not searched yet."""
-        return bool(self._changed)
+        """Whether claims or pools have changed whose conflicts are not searched yet."""
+        return bool(self._changed or self._published)
 
     def note_change(self, uid: str) -> None:
         """Have the conflicts of a claim that changed searched."""
         self._changed[uid] = None
 
     def note_pool(self, pool: PoolID) -> None:
-        """Have the claims of others beside ours in a pool searched that is published as a whole."""
-        theirs = self._find_beside_ours(pool)
-        if theirs and self._find_pool(pool) is not None:
-            self._changed |= dict.fromkeys(theirs)
+        """Have the claims of others beside ours in a pool searched that is published as a whole.
 
-    def _find_beside_ours(self, pool: PoolID) -> list[str]:
+        A pool can have many slices, and many claims that are looked at: it is once for all slices.
+        """
+        self._published[pool] = None
+
+    def _note_beside_ours(self, pool: PoolID) -> None:
+        if self._find_pool(pool) is None:
+            return
         allocated = [uid for uid in self._ledger.claims_in(pool) if uid in self._ledger.claims]
         theirs = [uid for uid in allocated if not self._is_ours(uid)]
-        return theirs if len(theirs) < len(allocated) else []
+        if len(theirs) < len(allocated):
+            self._changed |= dict.fromkeys(theirs)
 
     def take_changed(self) -> list[tuple[str, tuple[Conflict, ...]]]:
-        """Search for the conflicts of claims that changed, of a few at a time."""
+        """Search for the conflicts of claims that changed, of a few and one pool at a time."""
+        if self._published:
+            pool = next(iter(self._published))
+            del self._published[pool]
+            self._note_beside_ours(pool)
         changed = list(islice(self._changed, MAX_SEARCHES))
         for uid in changed:
             del self._changed[uid]
@@ -110,7 +119,7 @@ class Conflicts:
 
     def find_contest(self, uid: str) -> ContestedClaim | None:
         """Return why an allocation of ours has to yield, as everything is now."""
-        if uid not in self._of_claim and not self._changed:
+        if uid not in self._of_claim and not self.has_changed:
             return None
         self.follow(uid)  # the driver can have published other devices meanwhile
         return self._contest(uid)
@@ -147,8 +156,8 @@ class Conflicts:
 
         A tenant can write the mark, but not for which pods the claim is reserved.
         """
-        users = map(self._pods.get, self._pods.consumers(uid))
-        return self._ledger.claims[uid].ours and not any(user.foreign for user in users)
+        consumers = self._pods.consumers(uid) if self._ledger.claims[uid].ours else None
+        return consumers is not None and not any(self._pods.get(each).foreign for each in consumers)
 
     def _is_in_use(self, uid: str) -> bool:
         """Whether a pod that uses a claim has a node, or is not ours to try again."""

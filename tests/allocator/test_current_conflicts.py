@@ -1,8 +1,10 @@
 """The conflicts between allocations that exist now: after each change, and after a restart."""
 
+from collections.abc import Collection
 from typing import Any
 
 from allocator.state.conflicts import MAX_CONFLICTS, MAX_SEARCHES
+from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.pods import Pod
@@ -40,8 +42,8 @@ def started(*objects: object) -> Cluster:
 def yielding(cluster: Cluster) -> dict[str, str]:
     """Search the changes, and return which claims yield to which."""
     conflicts = cluster.state.conflicts
-    while conflicts.take_changed():
-        pass
+    while conflicts.has_changed:
+        conflicts.take_changed()
     return {each.ours: each.theirs for each in conflicts.list_contests()}
 
 
@@ -192,7 +194,26 @@ def test_a_pool_without_claims_of_others_beside_ours_is_not_searched(whose: str)
     cluster = started(*(written(uid, n, ours=whose == "ours") for n, uid in enumerate("ab")))
     yielding(cluster)
     cluster.state.apply(gpu_slice("n1", 8), gpu_slice("n1", 8, generation=2))
+    assert cluster.state.conflicts.take_changed() == []
     assert not cluster.state.conflicts.has_changed
+
+
+def test_a_pool_is_looked_at_once_for_all_slices_that_changed() -> None:
+    cluster = started(written("ours", 0), written("theirs", 1, ours=False))
+    yielding(cluster)
+    looked: list[object] = []
+    claims_in = cluster.state.ledger.claims_in
+
+    def look(pool: PoolID) -> Collection[str]:
+        looked.append(pool)
+        return claims_in(pool)
+
+    cluster.state.ledger.claims_in = look  # type: ignore[method-assign]  # counted
+    for generation in range(2, 9):
+        cluster.state.apply(None, gpu_slice("n1", 8, generation=generation))
+    assert looked == []
+    assert [uid for uid, _ in cluster.state.conflicts.take_changed()] == ["theirs"]
+    assert len(looked) == 1
 
 
 def test_the_number_of_conflicts_is_bounded() -> None:
