@@ -156,8 +156,8 @@ class Conflicts:
 
         A tenant can write the mark, but not for which pods the claim is reserved.
         """
-        consumers = self._pods.consumers(uid) if self._ledger.claims[uid].ours else None
-        return consumers is not None and not any(self._pods.get(each).foreign for each in consumers)
+        users = map(self._pods.get, self._pods.consumers(uid))
+        return self._ledger.claims[uid].ours and not any(user.foreign for user in users)
 
     def _is_in_use(self, uid: str) -> bool:
         """Whether a pod that uses a claim has a node, or is not ours to try again."""

@@ -66,6 +66,11 @@ _decode_pod: Final = DeepDecoder(_Pod).decode
 class VerifiedObjects(Protocol):
     """A watch that may be of another history than the API server for a moment."""
 
+    @property
+    def verified(self) -> bool:
+        """Whether the API server certainly has the history of the watch."""
+        ...
+
     async def wait_until_verified(self) -> None:
         """Wait while the API server may have another history than the watch."""
 
@@ -102,8 +107,9 @@ class WriteFence:
 
     async def check(self) -> None:
         """Raise NotLeadingError unless this process certainly leads."""
-        for each in self._read:
-            await each.wait_until_verified()
+        while not all(each.verified for each in self._read):
+            for each in self._read:
+                await each.wait_until_verified()  # another one can be in doubt by then
         await self._leadership.check()
 
     async def confirm(self) -> None:

@@ -45,7 +45,6 @@ from drawbridge.cluster.errors import (
     requires_list,
 )
 from drawbridge.cluster.history import (
-    RESTORE_SECONDS,
     Continuity,
     HistoryChangedError,
     Identity,
@@ -155,7 +154,7 @@ class Cache(Generic[T]):
         self._gather_seconds = gather_seconds
         self._now, self._pause = now, pause
         self._backoff = Backoff()
-        self._synced, self._verified = asyncio.Event(), asyncio.Event()
+        self._synced = asyncio.Event()
         self._watching: asyncio.Timeout | None = None  # ends the open watch
         self._continuity = Continuity(now)
         # What responses have told, and the watch has not reached.
@@ -209,13 +208,18 @@ class Cache(Generic[T]):
 
     async def wait_until_verified(self) -> None:
         """Wait while the server may have another history than the cache."""
-        await self._verified.wait()
+        await self._continuity.verified.wait()
+
+    @property
+    def verified(self) -> bool:
+        """Whether the server certainly has the history of the cache."""
+        return self._continuity.verified.is_set()
 
     def compare_written(self, version: str, since: str) -> None:
         """End with HistoryChangedError if a write is older than the version seen before it."""
         if is_older(version, since):
             self._undone = f"{self._path}: a write has version {version}, after {since} was seen"
-            self._verified.clear()
+            self._continuity.doubt()
             if self._watching is not None:
                 self._watching.reschedule(0)
 
@@ -271,11 +275,11 @@ class Cache(Generic[T]):
                 if self._needs_list:
                     await self._list_and_watch()
                 else:
-                    if not self._verified.is_set():
+                    if self._continuity.needs_comparison:
                         await self._verify()
                     await self._watch({"resourceVersion": self._version}, None)
             except ApiError as error:
-                self._verified.clear()
+                self._continuity.doubt()
                 self._needs_list = self._needs_list or requires_list(error)
                 await self._back_off(error)
             else:
@@ -411,11 +415,9 @@ class Cache(Generic[T]):
         stream = self._session.stream(self._path, query=query, gather_seconds=self._gather_seconds)
         try:
             async with asyncio.timeout(None) as self._watching, stream as chunks, aclosing(chunks):
-                if listing is None and not self._continuity.reaches(started):
-                    self._verified.clear()
-                    return
                 if listing is None:
-                    self._verified.set()
+                    if not self._continuity.reaches(started):
+                        return
                     self.problem = ""
                 async for lines in chunks:
                     self._last_response, self._chunks = self._now(), self._chunks + 1
@@ -426,20 +428,18 @@ class Cache(Generic[T]):
                         self._needs_list = True
                         return
         except TimeoutError:  # compare_written has ended it
-            self._verified.clear()
+            self._continuity.doubt()
         finally:
             self._watching = None
-        self._continuity.begin(started + seconds)
-        if self._now() - started - seconds < -RESTORE_SECONDS:
-            self._verified.clear()
+            self._continuity.verified.clear()
+        self._continuity.end_watch(started + seconds)
         if listing is not None:
             raise UnreachableError(f"the watch of {self._path} ended before its list was complete")
 
     def _should_list_again(self) -> bool:
         """Whether what was left out for its size could be kept now, after some time."""
-        if not self._index.too_large or self._now() - self._listed_at < LIST_AGAIN_SECONDS:
-            return False
-        return self._index.has_room_again()
+        is_recent = self._now() - self._listed_at < LIST_AGAIN_SECONDS
+        return bool(self._index.too_large) and not is_recent and self._index.has_room_again()
 
     def _process_line(self, line: bytes, listing: Listing[T] | None) -> Listing[T] | None:
         """Process one event; returns the list while it is incomplete, else None."""
@@ -470,7 +470,7 @@ class Cache(Generic[T]):
                 self._mark_in_sync(metadata.resource_version)
         elif metadata.annotations.get(_INITIAL_EVENTS_END) == "true":
             self._accept_list(listing, metadata.resource_version)
-            self._verified.set()
+            self._continuity.confirm()
             return None
         return listing
 

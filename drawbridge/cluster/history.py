@@ -10,6 +10,7 @@ common with the old history is equal, what was written since then has newer vers
 else contradicts.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -29,14 +30,17 @@ class Continuity:
     """Tells whether a restore fits between answers that are taken for those of one history.
 
     A server gives an answer between its request and its arrival. So no restore fits if each answer
-    arrives soon after the request before it was sent.
+    arrives soon after the request before it was sent. Nothing is verified while no watch is open.
     """
+
+    needs_comparison = True  # whether a watch cannot continue before all objects are compared
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._asked: float | None = None
         self._is_broken = False
         self._attempts = 0  # in a row that were too slow
+        self.verified: Final = asyncio.Event()
 
     def begin(self, asked: float | None = None) -> None:
         """Begin with the next answer, or with one that was given at a time or later."""
@@ -53,9 +57,30 @@ class Continuity:
         self.add(asked)
         self._attempts = self._attempts + 1 if self._is_broken else 0
         if 0 < self._attempts < INTERRUPTED_ATTEMPTS:
+            self.doubt()
             return False
         self._attempts = 0
+        self.confirm()
         return True
+
+    def end_watch(self, due: float) -> None:
+        """End a watch that a server ends at a time; one that ended before can be cut by a restore.
+
+        An end that a suspended process reads later can have another cause: it is an old answer.
+        """
+        if self._now() - due < -RESTORE_SECONDS:
+            self.doubt()
+        self.begin(due)
+
+    def confirm(self) -> None:
+        """Note that an open watch is of the history of what was read."""
+        self.needs_comparison = False
+        self.verified.set()
+
+    def doubt(self) -> None:
+        """Note that the server may have another history."""
+        self.needs_comparison = True
+        self.verified.clear()
 
 
 class Identity(NamedTuple):

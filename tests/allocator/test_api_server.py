@@ -45,6 +45,11 @@ class Compared:
     def __init__(self) -> None:
         self.is_verified = asyncio.Event()
 
+    @property
+    def verified(self) -> bool:
+        """Whether the comparison has ended."""
+        return self.is_verified.is_set()
+
     async def wait_until_verified(self) -> None:
         """Wait for the comparison."""
         await self.is_verified.wait()
@@ -57,6 +62,21 @@ async def test_a_write_waits_until_all_that_was_read_is_compared_with_the_api_se
         await asyncio.sleep(0)
         assert not waiting.done()
         watch.is_verified.set()
+    await asyncio.wait_for(waiting, 10)
+
+
+async def test_a_write_waits_for_what_is_in_doubt_while_it_waits_for_something_else() -> None:
+    """The watches of an API server that is stopped end one after another."""
+    nodes, claims = Compared(), Compared()
+    nodes.is_verified.set()
+    waiting = asyncio.create_task(WriteFence(OpenFence(), nodes, claims).check())
+    await asyncio.sleep(0)
+    nodes.is_verified.clear()
+    claims.is_verified.set()
+    for _ in range(9):
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    nodes.is_verified.set()
     await asyncio.wait_for(waiting, 10)
 
 

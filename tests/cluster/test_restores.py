@@ -294,6 +294,22 @@ async def test_nothing_is_verified_between_an_interruption_and_the_next_list(rig
         await asyncio.wait_for(waiting, 10)
 
 
+async def test_nothing_is_verified_while_a_watch_opens_again(rig: Rig) -> None:
+    """A backup can be restored meanwhile, and a write that waits as well can be sent first."""
+    async with rig.running():
+        await rig.watched()
+        await asyncio.wait_for(rig.cache.wait_until_verified(), 10)
+        (watch,) = rig.api.asked("GET", "configmaps", watch=True)
+        opened = rig.api.hold(part="configmaps")
+        rig.clock.time += int(watch.query["timeoutSeconds"])
+        rig.api.end_watches()
+        await rig.api.until(lambda: len(rig.api.asked("GET", "configmaps", watch=True)) == 2)
+        assert not rig.cache.verified
+        opened.set()
+        await asyncio.wait_for(rig.cache.wait_until_verified(), 10)
+    assert not rig.api.asked("GET", "configmaps")
+
+
 async def test_an_object_that_cannot_be_decoded_is_no_contradiction(rig: Rig) -> None:
     rig.api.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "odd"}})
     async with rig.running():
