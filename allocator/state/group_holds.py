@@ -19,6 +19,7 @@ import msgspec
 
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_records import GroupHold, namespace_of_group
+from allocator.state.record_states import RecordEvent
 from allocator.state.reports import EndedHold, HoldEnd
 from allocator.state.reserved_pods import ReservedPods
 
@@ -104,6 +105,17 @@ class GroupHolds:
         else:
             self._groups.change(key, hold=None)
             self._note_delay(key, now)
+            self._try_rest(key, uid, now)
+
+    def _try_rest(self, key: str, own: str, now: float) -> None:
+        """Have the members tried that wait: nobody decided about them while something was held."""
+        records, question = self._state.records, self._groups.get(key).question
+        for uid in question.members if question else ():
+            record = records.get(uid)
+            if record.waiting is not None and uid != own:
+                waiting = msgspec.structs.replace(record.waiting, tried=-1)
+                pause = record.device_pause.extended(now)
+                records.change(uid, RecordEvent.SEARCHED, waiting=waiting, device_pause=pause)
 
     def take_back(self, key: str, uid: str, now: float) -> bool:
         """Add the part of a reserved member to its hold again; False if there is no hold."""

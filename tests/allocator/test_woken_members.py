@@ -5,11 +5,13 @@ import pytest
 from msgspec.structs import replace
 
 from allocator.decisions.waiting import SCHEDULING_SECONDS
-from allocator.scheduler.protocol import GroupMember
-from tests.allocator.clusters import Cluster, allocation_on, claim, members_of
+from allocator.scheduler.protocol import GroupMember, PodOnNode, PreFilterGroupRequest
+from drawbridge.dra.nodes import Node
+from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, members_of
 from tests.allocator.fake_process import FakeProcess
 
 pytestmark = pytest.mark.asyncio
+NAMES, LARGE = ["m0", "m1", "m2", "m3"], ("m2", "m3")
 
 
 async def test_all_members_are_woken_once_some_have_devices() -> None:
@@ -46,16 +48,33 @@ async def test_members_whose_records_are_not_kept_do_not_wake_each_other_without
 
 async def test_members_without_a_part_do_not_wake_each_other_while_others_have_theirs() -> None:
     process = FakeProcess(Cluster(n1=2))
-    names, large = ["m0", "m1", "m2", "m3"], ("m2", "m3")
-    for name in (*names, *large, *large):
-        asked = members_of(process.cluster, [name, *(each for each in names if each != name)])
-        members = [
-            _with_devices(each, 3 if each.pod.uid in large else 1) for each in asked.members or ()
-        ]
-        group = replace(asked.group, min_count=2)
-        asked = replace(asked, group=group, members=tuple(members))
-        assert bool((await process.calls.prefilter_group(asked)).fit) is (name not in large)
+    for name in (*NAMES, *LARGE, *LARGE):
+        reply = await process.calls.prefilter_group(_asked(process, name))
+        assert bool(reply.fit) is (name not in LARGE)
     assert process.published == ["m1"]
+
+
+async def test_members_without_a_part_are_tried_once_the_others_have_theirs() -> None:
+    """A device that came meanwhile is for them, too."""
+    process = FakeProcess(Cluster(n1=2))
+    for name in NAMES:
+        await process.calls.prefilter_group(_asked(process, name))
+    process.cluster.add(Node("n2", {"name": "n2"}), gpu_slice("n2", 6))
+    process.cluster.now += SCHEDULING_SECONDS
+    assert not set(LARGE) & {*process.waiting.wake(process.cluster.now).woken}
+    for name in ("m0", "m1"):
+        assert process.calls.reserve(PodOnNode(pod_uid=name, node="n1")).reserved
+    assert process.waiting.wake(process.cluster.now).woken == LARGE
+
+
+def _asked(process: FakeProcess, name: str) -> PreFilterGroupRequest:
+    """Ask for one of four members, of which two must run and two need more than node n1 has."""
+    asked = members_of(process.cluster, [name, *(each for each in NAMES if each != name)])
+    members = [
+        _with_devices(each, 3 if each.pod.uid in LARGE else 1) for each in asked.members or ()
+    ]
+    group = replace(asked.group, min_count=2)
+    return replace(asked, group=group, members=tuple(members))
 
 
 def _with_devices(member: GroupMember, count: int) -> GroupMember:
