@@ -8,7 +8,7 @@ import contextlib
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Self, TypeAlias
 
 import aiohttp
 import msgspec
@@ -28,6 +28,7 @@ CLOSE_SECONDS: Final = 1.0
 # Bookmarks arrive once a minute; a watch without data for this long has failed.
 IDLE_SECONDS: Final = 150.0
 # Idempotent methods. A create without a response may have succeeded, so it is not repeated.
+Check: TypeAlias = Callable[[], Awaitable[None]]
 _RETRYABLE: Final = frozenset({"GET", "PUT", "DELETE", "PATCH"})
 _JSON: Final = "application/json"
 _JSON_PATCH: Final = "application/json-patch+json"  # not idempotent: it can append to a list
@@ -107,7 +108,7 @@ class Session:
         content_type: str = _JSON,
         accept: str = _JSON,
         seconds: float = 30,
-        check: Callable[[], Awaitable[None]] | None = None,
+        check: Check | None = None,
     ) -> bytes:
         """Send a request and return the body of the response; raises ApiError unless it succeeds.
 
@@ -122,9 +123,7 @@ class Session:
         for attempt in range(1, MAX_ATTEMPTS + 1):
             try:
                 async with asyncio.timeout_at(deadline):
-                    if check is not None:
-                        await check()
-                    return await self._send_authenticated(request)
+                    return await self._send_authenticated(request, check)
             except TimeoutError:
                 raise self._no_response(request, seconds, started) from None
             except ApiError as error:
@@ -134,15 +133,22 @@ class Session:
             await self._pause(pause)
         raise AssertionError  # the last attempt raised
 
-    async def _send_authenticated(self, request: "_Request") -> bytes:
+    async def _send_authenticated(self, request: "_Request", check: Check | None) -> bytes:
         access = await self._access(None)
         try:
-            return await self._send_once(access, request)
+            return await self._send_checked(access, request, check)
         except ApiError as error:
             if error.code != 401:
                 raise
         # The token may have expired early, or its file may have been renewed a moment ago.
-        return await self._send_once(await self._access(access), request)
+        return await self._send_checked(await self._access(access), request, check)
+
+    async def _send_checked(
+        self, access: Access, request: "_Request", check: Check | None
+    ) -> bytes:
+        if check is not None:
+            await check()
+        return await self._send_once(access, request)
 
     async def _access(self, rejected: Access | None) -> Access:
         try:

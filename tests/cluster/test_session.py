@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drawbridge.api_error import ApiError
-from drawbridge.cluster.credentials import Credentials
+from drawbridge.cluster.credentials import Access, Credentials
 from drawbridge.cluster.errors import UnreachableError, error_from_response
 from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.session import MAX_ATTEMPTS, Session
@@ -184,6 +184,28 @@ async def test_the_check_runs_before_every_attempt(api: FakeApi, session: Sessio
         await session.call("GET", PATH, check=check)
 
     assert len(api.requests) == 2
+
+
+@asynchronous
+async def test_the_check_runs_after_credentials_were_read(
+    api: FakeApi, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plug-in takes seconds, also where the server has rejected what it returned before."""
+    did: list[str] = []
+    renew = Credentials.renew
+
+    async def check() -> None:
+        did.append("checked")
+
+    async def read(self: Credentials, rejected: Access | None) -> Access:
+        did.append("read")
+        return await renew(self, rejected)
+
+    monkeypatch.setattr(Credentials, "renew", read)
+    api.fail(401)
+    await session.call("GET", PATH, check=check)
+
+    assert did == ["read", "checked", "read", "checked"]
 
 
 # --- responses ---------------------------------------------------------------------------------
