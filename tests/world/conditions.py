@@ -42,6 +42,7 @@ _CALM = {
     "resize gang": 1,
     "cordon": 1,
     "kill scheduler": 1,
+    "kill controller": 1,
     "allocate as rival": 1,
     "end rivals": 1,
 }
@@ -80,6 +81,8 @@ class Conditions(NamedTuple):
     eviction_delay: int
     # Whether the memory of an allocator has room for one large claim of a namespace only.
     is_crowded: bool
+    # How many replicas of the controller there are.
+    controllers: int
     # What happens when all faults have ended, one after the other.
     calm: tuple[str, ...]
 
@@ -91,7 +94,8 @@ class Conditions(NamedTuple):
     def calm_seconds(self, *, has_restored: bool) -> float:
         """Return how soon all must be well after an event without faults."""
         # Who leads after a kill waits for the end of a Lease, whatever happens meanwhile.
-        after_kill = LEASE_SECONDS if "kill scheduler" in self.calm else 0.0
+        is_killed = {"kill scheduler", "kill controller"}.intersection(self.calm)
+        after_kill = LEASE_SECONDS if is_killed else 0.0
         return (
             _CALM_SECONDS
             + self.eviction_delay
@@ -130,6 +134,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         fences_devices=False,
         eviction_delay=0,
         is_crowded=False,
+        controllers=1,
         reserves_early=drawn.random() < 0.8,
         cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )
@@ -141,4 +146,5 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         asks_for_memory=drawn.choice((0.0, 0.2, 0.4, 0.8)),
     )
     delay, is_crowded = drawn.choice((0, 0, 0, 0, 4, 25)), drawn.random() < 0.3
-    return conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
+    conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
+    return conditions._replace(controllers=drawn.choice((1, 1, 2)))

@@ -1,6 +1,11 @@
-"""The real controller in the world: its caches, its election and all its reconcilers."""
+"""The real controllers in the world: their caches, their election and all their reconcilers.
+
+In some runs there are two replicas, as an installation has them; the Lease says which one leads.
+"""
 
 import asyncio
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from controller.api_server import EventReporter
@@ -11,6 +16,7 @@ from controller.reconcilers import ControllerContext, Reconcilers
 from controller.watched_objects import WatchedNode
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.client import ResourceClient, decode_object
+from drawbridge.cluster.errors import UnreachableError
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.lease import LeaderElector
@@ -18,50 +24,81 @@ from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.store import CachedObject
 from drawbridge.names import CONTROLLER_LEASE
 from drawbridge.process.settings import Settings
+from tests.cluster.fake.trouble import Seen
 from tests.world.network import LATEST_SECONDS, SYSTEM, Network, WorldSession
+
+_HOSTS = ("control-a", "control-b")
+
+
+class _Session(WorldSession):
+    """The session of a replica; `note` is called with each request that it is about to send."""
+
+    def __init__(self, network: Network, who: str, note: Callable[[Seen], None]) -> None:
+        super().__init__(network, who)
+        self._note = note
+
+    async def answer(self, seen: Seen) -> bytes:
+        """Send a request, unless the process has ended."""
+        if not self._runs:
+            raise UnreachableError(f"{seen.method} {seen.path}: the process has ended")
+        self._note(seen)
+        return await super().answer(seen)
 
 
 class ControllerProcess:
-    """One replica; `restart` ends it at once, and another one starts in its place."""
+    """One replica; `stop` ends it, and another one starts in its place."""
 
-    def __init__(self, network: Network, host: str) -> None:
-        self.network, self.host = network, host
-        self.restart = asyncio.Event()
-        self.leads, self.terms = False, 0
+    def __init__(self, controllers: "Controllers", host: str) -> None:
+        self._all, self.network, self.host = controllers, controllers.network, host
+        self._restart = asyncio.Event()
+        self._session: _Session | None = None
+        self._elector: LeaderElector | None = None
         self._nodes: Cache[WatchedNode] | None = None
         self._rules: FenceRuleReconciler | None = None
-        self._decided_at = float("-inf")  # when the process began, or found another fence
+        # When the process began, found another fence, or led no more.
+        self._decided_at = float("-inf")
+
+    @property
+    def leads(self) -> bool:
+        """Whether the process believes that it has the Lease."""
+        return self._elector is not None and self._elector.leading
+
+    def stop(self, *, releases: bool) -> None:
+        """End the process, which can release its Lease before."""
+        if self._session is not None and not releases:
+            self._session.end()
+        self._restart.set()
 
     def find_node(self, name: str) -> CachedObject[WatchedNode] | None:
-        """Return a node as it knows it; None if it does not lead, or stands still."""
-        return (
-            self._nodes.get(name) if self._nodes and self.leads and not self._is_still() else None
-        )
+        """Return a node as it knows it; None if it does not lead, or can write nothing."""
+        trouble, now = self._find_trouble(), asyncio.get_running_loop().time()
+        return self._nodes.get(name) if self._nodes and self.leads and trouble <= now else None
 
     def trusts_policy(self, node: str) -> bool:
         """Whether it takes the policy for the fence of a node, or what it sent then can arrive."""
         if self._rules is None:
             return False
         now = asyncio.get_running_loop().time()
-        return bool(self._rules.holds(node)) or now - self._decided_at < LATEST_SECONDS
+        sent_at = max(self._decided_at, self.network.find_still(f"controller {self.host}"))
+        return (self.leads and bool(self._rules.holds(node))) or now - sent_at < LATEST_SECONDS
 
-    def _is_still(self) -> bool:
-        now = asyncio.get_running_loop().time()
-        return self.network.find_still(f"controller {self.host}") > now
+    def _find_trouble(self) -> float:
+        who = f"controller {self.host}"
+        return max(self.network.find_still(who), self.network.trouble_of(who).cut)
 
     async def run(self) -> None:
         """Run until cancelled."""
         while True:
-            self.restart.clear()
+            self._restart.clear()
             running = asyncio.ensure_future(self._serve())
-            killed = asyncio.ensure_future(self.restart.wait())
+            killed = asyncio.ensure_future(self._restart.wait())
             try:
                 await asyncio.wait((running, killed), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 for task in (running, killed):
                     task.cancel()
                 ended = await asyncio.gather(running, killed, return_exceptions=True)
-                self.leads = False
+                self._session = self._elector = None
             if isinstance(ended[0], BaseExceptionGroup):
                 _, others = ended[0].split(HistoryChangedError)
                 if others is not None:
@@ -71,13 +108,16 @@ class ControllerProcess:
             await asyncio.sleep(1)
 
     async def _serve(self) -> None:
-        session: Any = WorldSession(self.network, f"controller {self.host}")
+        note = functools.partial(self._all.note_sent, self.host)
+        session: Any = _Session(self.network, f"controller {self.host}", note)
+        self._session = session
         settings = Settings(_watch_configurations(session))
         async with asyncio.TaskGroup() as group:
             for part in settings.run():
                 group.create_task(part)
             await settings.wait_unless_first()
             elector = LeaderElector(session, SYSTEM, CONTROLLER_LEASE, self.host)
+            self._elector = elector
             events = ResourceClient(session, EVENTS, decode_object)
             recorder = EventRecorder(events, "drawbridge.dev/controller", elector.identity)
             reporter = EventReporter(recorder, lambda: settings.current)
@@ -88,12 +128,14 @@ class ControllerProcess:
             self._follow_rules(reconcilers.rules)
 
             async def lead() -> None:
-                reconcilers.leads = self.leads = True
-                self.terms += 1
+                reconcilers.leads = True
+                self._all.terms += 1
+                self.network.count("term of a controller")
                 try:
                     await _run_reconcilers(caches, reconcilers, settings, elector.identity)
                 finally:
-                    reconcilers.leads = self.leads = False
+                    reconcilers.leads = False
+                    self._note_decision()
 
             for part in (recorder.run(), reconcilers.observer.run(), *caches.run()):
                 group.create_task(part)
@@ -103,8 +145,48 @@ class ControllerProcess:
         listener = rules.listener
 
         def note() -> None:
-            self._decided_at = asyncio.get_running_loop().time()
+            self._note_decision()
             listener()
 
         self._rules, rules.listener = rules, note
+        self._note_decision()
+
+    def _note_decision(self) -> None:
         self._decided_at = asyncio.get_running_loop().time()
+
+
+class Controllers:
+    """All replicas."""
+
+    def __init__(self, network: Network, replicas: int = 1) -> None:
+        self.network = network
+        self.replicas = [ControllerProcess(self, host) for host in _HOSTS[:replicas]]
+        self.terms = 0  # of all of them
+        self.beside: list[str] = []  # what one was about to write while another one led
+
+    def choose(self, drawn: int) -> ControllerProcess:
+        """Return the one that leads, if any, or sometimes another one."""
+        leading = [each for each in self.replicas if each.leads]
+        return (leading if leading and drawn % 4 else self.replicas)[drawn // 4 % 2 - 1]
+
+    def find_node(self, name: str) -> CachedObject[WatchedNode] | None:
+        """Return a node as the leading one knows it; None if nobody can write now."""
+        return next(filter(None, (each.find_node(name) for each in self.replicas)), None)
+
+    def trusts_policy(self, node: str) -> bool:
+        """Whether one takes the policy for the fence of a node, or what it sent can arrive."""
+        return any(each.trusts_policy(node) for each in self.replicas)
+
+    def note_sent(self, host: str, seen: Seen) -> None:
+        """Note what one is about to write while another one leads."""
+        is_event = "events" in seen.path.split("/")[-2:]
+        name = CONTROLLER_LEASE.encode()
+        is_own = "/leases" in seen.path and (name in seen.path.encode() or name in seen.body)
+        if seen.method == "GET" or is_event or is_own:
+            return
+        others = [each.host for each in self.replicas if each.leads and each.host != host]
+        self.beside += [f"{host} sends {seen.method} {seen.path}, {each} leads" for each in others]
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await asyncio.gather(*(each.run() for each in self.replicas))

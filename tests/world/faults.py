@@ -25,7 +25,7 @@ _LONG_LAG = 40.0
 # What counts as a fault: some events, and what happens to requests.
 FAULT_NAMES = (
     *("delete with force", "forge mark"),
-    *("kill", "kill allocator", "kill scheduler", "kill controller", "kill webhook"),
+    *("kill", "kill allocator", "kill scheduler", "kill webhook"),
     *("stop at write", "stand still", "cut off", "forbid", "give back unheard"),
     *("end watches", "refuse watches", "expire", "skew", "stop server", "restore"),
     *("answer 403", "answer 429", "answer 503", "lost response", "late request"),
@@ -61,13 +61,6 @@ def kill_scheduler(world: "World", drawn: int) -> str:
     else:
         pair.scheduler.die()
     return f"{pair.host}, which releases its Lease" if releases else pair.host
-
-
-@event(0.6)
-def kill_controller(world: "World", _drawn: int) -> str:
-    """Kill the controller; another one starts at once."""
-    world.controller.restart.set()
-    return world.controller.host
 
 
 @event(0.6)
@@ -189,7 +182,7 @@ def stop_at_write(world: "World", drawn: int) -> str:
     """
     write = ("mark", "status", "binding")[drawn % 3]
     told, trap = _Stops(world, drawn).choose(drawn // 3, write)
-    world.network.trap = trap
+    world.network.traps["allocator"] = trap
     return f"{trap.end}: {told}"
 
 

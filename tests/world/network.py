@@ -59,10 +59,11 @@ _NONE = Trouble()
 
 
 class Trap(NamedTuple):
-    """What happens to the allocator that sends the next write with this end of its path.
+    """What happens to the process that sends the next write of this kind.
 
-    It happens when the write arrives, or `before` it is sent. One that is `late` arrives only some
-    time after that, and who sent it is told nothing.
+    `end` is the end of its path, or the resource that it writes. It happens when the write arrives,
+    or `before` it is sent. One that is `late` arrives only some time after that, and who sent it is
+    told nothing.
     """
 
     end: str
@@ -70,12 +71,12 @@ class Trap(NamedTuple):
     late: float = 0.0
     before: bool = False
 
-    def meets(self, who: str, seen: Seen) -> bool:
+    def meets(self, seen: Seen) -> bool:
         """Whether this is the write."""
-        if seen.method == "GET" or not who.startswith("allocator"):
+        if seen.method == "GET":
             return False
         is_mark = self.end == "mark" and _is_mark(seen.path)
-        return is_mark or self.end == seen.path.rpartition("/")[2]
+        return is_mark or self.end in seen.path.split("/")[-2:]
 
 
 @dataclass
@@ -93,7 +94,7 @@ class Network:
     forbidden: dict[tuple[str, str], float] = field(default_factory=dict)
     # Whose requests about a resource hang, and until when.
     hanging: dict[tuple[str, str], float] = field(default_factory=dict)
-    trap: "Trap | None" = None
+    traps: dict[str, Trap] = field(default_factory=dict)  # by the kind of process
     followers: list[Follower] = field(default_factory=list)
     # Until when no server opens a watch for our processes, as a server with many watches does.
     no_watch: float = 0.0
@@ -154,7 +155,8 @@ class Network:
         self.troubles.clear()
         self.forbidden.clear()
         self.hanging.clear()
-        self.trap, self.no_watch = None, 0.0
+        self.traps.clear()
+        self.no_watch = 0.0
         for front in self.fronts:
             front.until, front.lag, front.skew = 0.0, 0.02, 0.0
         watches = [lines for front in self.fronts for lines in front.streams]
@@ -184,7 +186,7 @@ class Network:
 
         `runs` tells whether its sender still does.
         """
-        if self.trap is not None and self.trap.before and self.trap.meets(who, seen):
+        if (trap := self._find_trap(who, seen)) and trap.before:
             self._spring(who, seen)
         if self._is_still(who):
             return await self._send_later(who, front, seen, runs)
@@ -223,8 +225,8 @@ class Network:
         answered: asyncio.Future[bytes] = loop.create_future()
         pause = self.random.uniform(0, 4) if is_late else self.random.expovariate(200)
         pause = max(pause, _find_until(self.hanging, who, seen) - loop.time())
-        if self.trap is not None and self.trap.late and self.trap.meets(who, seen):
-            is_lost, pause = True, self.trap.late
+        if (trap := self._find_trap(who, seen)) and trap.late:
+            is_lost, pause = True, trap.late
             self._spring(who, seen)
         # It arrives also if nobody waits for it any more.
         arrive = functools.partial(self._arrive, who, front, seen, answered)
@@ -255,8 +257,8 @@ class Network:
         except RefusedError as refused:
             answer = refused
 
-        is_now = self.trap is not None and not self.trap.late and not self.trap.before
-        if is_now and self.trap is not None and self.trap.meets(who, seen):
+        trap = self._find_trap(who, seen)
+        if trap and not trap.late and not trap.before:
             self._spring(who, seen)
 
         def send_back() -> None:
@@ -269,11 +271,14 @@ class Network:
 
         asyncio.get_running_loop().call_later(self.random.expovariate(200), send_back)
 
+    def _find_trap(self, who: str, seen: Seen) -> Trap | None:
+        trap = self.traps.get(_role_of(who)) if self.traps else None
+        return trap if trap and trap.meets(seen) else None
+
     def _spring(self, who: str, seen: Seen) -> None:
-        assert self.trap is not None
-        act, self.trap = self.trap.act, None
-        self.count("write that an allocator stops at")
-        act(_host_of(who), seen.path)
+        role = _role_of(who)
+        self.count(f"write that a process stops at: {role}")
+        self.traps.pop(role).act(_host_of(who), seen.path)
 
     def break_off(self, host: str = "") -> None:
         """Break the connections of a host, or of all: what their watches were to tell is lost."""
@@ -320,6 +325,10 @@ def _end_quietly(sending: "asyncio.Future[bytes]") -> None:
 @functools.cache
 def _host_of(who: str) -> str:
     return who.rpartition(" ")[2]
+
+
+def _role_of(who: str) -> str:
+    return who.partition(" ")[0]
 
 
 def _is_mark(path: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Final
 from drawbridge.agreement.owned_pools import has_fence as is_fenced
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
-from tests.world.control import ControllerProcess
+from tests.world.control import Controllers
 from tests.world.fence import DeviceFence
 from tests.world.machines import READY_SECONDS
 from tests.world.network import Network
@@ -24,8 +24,8 @@ _WRITE_SECONDS: Final = 2.0
 class Newcomers:
     """Follows nodes in the storage."""
 
-    def __init__(self, network: Network, controller: ControllerProcess, fence: DeviceFence) -> None:
-        self._network, self._controller, self._fence = network, controller, fence
+    def __init__(self, network: Network, controllers: Controllers, fence: DeviceFence) -> None:
+        self._network, self._controllers, self._fence = network, controllers, fence
         # The terms of the controller that knew the last node of ours of a name; 0 if none did. They
         # count for each node that follows, until one has the fence or is heard of in time.
         self._terms: dict[str, int] = {}
@@ -45,9 +45,9 @@ class Newcomers:
         if after is not None:
             self._last[name] = after["metadata"]["uid"]
         if before is not None and after is None and has_fence(before):
-            heard = self._controller.find_node(name)
+            heard = self._controllers.find_node(name)
             is_known = heard is not None and is_fenced(heard.value.spec.taints or ())
-            self._terms[name] = self._controller.terms if is_known else 0
+            self._terms[name] = self._controllers.terms if is_known else 0
         elif after is not None and has_fence(after):
             self._terms.pop(name, None)
         elif before is None and after is not None and name in self._terms:
@@ -55,12 +55,14 @@ class Newcomers:
 
     def _look_soon(self, name: str, uid: str, term: int) -> None:
         def look() -> None:
-            heard = self._controller.find_node(name)
-            if term != self._controller.terms or heard is None or heard.uid != uid:
+            heard = self._controllers.find_node(name)
+            if term != self._controllers.terms or heard is None or heard.uid != uid:
                 self._unheard.add(uid)
                 self._network.count("node of others that the controller hears of too late")
 
         def judge() -> None:
+            if self._controllers.find_node(name) is None:
+                self._unheard.add(uid)  # its write has to wait
             given, node = self._given.pop(uid), self._find(name)
             is_open = node is not None and node["metadata"]["uid"] == uid and not has_fence(node)
             if is_open and uid not in self._unheard:

@@ -25,7 +25,7 @@ from drawbridge.names import (
 )
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
-from tests.world.control import ControllerProcess
+from tests.world.control import Controllers
 from tests.world.events import event
 from tests.world.fence import DeviceFence, make_fence
 from tests.world.machines import draw_seconds
@@ -44,8 +44,8 @@ _BINDING = named("validatingadmissionpolicybindings")
 class OpenedFences:
     """The nodes whose fence somebody opened by hand, until all have heard that it is back."""
 
-    def __init__(self, network: Network, fence: DeviceFence, controller: ControllerProcess) -> None:
-        self._network, self._fence, self._controller = network, fence, controller
+    def __init__(self, network: Network, fence: DeviceFence, controllers: Controllers) -> None:
+        self._network, self._fence, self._controllers = network, fence, controllers
         # Since when they have a fence again; None while they have none.
         self._closed_at: dict[str, float | None] = {}
         # The nodes whose pools the policy named until somebody opened it.
@@ -81,7 +81,7 @@ class OpenedFences:
         for name in [*self._unguarded]:
             if self._fence.guards(name):
                 del self._unguarded[name]
-            elif not self.has_fence(name) and self._controller.trusts_policy(name):
+            elif not self.has_fence(name) and self._controllers.trusts_policy(name):
                 self._closed_at[name] = None
         for name, closed_at in self._closed_at.items():
             if not self.has_fence(name):

@@ -11,7 +11,7 @@ from drawbridge.cluster.store import CachedObject
 from tests.cluster.fake.kinds import named
 from tests.cluster.fake.store import Store
 from tests.virtual_time import run_virtually
-from tests.world.control import ControllerProcess
+from tests.world.control import Controllers
 from tests.world.fence import DeviceFence
 from tests.world.machines import READY_SECONDS
 from tests.world.network import Network
@@ -21,7 +21,7 @@ from tests.world.objects import make_node
 NODE, NODES = "n4", named("nodes")
 
 
-class Controller(ControllerProcess):
+class Controller(Controllers):
     """One that leads, and knows the last node of which it has heard."""
 
     heard: CachedObject[WatchedNode] | None = None
@@ -41,7 +41,7 @@ class Cluster:
     def __init__(self) -> None:
         self._store = Store(drawn=random.Random(1))
         network = Network(random.Random(1), self._store)
-        self.controller = Controller(network, "control-a")
+        self.controller = Controller(network)
         self.newcomers = Newcomers(network, self.controller, DeviceFence(network))
         self._store.listeners.append(self.newcomers.follow)
         self._create(is_owned=True, is_heard=True)

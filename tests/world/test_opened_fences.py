@@ -10,7 +10,7 @@ from drawbridge.names import FENCE_POLICY
 from tests.cluster.fake.kinds import named
 from tests.cluster.fake.store import Store
 from tests.virtual_time import run_virtually
-from tests.world.control import ControllerProcess
+from tests.world.control import Controllers
 from tests.world.fence import DeviceFence, make_fence
 from tests.world.network import SYSTEM, Network
 from tests.world.objects import DRIVER, make_node
@@ -20,7 +20,7 @@ NODE, NODES = "n1", named("nodes")
 POLICY, BINDING = map(named, ("validatingadmissionpolicies", "validatingadmissionpolicybindings"))
 
 
-class Controller(ControllerProcess):
+class Controller(Controllers):
     """One that has found the policy gone, or not yet."""
 
     trusts = True
@@ -36,7 +36,7 @@ class Cluster:
     def __init__(self, *, trusts: bool) -> None:
         self._store = Store(drawn=random.Random(1))
         network = Network(random.Random(1), self._store)
-        controller = Controller(network, "control-a")
+        controller = Controller(network)
         controller.trusts = trusts
         self.opened = OpenedFences(network, DeviceFence(network), controller)
         self._node = self._store.create(NODES, make_node(NODE), "kubelet")

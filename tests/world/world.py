@@ -17,6 +17,7 @@ from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change, Saved, Store
 from tests.world import (
     clock,
+    controller_events,
     faults,
     gang_events,
     invariants,
@@ -26,7 +27,7 @@ from tests.world import (
 from tests.world.admission import RefusedPodError, Webhook
 from tests.world.asked import is_waiting
 from tests.world.conditions import draw_conditions
-from tests.world.control import ControllerProcess
+from tests.world.control import Controllers
 from tests.world.controllers import Autoscaler, ClaimController, GroupProtection, PodController
 from tests.world.copies import Copies
 from tests.world.election import find_holder
@@ -75,7 +76,8 @@ class Outcome:
     @property
     def faults(self) -> int:
         """What failed: requests, processes, hosts, servers, drivers and machines."""
-        names = (*faults.FAULT_NAMES, *gang_events.FAULT_NAMES, *machine_events.FAULT_NAMES)
+        modules = (faults, controller_events, gang_events, machine_events)
+        names = (name for module in modules for name in module.FAULT_NAMES)
         return sum(self.counted.get(name, 0) for name in names)
 
 
@@ -118,10 +120,10 @@ class World:
         frees_too_early = "141471" not in outcome.defects
         self.uses = Uses(self.network, frees_too_early=frees_too_early)
         self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
-        self.controller = ControllerProcess(self.network, "control-a")
+        self.controllers = Controllers(self.network, self.conditions.controllers)
         self._fence = DeviceFence(self.network)
-        self.newcomers = Newcomers(self.network, self.controller, self._fence)
-        self.opened = OpenedFences(self.network, self._fence, self.controller)
+        self.newcomers = Newcomers(self.network, self.controllers, self._fence)
+        self.opened = OpenedFences(self.network, self._fence, self.controllers)
         slow, by_rules = self.conditions.slow_bindings_of_others, self.conditions.fences_devices
         self._stock = StockScheduler(self.network, outcome.defects, slow, obeys_rules=by_rules)
         self.webhook = Webhook(self.network, "hook-a")
@@ -180,7 +182,7 @@ class World:
         parts += [each.run() for each in (self.claims, self.quotas, pods, groups, self._fabric)]
         parts += [self.rivals.run(), *([self.large.run()] if self.conditions.is_crowded else [])]
         autoscaler = Autoscaler(self.network, self.machines.values())
-        parts += [each.run() for each in (self._stock, self.controller, self.webhook, autoscaler)]
+        parts += [each.run() for each in (self._stock, self.controllers, self.webhook, autoscaler)]
         tasks = [asyncio.ensure_future(part) for part in parts]
         for host in HOSTS:
             self._start_pair(host)
