@@ -33,7 +33,7 @@ from controller.other_webhooks import OtherWebhookReconciler
 from controller.owned_nodes import OwnedNodeReconciler
 from controller.protocols import ObjectReference, ObjectStore, Reporter
 from controller.quota_mirror import QuotaMirrorReconciler
-from controller.reconcile import Reconciler, Schedule
+from controller.reconcile import Reconciler, Remembering, Schedule
 from controller.scheduler_lease import SchedulerLeaseReconciler
 from controller.stuck import NAME as STUCK
 from controller.stuck import StuckReconciler, StuckSources
@@ -177,8 +177,9 @@ class Reconcilers:
 
     def begin_term(self) -> None:
         """Forget what another process can have changed since this one led."""
-        self.owned.begin_term()
-        self.rules.begin_term()
+        for reconciler in self.all():
+            if isinstance(reconciler, Remembering):
+                reconciler.begin_term()
 
     def _store(self, resource: Resource, namespace: str = "") -> ObjectStore:
         session, fence = self._context.session, self._fence

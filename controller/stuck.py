@@ -79,6 +79,10 @@ class StuckReconciler:
         """The free devices of each driver; nothing in a replica that does not lead."""
         return self._free if self._is_leading() else {}
 
+    def begin_term(self) -> None:
+        """Forget what was found before: it can have ended and begun anew since this one led."""
+        self._since, self._stuck, self._free = {}, (), {}
+
     async def reconcile(self) -> None:
         """StuckSearch once, if all pods are known."""
         if not self._is_synced():

@@ -71,6 +71,10 @@ class UsageReconciler:
         self._reporter = reporter
         self._latest: _Stored | None = None
 
+    def begin_term(self) -> None:
+        """Forget the latest book: another process can have written later ones."""
+        self._latest = None
+
     async def reconcile(self) -> None:
         """Bring the books up to date, unless nobody can know what claims hold now."""
         await self._observer.check()

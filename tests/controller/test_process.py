@@ -16,11 +16,18 @@ import jsonpatch
 import msgspec
 import pytest
 
+from certs.reconciler import CertificateReconciler
 from certs.rotation import RotationPolicy
 from controller import facts as facts_reconciler
 from controller import giving_back, process, quota_mirror
+from controller.dual_nodes import DualNodeReconciler
+from controller.facts import FactsReconciler
 from controller.fence_rules import FenceRuleReconciler
+from controller.field_probe import FieldProbeReconciler
 from controller.owned_nodes import OwnedNodeReconciler
+from controller.quota_mirror import QuotaMirrorReconciler
+from controller.stuck import StuckReconciler
+from controller.usage_books import UsageReconciler
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
@@ -39,6 +46,11 @@ pytestmark = pytest.mark.usefixtures("kept_logging")
 OWN = "drawbridge-system"
 ANY_PORT = parse_address("127.0.0.1:0")
 FACTS = "drawbridge-facts"
+REMEMBERING: tuple[type, ...] = (
+    *(FieldProbeReconciler, FactsReconciler, UsageReconciler, StuckReconciler),
+    *(QuotaMirrorReconciler, DualNodeReconciler, OwnedNodeReconciler, FenceRuleReconciler),
+    CertificateReconciler,
+)
 CLASS: dict[str, Any] = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "DeviceClass",
@@ -141,11 +153,11 @@ def test_it_reconciles_everything_and_releases_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(giving_back, "LEASE_SECONDS", 0.1)
-    begun: list[type] = []
-    for each in (OwnedNodeReconciler, FenceRuleReconciler):
-        monkeypatch.setattr(each, "begin_term", lambda self: begun.append(type(self)))
+    begun: set[type] = set()
+    for each in REMEMBERING:
+        monkeypatch.setattr(each, "begin_term", lambda self: begun.add(type(self)))
     asyncio.run(_everything(tmp_path))
-    assert begun == [OwnedNodeReconciler, FenceRuleReconciler]
+    assert begun == {*REMEMBERING}
 
 
 async def _everything(tmp_path: Path) -> None:

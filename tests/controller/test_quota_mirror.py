@@ -281,6 +281,21 @@ def test_a_new_leader_requests_one_recount() -> None:
     assert scene.reconcile() == {key: value for key, value in hard.items() if key != RECOUNT}
 
 
+def test_a_recount_is_requested_in_each_term() -> None:
+    """Another leader that changed a limit can have ended before its recount."""
+    scene = Scene({"quotas": {"gpus": LIMIT}})
+    scene.reconcile()
+    scene.seconds = 3
+    scene.reconcile()
+    scene.reconciler.begin_term()
+    requests = [*scene.quotas.requests]
+    scene.reconcile()
+    assert scene.quotas.requests == requests
+    scene.seconds = 6
+    scene.reconcile()
+    assert scene.quotas.requests == [*requests, ("apply", MIRRORED_QUOTA)]
+
+
 def test_a_rejection_in_one_namespace_does_not_stop_the_others() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
     scene.add_namespace("strict")

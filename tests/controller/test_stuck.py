@@ -129,6 +129,17 @@ def test_what_one_search_finds_between_two_caches_is_not_told() -> None:
     assert [at for _, at in scene.reconciler.stuck] == [first]
 
 
+def test_what_was_stuck_in_an_earlier_term_is_found_anew() -> None:
+    scene = Scene(planted()[0])
+    scene.search()
+    assert scene.search()
+    scene.reconciler.begin_term()
+    assert scene.reconciler.stuck == ()
+    assert scene.reconciler.free == {}
+    assert scene.search() == []
+    assert scene.search()
+
+
 def test_without_all_pods_nobody_is_gone() -> None:
     scene = Scene(planted()[0])
     scene.synced = False

@@ -325,6 +325,29 @@ def test_a_book_ends_at_midnight_and_the_next_one_continues() -> None:
     assert [each.used()[account].devices for each in (first, second)] == [100, 147]
 
 
+def test_the_book_of_another_leader_is_continued_in_the_next_term() -> None:
+    cluster = Cluster()
+    cluster.time = midnight = NOW - NOW % 86_400 + 86_400
+    cluster.time -= 100
+    first, second = Controller(cluster), Controller(cluster)
+    first.write()
+    second.check()
+    cluster.time = midnight + 3
+    first.write()
+    assert [each.through for each in cluster.books()] == [midnight]
+    cluster.claims._listeners.remove(first.observer.claim_changed)  # noqa: SLF001  # it is cut off
+    cluster.claim("a", "gpu-0")
+    cluster.time += 100
+    second.write()
+    counted = cluster.used()
+    assert counted[TEAM, "ResourceClaim/a"].devices > 0
+    first.books.begin_term()
+    cluster.time += 100
+    first.write()
+    assert cluster.books()[1].through > midnight + 100
+    assert cluster.used() == counted
+
+
 @pytest.mark.parametrize("stored", [False, True])
 def test_a_failed_write_counts_nothing_twice(stored: bool) -> None:  # noqa: FBT001  # a case
     cluster = Cluster()
