@@ -96,6 +96,8 @@ class DualNodeReconciler:
             return
         description = describe_dual_nodes(dual_nodes)
         findings = {description} if description else set()
+        nodes = [*self._nodes.all()]
+        versions = {node.name: node.version for node in nodes}
         self._reporter.set_gauge(Gauge.DUAL_NODES, len(dual_nodes))
         idle_devices = sum(each.devices for each in dual_nodes)
         self._reporter.set_gauge(Gauge.DUAL_NODE_IDLE_DEVICES, idle_devices)
@@ -106,18 +108,17 @@ class DualNodeReconciler:
             if blocker is not None:
                 findings.add(blocker)
             else:
-                await self._write_label(name, value)
+                await self._write_label(versions[name], name, value)
 
         async def look(name: str) -> None:
             # Without its plugin, no further pod gets devices of it.
             if held := await self._find_holders(name, context):
                 findings.add(held)
-                await self._write_label(name, "true")
+                await self._write_label(versions[name], name, "true")
             else:
                 self._without_plugin.note_free(name)
 
         try:
-            nodes = [*self._nodes.all()]
             changes = label_changes(nodes, dual_nodes)
             await process_each(sorted(changes.items()), change_label)
             unlabelled = [e for e in nodes if LABEL not in (e.value.metadata.labels or {})]
@@ -131,9 +132,11 @@ class DualNodeReconciler:
             self._reporter.report(finding, self._reference, "LabelNodes")
         self._reported = frozenset(findings)
 
-    async def _write_label(self, name: str, value: str | None) -> None:
+    async def _write_label(self, version: str, name: str, value: str | None) -> None:
+        """Label a node as it was decided about: a later leader can have done it otherwise."""
+        metadata = {"resourceVersion": version, "labels": {LABEL: value}}
         try:
-            await self._stores.nodes.merge(name, {"metadata": {"labels": {LABEL: value}}})
+            await self._stores.nodes.merge(name, {"metadata": metadata})
         except ApiError as error:
             if error.code != 404:  # the node was deleted
                 raise

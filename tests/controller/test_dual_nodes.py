@@ -85,6 +85,24 @@ def test_no_label_changes_before_facts_are_gathered() -> None:
     assert scene.reconcile() == {"b": {LABEL: "true"}}
 
 
+def test_a_node_that_has_changed_meanwhile_is_decided_about_anew() -> None:
+    """Another process can lead by the time of the write, and have labelled the node."""
+    scene = Scene(a={LABEL: "true"})
+    scene.dual_nodes = ()
+
+    def change(verb: str, _: Unstructured) -> None:
+        if verb == "merge":
+            scene.nodes.before_write = lambda *_: None
+            scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true", "new": "x"}}})
+
+    scene.nodes.before_write = change
+    with pytest.raises(ApiError) as raised:
+        scene.reconcile()
+    assert raised.value.conflict
+    assert scene.nodes.objects["", "a"]["metadata"]["labels"] == {LABEL: "true", "new": "x"}
+    assert scene.reconcile() == {"a": {"new": "x"}}
+
+
 def test_a_deleted_node_is_ignored_and_a_server_error_is_raised() -> None:
     scene = Scene(a={})
 
