@@ -8,6 +8,7 @@ from allocator.scheduler.protocol import PotentialVictim, PreemptionNode, Schedu
 from drawbridge.names import SCHEDULER_NAME
 from tests.cluster.fake.kinds import JSON
 from tests.world import clock
+from tests.world.objects import is_over
 
 
 def is_waiting(pod: JSON) -> bool:
@@ -23,8 +24,7 @@ def has_allocation(claims: Iterable[JSON]) -> bool:
 
 def has_ended(pod: JSON) -> bool:
     """Whether a pod ends or has ended."""
-    is_deleted = "deletionTimestamp" in pod["metadata"]
-    return is_deleted or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+    return "deletionTimestamp" in pod["metadata"] or is_over(pod)
 
 
 def describe(pod: JSON) -> SchedulingPod:

@@ -10,7 +10,7 @@ from tests.world.gangs import GROUP, gang_of, list_shared
 from tests.world.machines import Machine
 from tests.world.network import Network
 from tests.world.nodes import CLAIMS, PODS, Client, claim_names, devices_of, path_of
-from tests.world.objects import OUT_OF_SERVICE, SCALED
+from tests.world.objects import OUT_OF_SERVICE, SCALED, is_over
 from tests.world.quotas import Quotas
 from tests.world.watches import Follower
 
@@ -75,8 +75,8 @@ class ClaimController:
         A pod that names a PodGroup has no claim before this exists; it shares those of the group.
         """
         find, metadata = self._network.store.find, user["metadata"]
-        space, status = metadata["namespace"], user.get("status") or {}
-        if "deletionTimestamp" in metadata or status.get("phase") in ("Succeeded", "Failed"):
+        space = metadata["namespace"]
+        if "deletionTimestamp" in metadata or is_over(user):
             return
         group = self._find_group(user)
         if group is None and "schedulingGroup" in user["spec"]:
@@ -168,8 +168,7 @@ class ClaimController:
 
     def _lives(self, uid: str) -> bool:
         user = self._pods.objects.get(uid) or self._groups.objects.get(uid)
-        phase = ((user or {}).get("status") or {}).get("phase")
-        return user is not None and phase not in ("Succeeded", "Failed")
+        return user is not None and not is_over(user)
 
     async def _sync_claim(self, claim: JSON) -> None:
         status = claim.get("status") or {}
@@ -214,7 +213,7 @@ class ClaimController:
                 find = self._network.store.find
                 return find(GROUP if is_group else _POD, space, name) is not None
         is_same = user["metadata"]["uid"] == consumer["uid"]
-        return is_same and (user.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+        return is_same and not is_over(user)
 
     def _is_orphan(self, claim: JSON) -> bool:
         find, space = self._network.store.find, claim["metadata"]["namespace"]
@@ -271,9 +270,7 @@ class GroupProtection:
     def _has_pods(self, group: JSON) -> bool:
         about = GROUP, group["metadata"]["namespace"], group["metadata"]["name"]
         return any(
-            gang_of(pod) == about
-            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
-            for pod in self._pods.objects.values()
+            gang_of(pod) == about and not is_over(pod) for pod in self._pods.objects.values()
         )
 
 

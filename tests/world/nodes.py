@@ -20,7 +20,7 @@ from tests.cluster.fake.kinds import JSON
 from tests.cluster.fake.trouble import Seen
 from tests.world.gangs import is_reserved_for
 from tests.world.network import Network
-from tests.world.objects import ALL_NODES, MEMORY, RESOURCE
+from tests.world.objects import ALL_NODES, MEMORY, RESOURCE, is_over
 from tests.world.watches import Follower
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
@@ -200,8 +200,7 @@ class Kubelet:
         if uid in self._wakes:
             self._wakes[uid].set()
         elif after is not None and after["spec"].get("nodeName") == self.name:
-            has_ended = (after.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-            if has_ended and "deletionTimestamp" not in after["metadata"]:
+            if is_over(after) and "deletionTimestamp" not in after["metadata"]:
                 return
             self._wakes[uid] = asyncio.Event()
             self._workers[uid] = worker = asyncio.ensure_future(self._work(uid, after))

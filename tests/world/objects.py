@@ -224,6 +224,11 @@ def make_system(*, fences_devices: bool = False, delay: int = 0) -> Iterator[JSO
     }
 
 
+def is_over(pod: JSON) -> bool:
+    """Whether a pod has succeeded or failed."""
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
 def is_open(node: JSON) -> bool:
     """Whether a scheduler lets pods start on a node."""
     taints = node["spec"].get("taints") or ()

@@ -12,7 +12,7 @@ from typing import Final
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.network import Network
 from tests.world.nodes import count_legacy
-from tests.world.objects import MIGRATED, RESOURCE
+from tests.world.objects import MIGRATED, RESOURCE, is_over
 
 PODS, DEVICES = "pods", f"requests.{RESOURCE}"
 HARD: Final[Mapping[str, int]] = {PODS: 6, DEVICES: 3}
@@ -72,7 +72,7 @@ def make_quota() -> JSON:
 
 def _charges_of(value: JSON) -> Iterator[tuple[str, int]]:
     if value["kind"] == "Pod":
-        if (value.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+        if not is_over(value):
             yield PODS, 1
             yield DEVICES, count_legacy(value)
         return

@@ -32,7 +32,7 @@ from tests.world.nodes import (
     holds_of,
     path_of,
 )
-from tests.world.objects import DRIVER, MEMORY, RESOURCE, SWAPPED, give, has_fence, is_open
+from tests.world.objects import DRIVER, MEMORY, RESOURCE, SWAPPED, give, has_fence, is_open, is_over
 from tests.world.watches import Follower
 
 NAME = "stock"
@@ -200,8 +200,7 @@ class StockScheduler:
         used = sum(
             count_legacy(pod)
             for uid, pod in self._pods.objects.items()
-            if (pod["spec"].get("nodeName") or self._places.get(uid)) == name
-            and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            if (pod["spec"].get("nodeName") or self._places.get(uid)) == name and not is_over(pod)
         )
         return int(offered.get(RESOURCE, 0)) - used
 

@@ -40,7 +40,7 @@ from tests.world.machines import Machine
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
 from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of, protection_of
-from tests.world.objects import ALL_NODES, SCALED, has_owners, make_system
+from tests.world.objects import ALL_NODES, SCALED, has_owners, is_over, make_system
 from tests.world.opened_fences import OpenedFences
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
@@ -298,7 +298,7 @@ class World:
         if not gone or not who.startswith("allocator") or self.rivals.has(name):
             return
         for pod in self.all("pods"):
-            runs = "nodeName" in pod["spec"] and not _has_ended(pod) and name in claim_names(pod)
+            runs = "nodeName" in pod["spec"] and not is_over(pod) and name in claim_names(pod)
             if runs and is_reserved_for(pod, before) and not is_reserved_for(pod, after):
                 self.taken.append(f"{before['metadata']['name']} of {pod['metadata']['name']}")
 
@@ -488,10 +488,6 @@ class World:
         self.holders = {
             (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
         }
-
-
-def _has_ended(pod: JSON) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def _is_bound_by_us(change: Change) -> bool:
