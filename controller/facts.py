@@ -176,8 +176,7 @@ class FactsReconciler:
     """Gathers and publishes facts, and keeps the published versions.
 
     `context` and `dual_nodes` are None before the first run of a term, and no node is `publishing`.
-    The
-    listeners are called when one of them changes.
+    The listeners are called when one of them changes.
     """
 
     name = NAME

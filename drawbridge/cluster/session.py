@@ -20,6 +20,8 @@ from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.reachability import Reachability, describe_failure
 from drawbridge.cluster.server_clock import ServerClock
 
+# Raises before a request is sent that must not be sent any more.
+Check: TypeAlias = Callable[[], Awaitable[None]]
 MAX_ATTEMPTS: Final = 5
 FIRST_RETRY_SECONDS: Final = 0.1
 CONNECT_SECONDS: Final = 10.0
@@ -28,7 +30,6 @@ CLOSE_SECONDS: Final = 1.0
 # Bookmarks arrive once a minute; a watch without data for this long has failed.
 IDLE_SECONDS: Final = 150.0
 # Idempotent methods. A create without a response may have succeeded, so it is not repeated.
-Check: TypeAlias = Callable[[], Awaitable[None]]
 _RETRYABLE: Final = frozenset({"GET", "PUT", "DELETE", "PATCH"})
 _JSON: Final = "application/json"
 _JSON_PATCH: Final = "application/json-patch+json"  # not idempotent: it can append to a list
