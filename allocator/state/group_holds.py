@@ -20,6 +20,7 @@ import msgspec
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.group_records import GroupHold, namespace_of_group
 from allocator.state.record_states import RecordEvent
+from allocator.state.records import VictimQuestion
 from allocator.state.reports import EndedHold, HoldEnd
 from allocator.state.reserved_pods import ReservedPods
 
@@ -108,14 +109,19 @@ class GroupHolds:
             self._try_rest(key, uid, now)
 
     def _try_rest(self, key: str, own: str, now: float) -> None:
-        """Have the members tried that wait: nobody decided about them while something was held."""
+        """Have the members tried that wait: nobody decided about them while something was held.
+
+        They ask for victims, too, which they did not while the group waited for what is released.
+        """
         records, question = self._state.records, self._groups.get(key).question
         for uid in question.members if question else ():
             record = records.get(uid)
             if record.waiting is not None and uid != own:
                 waiting = msgspec.structs.replace(record.waiting, tried=-1)
                 pause = record.device_pause.extended(now)
-                records.change(uid, RecordEvent.SEARCHED, waiting=waiting, device_pause=pause)
+                victims = (record.victims or VictimQuestion())._replace(asks=True)
+                parts = {"waiting": waiting, "device_pause": pause, "victims": victims}
+                records.change(uid, RecordEvent.SEARCHED, **parts)
 
     def take_back(self, key: str, uid: str, now: float) -> bool:
         """Add the part of a reserved member to its hold again; False if there is no hold."""

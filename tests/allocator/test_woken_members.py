@@ -67,6 +67,19 @@ async def test_members_without_a_part_are_tried_once_the_others_have_theirs() ->
     assert process.waiting.wake(process.cluster.now).woken == LARGE
 
 
+async def test_members_without_a_part_ask_for_victims_once_the_others_have_theirs() -> None:
+    """Nobody asked for them while the group waited for what its victims release."""
+    process = FakeProcess(Cluster(n1=2))
+    for name in NAMES:
+        await process.calls.prefilter_group(_asked(process, name))
+    process.cluster.now += SCHEDULING_SECONDS
+    assert not set(LARGE) & {*process.waiting.wake(process.cluster.now).woken}
+    for name in ("m0", "m1"):
+        assert process.calls.reserve(PodOnNode(pod_uid=name, node="n1")).reserved
+    assert process.waiting.wake(process.cluster.now).woken == LARGE
+    assert process.waiting.wake(process.cluster.now).woken == ()
+
+
 def _asked(process: FakeProcess, name: str) -> PreFilterGroupRequest:
     """Ask for one of four members, of which two must run and two need more than node n1 has."""
     asked = members_of(process.cluster, [name, *(each for each in NAMES if each != name)])
