@@ -471,7 +471,7 @@ class WaitingPods:
             self.stop_waking(uid)
         elif not promise.unfinished:
             if pod.exceeds and not promise.exceeds:
-                self._questions.ask_now(uid)  # its quota has room, so that it can preempt others
+                self._questions.ask_soon(uid, work.now)  # its quota has room for what it preempts
             # A group that is refused needs no other note that its members were tried, which would
             # outlast the refusal.
             is_noted = bool(group) and self._decisions.is_refused(key)

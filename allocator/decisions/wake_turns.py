@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from allocator.state.change_log import ChangeLog
-from allocator.state.pauses import NO_PAUSE
+from allocator.state.pauses import NO_PAUSE, WAKE_PAUSES, Pause
 from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
 from allocator.state.records import Record, VictimQuestion
@@ -165,9 +165,14 @@ class VictimQuestions:
         }
         self._records.change(uid, RecordEvent.ASKS_VICTIMS, **parts)
 
-    def ask_now(self, uid: str) -> None:
-        """Let a pod ask for victims that could not have any so far; no pause is left of that."""
-        self._records.change(uid, RecordEvent.ASKS_VICTIMS, victim_pause=NO_PAUSE)
+    def ask_soon(self, uid: str, now: float) -> None:
+        """Let a pod ask for victims that could not have any so far; no long pause is left of that.
+
+        It does not ask more often than once a second: others can take turns with what allows it.
+        """
+        end = self._records.get(uid).victim_pause.until
+        pause = Pause(until=end) if end <= now + WAKE_PAUSES.first else NO_PAUSE
+        self._records.change(uid, RecordEvent.ASKS_VICTIMS, victim_pause=pause)
         self.ask_again(uid)
 
     def tell(self, work: TurnWork) -> None:

@@ -65,6 +65,27 @@ def test_a_pod_over_quota_asks_for_victims_once_its_quota_has_room_without_a_fre
     assert waiting.wake(99.0).woken == ()
 
 
+def test_a_pod_does_not_ask_each_time_that_others_take_turns_with_the_room_of_its_quota() -> None:
+    """Another filter refuses the node of the others, so that they give the room back."""
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=1)
+    waiting = WaitingPods(cluster.decisions)
+    low = claim("c-low", allocation=allocation_on("n1", 0), pods=["low"], namespace="other")
+    cluster.add_claim(low)
+    times = []
+    for turn in range(40):
+        foreign = claim(f"x-{turn}", allocation=allocation_on("elsewhere", 0), pods=["x"])
+        cluster.add_claim(foreign)
+        cluster.prefilter("high", claim("c-high"), priority=9)
+        waiting.note_answer("high", [], cluster.now)
+        cluster.state.apply(as_claim(foreign), None)
+        while True:
+            woken = waiting.wake(1.0 + turn / 10)
+            times += [turn] * bool(woken.woken)
+            if not woken.unfinished:
+                break
+    assert times == [0, 10, 20, 30]
+
+
 @pytest.mark.parametrize("used_up", ["before their answers", "before they ask for victims"])
 def test_pods_ask_for_victims_at_once_when_their_quota_has_room_for_them(used_up: str) -> None:
     cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=1)
