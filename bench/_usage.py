@@ -115,9 +115,7 @@ async def _measure_all() -> None:
         changes=ChangeCounter(users, MemoryStore(PartialObject)),
         reporter=FakeReporter(),
     )
-    series = UsageSeries(
-        observer, lambda: books.totals, users, max_devices=SERIES, is_leading=lambda: True
-    )
+    series = UsageSeries(observer, lambda: books.totals, users, max_devices=SERIES)
     with metrics.registered(UsageCollector(series)):
         await _measure_rows(observer, books, clock, len(claims.objects))
 

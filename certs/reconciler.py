@@ -68,10 +68,6 @@ class CertificateReconciler:
         self._outside = outside
         self._trusted_since: tuple[str, float] | None = None
 
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        self._trusted_since = None
-
     async def reconcile(self) -> None:
         """Take one step, and plan when to look again."""
         if not self._secret.is_time_certain():

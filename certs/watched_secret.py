@@ -30,9 +30,10 @@ class WatchedSecret:
         self._listeners: list[Callable[[], None]] = []
         self.cache.subscribe(self._change)
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each change."""
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each change; return what ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     @property
     def live(self) -> JSONObject | None:

@@ -85,10 +85,6 @@ class DualNodeReconciler:
         self._reference = reference
         self._reported: frozenset[Finding] = frozenset()
 
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        self._without_plugin = NodesWithoutPlugin()
-
     async def reconcile(self) -> None:
         """Update the labels; do nothing until facts were gathered once."""
         dual_nodes, context = self._dual_nodes(), self._context()

@@ -175,7 +175,7 @@ def _split(readings: Iterable[Reading[T]]) -> tuple[tuple[T, ...], tuple[Finding
 class FactsReconciler:
     """Gathers and publishes facts, and keeps the published versions.
 
-    `context` and `dual_nodes` are None before the first run of a term, and no node is `publishing`.
+    `context` and `dual_nodes` are None before the first run, and no node is `publishing`.
     The listeners are called when one of them changes.
     """
 
@@ -209,10 +209,6 @@ class FactsReconciler:
         self._versions = ParsedVersions()
         self._findings: tuple[Finding, ...] = ()
         self._nodes = _NodeReadings()
-
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        self.context, self.dual_nodes, self.publishing = None, None, frozenset()
 
     async def reconcile(self) -> None:
         """Publish the current facts; waits until the first field probe is done."""

@@ -145,12 +145,6 @@ class FenceRuleReconciler:
         """Whether this fence suffices for a node; None while that is not known."""
         return self._holds and node not in self._tainted
 
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        self._giving_back.restart()
-        self._unwanted, self._named, self._holds = {}, frozenset(), None
-        self._is_clean = False
-
     async def reconcile(self) -> None:
         """Write what changed of the pools, and from time to time all rules."""
         owned = owned_pools(self._configuration())

@@ -160,12 +160,8 @@ class FieldProbeReconciler:
         self._findings: tuple[Finding, ...] = ()
         self._probed = asyncio.Event()
 
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        self._probed.clear()
-
     async def wait_for_support(self) -> ServerSupport:
-        """Wait for the first probe of the term and return the latest result."""
+        """Wait for the first probe, and return the latest result."""
         await self._probed.wait()
         if self.support is None:
             raise AssertionError

@@ -10,7 +10,8 @@ Three things happen, in this order:
    the version of such a mark, so the API server rejects it once the mark is gone.
 
 All of it begins anew with each change that can have made a node ours in between: a reconciler sees
-only what there is at one moment. So it does with each term: another process has led since.
+only what there is at one moment. So it does with each term, whose objects are new: another process
+has led since.
 
 A tenant can write a mark, and a process that wrote one can have ended. An API server ends a request
 after a minute, so a mark counts for no longer.
@@ -18,7 +19,7 @@ after a minute, so a mark counts for no longer.
 
 import math
 from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -67,19 +68,6 @@ def read_pending_pools(raw: bytes) -> frozenset[PoolID]:
         return _NO_POOLS
     mark = msgspec.json.decode(f"{text}", type=_Mark)
     return frozenset(PoolID(each.driver, each.pool) for each in mark.devices)
-
-
-class SubscribedCache(Protocol):
-    """A cache that tells of each change and of each list."""
-
-    def subscribe(
-        self,
-        listener: Callable[[WatchedObject[Any] | None, WatchedObject[Any] | None], None],
-    ) -> None:
-        """Call `listener` after each change, with the object before and after it."""
-
-    def subscribe_to_lists(self, listener: Callable[..., None]) -> None:
-        """Call `listener` after each list."""
 
 
 class GivingBack(Generic[K]):
@@ -188,26 +176,18 @@ def find_nodes(
     return names if not all(places.values()) else names & set().union(*places.values())
 
 
-def restart_with_nodes(of_nodes: SubscribedCache, nodes: GivingBack[str]) -> Callable[[], None]:
-    """Begin anew with a node when its labels change, and with all after a list.
+def restart_relabelled(
+    nodes: GivingBack[str],
+    before: WatchedObject[WatchedNode] | None,
+    after: WatchedObject[WatchedNode] | None,
+) -> None:
+    """Begin anew with a node when its labels change.
 
-    Return what begins anew with all. Pools need none of it: what is required of an allocator says
-    itself that they leave.
+    Pools need none of it: what is required of an allocator says itself that they leave.
     """
-
-    def follow(
-        before: WatchedObject[WatchedNode] | None, after: WatchedObject[WatchedNode] | None
-    ) -> None:
-        node = after or before
-        if node is not None and not (before and after and _labels(before) == _labels(after)):
-            nodes.restart([node.name])
-
-    def restart(*_: object) -> None:
-        nodes.restart()
-
-    of_nodes.subscribe(follow)
-    of_nodes.subscribe_to_lists(restart)
-    return restart
+    node = after or before
+    if node is not None and not (before and after and _labels(before) == _labels(after)):
+        nodes.restart([node.name])
 
 
 def _labels(node: WatchedObject[WatchedNode]) -> object:

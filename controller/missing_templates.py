@@ -136,7 +136,8 @@ class MissingTemplateReconciler:
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
-        self._is_first_run = True
+        for pod in pods.all():
+            self.pod_changed(None, pod)
 
     def pod_changed(
         self, before: WatchedObject[WatchedPod] | None, after: WatchedObject[WatchedPod] | None
@@ -146,7 +147,6 @@ class MissingTemplateReconciler:
         if after is not None and _has_owned_template(after.value):
             self._queue.add((after.namespace, after.name))
         elif after is None and before is not None:
-            # Also in a replica that does not lead, whose maps would grow forever otherwise.
             self._forget((before.namespace, before.name))
 
     def template_changed(
@@ -184,9 +184,6 @@ class MissingTemplateReconciler:
 
     async def reconcile(self) -> None:
         """Process the queue; pods that failed on API errors stay queued."""
-        if self._is_first_run:
-            self._queue.update((pod.namespace, pod.name) for pod in self._pods.all())
-            self._is_first_run = False
         now = self._elapsed()
         waiting = (*self._rejected.items(), *self._early.items(), *self._created.items())
         self._queue.update(key for key, (_, until) in waiting if until <= now)

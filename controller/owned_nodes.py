@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from controller.former_nodes import FormerNodes
 from controller.giving_back import GivingBack
 from controller.protocols import (
     Gauge,
@@ -55,8 +56,6 @@ from drawbridge.names import SETTLED_ANNOTATION
 NAME: Final = "owned"
 # With one run a second this also is the rate: a mistake in a selector can be corrected early.
 MAX_CHANGES: Final = 50
-# By then, every allocator knows of a change, or the API server answers nobody.
-FORGET_SECONDS: Final = 600.0
 
 _Taints = list[dict[str, Any]]
 
@@ -134,6 +133,7 @@ class OwnedNodeReconciler:
         reporter: Reporter,
         reference: ObjectReference,
         giving_back: GivingBack[str],
+        former: FormerNodes,
         now: Callable[[], float],
         elapsed: Callable[[], float],
         rules_hold: Callable[[str], bool | None] = lambda _node: None,
@@ -144,41 +144,17 @@ class OwnedNodeReconciler:
         self._reporter = reporter
         self._reference = reference
         self._giving_back = giving_back
+        self._former = former
         self._now, self._elapsed = now, elapsed
         self._rules_hold = rules_hold
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
-        # The nodes that are given back, and the names of those that were deleted, since when.
-        self._former: dict[str, float] = {}
-        self._leaving: frozenset[str] = frozenset()  # these, when the last removals were found
+        self._leaving: frozenset[str] = frozenset()  # the former nodes when it last found removals
         self._failed: set[str] = set()  # the nodes that the last run could not write
         self._written = 0  # by this run
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
         self._reported: frozenset[Finding] = frozenset()
-
-    def node_changed(
-        self, before: WatchedObject[WatchedNode] | None, after: WatchedObject[WatchedNode] | None
-    ) -> None:
-        """Note the name of a node with the taint that is deleted, or given back without it.
-
-        A process that does not lead notes it, too, and forgets it after some time.
-        """
-        if before is None or not has_fence(before.value.spec.taints or ()):
-            return
-        if after is not None and after.uid == before.uid:
-            is_same = after.value.metadata.labels == before.value.metadata.labels
-            if is_same or has_fence(after.value.spec.taints or ()):
-                return
-        now = self._elapsed()
-        self._former[before.name] = now
-        while now - next(iter(self._former.values())) > FORGET_SECONDS:
-            del self._former[next(iter(self._former))]
-
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        self._giving_back.restart()
-        self._left = {}
 
     async def reconcile(self) -> None:
         """Change the taints of a bounded number of nodes; their watch events start the next run."""
@@ -189,7 +165,7 @@ class OwnedNodeReconciler:
         }
         for node in nodes:
             if decided[node.name].owned and has_fence(node.value.spec.taints or ()):
-                self._former.pop(node.name, None)
+                self._former.discard(node.name)
         changes = taint_changes(nodes, decided, former=self._former, rules_hold=self._rules_hold)
         added = [each for each in changes if not each.removed]
         unfenced = [each.node for each in added if decided[each.node].owned]
@@ -248,11 +224,11 @@ class OwnedNodeReconciler:
                 by_rules = decided[change.node].by_rules
                 said = TaintChange(removed=False, node=change.node, settled=LEAVING)
                 due.append(said if by_rules else change)
-        self._former = dict.fromkeys(leaving, now) | self._former
+        self._former.add(leaving)
         self._leaving = frozenset(leaving)
         ended = await self._giving_back.find_ended(leaving)
         for name in ended:
-            self._former.pop(name, None)
+            self._former.discard(name)
         unneeded = {change.node for change in changes}
         free = [name for name in ended if name in unneeded or not _owns(decided, name)]
         return sorted([*due, *(TaintChange(removed=True, node=name) for name in free)])

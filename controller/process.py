@@ -6,7 +6,7 @@ Every replica watches, so that a new leader starts without delay. Only the leade
 import asyncio
 import logging
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -17,11 +17,13 @@ from controller.api_server import EventReporter, report_result
 from controller.caches import ControllerCaches
 from controller.certificates import make_certificate_parts
 from controller.configuration import NAME as CONFIGURATION
+from controller.observations import Observations
 from controller.protocols import Gauge, ObjectStore, Reporter
 from controller.reconcile import EventLoopClock, run_reconciler
 from controller.reconcilers import SCHEDULES, ControllerContext, Reconcilers
+from controller.usage_series import UsageSeries
 from drawbridge.agreement.offered_configuration import read_accepted, read_offered
-from drawbridge.cluster.client import ResourceClient, decode_object
+from drawbridge.cluster.client import Fence, ResourceClient, decode_object
 from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.lease import LeaderElector
 from drawbridge.cluster.resources import EVENTS
@@ -31,7 +33,8 @@ from drawbridge.names import (
     CONFIGURATION_IN_USE_CONFIG_MAP,
     CONTROLLER_LEASE,
 )
-from drawbridge.process import logs, metrics
+from drawbridge.process import metrics
+from drawbridge.process.logs import log_event
 from drawbridge.process.memory_limit import read_memory_limit
 from drawbridge.process.run import (
     ProcessOptions,
@@ -43,6 +46,7 @@ from drawbridge.process.run import (
 from drawbridge.process.settings import Settings, WatchedConfiguration
 from drawbridge.process.stuck_metrics import collect_stuck
 from drawbridge.process.usage_metrics import UsageCollector
+from drawbridge.report.stuck.found import Stuck
 
 _LOG: Final = logging.getLogger("controller.process")
 
@@ -92,47 +96,86 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
     parts = make_certificate_parts(options.rotation, session, elector, namespace)
     context = ControllerContext(session, namespace, settings, parts)
     caches = ControllerCaches(session, parts and parts.secret, read_memory_limit())
-    reconcilers = Reconcilers(context, caches, elector, reporter)
+    leader = Leader(context, caches, elector, reporter)
 
     process.readiness.find_missing = lambda: [*settings.find_missing(), *caches.find_missing()]
 
     async def lead() -> None:
+        log_event(_LOG, logging.INFO, "leading", identity=elector.identity)
         reporter.set_gauge(Gauge.LEADING, 1)
-        reconcilers.leads = True
         try:
-            await _run_reconcilers(caches, reconcilers, settings, elector.identity)
+            await leader.lead()
         finally:
-            reconcilers.leads = False
             reporter.set_gauge(Gauge.LEADING, 0)
 
-    usage = UsageCollector(reconcilers.usage_series(options.metric_devices))
+    usage = UsageCollector(leader.usage_series(options.metric_devices))
     with metrics.registered(
         lambda: metrics.collect_caches(caches.by_resource, settings.caches),
         lambda: metrics.collect_events(recorder.dropped),
         usage,
-        lambda: collect_stuck(reconcilers.stuck.stuck, reconcilers.stuck.free),
+        lambda: collect_stuck(*leader.find_stuck()),
     ):
         async with (
-            run_background((recorder.run(), reconcilers.observer.run(), *caches.run())),
+            run_background((recorder.run(), leader.observations.usage.run(), *caches.run())),
         ):
             # On cancellation the elector stops the reconcilers and releases the Lease.
             await wait_unless_stopped(elector.run(lead), stop)
 
 
-async def _run_reconcilers(
-    caches: ControllerCaches, reconcilers: Reconcilers, settings: Settings, identity: str
-) -> None:
-    """Run all reconcilers concurrently until cancelled; without a configuration, only the first."""
-    logs.log_event(_LOG, logging.INFO, "leading", identity=identity)
-    await caches.wait_until_synced()
-    reconcilers.begin_term()
-    clock = EventLoopClock()
-    async with asyncio.TaskGroup() as group:
-        for reconciler in reconcilers.all():
-            if reconciler.name != CONFIGURATION:
-                await settings.wait()
-            wake_up, schedule = reconcilers.wake_ups[reconciler.name], SCHEDULES[reconciler.name]
-            group.create_task(run_reconciler(reconciler, wake_up, schedule, report_result, clock))
+class Leader:
+    """Observes in each replica, and runs new reconcilers in each term."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        caches: ControllerCaches,
+        fence: Fence,
+        reporter: Reporter,
+    ) -> None:
+        self.observations = Observations(caches, context.session.clock.now)
+        self.reconcilers: Reconcilers | None = None  # of the term
+        self._caches, self._settings = caches, context.settings
+        self._make_reconcilers = partial(
+            Reconcilers, context, caches, self.observations, fence, reporter
+        )
+
+    async def lead(self) -> None:
+        """Run the reconcilers of a term until cancelled."""
+        await self._caches.wait_until_synced()
+        self.reconcilers = reconcilers = self._make_reconcilers()
+        try:
+            await self._run(reconcilers)
+        finally:
+            self.reconcilers = None
+            reconcilers.end()
+
+    async def _run(self, reconcilers: Reconcilers) -> None:
+        """Run all reconcilers concurrently; without a configuration, only the first."""
+        clock = EventLoopClock()
+        async with asyncio.TaskGroup() as group:
+            for reconciler in reconcilers.all():
+                if reconciler.name != CONFIGURATION:
+                    await self._settings.wait()
+                name, schedule = reconciler.name, SCHEDULES[reconciler.name]
+                wake_up = reconcilers.wake_ups[name]
+                group.create_task(
+                    run_reconciler(reconciler, wake_up, schedule, report_result, clock)
+                )
+
+    def find_stuck(self) -> tuple[Sequence[tuple[Stuck, float]], Mapping[str, int]]:
+        """Return what is stuck since when, and the free devices; nothing if another one leads."""
+        if self.reconcilers is None:
+            return (), {}
+        return self.reconcilers.stuck.stuck, self.reconcilers.stuck.free
+
+    def usage_series(self, max_devices: int) -> UsageSeries:
+        """Return the series of who holds devices, which only the leader has."""
+        return UsageSeries(
+            self.observations.usage,
+            lambda: None if self.reconcilers is None else self.reconcilers.usage.totals,
+            self._caches.device_pods,
+            max_devices=max_devices,
+        )
 
 
 _: tuple[type[ObjectStore], type[Reporter]] = (ResourceClient, EventReporter)

@@ -275,10 +275,6 @@ class QuotaMirrorReconciler:
         self._changed: dict[str, float] = {}
         self._recounted: set[str] = set()
 
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        self._changed, self._recounted = {}, set()
-
     async def reconcile(self) -> None:
         """Write the quotas that have to change and delete those that are not needed."""
         context = self._context()

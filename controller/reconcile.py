@@ -5,7 +5,7 @@ The failure of one reconciler is reported and does not stop the others.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, Protocol, TypeVar, runtime_checkable
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -27,14 +27,6 @@ class Reconciler(Protocol):
 
     async def reconcile(self) -> None:
         """Reconcile once with the state known now; propagates API errors."""
-
-
-@runtime_checkable
-class Remembering(Protocol):
-    """A reconciler that remembers what another process changes while that leads."""
-
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
 
 
 class Schedule(msgspec.Struct, frozen=True):

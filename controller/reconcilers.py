@@ -1,9 +1,15 @@
-"""The reconcilers of the controller: what each gets, when it runs and what wakes it up."""
+"""The reconcilers of one term: what each gets, when it runs and what wakes it up.
+
+Another process can have led since the last term of this one. So each term has reconcilers of its
+own, which remember nothing of an earlier one.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
@@ -26,22 +32,21 @@ from controller.facts import FactsReconciler, FactsSources
 from controller.fence_rules import NAME as RULES
 from controller.fence_rules import FenceRuleReconciler, FenceSources, make_fence_stores
 from controller.field_probe import FieldProbeReconciler
-from controller.giving_back import GivingBack, find_nodes, read_pending_pools, restart_with_nodes
+from controller.giving_back import GivingBack, find_nodes, read_pending_pools, restart_relabelled
 from controller.match_conditions import LiveWebhooks, MatchConditionReconciler
 from controller.missing_templates import LEAST_SECONDS, MissingTemplateReconciler
+from controller.observations import Observations
 from controller.other_webhooks import OtherWebhookReconciler
 from controller.owned_nodes import OwnedNodeReconciler
 from controller.protocols import ObjectReference, ObjectStore, Reporter
 from controller.quota_mirror import QuotaMirrorReconciler
-from controller.reconcile import Reconciler, Remembering, Schedule
+from controller.reconcile import Reconciler, Schedule
 from controller.scheduler_lease import SchedulerLeaseReconciler
 from controller.stuck import NAME as STUCK
 from controller.stuck import StuckReconciler, StuckSources
 from controller.template_gc import TemplateGarbageCollector
 from controller.usage_books import NAME as USAGE
 from controller.usage_books import UsageReconciler
-from controller.usage_observer import UsageObserver
-from controller.usage_series import UsageSeries
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.match_conditions import API_VERSION, GUARD_KIND, KIND
 from drawbridge.agreement.required_versions import RequiredVersions
@@ -70,6 +75,7 @@ from drawbridge.process.collection import CollectionPause
 from drawbridge.process.settings import Settings
 
 K = TypeVar("K", str, PoolID)
+L = TypeVar("L")
 
 SCHEDULES: Final = {
     # Every process waits for it. A refused configuration is reported again in each run.
@@ -121,19 +127,21 @@ class ControllerContext(NamedTuple):
 
 
 class Reconcilers:
-    """All reconcilers, and the wake-up event of each."""
-
-    leads = False
+    """All reconcilers of a term, and the wake-up event of each. `end` ends the term."""
 
     def __init__(
         self,
         context: ControllerContext,
         caches: ControllerCaches,
+        observations: Observations,
         fence: Fence,
         reporter: Reporter,
     ) -> None:
         self._context, self._caches = context, caches
+        self._observations = observations
         self._fence, self._reporter = fence, reporter
+        self._subscriptions = ExitStack()
+        self.end = self._subscriptions.close
         settings = context.settings
         self._scope = AdmissionScope(
             caches.namespaces, caches.read_pod_webhook, lambda: settings.current
@@ -149,14 +157,6 @@ class Reconcilers:
         )
         self.facts = self._make_facts()
         self.templates = self._make_missing_templates()
-        self.observer = UsageObserver(
-            caches.claims,
-            caches.pods,
-            caches.slices,
-            caches.device_pods,
-            context.session.clock.now,
-            lambda: caches.synced,
-        )
         self.changes = ChangeCounter(caches.device_pods, caches.templates)
         self.usage, self.stuck = self._make_usage(), self._make_stuck()
         self._leaving_nodes, self._leaving_pools = self._make_leaving()
@@ -174,12 +174,6 @@ class Reconcilers:
         )
         self.wake_ups = {each.name: asyncio.Event() for each in self.all()}
         self._subscribe(caches, settings)
-
-    def begin_term(self) -> None:
-        """Forget what another process can have changed since this one led."""
-        for reconciler in self.all():
-            if isinstance(reconciler, Remembering):
-                reconciler.begin_term()
 
     def _store(self, resource: Resource, namespace: str = "") -> ObjectStore:
         session, fence = self._context.session, self._fence
@@ -234,22 +228,12 @@ class Reconcilers:
 
     def _make_usage(self) -> UsageReconciler:
         return UsageReconciler(
-            self.observer,
+            self._observations.usage,
             self._store(CONFIG_MAPS),
             self._context.namespace,
             pods=self._store(PODS),
             changes=self.changes,
             reporter=self._reporter,
-        )
-
-    def usage_series(self, max_devices: int) -> UsageSeries:
-        """Return the series of who holds devices, which only the leader has."""
-        return UsageSeries(
-            self.observer,
-            lambda: self.usage.totals,
-            self._caches.device_pods,
-            max_devices=max_devices,
-            is_leading=lambda: self.leads,
         )
 
     def _make_stuck(self) -> StuckReconciler:
@@ -263,12 +247,7 @@ class Reconcilers:
             caches.namespaces,
         )
         now = self._context.session.clock.now
-        return StuckReconciler(
-            sources,
-            now=now,
-            is_synced=lambda: caches.device_pods.synced,
-            is_leading=lambda: self.leads,
-        )
+        return StuckReconciler(sources, now=now, is_synced=lambda: caches.device_pods.synced)
 
     def _make_quota_mirror(self) -> QuotaMirrorReconciler:
         return QuotaMirrorReconciler(
@@ -324,6 +303,7 @@ class Reconcilers:
             reporter=self._reporter,
             reference=ObjectReference("ConfigMap", FACTS_CONFIG_MAP, self._context.namespace),
             giving_back=self._leaving_nodes,
+            former=self._observations.former,
             now=self._context.session.clock.now,
             elapsed=boot_time,
             rules_hold=self.rules.holds,
@@ -394,7 +374,8 @@ class Reconcilers:
             yield make_allocator_certificate_reconciler(
                 parts, self._reporter, lambda: current.current
             )
-            parts.secret.subscribe(self._wake(CERTIFICATES, ALLOCATOR_CERTIFICATE))
+            wake_both = self._wake(CERTIFICATES, ALLOCATOR_CERTIFICATE)
+            self._follow(parts.secret.subscribe, wake_both)
 
     def all(self) -> tuple[Reconciler, ...]:
         """Return all reconcilers. The others need the configuration that the first one accepts."""
@@ -417,36 +398,34 @@ class Reconcilers:
         if not before or not after or before.value.fence_fields != after.value.fence_fields:
             self._wake("owned", RULES)()
 
+    def _follow(self, subscribe: Callable[[L], Callable[[], None]], *listeners: L) -> None:
+        """Call listeners as long as the term lasts."""
+        for listener in listeners:
+            self._subscriptions.callback(subscribe(listener))
+
     def _subscribe(self, caches: ControllerCaches, settings: Settings) -> None:
-        for cache in (caches.slices, caches.classes):
-            cache.subscribe(self._wake("facts"))
-        caches.slices.subscribe(self._wake(RULES))
-        caches.nodes.subscribe(self._node_changed)
-        caches.nodes.subscribe(self.owned.node_changed)
-        restart = restart_with_nodes(caches.nodes, self._leaving_nodes)
-        settings.subscribe(lambda _: restart())
-        caches.nodes.subscribe(self.observer.plugins.node_changed)
-        caches.pods.subscribe(self.templates.pod_changed)
-        caches.pods.subscribe(self._wake("templates"))
-        caches.templates.subscribe(self.templates.template_changed)
-        caches.templates.subscribe(self._wake("templates"))
-        caches.quotas.subscribe(self._wake("quota"))
-        caches.claims.subscribe(self.observer.claim_changed)
-        caches.pods.subscribe(self.observer.pod_changed)
-        caches.device_pods.subscribe(self.observer.device_pod_changed)
-        caches.device_pods.subscribe(self.changes.pod_changed)
-        caches.slices.subscribe(self.observer.slice_changed)
-        caches.namespaces.subscribe(self.templates.namespace_changed)
-        caches.namespaces.subscribe(self._wake("quota", "templates"))
-        caches.webhooks.subscribe(lambda *_: self.templates.queue_unresolved())
-        caches.webhooks.subscribe(self._wake("conditions", "others", "templates", "quota"))
-        caches.validating.subscribe(self._wake("conditions", "others"))
-        for webhooks in (caches.webhooks, caches.validating):
-            webhooks.subscribe(self._wake(CERTIFICATES))
+        wake, follow = self._wake, self._follow
+        follow(caches.slices.subscribe, wake("facts", RULES))
+        follow(caches.classes.subscribe, wake("facts"))
+        follow(caches.nodes.subscribe, self._node_changed)
+        follow(caches.nodes.subscribe, partial(restart_relabelled, self._leaving_nodes))
+        follow(caches.nodes.subscribe_to_lists, lambda *_: self._leaving_nodes.restart())
+        follow(caches.pods.subscribe, self.templates.pod_changed, wake("templates"))
+        follow(caches.templates.subscribe, self.templates.template_changed, wake("templates"))
+        follow(caches.quotas.subscribe, wake("quota"))
+        follow(caches.device_pods.subscribe, self.changes.pod_changed)
+        follow(caches.namespaces.subscribe, self.templates.namespace_changed)
+        follow(caches.namespaces.subscribe, wake("quota", "templates"))
+        follow(caches.webhooks.subscribe, lambda *_: self.templates.queue_unresolved())
+        follow(caches.webhooks.subscribe, wake("templates", "quota"))
+        for webhooks in (caches.webhooks.subscribe, caches.validating.subscribe):
+            follow(webhooks, wake("conditions", "others", CERTIFICATES))
         for watched in settings.watched:
-            watched.subscribe(self._wake(CONFIGURATION))
-        settings.subscribe(
-            self._wake("facts", "conditions", "quota", "owned", RULES, ALLOCATOR_CERTIFICATE)
+            follow(watched.subscribe, wake(CONFIGURATION))
+        follow(settings.subscribe, lambda *_: self._leaving_nodes.restart())
+        follow(
+            settings.subscribe,
+            wake("facts", "conditions", "quota", "owned", RULES, ALLOCATOR_CERTIFICATE),
         )
         self.probe.listener = self.scheduler.listener = self._wake("facts")
         self.rules.listener = self._wake("owned")

@@ -48,7 +48,8 @@ class StuckSources:
 class StuckReconciler:
     """Searches at intervals; `stuck` has what two searches found, with the time in Unix seconds.
 
-    The time is that in the object, or when this process first saw it.
+    The time is that in the object, or when this term first saw it. `free` has the free devices of
+    each driver.
     """
 
     name = NAME
@@ -59,39 +60,23 @@ class StuckReconciler:
         *,
         now: Callable[[], float],
         is_synced: Callable[[], bool],
-        is_leading: Callable[[], bool],
     ) -> None:
         self._sources = sources
         self._now = now
         self._is_synced = is_synced
-        self._is_leading = is_leading
         self._since: dict[tuple[str, str], float] = {}
-        self._stuck: tuple[tuple[Stuck, float], ...] = ()
-        self._free: Mapping[str, int] = {}
-
-    @property
-    def stuck(self) -> tuple[tuple[Stuck, float], ...]:
-        """What is stuck, and since when; nothing in a replica that does not lead."""
-        return self._stuck if self._is_leading() else ()
-
-    @property
-    def free(self) -> Mapping[str, int]:
-        """The free devices of each driver; nothing in a replica that does not lead."""
-        return self._free if self._is_leading() else {}
-
-    def begin_term(self) -> None:
-        """Forget what was found before: it can have ended and begun anew since this one led."""
-        self._since, self._stuck, self._free = {}, (), {}
+        self.stuck: tuple[tuple[Stuck, float], ...] = ()
+        self.free: Mapping[str, int] = {}
 
     async def reconcile(self) -> None:
         """StuckSearch once, if all pods are known."""
         if not self._is_synced():
             return
         now = self._now()
-        stuck, self._free = await asyncio.to_thread(_search, _copy(self._sources), now)
+        stuck, self.free = await asyncio.to_thread(_search, _copy(self._sources), now)
         before = self._since
         self._since = {(e.code, e.object): before.get((e.code, e.object), now) for e in stuck}
-        self._stuck = tuple(
+        self.stuck = tuple(
             (each, seconds_of(each.since) or before[each.code, each.object])
             for each in stuck
             if (each.code, each.object) in before

@@ -48,7 +48,7 @@ class _Stored(NamedTuple):
 
 
 class UsageReconciler:
-    """Continues the latest book. `totals` has what this process wrote, by namespace and class."""
+    """Continues the latest book. `totals` has what this term wrote, by namespace and class."""
 
     name = NAME
 
@@ -70,10 +70,6 @@ class UsageReconciler:
         self._changes = changes
         self._reporter = reporter
         self._latest: _Stored | None = None
-
-    def begin_term(self) -> None:
-        """Forget the latest book: another process can have written later ones."""
-        self._latest = None
 
     async def reconcile(self) -> None:
         """Bring the books up to date, unless nobody can know what claims hold now."""

@@ -24,22 +24,20 @@ _CLAIMS_PER_STEP: Final = 200
 
 
 class UsageSeries:
-    """The series of the leader; none in other replicas."""
+    """The series of the leader; none in other replicas, where `totals` has none."""
 
     def __init__(
         self,
         observer: UsageObserver,
-        totals: Callable[[], Mapping[tuple[str, str], UsedAmount]],
+        totals: Callable[[], Mapping[tuple[str, str], UsedAmount] | None],
         pods: ObjectCache[HangingPod],
         *,
         max_devices: int,
-        is_leading: Callable[[], bool],
     ) -> None:
         self._observer = observer
         self._totals = totals
         self._pods = pods
         self._max_devices = max_devices
-        self._is_leading = is_leading
         self._names: dict[tuple[str, str], tuple[str, str]] = {}
 
     async def read(self) -> Usage:
@@ -47,9 +45,10 @@ class UsageSeries:
 
         What is summed up is a copy, which a thread reads.
         """
-        shows = self._is_leading() and self._observer.is_observing
+        books = self._totals()
+        shows = books is not None and self._observer.is_observing
         rates = self._observer.meter.held_now() if shows else {}
-        totals, names = dict(self._totals()), self._observer.names()
+        totals, names = dict(books or {}), self._observer.names()
         held, used = await asyncio.to_thread(
             lambda: (self._sum_held(rates, names), self._sum(totals))
         )

@@ -257,13 +257,13 @@ class Cache(Generic[T]):
         objects = self._index.objects.values()
         return [each for each in objects if namespace is None or each.namespace == namespace]
 
-    def subscribe(self, listener: ChangeListener[T]) -> None:
-        """Call `listener` for every change from now on, with the object before and after it."""
-        self._index.subscribe(listener)
+    def subscribe(self, listener: ChangeListener[T]) -> Callable[[], None]:
+        """Call `listener` with the object before and after each change; return what ends that."""
+        return self._index.subscribe(listener)
 
-    def subscribe_to_lists(self, listener: ListListener) -> None:
-        """Call `listener` for every list from now on, after the changes that it shows."""
-        self._index.subscribe_to_lists(listener)
+    def subscribe_to_lists(self, listener: ListListener) -> Callable[[], None]:
+        """Call `listener` for every list from now on, after its changes; return what ends that."""
+        return self._index.subscribe_to_lists(listener)
 
     # --- list and watch ------------------------------------------------------------------------
 

@@ -189,13 +189,15 @@ class ObjectIndex(Generic[T]):
         # A list reads an object that cannot be decoded any more before it is dropped here.
         return seen | {key: Identity(each.uid, each.version) for key, each in self.objects.items()}
 
-    def subscribe(self, listener: ChangeListener[T]) -> None:
-        """Call `listener` for every change from now on."""
+    def subscribe(self, listener: ChangeListener[T]) -> Callable[[], None]:
+        """Call `listener` for every change from now on; return what ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
-    def subscribe_to_lists(self, listener: ListListener) -> None:
-        """Call `listener` for every list from now on."""
+    def subscribe_to_lists(self, listener: ListListener) -> Callable[[], None]:
+        """Call `listener` for every list from now on; return what ends that."""
         self._list_listeners.append(listener)
+        return lambda: self._list_listeners.remove(listener)
 
     def read(
         self, header: ObjectHeader, raw: bytes, *, created: bool = False

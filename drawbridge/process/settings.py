@@ -53,9 +53,10 @@ class WatchedConfiguration:
         self._listeners: list[Callable[[], None]] = []
         self.cache.subscribe(self._on_change)
 
-    def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call `listener` after each change."""
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each change; return what ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def _on_change(self, _before: _CachedConfigMap | None, after: _CachedConfigMap | None) -> None:
         self.reading = self._read(None if after is None else after.value)
@@ -88,9 +89,10 @@ class Settings:
             self._loaded.set()
             metrics.CONFIGURATION_GOOD.set(1)
 
-    def subscribe(self, listener: Callable[[Configuration], None]) -> None:
-        """Call `listener` with each new configuration."""
+    def subscribe(self, listener: Callable[[Configuration], None]) -> Callable[[], None]:
+        """Call `listener` with each new configuration; return what ends that."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def run(self) -> Iterable[Coroutine[Any, Any, None]]:
         """Return the watches."""

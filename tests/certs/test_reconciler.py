@@ -15,7 +15,7 @@ from tests.certs.samples import authorities
 from tests.certs.test_injection import BUNDLE, OWN, configuration, entry
 
 
-def test_a_ca_is_trusted_since_this_process_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ca_is_trusted_since_the_term_began(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another process that led in between can have found entries that did not trust it."""
     both, times, seen = authorities(["a", "b"]), iter((0.0, 60.0, 90.0, 95.0)), list[Situation]()
 
@@ -35,14 +35,12 @@ def test_a_ca_is_trusted_since_this_process_leads(monkeypatch: pytest.MonkeyPatc
     writer: Any = SimpleNamespace(release_bundle=lambda _: asyncio.sleep(0))
     live = [configuration(entry("a", BUNDLE))]
     outside = Outside(lambda: live, writer, lambda _: None, lambda: next(times), lambda _: None)
-    certificates = CertificateReconciler(secret, RotationPolicy(), outside)
 
     async def play() -> None:
-        await certificates.reconcile()
-        await certificates.reconcile()
-        certificates.begin_term()
-        await certificates.reconcile()
-        await certificates.reconcile()
+        for _ in range(2):
+            of_term = CertificateReconciler(secret, RotationPolicy(), outside)
+            await of_term.reconcile()
+            await of_term.reconcile()
 
     asyncio.run(play())
     assert [each.injected_for for each in seen] == [0.0, 60.0, 0.0, 5.0]

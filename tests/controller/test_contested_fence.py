@@ -52,7 +52,7 @@ def test_what_another_leader_has_written_is_no_contest() -> None:
     scene = Scene(ENTRY)
     scene.node("a")
     for _ in range(MAX_LOSSES + 1):
-        scene.reconciler.begin_term()
+        scene.start()
         assert scene.reconciler.holds("a") is None
         assert scene.reconcile(5) is True
         scene.install()

@@ -263,17 +263,6 @@ def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the
         assert (len(scene.pods.requests) > before) is lists
 
 
-def test_pods_of_a_node_are_listed_anew_in_each_term() -> None:
-    """Its plugin can have come back, and gone again, while another process led."""
-    scene = Scene()
-    scene.dual_nodes = ()
-    scene.nodes.put(_node("x", "0"))
-    assert scene.reconcile() == {"x": {}}
-    scene.pod("old", "x", NAME, phase="Running")
-    scene.reconciler.begin_term()
-    assert scene.reconcile() == {"x": {LABEL: "true"}}
-
-
 def test_no_node_is_labelled_where_no_driver_publishes_devices() -> None:
     scene = Scene()
     scene.dual_nodes, scene.publishing = (), frozenset()

@@ -178,20 +178,6 @@ def test_facts_are_published_once_and_again_when_they_change() -> None:
     assert scene.reconciler.context.facts.cluster.keeps == ("exactly.capacity",)
 
 
-def test_no_facts_of_an_earlier_term_count() -> None:
-    """Nodes that became dual while another process led would lose their label."""
-    scene = Scene()
-    scene.reconcile()
-    assert scene.reconciler.context is not None
-    scene.reconciler.publishing = frozenset({"a"})
-    scene.reconciler.begin_term()
-    kept = scene.reconciler.context, scene.reconciler.dual_nodes, scene.reconciler.publishing
-    assert kept == (None, None, frozenset())
-    scene.reconcile()
-    assert (scene.writes, scene.notifications) == (["create"], 2)
-    assert scene.reconciler.dual_nodes == ()
-
-
 def test_deleted_facts_are_published_again() -> None:
     scene = Scene()
     scene.reconcile()

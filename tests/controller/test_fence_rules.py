@@ -270,23 +270,6 @@ def test_without_such_an_entry_what_is_left_is_removed_once() -> None:
     assert not scene.messages
 
 
-def test_what_another_leader_leaves_of_the_fence_is_removed_in_the_next_term() -> None:
-    scene = Scene()
-    scene.reconcile()
-    first = scene.reconciler
-    scene.configuration = configured(ENTRY)
-    scene.node("a")
-    scene.start()
-    scene.reconcile()
-    assert scene.pools == ["a"]
-    scene.configuration = Configuration()
-    scene.reconciler = first
-    first.begin_term()
-    scene.reconcile()
-    scene.let_go()
-    assert (scene.pools, scene.ruled, scene.leaving) == ([], [], [])
-
-
 def test_a_start_without_such_an_entry_removes_rules_that_were_left() -> None:
     """They were not served when their pools ended."""
     scene = Scene({**ENTRY, "fence": "taint"})

@@ -174,22 +174,6 @@ def test_waiting_returns_the_first_result() -> None:
     assert asyncio.run(play()).stored_fields == ALL
 
 
-def test_each_term_waits_for_its_first_result() -> None:
-    """The API server can have been upgraded while another process led."""
-
-    async def play() -> ServerSupport:
-        scene = Scene()
-        await scene.reconciler.reconcile()
-        scene.templates.admit = lambda value: drop_fields(value, ("exactly.capacity",))
-        scene.reconciler.begin_term()
-        waiting = asyncio.create_task(scene.reconciler.wait_for_support())
-        await asyncio.sleep(0)
-        await scene.reconciler.reconcile()
-        return await waiting
-
-    assert "exactly.capacity" not in asyncio.run(play()).stored_fields
-
-
 @every_row("version", ["1.36", "1.37", "1.39"])
 def test_slices_with_groups_count_on_a_cluster_whose_gate_nobody_tells(version: str) -> None:
     gates, _ = infer_gates(version, ())

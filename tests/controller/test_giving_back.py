@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from controller.giving_back import (
     GivingBack,
     find_nodes,
     read_pending_pools,
-    restart_with_nodes,
+    restart_relabelled,
 )
 from controller.protocols import Unstructured
 from controller.watched_objects import WatchedNode
@@ -222,16 +223,8 @@ def test_a_mark_counts_until_the_claim_is_allocated(claim: bytes, pools: set[Poo
 OWN_NAME, UNKNOWN = PoolID("gpu.example.com", "special"), PoolID("gpu.example.com", "gone")
 
 
-class Followed(MemoryStore[Any]):
-    """Objects whose lists a test tells of."""
-
-    def subscribe_to_lists(self, listener: Callable[..., None]) -> None:
-        """Keep the only listener."""
-        self.tell_list = listener
-
-
-def _nodes() -> Followed:
-    nodes = Followed(WatchedNode)
+def _nodes() -> MemoryStore[Any]:
+    nodes = MemoryStore[Any](WatchedNode)
     for name in ("n1", "n2", "n3"):
         nodes.put({"metadata": {"name": name, "labels": {"pool": "native"}}, "spec": {}})
     return nodes
@@ -260,10 +253,10 @@ def _slice(pool: str, node: str) -> dict[str, Any]:
     return {**head, "metadata": {"name": f"of-{pool}"}, "spec": spec}
 
 
-def test_labels_lists_and_configurations_begin_anew() -> None:
+def test_other_labels_begin_anew() -> None:
     nodes, clock = _nodes(), [0.0]
     of_nodes = given_back(lambda: clock[0])
-    restart = restart_with_nodes(nodes, of_nodes)
+    nodes.subscribe(partial(restart_relabelled, of_nodes))
     names = ("n1", "n2", "gone")
 
     def find_left(act: Callable[[], object]) -> set[str]:
@@ -280,5 +273,4 @@ def test_labels_lists_and_configurations_begin_anew() -> None:
     taint = [{"key": "k", "effect": "NoSchedule"}]
     assert find_left(lambda: change(labels={"pool": "native"}, taints=taint)) == {*names}
     assert find_left(lambda: change(labels={"pool": "bridge"})) == {"n2", "gone"}
-    assert find_left(lambda: nodes.tell_list("7", ())) == set()
-    assert find_left(restart) == set()
+    assert find_left(of_nodes.restart) == set()

@@ -70,7 +70,7 @@ def test_a_fence_that_another_leader_lets_stay_leaves_anew_in_the_next_term() ->
     scene.reconcile()
     assert scene.said("b") == LEAVING
     scene.time += LEASE_SECONDS
-    scene.reconciler.begin_term()
+    scene.start()
     assert scene.reconcile() == {"b": [FENCE]}
     scene.time += LEASE_SECONDS
     assert scene.reconcile() == {"b": None}
@@ -82,7 +82,7 @@ def test_the_settle_time_of_a_fence_that_is_not_needed_begins_with_the_term() ->
     scene.rules_hold = True
     scene.reconcile()
     scene.time = SETTLE_SECONDS
-    scene.reconciler.begin_term()
+    scene.start()
     scene.reconcile()
     assert scene.said("b") != LEAVING
     scene.time += SETTLE_SECONDS

@@ -137,7 +137,6 @@ def test_a_pool_that_another_leader_lets_stay_leaves_anew_in_the_next_term() -> 
     scene.reconcile()
     scene.reconcile(KEEP_SECONDS)
     scene.reconcile(1)
-    first = scene.reconciler
     scene.start()
     scene.node("a")
     scene.reconcile(1)
@@ -146,8 +145,7 @@ def test_a_pool_that_another_leader_lets_stay_leaves_anew_in_the_next_term() -> 
     scene.reconcile()
     scene.reconcile(KEEP_SECONDS)
     assert (scene.pools, scene.leaving) == (["a"], ["a"])
-    first.begin_term()
-    scene.reconciler = first
+    scene.start()
     for seconds, pools in ((0, ["a"]), (LEASE_SECONDS - 1, ["a"]), (1, [])):
         scene.reconcile(seconds)
         assert scene.pools == pools
@@ -159,7 +157,7 @@ def test_a_pool_that_is_not_wanted_is_kept_for_its_time_in_each_term() -> None:
     scene.reconcile()
     scene.slices.remove(f"a-{DRIVER}")
     scene.reconcile()
-    scene.reconciler.begin_term()
+    scene.start()
     scene.reconcile(KEEP_SECONDS)
     assert scene.leaving == []
     scene.reconcile(KEEP_SECONDS)
@@ -258,7 +256,7 @@ def test_what_another_leader_has_named_leaves_after_the_entry_in_the_next_term()
     scene.reconcile()
     assert (scene.pools, scene.ruled) == (["a"], ["a"])
     scene.configuration, scene.reconciler = nothing, first
-    scene.reconciler.begin_term()
+    scene.start()
     scene.reconcile()
     scene.let_go()
     assert (scene.pools, scene.ruled) == ([], [])

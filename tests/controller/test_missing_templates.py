@@ -35,10 +35,11 @@ def test_a_missing_template_is_created_as_admission_creates_it() -> None:
     assert scene.reporter.counts == {("templates", "made"): 1}
 
 
-def test_a_pod_from_before_the_start_gets_its_template() -> None:
+def test_a_pod_from_before_the_term_gets_its_template() -> None:
     scene = Scene()
     pod, name = translated()
     scene.pods.put(pod)
+    scene.start()
     assert scene.reconcile() == [name]
 
 

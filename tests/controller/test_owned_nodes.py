@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from controller.former_nodes import FORGET_SECONDS, FormerNodes
 from controller.giving_back import LEASE_SECONDS
-from controller.owned_nodes import FORGET_SECONDS, MAX_CHANGES, OwnedNodeReconciler
+from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.owned_pools import SETTLE_SECONDS
@@ -41,6 +42,12 @@ class Scene:
         self.time, self.skew = 0.0, 0.0
         self.rules_hold: bool | None = None
         self.configuration = configured(*entries) if entries else Configuration()
+        self.former = FormerNodes(lambda: self.time)
+        self.nodes.subscribe(self.former.node_changed)
+        self.start()
+
+    def start(self) -> None:
+        """Begin a term."""
         self.giving_back = given_back(lambda: self.time)
         self.reconciler = OwnedNodeReconciler(
             self.nodes,
@@ -49,11 +56,11 @@ class Scene:
             reporter=self.reporter,
             reference=ObjectReference("ConfigMap", "drawbridge-facts", "own"),
             giving_back=self.giving_back,
+            former=self.former,
             now=lambda: START + self.time + self.skew,
             elapsed=lambda: self.time,
             rules_hold=lambda _node: self.rules_hold,
         )
-        self.nodes.subscribe(self.reconciler.node_changed)
 
     def node(self, name: str, labels: dict[str, str], taints: Taints | None = None) -> None:
         """Add a node."""
@@ -176,6 +183,15 @@ def test_a_process_that_does_not_lead_forgets_names() -> None:
     kept = [name for name, taints in scene.reconcile().items() if taints]
     assert "n99" in kept
     assert len(kept) < 20
+
+
+def test_a_name_that_is_used_again_keeps_no_other_one() -> None:
+    scene = Scene(ENTRY)
+    for name, time in (("a", 0), ("b", 100), ("a", 500), ("c", 110 + FORGET_SECONDS)):
+        scene.time = time
+        scene.node(name, OWNED, [FENCE])
+        scene.nodes.remove(name)
+    assert {*scene.former} == {"a", "c"}
 
 
 def test_the_name_of_a_deleted_node_is_free_when_nobody_writes_to_its_devices() -> None:

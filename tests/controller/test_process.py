@@ -16,18 +16,10 @@ import jsonpatch
 import msgspec
 import pytest
 
-from certs.reconciler import CertificateReconciler
 from certs.rotation import RotationPolicy
 from controller import facts as facts_reconciler
 from controller import giving_back, process, quota_mirror
-from controller.dual_nodes import DualNodeReconciler
-from controller.facts import FactsReconciler
-from controller.fence_rules import FenceRuleReconciler
-from controller.field_probe import FieldProbeReconciler
-from controller.owned_nodes import OwnedNodeReconciler
-from controller.quota_mirror import QuotaMirrorReconciler
-from controller.stuck import StuckReconciler
-from controller.usage_books import UsageReconciler
+from controller.reconcilers import Reconcilers
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import Facts
 from drawbridge.facts.serialized import read_facts
@@ -46,11 +38,6 @@ pytestmark = pytest.mark.usefixtures("kept_logging")
 OWN = "drawbridge-system"
 ANY_PORT = parse_address("127.0.0.1:0")
 FACTS = "drawbridge-facts"
-REMEMBERING: tuple[type, ...] = (
-    *(FieldProbeReconciler, FactsReconciler, UsageReconciler, StuckReconciler),
-    *(QuotaMirrorReconciler, DualNodeReconciler, OwnedNodeReconciler, FenceRuleReconciler),
-    CertificateReconciler,
-)
 CLASS: dict[str, Any] = {
     "apiVersion": "resource.k8s.io/v1",
     "kind": "DeviceClass",
@@ -153,11 +140,7 @@ def test_it_reconciles_everything_and_releases_the_lease(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(giving_back, "LEASE_SECONDS", 0.1)
-    begun: set[type] = set()
-    for each in REMEMBERING:
-        monkeypatch.setattr(each, "begin_term", lambda self: begun.add(type(self)))
     asyncio.run(_everything(tmp_path))
-    assert begun == {*REMEMBERING}
 
 
 async def _everything(tmp_path: Path) -> None:
@@ -185,6 +168,47 @@ async def _everything(tmp_path: Path) -> None:
         assert lease is not None
         assert lease["spec"]["holderIdentity"] == ""
         assert leading() == 0
+
+
+def test_each_term_has_reconcilers_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process can have led in between, so nothing of an earlier term counts."""
+    terms: list[Reconcilers] = []
+
+    class Noted(Reconcilers):
+        def __init__(self, *parts: Any) -> None:  # noqa: ANN401  # all of Reconcilers
+            super().__init__(*parts)
+            terms.append(self)
+
+    monkeypatch.setattr(process, "Reconcilers", Noted)
+    quick = functools.partial(process.LeaderElector, retry_period=0.05)
+    monkeypatch.setattr(process, "LeaderElector", quick)
+    asyncio.run(_two_terms(tmp_path, terms))
+
+
+async def _two_terms(folder: Path, terms: list[Reconcilers]) -> None:
+    async with FakeApi() as api:
+        for value in ({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OWN}}, SLICE):
+            api.put(value)
+        async with running(api, folder):
+            await api.until(lambda: api.get("configmaps", FACTS, OWN))
+            api.remove("configmaps", FACTS, OWN)
+            lease = api.get("leases", CONTROLLER_LEASE, OWN)
+            assert lease is not None
+            another = {**lease["spec"], "holderIdentity": "another", "leaseDurationSeconds": 1}
+            api.put({**lease, "spec": another})
+            await api.until(lambda: leading() == 0)
+            await api.until(lambda: len(terms) == 2)
+            first, second = terms
+            for wake_up in first.wake_ups.values():
+                wake_up.clear()
+            api.put(CLASS)
+            api.put(NODE)
+            await api.until(lambda: api.get("configmaps", FACTS, OWN))
+            await api.until(lambda: current(api).classes)
+        assert not {*map(id, first.all())} & {*map(id, second.all())}
+        assert not any(wake_up.is_set() for wake_up in first.wake_ups.values())
 
 
 def test_a_missing_and_a_deleted_template_are_created(tmp_path: Path) -> None:

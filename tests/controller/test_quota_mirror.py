@@ -112,20 +112,25 @@ class Scene:
         for name, entries in case["quotas"].items():
             self.limit(name, entries, **{k: case[k] for k in ("scopes",) if k in case})
         self.context: TranslationContext | None = make_scene_context(case)
+        self.configuration = make_scene_context(case).configuration
         self.seconds = 0.0
+        self.start()
+        if "held" in case:
+            self.set_claim_usage(case["held"])
+
+    def start(self) -> None:
+        """Begin a term."""
         self.reconciler = QuotaMirrorReconciler(
             self.quotas,
             self.namespaces,
             self.quotas,
             is_enforced=AdmissionScope(
-                self.namespaces, lambda: WEBHOOK, lambda: make_scene_context(case).configuration
+                self.namespaces, lambda: WEBHOOK, lambda: self.configuration
             ).is_enforced,
             context=lambda: self.context,
             reporter=self.reporter,
             now=lambda: self.seconds,
         )
-        if "held" in case:
-            self.set_claim_usage(case["held"])
 
     def limit(self, name: str, entries: YamlValue, **spec: YamlValue) -> None:
         """Store a quota of the administrator."""
@@ -287,7 +292,7 @@ def test_a_recount_is_requested_in_each_term() -> None:
     scene.reconcile()
     scene.seconds = 3
     scene.reconcile()
-    scene.reconciler.begin_term()
+    scene.start()
     requests = [*scene.quotas.requests]
     scene.reconcile()
     assert scene.quotas.requests == requests

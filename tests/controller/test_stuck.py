@@ -27,7 +27,7 @@ class Scene:
 
     def __init__(self, cluster: Cluster) -> None:
         self.now = datetime.fromisoformat(NOW).timestamp()
-        self.leads = self.synced = True
+        self.synced = True
         slices, classes = slice_reader(), class_reader()
         stores: dict[str, MemoryStore[Any]] = {
             "ResourceClaim": MemoryStore(None, decode=read_watched_claim),
@@ -47,7 +47,6 @@ class Scene:
             StuckSources(*stores.values()),
             now=lambda: self.now,
             is_synced=lambda: self.synced,
-            is_leading=lambda: self.leads,
         )
         self.registry = CollectorRegistry()
         self.registry.register(
@@ -98,16 +97,10 @@ def test_the_metrics_have_what_the_commands_say() -> None:
     assert since == datetime.fromisoformat("2026-11-24T08:00:00Z").timestamp()
 
 
-def test_nothing_is_told_of_a_clean_cluster_and_by_a_replica_that_does_not_lead() -> None:
+def test_nothing_is_told_of_a_clean_cluster() -> None:
     clean = Scene(draw(4, 12))
     assert [clean.search(), clean.search()] == [[], []]
     assert clean.count("ConsumerGone") == 0
-    scene = Scene(planted()[0])
-    scene.search()
-    assert scene.search()
-    scene.leads = False
-    assert scene.reconciler.stuck == ()
-    assert scene.count("ConsumerGone") == 0
 
 
 def test_what_one_search_finds_between_two_caches_is_not_told() -> None:
@@ -127,17 +120,6 @@ def test_what_one_search_finds_between_two_caches_is_not_told() -> None:
     assert len(scene.search()) == 1
     # No object says since when, so it is when this process saw it first.
     assert [at for _, at in scene.reconciler.stuck] == [first]
-
-
-def test_what_was_stuck_in_an_earlier_term_is_found_anew() -> None:
-    scene = Scene(planted()[0])
-    scene.search()
-    assert scene.search()
-    scene.reconciler.begin_term()
-    assert scene.reconciler.stuck == ()
-    assert scene.reconciler.free == {}
-    assert scene.search() == []
-    assert scene.search()
 
 
 def test_without_all_pods_nobody_is_gone() -> None:
@@ -168,8 +150,6 @@ def test_free_devices_are_those_that_nobody_holds() -> None:
     scene.search()
     labels = {"driver": "gpu.nvidia.com"}
     assert scene.registry.get_sample_value("drawbridge_free_devices", labels) == free
-    scene.leads = False
-    assert scene.registry.get_sample_value("drawbridge_free_devices", labels) is None
 
 
 def test_pods_without_devices_are_one_value() -> None:

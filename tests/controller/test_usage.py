@@ -159,6 +159,10 @@ class Controller:
         cluster.pods.subscribe(self.observer.pod_changed)
         for cached in cluster.slices.all():
             self.observer.slice_changed(None, cached)
+        self.start(cluster)
+
+    def start(self, cluster: Cluster) -> None:
+        """Begin a term."""
         self.changes = ChangeCounter(cluster.device_pods, cluster.templates)
         cluster.device_pods.subscribe(self.changes.pod_changed)
         self.books = UsageReconciler(
@@ -341,7 +345,7 @@ def test_the_book_of_another_leader_is_continued_in_the_next_term() -> None:
     second.write()
     counted = cluster.used()
     assert counted[TEAM, "ResourceClaim/a"].devices > 0
-    first.books.begin_term()
+    first.start(cluster)
     cluster.time += 100
     first.write()
     assert cluster.books()[1].through > midnight + 100

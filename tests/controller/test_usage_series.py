@@ -22,10 +22,9 @@ def series_of(
 ) -> UsageSeries:
     return UsageSeries(
         controller.observer,
-        lambda: controller.books.totals,
+        lambda: controller.books.totals if leads else None,
         MemoryStore(None, decode=read_device_pod) if pods is None else pods,
         max_devices=MAX_DEVICES,
-        is_leading=lambda: leads,
     )
 
 
@@ -87,11 +86,11 @@ def test_a_namespace_keeps_its_series_when_others_come() -> None:
     assert [(use.class_name, use.devices) for use in later] == [(CLASS, 1)]
 
 
-def test_a_replica_that_does_not_lead_shows_nothing_held() -> None:
+def test_a_replica_that_does_not_lead_shows_nothing() -> None:
     cluster = Cluster()
     cluster.claim("a", "gpu-0")
     usage = read(series_of(observe(cluster), leads=False))
-    assert (usage.held, usage.devices, usage.left_out) == ([], [], 0)
+    assert (usage.held, usage.used, usage.devices, usage.left_out) == ([], [], [], 0)
 
 
 def device_pod(**containers: list[dict[str, str]]) -> dict[str, Any]:

@@ -84,6 +84,11 @@ class Scene:
             self.label(name, "enforce")
         self.configuration = Configuration()
         self.webhook: Unstructured | None = WEBHOOK
+        self._brief = brief
+        self.start()
+
+    def start(self) -> None:
+        """Begin a term."""
         self.reconciler = MissingTemplateReconciler(
             self.pods,
             self.templates,
@@ -94,7 +99,7 @@ class Scene:
             reporter=self.reporter,
             now=self.clock,
             elapsed=self.clock.elapsed,
-            briefs=BriefRuns(brief, lambda: 0.0),
+            briefs=BriefRuns(self._brief, lambda: 0.0),
         )
 
     def label(self, namespace: str, mode: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from controller.api_server import EventReporter
 from controller.caches import ControllerCaches
 from controller.fence_rules import FenceRuleReconciler
-from controller.process import _run_reconcilers, _watch_configurations
+from controller.process import Leader, _watch_configurations
 from controller.reconcilers import ControllerContext, Reconcilers
 from controller.watched_objects import WatchedNode
 from drawbridge.cluster.cache import Cache
@@ -43,6 +43,18 @@ class _Session(WorldSession):
             raise UnreachableError(f"{seen.method} {seen.path}: the process has ended")
         self._note(seen)
         return await super().answer(seen)
+
+
+class _Leader(Leader):
+    """What runs while a replica leads; the replica follows the rules of each term."""
+
+    def __init__(self, process: "ControllerProcess", *parts: Any) -> None:  # noqa: ANN401  # all of Leader
+        super().__init__(*parts)
+        self._process = process
+
+    async def _run(self, reconcilers: Reconcilers) -> None:
+        self._process.follow_rules(reconcilers.rules)
+        await super()._run(reconcilers)
 
 
 class ControllerProcess:
@@ -124,24 +136,23 @@ class ControllerProcess:
             caches = ControllerCaches(session)
             self._nodes = caches.nodes
             context = ControllerContext(session, SYSTEM, settings, None)
-            reconcilers = Reconcilers(context, caches, elector, reporter)
-            self._follow_rules(reconcilers.rules)
+            leader = _Leader(self, context, caches, elector, reporter)
+            self._note_decision()
 
             async def lead() -> None:
-                reconcilers.leads = True
                 self._all.terms += 1
                 self.network.count("term of a controller")
                 try:
-                    await _run_reconcilers(caches, reconcilers, settings, elector.identity)
+                    await leader.lead()
                 finally:
-                    reconcilers.leads = False
                     self._note_decision()
 
-            for part in (recorder.run(), reconcilers.observer.run(), *caches.run()):
+            for part in (recorder.run(), leader.observations.usage.run(), *caches.run()):
                 group.create_task(part)
             group.create_task(elector.run(lead))
 
-    def _follow_rules(self, rules: FenceRuleReconciler) -> None:
+    def follow_rules(self, rules: FenceRuleReconciler) -> None:
+        """Note when the fence of a term holds, or does not any more."""
         listener = rules.listener
 
         def note() -> None:

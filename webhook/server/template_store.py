@@ -80,7 +80,7 @@ class TemplateWatch(Protocol):
     def get(self, name: str, namespace: str = "") -> CachedObject[WatchedTemplate] | None:
         """Return a template, or None if it is not there."""
 
-    def subscribe(self, listener: ChangeListener[WatchedTemplate]) -> None:
+    def subscribe(self, listener: ChangeListener[WatchedTemplate]) -> object:
         """Call `listener` for every change from now on."""
 
 
