@@ -2,44 +2,55 @@
 
 A refused configuration changes nothing but the condition of the copy, and is reported again in each
 run, so that its Event stays.
+
+A run reads both from the API server, the copy first: a watch can be behind, and what another leader
+has accepted after that gives the copy another version than this one replaces.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-from controller.protocols import ObjectReference, ObjectStore, Reporter, WallClock
-from drawbridge.agreement.configuration_in_use import compose_in_use, describe_findings
+import msgspec
+
+from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured, WallClock
+from drawbridge.agreement.configuration_in_use import (
+    ConfigurationConfigMap,
+    compose_in_use,
+    describe_findings,
+)
+from drawbridge.agreement.offered_configuration import read_accepted, read_offered
 from drawbridge.agreement.operation_codes import CONFIGURATION_REJECTED
-from drawbridge.names import CONFIGURATION_IN_USE_CONFIG_MAP
-from drawbridge.process.settings import WatchedConfiguration
+from drawbridge.names import CONFIGURATION_CONFIG_MAP, CONFIGURATION_IN_USE_CONFIG_MAP
 
 NAME: Final = "configuration"
 
 
 class ConfigurationReconciler:
-    """Writes the configuration in use."""
+    """Writes the configuration in use. `last_text` is the last valid one that this process used."""
 
     name = NAME
 
     def __init__(
         self,
-        offered: WatchedConfiguration,
         store: ObjectStore,
-        text_in_use: Callable[[], str],
+        namespace: str,
+        last_text: Callable[[], str],
         reporter: Reporter,
         now: WallClock,
     ) -> None:
-        self._offered = offered
         self._store = store
-        self._text_in_use = text_in_use
+        self._namespace = namespace
+        self._last_text = last_text
         self._reporter = reporter
         self._now = now
 
     async def reconcile(self) -> None:
-        """Write the offered text if it is valid, else the one that this process uses."""
-        offered = self._offered.reading
-        text = self._text_in_use() if offered.configuration is None else offered.text
+        """Write the offered text if it is valid; else the one in use stays, or is repaired."""
         live = await self._store.read(CONFIGURATION_IN_USE_CONFIG_MAP)
+        original = await self._store.read(CONFIGURATION_CONFIG_MAP)
+        offered, in_use = read_offered(_decode(original)), read_accepted(_decode(live))
+        valid = next((each for each in (offered, in_use) if each.configuration is not None), None)
+        text = self._last_text() if valid is None else valid.text
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         change = compose_in_use(text, offered, live, now)
         if change is not None:
@@ -47,12 +58,15 @@ class ConfigurationReconciler:
             await write(change)
             self._reporter.count(NAME, "published")
         if offered.configuration is None:
-            self._report(describe_findings(offered.findings), has_text=bool(text))
+            uid = (original or {"metadata": {}})["metadata"].get("uid", "")
+            self._report(describe_findings(offered.findings), uid, has_text=bool(text))
 
-    def _report(self, reason: str, *, has_text: bool) -> None:
+    def _report(self, reason: str, uid: str, *, has_text: bool) -> None:
         then = "the last valid one stays in use" if has_text else "no process can start without one"
         finding = CONFIGURATION_REJECTED.at("", f"{then}: {reason}", object="Configuration")
-        reference = ObjectReference(
-            "ConfigMap", self._offered.name, self._offered.namespace, self._offered.uid
-        )
+        reference = ObjectReference("ConfigMap", CONFIGURATION_CONFIG_MAP, self._namespace, uid)
         self._reporter.report(finding, reference, "AcceptConfiguration")
+
+
+def _decode(live: Unstructured | None) -> ConfigurationConfigMap | None:
+    return None if live is None else msgspec.convert(live, ConfigurationConfigMap)

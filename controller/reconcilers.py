@@ -183,8 +183,8 @@ class Reconcilers:
         settings = self._context.settings
         if settings.watched:
             yield ConfigurationReconciler(
-                settings.watched[-1],
                 self._store(CONFIG_MAPS, self._context.namespace),
+                self._context.namespace,
                 lambda: settings.text,
                 self._reporter,
                 _now,

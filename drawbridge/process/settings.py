@@ -47,7 +47,7 @@ class WatchedConfiguration:
         self.cache: Cache[ConfigurationConfigMap] = Cache(
             session, CONFIG_MAPS, ConfigurationConfigMap, namespace=session.namespace, fields=fields
         )
-        self.name, self.namespace, self.uid = name, session.namespace, ""
+        self.name = name
         self.reading = read(None)
         self._read = read
         self._listeners: list[Callable[[], None]] = []
@@ -60,7 +60,6 @@ class WatchedConfiguration:
 
     def _on_change(self, _before: _CachedConfigMap | None, after: _CachedConfigMap | None) -> None:
         self.reading = self._read(None if after is None else after.value)
-        self.uid = "" if after is None else after.uid
         for listener in self._listeners:
             listener()
 

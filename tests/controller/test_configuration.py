@@ -1,0 +1,99 @@
+"""The configuration in use, by what the API server has of it and of the offered one."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from controller.configuration import ConfigurationReconciler
+from drawbridge.agreement.configuration_in_use import ConfigurationConfigMap, read_condition
+from drawbridge.api_error import ApiError
+from drawbridge.names import (
+    CONFIGURATION_CONFIG_MAP,
+    CONFIGURATION_IN_USE_CONFIG_MAP,
+    CONFIGURATION_KEY,
+)
+from tests.cluster.fake.configuration import HEAD, accept, offer
+from tests.cluster.memory_store import START, MemoryStore
+from tests.controller.harness import FakeReporter
+
+OTHER, WRONG = f"{HEAD}unsetGroups: all\n", f"{HEAD}placement: natve\n"
+
+
+class Scene:
+    """A reconciler in a process that has last used a text."""
+
+    def __init__(self, last: str, *stored: dict[str, Any]) -> None:
+        self.maps: MemoryStore[ConfigurationConfigMap] = MemoryStore(ConfigurationConfigMap)
+        self.reporter = FakeReporter()
+        for each in stored:
+            self.put(each)
+        self.reconciler = ConfigurationReconciler(
+            self.maps, "own", lambda: last, self.reporter, lambda: START
+        )
+
+    def put(self, value: dict[str, Any]) -> None:
+        """Store a ConfigMap."""
+        self.maps.put({**value, "metadata": {**value["metadata"], "namespace": ""}})
+
+    def reconcile(self) -> str:
+        """Run once, and return the text in use."""
+        asyncio.run(self.reconciler.reconcile())
+        value = self.maps.cached(("", CONFIGURATION_IN_USE_CONFIG_MAP)).value
+        return (value.data or {}).get(CONFIGURATION_KEY, "")
+
+    @property
+    def status(self) -> str:
+        """Whether the offered configuration is in use, as the copy says."""
+        condition = read_condition(self.maps.cached(("", CONFIGURATION_IN_USE_CONFIG_MAP)).value)
+        assert condition is not None
+        return condition.status
+
+
+def test_a_new_leader_whose_watches_are_behind_keeps_what_is_in_use() -> None:
+    scene = Scene(HEAD, offer(OTHER), accept(OTHER))
+    assert scene.reconcile() == OTHER
+    scene.put(offer(WRONG))
+    assert scene.reconcile() == OTHER
+    assert scene.status == "False"
+    assert "ConfigurationRejected" in scene.reporter.codes
+
+
+@pytest.mark.parametrize("offered", [HEAD, WRONG])
+def test_what_another_leader_accepts_meanwhile_is_not_replaced(
+    offered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(HEAD, offer(offered), accept(HEAD, offered=f"{HEAD}x: 1\n"))
+    read = scene.maps.read
+
+    async def read_before_others(name: str, namespace: str = "") -> dict[str, Any] | None:
+        value = await read(name, namespace)
+        if name == CONFIGURATION_CONFIG_MAP:
+            scene.put(offer(OTHER))
+            scene.put(accept(OTHER))
+        return value
+
+    monkeypatch.setattr(scene.maps, "read", read_before_others)
+    with pytest.raises(ApiError) as caught:
+        scene.reconcile()
+    assert caught.value.conflict
+    assert scene.maps.objects["", CONFIGURATION_IN_USE_CONFIG_MAP]["data"] == {
+        CONFIGURATION_KEY: OTHER
+    }
+
+
+@pytest.mark.parametrize("last", [HEAD, ""])
+def test_an_edited_copy_is_repaired_with_what_the_process_has_used(last: str) -> None:
+    edited = accept(OTHER)
+    edited["data"][CONFIGURATION_KEY] += "# edited\n"
+    scene = Scene(last, offer(WRONG), edited)
+    assert scene.reconcile() == last
+
+
+def test_a_deleted_original_leaves_what_is_in_use() -> None:
+    scene = Scene(HEAD, offer(OTHER))
+    assert scene.reconcile() == OTHER
+    assert scene.status == "True"
+    scene.maps.remove(CONFIGURATION_CONFIG_MAP)
+    assert scene.reconcile() == OTHER
+    assert scene.status == "False"
