@@ -8,6 +8,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING
 
+from tests.world.configurations import Owner
 from tests.world.events import create, create_native, event, finish_pod
 from tests.world.machines import draw_seconds
 from tests.world.network import LATEST_SECONDS, LEASE_SECONDS, Trap
@@ -209,18 +210,20 @@ def forbid(world: "World", drawn: int) -> str:
 def give_back_unheard(world: "World", drawn: int) -> str:
     """Give a node to others while our allocators hear of no change, and both get pods.
 
-    A node that others have becomes owned first. Or another machine comes with its name.
+    A node that others have becomes owned first. Or another machine comes with its name. Its labels
+    say whose it is, or the configuration names it.
     """
     machine, loop = world.machines[CHANGING], asyncio.get_running_loop()
     seconds, pause = 2 * LEASE_SECONDS + draw_seconds(drawn, 30), draw_seconds(drawn // 2)
+    owner = Owner(world, by_name=drawn // 16 % 3 == 0)
     is_replaced = bool(drawn // 8 % 2)
-    how = f"{'replaced, ' if is_replaced else ''}unheard for {seconds:.1f} s"
+    how = f"{'replaced, ' if is_replaced else ''}unheard for {seconds:.1f} s, by {owner.told_by}"
 
     def give_back() -> None:
-        if world.is_calm or not machine.is_owned:
+        if world.is_calm or not owner.is_ours:
             return
         until = loop.time() + seconds
-        world.network.hanging["allocator", "nodes"] = until
+        world.network.hanging["allocator", owner.told_by] = until
         for host in world.pairs:
             world.network.make_deaf(f"allocator {host}", until)
         for pod in world.all("pods"):
@@ -228,15 +231,15 @@ def give_back_unheard(world: "World", drawn: int) -> str:
                 finish_pod(world, pod)
         if is_replaced:
             machine.remove(draw_seconds(drawn // 3, 6))
-        machine.change_owner()
+        owner.change()
         for number in range(6):
             make = create_native if number % 2 else create
             loop.call_later(seconds * (number + 1) / 6, make, world, drawn + number)
 
-    if machine.is_owned:
+    if owner.is_ours:
         give_back()
         return f"{CHANGING}, {how}"
-    machine.change_owner()
+    owner.change()
     loop.call_later(pause, give_back)
     return f"{CHANGING} is owned, and given back after {pause:.1f} s, {how}"
 

@@ -17,6 +17,7 @@ DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
 RESOURCE, MIGRATED = "d.io/gpu", "migrated"
 TEAM_DEVICES = 2
 FENCE = "drawbridge.dev/owned"
+HOSTNAME = "kubernetes.io/hostname"
 # What a fabric reports of a device that must be attached before its pod is bound.
 ATTACHED, UNATTACHABLE = "d.io/attached", "d.io/unattachable"
 ADDED = "2025-12-31T00:00:00Z"
@@ -29,7 +30,7 @@ _STEPS = {"min": "2", "step": "2"}
 BY_STEPS: JSON = {**_VALUE, "requestPolicy": {"default": "2", "validRange": _STEPS}}
 GATES = ("consumable_capacity", "partitionable_devices")
 _UNOWNED = ("pods", "nodes", "leases", "podgroups", "resourceclaims", "resourceslices", "events")
-CONFIGURATION = """\
+_CONFIGURATION = """\
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration
 placement: bridge
@@ -38,12 +39,27 @@ ownedPools:
   - driver: d.io
     nodeSelector: {{matchLabels: {{pool: bridge}}}}
     fence: {fence}
+{entry}bridge: {{forcedDeletionSeconds: {hold}}}
 preemption: {{delaySeconds: {delay}}}
 quotas:
   - name: team
     namespaces: [team]
     total: {{gpu: {{devices: 2}}}}
 """
+
+
+_ENTRY = """\
+  - driver: d.io
+    nodeSelector: {{matchLabels: {{{label}: {name}}}}}
+    fence: {fence}
+"""
+
+
+class Chosen(NamedTuple):
+    """What an administrator chooses in the configuration of a run."""
+
+    owns_changing: bool = False  # by its name
+    hold_seconds: int = 30  # of a pod that vanished
 
 
 class Shape(NamedTuple):
@@ -130,7 +146,8 @@ ALL_NODES = NODES | NATIVE | {**SCALED}
 
 def make_node(name: str, *, is_owned: bool = True) -> JSON:
     """Return a node as its kubelet registers it, not ready, and with the fence if it is owned."""
-    metadata: JSON = {"name": name, "labels": {"pool": "bridge" if is_owned else "native"}}
+    labels = {"pool": "bridge" if is_owned else "native", HOSTNAME: name}
+    metadata: JSON = {"name": name, "labels": labels}
     taints: list[JSON] = [{"key": NOT_READY, "effect": "NoSchedule"}]
     spec = {"taints": taints}
     node: JSON = {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
@@ -185,13 +202,24 @@ def make_slices(
     ]
 
 
+def compose_configuration(chosen: Chosen, *, fences_devices: bool, delay: int) -> str:
+    """Return the text of a configuration. A pod waits for the delay before it evicts others."""
+    fence = "rules" if fences_devices else "taint"
+    entry = _ENTRY.format(label=HOSTNAME, name=CHANGING, fence=fence)
+    return _CONFIGURATION.format(
+        fence=fence,
+        entry=entry if chosen.owns_changing else "",
+        hold=chosen.hold_seconds,
+        delay=delay,
+    )
+
+
 def make_system(*, fences_devices: bool = False, delay: int = 0) -> Iterator[JSON]:
     """Yield what an administrator and our controller have written.
 
     A pod waits for the delay before it evicts others.
     """
-    fence = "rules" if fences_devices else "taint"
-    configuration = CONFIGURATION.format(fence=fence, delay=delay)
+    configuration = compose_configuration(Chosen(), fences_devices=fences_devices, delay=delay)
     facts = Facts(cluster=Cluster(version="1.36", gates=GATES))
     digest = serialized.facts_hash(facts)
     data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}

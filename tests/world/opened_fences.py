@@ -25,6 +25,7 @@ from drawbridge.names import (
 )
 from tests.cluster.fake.kinds import JSON, Kind, named
 from tests.cluster.fake.store import Change
+from tests.world.configurations import is_ours
 from tests.world.control import Controllers
 from tests.world.events import event
 from tests.world.fence import DeviceFence, make_fence
@@ -111,10 +112,6 @@ class OpenedFences:
         return self._network.store.find(_NODE, "", name)
 
 
-def _is_ours(node: JSON) -> bool:
-    return bool(node["metadata"]["labels"]["pool"] == "bridge")
-
-
 def is_seen_open(parts: _Parts, name: str) -> bool:
     """Whether an allocator sees that a node has no fence, and that no policy names its pool."""
     node = parts.caches.nodes.get(name)
@@ -174,7 +171,7 @@ def _install_again(world: "World") -> None:
 
 def _remove_taint(world: "World", drawn: int) -> str:
     """Remove the taint of a node of ours; somebody adds it again, if nothing else does."""
-    fenced = [each for each in world.all("nodes") if has_fence(each) and _is_ours(each)]
+    fenced = [each for each in world.all("nodes") if has_fence(each) and is_ours(world, each)]
     if not fenced:
         return ""
     node, before = fenced[drawn % len(fenced)], world.opened.list_fenced()
@@ -188,7 +185,7 @@ def _remove_taint(world: "World", drawn: int) -> str:
 
     def add() -> None:
         current = world.network.store.find(_NODE, "", name)
-        if current is not None and not has_fence(current) and _is_ours(current):
+        if current is not None and not has_fence(current) and is_ours(world, current):
             taints = [
                 *(current["spec"].get("taints") or ()),
                 {"key": FENCE, "effect": "NoSchedule"},
@@ -202,7 +199,9 @@ def _remove_taint(world: "World", drawn: int) -> str:
 @event(0.6)
 def change_annotation(world: "World", drawn: int) -> str:
     """Remove or overwrite what our processes note on a node, the Lease or the policy."""
-    names = [each["metadata"]["name"] for each in world.all("nodes") if _is_ours(each)] or [""]
+    names = [each["metadata"]["name"] for each in world.all("nodes") if is_ours(world, each)] or [
+        ""
+    ]
     name = names[drawn // 16 % len(names)]
     kind, space, key, other = (
         (_NODE, "", SETTLED_ANNOTATION, LEAVING),
@@ -231,5 +230,5 @@ def every_node_of_ours_has_its_fence(world: "World") -> Iterator[str]:
     for node in world.all("nodes"):
         name = node["metadata"]["name"]
         needs_fence = name in published or not world.conditions.fences_devices
-        if _is_ours(node) and needs_fence and not world.opened.has_fence(name):
+        if is_ours(world, node) and needs_fence and not world.opened.has_fence(name):
             yield f"{name} has no fence"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from drawbridge.ledger.ledger import Ledger
 from tests.cluster.fake.kinds import JSON, named
+from tests.world.configurations import is_ours
 from tests.world.events import GRACE_SECONDS, create_claim, create_pod, event
 from tests.world.machines import draw_seconds
 from tests.world.network import Network
@@ -165,7 +166,7 @@ def _choose_device(world: "World", drawn: int) -> Device | None:
     ours = [
         (name, device)
         for name in sorted(ALL_NODES)
-        if _is_ours(world.network.store.find(_NODE, "", name))
+        if (node := world.network.store.find(_NODE, "", name)) and is_ours(world, node)
         for device in ALL_NODES[name].devices
     ]
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
@@ -181,10 +182,6 @@ def _choose_device(world: "World", drawn: int) -> Device | None:
     kind = drawn % len(kinds)
     chosen = sorted(set(kinds[kind]).intersection(ours)) or ours
     return chosen[drawn // 8 % len(chosen)] if chosen else None
-
-
-def _is_ours(node: JSON | None) -> bool:
-    return node is not None and node["metadata"]["labels"]["pool"] == "bridge"
 
 
 def _ledgers(world: "World") -> Iterator[Ledger]:
