@@ -34,8 +34,8 @@ from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import Claim
+from drawbridge.ledger.allocation_mark import is_allocated_by_us
 from drawbridge.ledger.ledger import name_of
-from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.resource_version import parse_version
 
 _LOG: Final = logging.getLogger("allocator.writes.binding")
@@ -342,7 +342,7 @@ class PodBinder:
     # --- taking back ---
 
     async def _release(self, pod_uid: str, claim: Claim) -> list[str]:
-        """Deallocate a claim that nothing but this unbound pod uses and that has our mark.
+        """Deallocate a claim that we allocated and that nothing but this unbound pod uses.
 
         Returns the name of the claim if it was deallocated.
         """
@@ -352,8 +352,7 @@ class PodBinder:
             if live is None or live.metadata.uid != metadata.uid:
                 return []
             self._state.observe_claim(live)
-            is_marked = ALLOCATION_ANNOTATION in live.metadata.annotations
-            if live.status.allocation is None or not is_marked:
+            if not is_allocated_by_us(live):
                 return []
             return await self._leave(pod_uid, live)
 

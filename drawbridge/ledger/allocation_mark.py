@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from drawbridge.dra.allocation import Allocation, AllocationResult
-from drawbridge.dra.claim import CLAIM, ClaimMetadata
+from drawbridge.dra.claim import CLAIM, Claim, ClaimMetadata
 from drawbridge.dra.decode import decode_quantity
 from drawbridge.dra.device import CounterUse
 from drawbridge.dra.inventory import PoolID
@@ -79,6 +79,16 @@ def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
             f"the annotation cannot be read, so the counters of the current slices apply: {error}",
             object=format_object_name(CLAIM, metadata),
         )
+
+
+def is_allocated_by_us(claim: Claim) -> bool:
+    """Return whether our allocator wrote the allocation of a claim, as `is_mark_of` reads it.
+
+    A mark by itself says less: another client can allocate a claim that has one, before our
+    allocator does or after its allocation has ended.
+    """
+    mark = read_mark(claim.metadata)
+    return isinstance(mark, Mark) and is_mark_of(mark, claim.status.allocation)
 
 
 def format_mark(mark: Mark) -> str:

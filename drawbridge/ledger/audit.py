@@ -39,7 +39,7 @@ def audit(
 ) -> tuple[Finding, ...]:
     """Check every invariant; without a world only the internal ones.
 
-    The rules of `claims` count if they have the mark of our allocator. Skips pools whose newest
+    The rules of `claims` count if our allocator allocated them. Skips pools whose newest
     generation is incomplete, because their driver is updating them.
     """
     return tuple(_audit(ledger, world, claims))

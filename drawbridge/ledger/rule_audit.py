@@ -16,7 +16,7 @@ from drawbridge.dra.rules import Distinct, Rules, read_claim_rules
 from drawbridge.dra.validation import format_object_name
 from drawbridge.finding import Finding
 from drawbridge.ledger import codes
-from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, read_mark
+from drawbridge.ledger.allocation_mark import is_allocated_by_us
 from drawbridge.solver.candidates import Candidate, CandidateCache
 from drawbridge.solver.constraints import TypedValues, typed_values
 from drawbridge.solver.expressions import EvaluationFailure, ExpressionEvaluator
@@ -45,9 +45,7 @@ class RuleAudit:
         """
         for claim in claims:
             rules = read_claim_rules(claim)
-            mark = read_mark(claim.metadata)
-            ours = isinstance(mark, Mark) and mark.allocator == ALLOCATOR
-            if not ours or not isinstance(rules, Rules):
+            if not isinstance(rules, Rules) or not is_allocated_by_us(claim):
                 continue
             devices = self._find_devices(claim)
             for name in _broken_rules(claim, rules, devices) if devices is not None else ():

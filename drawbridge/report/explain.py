@@ -12,7 +12,9 @@ import msgspec
 from drawbridge.documents.document import name_object
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.claim import Claim, read_claim
 from drawbridge.finding import Finding
+from drawbridge.ledger.allocation_mark import is_allocated_by_us
 from drawbridge.names import (
     FACTS_ANNOTATION,
     NAMESPACE,
@@ -288,8 +290,8 @@ def _state(objects: PodObjects, template: str | None, claim: str | None, *, gene
 
 
 def _allocator(claim: Value) -> str | None:
-    is_allocated = bool(as_mapping(get_value(claim, ("status", "allocation"))))
-    return "drawbridge" if is_allocated and scheduling.is_marked(claim) else None
+    read = read_claim(claim)
+    return "drawbridge" if isinstance(read, Claim) and is_allocated_by_us(read) else None
 
 
 def _allocation_time(claim: Value) -> str | None:

@@ -42,5 +42,5 @@ def describe_untried(lease: Value, namespace: str) -> str:
 
 
 def is_marked(claim: Value) -> bool:
-    """Whether the allocator has marked a claim for an allocation, or has allocated it."""
+    """Whether the allocator has marked a claim, as it does before it writes an allocation."""
     return get_value(claim, ("metadata", "annotations", ALLOCATION_ANNOTATION)) is not None

@@ -30,6 +30,7 @@ from drawbridge.dra.allocation import (
 )
 from drawbridge.dra.claim import Claim
 from drawbridge.finding import Finding
+from drawbridge.ledger.allocation_mark import format_mark, make_mark
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import name_of
 from drawbridge.ledger.pods import NamedPodMetadata, Pod
@@ -279,7 +280,7 @@ class FakeReservations:
             return ClaimReservation("n", name, f"uid-{name}", consumer, allocated=allocated)
         result = AllocationResult(request="r", driver="d.io", pool="p", device=f"{device}-{number}")
         allocation = Allocation(AllocatedDevices((result,)))
-        mark = '{"allocator":"drawbridge"}'
+        mark = format_mark(make_mark(allocation, lambda *_: ()))
         return ClaimReservation("n", name, f"uid-{name}", consumer, allocation, mark)
 
     @property

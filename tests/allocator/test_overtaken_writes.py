@@ -9,7 +9,15 @@ from msgspec.structs import replace
 from allocator.writes.cluster_writes import FINALIZER, Check, PodName, PodPlace, check_nothing
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import error_from_response
-from drawbridge.dra.allocation import ClaimStatus, Condition, Consumer, DeviceStatus
+from drawbridge.dra.allocation import (
+    AllocatedDevices,
+    Allocation,
+    AllocationResult,
+    ClaimStatus,
+    Condition,
+    Consumer,
+    DeviceStatus,
+)
 from drawbridge.dra.claim import Claim
 from tests.allocator.binding_rig import ORDER, Rig, contest
 from tests.allocator.fake_cluster import Fault
@@ -442,3 +450,24 @@ async def test_the_condition_of_a_released_pod_names_the_claim(rig: Rig) -> None
             "message": f"the allocation of claim n/a at version {version} is being released",
         }
     ]
+
+
+async def test_release_keeps_what_another_client_allocates_to_a_claim_with_a_mark(
+    rig: Rig,
+) -> None:
+    """It writes between our mark and our allocation, so that the mark names other devices."""
+    rig.reservations.reserve("pod", "a")
+    original = rig.cluster.confirm_leading
+
+    async def allocate_meanwhile() -> None:
+        result = AllocationResult(request="r", driver="d.io", pool="p", device="of-others")
+        status = ClaimStatus(allocation=Allocation(AllocatedDevices((result,))))
+        rig.cluster.put(replace(rig.claim("a"), status=status))
+        await original()
+
+    rig.cluster.confirm_leading = allocate_meanwhile  # type: ignore[method-assign]  # at this moment
+    assert await rig.bind() == "claim n/a got another allocation meanwhile"
+    theirs = rig.claim("a")
+    rig.reservations.reserve("pod", "a")
+    assert (await rig.binder.release("uid-pod")).released == ()
+    assert rig.claim("a") == theirs

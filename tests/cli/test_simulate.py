@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.dra.rules import Near, Rules, encode_rules
-from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, format_mark
+from drawbridge.ledger.allocation_mark import ALLOCATOR, Mark, MarkedDevice, format_mark
 from drawbridge.names import ALLOCATION_ANNOTATION, RULES_ANNOTATION
 from tests.cli.simulating import (
     CLUSTER,
@@ -124,9 +124,10 @@ def test_a_device_allocated_twice_is_reported(run: Run) -> None:
 
 def test_devices_that_violate_a_rule_of_their_claim_are_reported(run: Run) -> None:
     rules = Rules(near=(Near(("r",), ("d.io/unpublished",)),))
+    marked = MarkedDevice(driver="d.io", pool="n1", device="x")
     values = {
         RULES_ANNOTATION: encode_rules(rules),
-        ALLOCATION_ANNOTATION: format_mark(Mark(ALLOCATOR)),
+        ALLOCATION_ANNOTATION: format_mark(Mark(ALLOCATOR, (marked,))),
     }
     annotated = f"annotations: {json.dumps(values)}, namespace: default"
     ruled = claim("c", X).replace("namespace: default", annotated)

@@ -137,30 +137,34 @@ def test_the_audit_reports_incompatible_devices() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mark", "held", "required", "expected"),
+    ("marked", "held", "required", "expected"),
     [
-        (ALLOCATOR, "a1 a2", True, []),
-        (ALLOCATOR, "a1 b1", True, ["RuleBroken"]),
-        (ALLOCATOR, "a1 b1", False, []),
-        (ALLOCATOR, "a1 gone", True, ["DeviceLost"]),
-        ("another", "a1 b1", True, []),
+        ("a1 a2", "a1 a2", True, []),
+        ("a1 b1", "a1 b1", True, ["RuleBroken"]),
+        ("a1 b1", "a1 b1", False, []),
+        ("a1 gone", "a1 gone", True, ["DeviceLost"]),
+        ("a1 a2", "a1 b1", True, []),  # another client allocated it
     ],
 )
 def test_the_audit_reports_devices_that_violate_a_required_rule(
-    mark: str, held: str, *, required: bool, expected: list[str]
+    marked: str, held: str, *, required: bool, expected: list[str]
 ) -> None:
     roots = [
         device(name, attributes={"d.io/root": {"string": name[0]}}) for name in ("a1", "a2", "b1")
     ]
-    ruled_claim = ruled(held, Rules(near=(Near(("r",), ("d.io/root",), required),)), mark)
+    ruled_claim = ruled(held, Rules(near=(Near(("r",), ("d.io/root",), required),)), marked)
     made = Ledger()
     made.observe(ruled_claim)
     assert codes(audit(made, world(*roots), [ruled_claim])) == expected
 
 
-def ruled(held: str, rules: Rules, mark: str = ALLOCATOR, **fields: object) -> Claim:
-    """A claim with rules that holds devices; `fields` are those of its request."""
-    marked = claim("c", 1, *held.split(), mark=format_mark(Mark(mark)))
+def ruled(held: str, rules: Rules, named: str = "", **fields: object) -> Claim:
+    """A claim with rules that holds devices, or `named` ones by its mark.
+
+    `fields` are those of its request.
+    """
+    mark = make_mark(allocation(*(named or held).split()), lambda *_: ())
+    marked = claim("c", 1, *held.split(), mark=format_mark(mark))
     annotations = {**marked.metadata.annotations, RULES_ANNOTATION: encode_rules(rules)}
     exactly = replace(ExactRequest(device_class_name="gpu", count=2), **fields)
     return replace(

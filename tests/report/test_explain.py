@@ -1,5 +1,6 @@
 """A pod is explained from its objects, and from incomplete or malformed ones."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -163,15 +164,23 @@ def test_the_reasons_of_the_allocator_are_those_of_the_condition() -> None:
     assert "Lease" not in messages(explanation)
 
 
-def test_a_claim_with_the_mark_is_allocated_by_drawbridge() -> None:
-    mark = {"metadata": {**CLAIM["metadata"], "annotations": {"drawbridge.dev/allocation": "{}"}}}
+def marked(device: str) -> dict[str, Any]:
+    """Metadata of a claim with the mark of Drawbridge's allocator for one device."""
+    named = {key: RESULT[key] for key in ("driver", "pool")} | {"device": device}
+    mark = json.dumps({"allocator": "drawbridge", "devices": [named]})
+    return {"metadata": {**CLAIM["metadata"], "annotations": {"drawbridge.dev/allocation": mark}}}
+
+
+def test_a_claim_whose_mark_names_its_devices_is_allocated_by_drawbridge() -> None:
+    mark = marked("gpu-0")
     bound = pod(OURS, node="n1", phase="Running", resourceClaimStatuses=[GENERATED])
     (only,) = explained(bound, ({**claim("u1"), **mark},)).claims
     assert (only.state, only.allocator) == ("reserved", "drawbridge")
     (only,) = explained(bound, ({**claim(allocated=False), **mark},)).claims
     assert (only.state, only.allocator) == ("being allocated", None)
-    (only,) = explained(bound, (claim("u1"),)).claims
-    assert only.allocator is None
+    for by_others in (claim("u1"), {**claim("u1"), **marked("gpu-1")}):
+        (only,) = explained(bound, (by_others,)).claims
+        assert only.allocator is None
 
 
 @pytest.mark.parametrize(("group", "state"), [("g", "reserved"), ("other", "allocated")])
