@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 _NAMED = ("driver", "pool", "device", "shareID", "consumedCapacity")
 
 
-def has_mark(claim: JSON) -> bool:
-    return ALLOCATION_ANNOTATION in (claim["metadata"].get("annotations") or {})
-
-
 def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[str]:
-    """Without them, it could vanish while it is in use. The mark says what the claim has."""
+    """Without them, it could vanish while it is in use. The mark says what we gave the claim.
+
+    Others can allocate a claim that has our mark already.
+    """
     for claim in world.holders.values():
         if not claim["metadata"].get("finalizers") and not world.rivals.has(name_of(claim)):
             yield f"{name_of(claim)} is allocated without a finalizer"
-        if not has_mark(claim) or name_of(claim) in world.forged:
+        if not world.uses.is_ours(claim) or name_of(claim) in world.forged:
             continue
-        mark = json.loads(claim["metadata"]["annotations"][ALLOCATION_ANNOTATION])
+        annotations = claim["metadata"].get("annotations") or {}
+        mark = json.loads(annotations.get(ALLOCATION_ANNOTATION, '{"devices": []}'))
         named, held = (
             sorted([{key: each.get(key) for key in _NAMED} for each in several], key=str)
             for several in (mark["devices"], list_results(claim))

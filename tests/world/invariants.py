@@ -15,7 +15,6 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.allocations import (
     a_claim_gets_what_it_asks_for,
     an_allocated_claim_has_its_mark_and_finalizer,
-    has_mark,
 )
 from tests.world.fabric import list_unattached
 from tests.world.gangs import COSCHEDULING, GROUP, TEMPLATE, gang_of, is_reserved_for
@@ -131,12 +130,8 @@ def _overlaps(
 
 
 def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
-    """Claims of a team get no more devices than its quota; others can allocate beside it.
-
-    A tenant can forge the mark of a claim that the stock scheduler allocates.
-    """
-    marked = filter(has_mark, claims_of_team(world))
-    ours = (claim for claim in marked if not world.natives.intersection(consumers_of(claim)))
+    """Claims of a team get no more devices than its quota; others can allocate beside it."""
+    ours = filter(world.uses.is_ours, claims_of_team(world))
     if (count := sum(len(holds_of(claim)) for claim in ours)) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
 
@@ -176,9 +171,9 @@ def no_reservation_expires_while_it_is_held(world: "World") -> Iterator[str]:
 
 
 def no_pod_that_runs_loses_a_claim(world: "World") -> Iterator[str]:
-    """Our allocators take nothing from a pod that is bound and has not ended."""
+    """Our allocators take nothing from a pod that is bound and has not ended, nor from others."""
     for taken in world.taken:
-        yield f"an allocator has taken {taken}, which runs"
+        yield f"an allocator has taken {taken}"
 
 
 def no_allocator_takes_devices_of_others(world: "World") -> Iterator[str]:

@@ -10,7 +10,6 @@ from drawbridge.dra.claim import Claim
 from drawbridge.ledger.codes import COUNTER_OVERDRAWN, DEVICE_HELD_TWICE
 from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
-from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of, holds_of
 from tests.world.objects import ALL_NODES, DRIVER
@@ -199,10 +198,8 @@ def _list_holders(world: "World") -> dict[Device, list[JSON]]:
 
 
 def _is_ours(world: "World", claim: JSON) -> bool:
-    """Whether the mark of our allocator is as it wrote it, and no pod of others has the claim."""
-    is_marked = ALLOCATION_ANNOTATION in (claim["metadata"].get("annotations") or {})
-    is_native_one = not world.natives.isdisjoint(consumers_of(claim))
-    return is_marked and name_of(claim) not in world.forged and not is_native_one
+    """Whether our allocator has allocated a claim, and its mark is as it wrote it."""
+    return world.uses.is_ours(claim) and name_of(claim) not in world.forged
 
 
 def _find_overdrawn(holders: Iterable[Device]) -> set[str]:

@@ -46,6 +46,10 @@ class Uses:
             consumers = ((each["resource"], each["uid"]) for each in reserved)
             seen.update((key, *list_consumers(key[0], consumers)))
 
+    def is_ours(self, claim: JSON) -> bool:
+        """Whether our allocator has given a claim its devices, whatever the mark says."""
+        return self._decisions.get((claim["metadata"]["uid"], devices_of(claim))) is not None
+
     def start(self, pod: JSON, claim: JSON, node: str) -> None:
         """Note that a pod uses the devices of a claim."""
         key = pod["metadata"]["uid"], claim["metadata"]["uid"]

@@ -49,7 +49,7 @@ from tests.world.scheduler import NAME, SLOWEST_BINDING, UNWOKEN_SECONDS
 from tests.world.script import Event
 from tests.world.stock import StockScheduler
 from tests.world.uses import Uses
-from tests.world.waiting_pods import Answer, is_native
+from tests.world.waiting_pods import Answer
 
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
@@ -146,8 +146,7 @@ class World:
         self.bound_late: set[str] = set()  # pods that were bound soon after a restore
         # Claims that the stock scheduler allocated with what it knew before a restore.
         self.decided_before_restore: set[str] = set()
-        self.natives: set[str] = set()  # pods of other schedulers, also those that are gone
-        self.taken: list[str] = []  # claims that our allocators have taken from pods that run
+        self.taken: list[str] = []  # what our allocators have taken, and must not
         self.released_at = float("-inf")  # when a scheduler released the Lease
         self._number, self._backup = 0, cast("Saved | None", None)
         self._restored_at = float("-inf")
@@ -278,8 +277,6 @@ class World:
                     self.holders[key] = after
                     self._note_decision(after)
                 self.check("allocation")
-        if kind.plural == "pods" and change.after is not None and is_native(change.after):
-            self.natives.add(change.after["metadata"]["uid"])
         if kind.plural == "pods" and change.before is not None and change.after is None:
             self.uses.note_gone(change.before)
         if kind.plural == "pods" and _is_bound_by_us(change):
@@ -291,16 +288,20 @@ class World:
             self.check("write")
 
     def _note_taken(self, before: JSON, after: JSON) -> None:
-        """Note for whom an allocator of ours has ended a reservation, although the pod runs."""
+        """Note what an allocator of ours has taken from a pod that runs, or from others."""
         who, _, _ = self.network.written[-1] if self.network.written else ("", "", "")
         gone = set(consumers_of(before)).difference(consumers_of(after))
         name = (before or after)["metadata"]["name"]
-        if not gone or not who.startswith("allocator") or self.rivals.has(name):
+        if not who.startswith("allocator"):
+            return
+        if after and devices_of(before) - devices_of(after) and not self.uses.is_ours(before):
+            self.taken.append(f"{name}, which others have allocated")
+        if not gone or self.rivals.has(name):
             return
         for pod in self.all("pods"):
             runs = "nodeName" in pod["spec"] and not is_over(pod) and name in claim_names(pod)
             if runs and is_reserved_for(pod, before) and not is_reserved_for(pod, after):
-                self.taken.append(f"{before['metadata']['name']} of {pod['metadata']['name']}")
+                self.taken.append(f"{name} of {pod['metadata']['name']}, which runs")
 
     def check(self, what: str) -> None:
         """Look at what must always hold, and can have changed with a use, allocation or write."""
