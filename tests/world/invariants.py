@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 
 # A preemptor asks again when its victims stay, or others take their devices.
 MOST_EVICTIONS = 5
-# What a mark says of a device, or of a share of it.
 # What our processes may write; beside it all may write events.
 _ALLOWED = {
     "allocator": ("/resourceclaims/", "/pods/[^/]+/(binding|status)$"),
