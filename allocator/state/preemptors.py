@@ -105,7 +105,7 @@ class Preemptors:
                 self._end_and_retry(pod)
 
     def take_to_retry(self) -> tuple[str, ...]:
-        """Return the pods that lost their devices since the last call, and can preempt again."""
+        """Return the pods that wait no longer since the last call, and can preempt again."""
         taken, self._to_retry = tuple(self._to_retry), []
         return taken
 
@@ -114,20 +114,27 @@ class Preemptors:
     def settle(self, now: float) -> None:
         """Keep the devices of claims that were released since the last call.
 
-        As in DefaultPreemption, a pod that can no longer use its node preempts again.
+        A member of a group for which all are released is tried again: the group can need more by
+        now, and preempts again then. As in DefaultPreemption, so does a pod that can no longer use
+        its node.
         """
         self._leave_closed_nodes()
         if self._settled is (view := self._state.ledger.view()):
             return
-        changed = {*changed_pools(self._settled or View({}), view)}
+        changed, released = {*changed_pools(self._settled or View({}), view)}, dict[str, str]()
         for pod in self._all():
             left = frozenset(filter(self._is_held, pod.pending))
             if left != pod.pending:
                 until = max(pod.until, now + KEEP_SECONDS)
                 self._put(msgspec.structs.replace(pod, pending=left, until=until))
+                released[self._records.get(pod.uid).group] = pod.uid
             elif any(hold.pool in changed and hold not in pod.held for hold in pod.holds):
                 self._put(pod)  # others can have released counters
         self._settled = self._state.ledger.view()
+        for pod in self._all() if released else ():
+            if pod.pending:
+                released.pop(self._records.get(pod.uid).group, None)
+        self._to_retry += [uid for group, uid in released.items() if group]
 
     def _leave_closed_nodes(self) -> None:
         changes = self._state.changes

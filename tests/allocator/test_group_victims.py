@@ -243,6 +243,40 @@ def test_what_is_kept_ends_if_the_victims_do_not() -> None:
     assert contest.cluster.nodes("contender", claim("d")) == ["n1"]
 
 
+def ask_grown(contest: Contest) -> PreemptReply:
+    """Let a gang get a second member while a victim ends, and ask for victims if it is woken."""
+    (victim,) = victims_of(preempt(contest, "m0"))["n1"]
+    assert contest.woken() == []  # what runs is no news from then on
+    contest.waiting.note_answer("m0", [], 0.0)
+    reply = contest.cluster.ask_group("default/g", "m1", "m0", priority=HIGH)
+    assert "waits for 1 device" in reply.message
+    contest.waiting.note_answer("m1", [], 0.0)
+    contest.end(victim)
+    assert contest.woken() == ["m0"]
+    assert contest.cluster.nodes("contender", claim("d")) == []
+    return preempt(contest, "m0", "m1")
+
+
+def test_a_gang_that_has_more_members_by_the_end_of_its_victims_evicts_again() -> None:
+    contest = full(n1=2)
+    evicted = victims_of(ask_grown(contest))
+    assert evicted == {"n1": [*contest.running["n1"]]}
+    contest.end(*evicted["n1"])
+    assert sorted(contest.woken(3.0)) == ["m0", "m1"]
+
+
+def test_no_member_is_woken_before_the_last_victim_of_a_gang_has_ended() -> None:
+    contest = full(n1=1, n2=1)
+    preempt(contest, "m0", "m1")
+    assert contest.woken() == []
+    for uid in ("m0", "m1"):
+        contest.waiting.note_answer(uid, [], 0.0)
+    contest.end("n1-0")
+    assert contest.woken() == []
+    contest.end("n2-0")
+    assert sorted(contest.woken(3.0)) == ["m0", "m1"]
+
+
 def test_a_gang_that_does_not_use_the_devices_of_its_victims_evicts_less_and_less() -> None:
     contest = full(n1=4)
     cluster, numbers = contest.cluster, itertools.count()
