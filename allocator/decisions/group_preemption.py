@@ -55,19 +55,30 @@ class GroupPreemption:
         return waits_for(sum(len(each.holds) for each in waiting), waiting[0].node)
 
     def choose(self, request: PreemptRequest, question: GroupQuestion, now: float) -> PreemptReply:
-        """Return the pods to evict so that enough members fit, or why nobody is evicted."""
+        """Return the pods to evict so that enough members fit, or why nobody is evicted.
+
+        A group that gets no victims keeps nothing of earlier ones: it fits neither with that.
+        """
         own = self._requests.find(request.pod_uid)
         if own is None:
             return PreemptReply(message=_FORGOTTEN)
         if (waits := self.find_wait(question)) is not None:
             return PreemptReply(waiting=True, message=waits.message)
-        if message := self._find_problem(question, now):
-            return PreemptReply(message=message)
-        return self._choose(request, question, own, now)
+        reply = self._choose(request, question, own, now)
+        if not (reply.evictions or reply.waiting or reply.unfinished):
+            self.keep_nothing(question)  # it is too little, and there is no more
+        return reply
+
+    def keep_nothing(self, question: GroupQuestion) -> None:
+        """Keep nothing for the members any more."""
+        for uid in question.members:
+            self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
 
     def _choose(
         self, request: PreemptRequest, question: GroupQuestion, own: PodRequest, now: float
     ) -> PreemptReply:
+        if message := self._find_problem(question, now):
+            return PreemptReply(message=message)
         members = run_to_end(find_members(question.members, self._basis))
         needed = needed_members(question.group, len(question.members))
         if (problem := members.find_problem(needed)) is not None:
@@ -183,8 +194,7 @@ class GroupPreemption:
         assigned = [each for each in places if quotas.admits(each[0].search, each[1])]
         if quotas.reason is not None and len(assigned) < search.needed:
             return PreemptReply(message=shorten_message(quotas.reason.message))
-        for uid in question.members:
-            self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
+        self.keep_nothing(question)
         self._keep_devices(assigned, search, victims, now)
         if not chosen.pods:
             return PreemptReply(waiting=True, message=_FREE)

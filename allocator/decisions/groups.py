@@ -423,9 +423,8 @@ class GroupDecisions:
         self._reserved.release_promised(question.members)
         if not self._has_kept(question):
             return (yield from promising)
-        for uid in question.members:
-            # Nobody else is answered before the devices are reserved.
-            self._state.records.change(uid, RecordEvent.NOT_KEPT, kept=None)
+        # Nobody else is answered before the devices are reserved.
+        self._victims.keep_nothing(question)
         return run_to_end(promising)
 
     def _promise(

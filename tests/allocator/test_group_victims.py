@@ -265,6 +265,12 @@ def test_a_gang_that_has_more_members_by_the_end_of_its_victims_evicts_again() -
     assert sorted(contest.woken(3.0)) == ["m0", "m1"]
 
 
+def test_a_gang_keeps_nothing_that_is_too_little_and_gets_no_more_victims() -> None:
+    contest = full(n1=1)
+    assert not ask_grown(contest).evictions
+    assert contest.cluster.nodes("contender", claim("d")) == ["n1"]
+
+
 def test_no_member_is_woken_before_the_last_victim_of_a_gang_has_ended() -> None:
     contest = full(n1=1, n2=1)
     preempt(contest, "m0", "m1")
