@@ -257,4 +257,18 @@ class VictimSearch:
     def _is_released(self, claim_uid: str, removed: Collection[str]) -> bool:
         pods = self._state.pods
         users = (*pods.consumers(claim_uid), *self._users.get(claim_uid, ()))
-        return all(each in removed or pods.is_leaving(each) for each in users)
+        return all(
+            pods.is_leaving(each) or (each in removed and self._can_be_beside(each, claim_uid))
+            for each in users
+        )
+
+    def _can_be_beside(self, pod_uid: str, claim_uid: str) -> bool:
+        """Whether a pod may be on the node of the devices of a claim.
+
+        A claim can be reserved for a pod of another node, and nobody is evicted there for this one.
+        """
+        reservation = self._reserved.find(pod_uid)
+        node = self._state.pods.get(pod_uid).node or (reservation.node if reservation else "")
+        record = self._state.ledger.claims.get(claim_uid)
+        pools = {hold.pool for hold in record.holds} if node and record else ()
+        return all(self._state.node_of(pool) in {node, None} for pool in pools)

@@ -1,4 +1,4 @@
-"""The claims whose pods are gone for the scheduler, which has seen it before the allocator."""
+"""Claims whose pods are gone for the scheduler, or are on another node than the devices."""
 
 import pytest
 
@@ -56,3 +56,13 @@ def test_claims_of_pods_that_run_are_not_looked_at_for_those_that_are_gone(
     monkeypatch.setattr(full.cluster.state.pods, "consumers", looked_at.append)
     DevicePreemption(Basis(full.cluster.state, Surroundings())).find_gone(request)
     assert looked_at == []
+
+
+def test_nobody_goes_for_devices_of_a_pod_on_another_node() -> None:
+    """All other nodes are examined together; a claim of one of them is left over."""
+    contest = Contest(n1=2, n2=2, n3=2)
+    contest.run("important", "n1", 0, priority=HIGH)
+    contest.run("one", "n2", 0, 1)
+    contest.run("two", "n3", 0)
+    contest.share("left-over", "n3", 1, pods=["one"])
+    assert contest.victims("high", 2) == ["one"]

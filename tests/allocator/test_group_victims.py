@@ -84,6 +84,14 @@ def test_enough_pods_are_evicted_for_all_members() -> None:
     assert victims_of(reply) == {"n1": ["n1-0", "n1-1"], "n2": ["n2-0", "n2-1"]}
 
 
+def test_devices_of_a_pod_on_another_node_are_none_that_its_eviction_gives() -> None:
+    contest = Contest(n1=2, n2=2)
+    contest.run("one", "n1", 0, 1)
+    contest.run("two", "n2", 0)
+    contest.share("left-behind", "n2", 1, pods=["one"])
+    assert victims_of(preempt(contest, "m0", "m1")) == {"n1": ["one"]}
+
+
 def test_nobody_is_evicted_for_a_group_that_cannot_fit() -> None:
     contest = full(n1=3)
     reply = preempt(contest, *FOUR)
