@@ -271,12 +271,11 @@ class ReceivedRequests:
         return self._quotas.narrow(NodeSearch(pod=request.pod, claims=claims, limit=limit))
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
-        """Return the claims of a pod, as last seen."""
-        request = self.find(pod_uid)
-        if request is None:
-            return self._state.claims_of(pod_uid)
-        claims = self._state.claims
-        return tuple(claims[uid] for uid in request.claims if uid in claims)
+        """Return the claims of a pod, as last seen, also those that it does not name any more."""
+        request, claims = self.find(pod_uid), self._state.claims
+        asked = [claims[uid] for uid in request.claims if uid in claims] if request else []
+        by_uid = {uid_of(each): each for each in (*asked, *self._state.claims_of(pod_uid))}
+        return tuple(by_uid.values())
 
     def _current_claim(self, uid: str) -> Claim:
         """Return a claim with its allocation, written or reserved by a pod that shares it."""

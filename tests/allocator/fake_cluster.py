@@ -301,8 +301,13 @@ class FakeReservations:
         return Pod(metadata=metadata) if self._cluster.node_of(name) is not None else None
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
-        """Return the claims of a pod."""
-        return tuple(self._cluster.claims["n", each.name] for each in self.pods[pod_uid].claims)
+        """Return the claims of a pod, and those that are reserved for it."""
+        asked = {each.name for each in self.pods[pod_uid].claims}
+        return tuple(
+            claim
+            for (_, name), claim in self._cluster.claims.items()
+            if name in asked or any(each.uid == pod_uid for each in claim.status.reserved_for)
+        )
 
     def server_time(self) -> float:
         """Return the time of the API server."""

@@ -44,6 +44,19 @@ async def test_a_claim_with_the_mark_of_an_earlier_allocation_gets_the_finalizer
     assert rig.claim("a").metadata.finalizers == (FINALIZER,)
 
 
+async def test_a_claim_that_was_allocated_before_its_pod_named_another_one_is_released(
+    rig: Rig,
+) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults[3] = "refuse"  # the pod is not bound
+    assert await rig.bind()
+    rig.cluster.put_pod("pod", claims=("b",))
+    rig.reservations.reserve("pod", "b")
+    assert not await rig.bind()
+    assert rig.cluster.is_clean("a")
+    assert rig.consumers("b") == ["pod"]
+
+
 @pytest.mark.parametrize("number", [0, 1, 2])
 async def test_nothing_is_written_for_a_claim_whose_devices_are_not_reserved_any_more(
     rig: Rig, number: int

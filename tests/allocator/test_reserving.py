@@ -368,6 +368,17 @@ def test_claims_of_a_pod_are_known_after_a_restart() -> None:
     assert [each.metadata.uid for each in cluster.decisions.requests.claims_of("p")] == ["c"]
 
 
+def test_a_claim_that_its_pod_does_not_name_any_more_is_one_of_its_claims() -> None:
+    """It was allocated before the pod got another name from the controller that makes claims."""
+    cluster = Cluster(n1=2)
+    cluster.schedule("p", claim("first"))
+    cluster.write("p")
+    cluster.add(pod("p", "second"))
+    cluster.schedule("p", claim("second"))
+    uids = [each.metadata.uid for each in cluster.decisions.requests.claims_of("p")]
+    assert uids == ["second", "first"]
+
+
 def test_a_newer_claim_of_another_scheduler_takes_its_devices() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))
