@@ -9,8 +9,9 @@ from controller.caches import ControllerCaches
 from controller.giving_back import GivingBack
 from controller.observations import Observations
 from controller.reconcilers import ControllerContext, Reconcilers
+from drawbridge.agreement.required_versions import RequiredVersions
 from drawbridge.config.model import Configuration
-from drawbridge.process.settings import Settings
+from drawbridge.process.settings import Settings, watch_in_use
 from tests.cluster.fake.session import ServerSession
 from tests.controller.harness import FakeReporter
 
@@ -37,3 +38,16 @@ def test_nodes_leave_anew_after_a_list_of_the_nodes_and_in_a_new_configuration(
     index.note_list("8", ())
     settings._use("b", Configuration())  # noqa: SLF001
     assert restarted == [(), ()]
+
+
+def test_allocators_must_know_the_nodes_and_the_configuration_by_which_nodes_leave() -> None:
+    session = ServerSession(_NOBODY)
+    settings = Settings([watch_in_use(session)])
+    caches = ControllerCaches(session)
+    context = ControllerContext(session, "own", settings, None)
+    observations = Observations(caches, session.clock.now)
+    reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
+    caches.nodes._index.changed = "7"  # noqa: SLF001  # as a watch does
+    settings.watched[0].cache._index.changed = "8"  # noqa: SLF001
+    versions = reconcilers.owned._giving_back._versions()  # noqa: SLF001  # what it announces
+    assert versions == RequiredVersions(nodes="7", configuration="8")

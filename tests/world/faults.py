@@ -214,7 +214,8 @@ def give_back_unheard(world: "World", drawn: int) -> str:
     say whose it is, or the configuration names it.
     """
     machine, loop = world.machines[CHANGING], asyncio.get_running_loop()
-    seconds, pause = 2 * LEASE_SECONDS + draw_seconds(drawn, 30), draw_seconds(drawn // 2)
+    # Most pauses are long enough for the fence to settle.
+    seconds, pause = 2 * LEASE_SECONDS + draw_seconds(drawn, 30), draw_seconds(drawn // 2, 40)
     owner = Owner(world, by_name=drawn // 16 % 3 == 0)
     is_replaced = bool(drawn // 8 % 2)
     how = f"{'replaced, ' if is_replaced else ''}unheard for {seconds:.1f} s, by {owner.told_by}"
