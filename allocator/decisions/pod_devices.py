@@ -111,7 +111,7 @@ class PodDecisions:
             with self._deciding(request.pod.namespace, now, out_of_time):
                 return self._prefilter(request, now)
         finally:
-            self.state.records.trim((request.pod.uid,))
+            self.state.records.trim(request.pod.uid)
 
     def _prefilter(self, request: PreFilterRequest, now: float) -> PreFilterReply:
         uid = request.pod.uid
@@ -143,7 +143,7 @@ class PodDecisions:
         try:
             return (yield from self._receive_members(request, now))
         finally:
-            self.state.records.trim({each.pod.uid for each in request.members or ()})
+            self.state.records.trim(request.pod_uid)
 
     def _receive_members(
         self, request: PreFilterGroupRequest, now: float

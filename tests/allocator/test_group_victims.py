@@ -92,6 +92,17 @@ def test_devices_of_a_pod_on_another_node_are_none_that_its_eviction_gives() -> 
     assert victims_of(preempt(contest, "m0", "m1")) == {"n1": ["one"]}
 
 
+def test_without_room_for_records_a_member_asks_for_victims_after_all_were_asked_about() -> None:
+    """In one cycle, the scheduler asks about all members of a group before it asks for victims."""
+    contest = full(n1=2)
+    contest.cluster.state.records.limit = 1
+    for uid in ("m0", "m1"):
+        asked = contest.cluster.ask_group("default/g", "m0", "m1", asking=uid, priority=HIGH)
+        assert asked.group_preemptible
+    reply = contest.cluster.decisions.preempt(contest.preemption("m0"), contest.cluster.now)
+    assert victims_of(reply) == {"n1": ["n1-0", "n1-1"]}
+
+
 def test_nobody_is_evicted_for_a_group_that_cannot_fit() -> None:
     contest = full(n1=3)
     reply = preempt(contest, *FOUR)

@@ -100,13 +100,15 @@ def test_no_record_begins_without_a_namespace() -> None:
     assert (len(table), table.unexpected) == (0, len(BEGINS))
 
 
-def test_no_record_with_devices_is_dropped() -> None:
+@pytest.mark.parametrize("group", ["", "default/g"])
+def test_no_record_with_devices_is_dropped(group: str) -> None:
     table = PodTable(Ledger())
     for state, parts in PARTS.items():
         table.change(state, RecordEvent.ASKED, namespace="default", **{**parts, "waiting": None})
-    table.change("late", RecordEvent.ASKED, namespace="default", group="default/g")
+    request = PodRequest(POD, ())
+    table.change("late", RecordEvent.ASKED, namespace="default", request=request, group=group)
     table.limit, before = 0, table.unexpected
-    table.trim(("late",))
+    table.trim("late")
     kept = (RecordState.PREEMPTING, RecordState.HELD)
     reserved = (RecordState.PROMISED, RecordState.RESERVED, RecordState.WRITING)
     assert sorted(table) == sorted([*kept, *reserved, "late"])
