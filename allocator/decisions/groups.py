@@ -214,8 +214,9 @@ class GroupDecisions:
         return self._decide(question, cut, now, since)
 
     def is_known(self, key: str) -> bool:
-        """Whether the last question about a group is known."""
-        return self._groups.get(key).question is not None
+        """Whether the last question about a group is known, and what each member asks for."""
+        question = self._groups.get(key).question
+        return question is not None and not self._basis.requests.has_forgotten(question.members)
 
     def is_cut(self, key: str) -> bool:
         """Whether a decision about a group goes on with the next question."""
@@ -288,10 +289,9 @@ class GroupDecisions:
             since = decision.since
             if answer is None:
                 self._groups.change(key, cut=decision)
-        if answer is None:
-            text = f"the search for {needed} members of the group continues"
-            reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
-            return GroupAnswer(reason=reason, complete=False)
+                text = f"the search for {needed} members of the group continues"
+                reason = make_reason(codes.SEARCH_CONTINUES, STAGE, text)
+                return GroupAnswer(reason=reason, complete=False)
         self._note(question, answer, now, since)
         return answer
 

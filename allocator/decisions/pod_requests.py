@@ -249,6 +249,11 @@ class ReceivedRequests:
         """Return what was last asked for a pod."""
         return self._state.records.get(pod_uid).request
 
+    def has_forgotten(self, uids: Iterable[str]) -> bool:
+        """Whether nothing is known of what one of these pods asks for, which can still wait."""
+        pods, unknown = self._state.pods, (uid for uid in uids if self.find(uid) is None)
+        return any(not (pods.get(uid).node or pods.is_leaving(uid)) for uid in unknown)
+
     def is_watched(self, pod_uid: str) -> bool:
         """Whether the watch shows a pod that was asked about."""
         request = self.find(pod_uid)

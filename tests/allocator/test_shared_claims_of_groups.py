@@ -11,7 +11,7 @@ from allocator.scheduler.protocol import (
     PreFilterReply,
 )
 from drawbridge.agreement import allocator_codes
-from tests.allocator.clusters import Cluster, Plain, ask_group, claim, codes
+from tests.allocator.clusters import Cluster, Plain, ask_group, claim, codes, gpu_slice, pod
 from tests.allocator.contests import HIGH, Contest
 from tests.tables import every_row
 
@@ -80,3 +80,33 @@ def test_pods_are_evicted_for_the_devices_of_the_claim(
     assert reply.group_preemptible
     answer = contest.cluster.decisions.preempt(contest.preemption("m1"), contest.cluster.now)
     assert sum(len(each.victims) for each in answer.evictions) == evicted
+
+
+def contested() -> Contest:
+    """Return a node whose only device a pod of a low priority holds, and a gang that waits."""
+    contest = Contest(n1=1)
+    contest.run("low", "n1", 0)
+    ask(contest.cluster, "m0", "m1", priority=HIGH)
+    for uid in ("m0", "m1"):
+        contest.waiting.note_answer(uid, (), contest.cluster.now)
+    return contest
+
+
+def test_a_gang_with_a_forgotten_member_is_asked_about_anew_when_its_victim_has_ended() -> None:
+    contest = contested()
+    assert contest.cluster.decisions.preempt(contest.preemption("m1"), 0.0).evictions
+    contest.cluster.state.records.limit = 1
+    assert contest.ask("other") == []  # drops the record of m1, for which nothing is kept
+    assert sorted(contest.cluster.state.records) == ["m0", "other"]
+    contest.end("low")
+    assert contest.woken(2.0) == ["m0"]
+    assert ask(contest.cluster, "m0", "m1", priority=HIGH).fit
+
+
+def test_a_gang_with_a_bound_member_is_not_woken_before_it_fits() -> None:
+    contest = contested()
+    assert contest.woken(2.0) == ["m0", "m1"]  # to ask for victims
+    contest.cluster.add(pod("m1", "shared", node="n1", spec={"priority": HIGH}))
+    contest.cluster.add(gpu_slice("n1", 1, generation=2))  # the gang is decided about again
+    assert contest.woken(9.0) == []
+    assert sorted(contest.cluster.state.records) == ["m0"]
