@@ -211,10 +211,15 @@ def _find_overdrawn(holders: Iterable[Device]) -> set[str]:
 
 
 def no_pod_that_waits_keeps_what_a_rival_has(world: "World") -> Iterator[str]:
-    """An allocation of ours yields to that of a rival while no pod that uses it has a node."""
+    """An allocation of ours yields to that of a rival while no pod that uses it has a node.
+
+    Shares that fit beside each other contradict nobody.
+    """
     holders = _list_holders(world)
     pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
     for device, claims in holders.items():
+        if not _is_held_twice(device, claims):
+            continue
         for claim in filter(lambda each: _is_ours(world, each), claims):
             users = [pods.get(uid) for uid in consumers_of(claim)]
             is_waiting = all(user and "nodeName" not in user["spec"] for user in users)
