@@ -73,9 +73,13 @@ class Alarm:
 
     def set(self, seconds: float) -> None:
         """Wake up in this many seconds."""
+        self.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
+
+    def cancel(self) -> None:
+        """Wake nobody up any more."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._wake)
 
 
 class CertificateParts(NamedTuple):
@@ -103,11 +107,11 @@ def make_certificate_reconciler(
     parts: CertificateParts,
     reporter: Reporter,
     read_configurations: Callable[[], list[Unstructured]],
-    wake: Callable[[], None],
+    wake_in: Callable[[float], None],
 ) -> CertificateReconciler:
-    """Return the reconciler; `wake` starts its next run."""
+    """Return the reconciler; `wake_in` starts its next run after so many seconds."""
     report = _report_about(CA_SECRET, parts, reporter)
-    outside = Outside(read_configurations, parts.writer, report, boot_time, Alarm(wake).set)
+    outside = Outside(read_configurations, parts.writer, report, boot_time, wake_in)
     return CertificateReconciler(parts.secret, parts.policy, outside)
 
 

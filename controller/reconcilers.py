@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -19,6 +19,7 @@ from certs.reconciler import NAME as CERTIFICATES
 from controller.admission_scope import AdmissionScope
 from controller.caches import ControllerCaches
 from controller.certificates import (
+    Alarm,
     CertificateParts,
     make_allocator_certificate_reconciler,
     make_certificate_reconciler,
@@ -117,13 +118,24 @@ def _now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
-class ControllerContext(NamedTuple):
-    """The session, namespace and settings of this process, and its part in making certificates."""
+class ControllerContext:
+    """What a process has once, whatever the number of its terms. Its main thread makes it.
 
-    session: Session
-    namespace: str
-    settings: Settings
-    certificates: CertificateParts | None
+    A handler of signals cannot be given back. What `pause_collection` leaves out of the
+    collections is never garbage again, so that it does that in the first term only.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        namespace: str,
+        settings: Settings,
+        certificates: CertificateParts | None,
+    ) -> None:
+        self.session, self.namespace, self.settings = session, namespace, settings
+        self.certificates = certificates
+        self.briefs = BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS)
+        self.pause_collection = CollectionPause(pause_garbage_collection)
 
 
 class Reconcilers:
@@ -200,7 +212,7 @@ class Reconcilers:
             server_support=self.probe.wait_for_support,
             reporter=self._reporter,
             scheduler_missing=self.scheduler.is_missing,
-            pause_collection=CollectionPause(pause_garbage_collection),
+            pause_collection=self._context.pause_collection,
         )
 
     def _make_missing_templates(self) -> MissingTemplateReconciler:
@@ -213,7 +225,7 @@ class Reconcilers:
             find_facts=self.facts.find_version,
             reporter=self._reporter,
             now=_now,
-            briefs=BriefRuns(CutAlarm(), time.monotonic, LEAST_SECONDS),
+            briefs=self._context.briefs,
         )
 
     def _make_garbage_collector(self) -> TemplateGarbageCollector:
@@ -368,8 +380,9 @@ class Reconcilers:
 
     def _make_certificates(self) -> Iterator[Reconciler]:
         if (parts := self._context.certificates) is not None:
-            read, wake = self._caches.injected_configurations, self._wake(CERTIFICATES)
-            yield make_certificate_reconciler(parts, self._reporter, read, wake)
+            read, alarm = self._caches.injected_configurations, Alarm(self._wake(CERTIFICATES))
+            self._subscriptions.callback(alarm.cancel)  # it is set to days from now
+            yield make_certificate_reconciler(parts, self._reporter, read, alarm.set)
             current = self._context.settings
             yield make_allocator_certificate_reconciler(
                 parts, self._reporter, lambda: current.current

@@ -1,11 +1,18 @@
 """What the reconcilers of a term hear of."""
 
+import asyncio
+import gc
+import sys
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from certs.reconciler import CertificateReconciler
+from certs.rotation import RotationPolicy
 from controller.caches import ControllerCaches
+from controller.certificates import make_certificate_parts
 from controller.giving_back import GivingBack
 from controller.observations import Observations
 from controller.reconcilers import ControllerContext, Reconcilers
@@ -51,3 +58,34 @@ def test_allocators_must_know_the_nodes_and_the_configuration_by_which_nodes_lea
     settings.watched[0].cache._index.changed = "8"  # noqa: SLF001
     versions = reconcilers.owned._giving_back._versions()  # noqa: SLF001  # what it announces
     assert versions == RequiredVersions(nodes="7", configuration="8")
+
+
+def test_nothing_of_a_term_stays_after_it() -> None:
+    """But for what the first one left out of the collections: terms can be many."""
+    asyncio.run(_end_terms())
+
+
+async def _end_terms() -> None:
+    session = ServerSession(_NOBODY)
+    parts = make_certificate_parts(RotationPolicy(), session, _NOBODY, "own")
+    assert parts is not None
+    caches = ControllerCaches(session, parts.secret)
+    context = ControllerContext(session, "own", Settings(), parts)
+    observations = Observations(caches, session.clock.now)
+    hook, terms = sys.unraisablehook, []
+    try:
+        for _ in range(3):
+            reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
+            terms.append(weakref.ref(reconcilers.facts))
+            for reconciler in reconcilers.all():
+                if isinstance(reconciler, CertificateReconciler):
+                    reconciler._outside.wake_in(86_400.0)  # noqa: SLF001  # as for a CA that is new
+            with reconcilers.facts._pause_collection():  # noqa: SLF001  # as the first run does
+                pass
+            reconcilers.end()
+            del reconcilers, reconciler
+        gc.collect()
+        assert [term() for term in terms[1:]] == [None, None]
+        assert sys.unraisablehook == hook, "a term has set a handler"
+    finally:
+        gc.unfreeze()
