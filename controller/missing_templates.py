@@ -73,6 +73,7 @@ _EVENTS: Final = {
 }
 
 
+_PODS_PER_STEP: Final = 200
 # The time of a pod in a namespace whose pods take long. An ordinary one takes less.
 LEAST_SECONDS: Final = 0.005
 # A tenant determines the size of a pod and what restoring it costs.
@@ -136,8 +137,7 @@ class MissingTemplateReconciler:
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
-        for pod in pods.all():
-            self.pod_changed(None, pod)
+        self._is_first_run = True
 
     def pod_changed(
         self, before: WatchedObject[WatchedPod] | None, after: WatchedObject[WatchedPod] | None
@@ -184,6 +184,9 @@ class MissingTemplateReconciler:
 
     async def reconcile(self) -> None:
         """Process the queue; pods that failed on API errors stay queued."""
+        if self._is_first_run:
+            await self._queue_all()
+            self._is_first_run = False
         now = self._elapsed()
         waiting = (*self._rejected.items(), *self._early.items(), *self._created.items())
         self._queue.update(key for key, (_, until) in waiting if until <= now)
@@ -200,6 +203,13 @@ class MissingTemplateReconciler:
             self._queue.update(failed)
             count = len({*self._unresolved, *self._rejected, *self._early})
             self._reporter.set_gauge(Gauge.PODS_WITHOUT_TEMPLATE, count)
+
+    async def _queue_all(self) -> None:
+        """Queue the pods from before the term, as they are when it is their turn."""
+        for number, pod in enumerate(tuple(self._pods.all()), 1):
+            self.pod_changed(None, self._pods.get(pod.name, pod.namespace))
+            if number % _PODS_PER_STEP == 0:
+                await asyncio.sleep(0)  # others run
 
     async def _process_pod(self, key: NamespacedName) -> None:
         """Ensure the templates of one pod; the pod is queued again if this raises."""

@@ -7,7 +7,9 @@ from typing import Final
 
 import pytest
 
+from controller import missing_templates
 from controller.missing_templates import MissingTemplateReconciler
+from controller.protocols import WatchedObject
 from controller.quota_mirror import QuotaMirrorReconciler
 from controller.reconcile import Reconciler
 from controller.template_gc import TemplateGarbageCollector
@@ -115,6 +117,32 @@ def test_a_reconciler_decides_on_one_object_in_each_turn_of_the_event_loop(
     asyncio.run(run())
     assert turns.decided >= OBJECTS
     assert turns.most == 1
+
+
+def test_a_term_begins_with_some_of_the_pods_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tens of thousands can wait. One that is deleted meanwhile is not queued."""
+    turns = Turns()
+    reconciler = make_missing_templates(turns)
+    assert isinstance(reconciler, MissingTemplateReconciler)
+    pods, queued = reconciler._pods, list[str]()  # noqa: SLF001  # as a watch does
+
+    def queue(_: object, pod: WatchedObject[WatchedPod] | None) -> None:
+        turns.decided += 1
+        if turns.decided == 1:
+            pods.remove("pod-30", TEAM)  # type: ignore[attr-defined]  # a MemoryStore
+        queued.extend([] if pod is None else [pod.name])
+
+    monkeypatch.setattr(missing_templates, "_PODS_PER_STEP", 10)
+    monkeypatch.setattr(reconciler, "pod_changed", queue)
+
+    async def run() -> None:
+        counting = asyncio.create_task(turns.count())
+        await reconciler.reconcile()
+        counting.cancel()
+
+    asyncio.run(run())
+    assert turns.most == 10
+    assert len(queued) == OBJECTS - 1
 
 
 def test_a_template_event_queues_its_pods_without_a_search() -> None:
