@@ -111,7 +111,8 @@ class PodDecisions:
             with self._deciding(request.pod.namespace, now, out_of_time):
                 return self._prefilter(request, now)
         finally:
-            self.state.records.trim(request.pod.uid)
+            members = self._basis.groups.members_of(self.groups.key_of(request.pod.uid))
+            self.state.records.trim({request.pod.uid, *members})
 
     def _prefilter(self, request: PreFilterRequest, now: float) -> PreFilterReply:
         uid = request.pod.uid
@@ -143,7 +144,7 @@ class PodDecisions:
         try:
             return (yield from self._receive_members(request, now))
         finally:
-            self.state.records.trim(request.pod_uid)
+            self.state.records.trim({each.pod.uid for each in request.members or ()})
 
     def _receive_members(
         self, request: PreFilterGroupRequest, now: float
@@ -403,9 +404,8 @@ class PodDecisions:
         if answer is None:
             return Promise()
         own = self.reservations.find(pod_uid) if pod_uid in answer.placed else None
-        node = own.node if own else ""
         return Promise(
-            node,
+            own.node if own else "",
             unfinished=not answer.complete,
             was_cut=self.state.planner.was_cut,
             exceeds=answer.exceeds_quota,

@@ -8,7 +8,7 @@ A tenant can make groups without an end, so that what counts for all groups of a
 record of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -138,6 +138,14 @@ class GroupTable:
         return GroupRecord(
             self._term, record.question, record.refusal, record.cut, record.cut_victims
         )
+
+    def members_of(self, key: str) -> Collection[str]:
+        """Return the members with which the scheduler asked about a group last.
+
+        It can ask for victims for one when it has asked about all of these.
+        """
+        question = self.get(key).question
+        return question.members if question is not None else ()
 
     def change(self, key: str, **changes: Any) -> None:  # noqa: ANN401  # fields of a record
         """Change parts of a record, which begins with that."""

@@ -162,15 +162,10 @@ class PodTable:
         """Whether a new record is kept, and no other one makes way for it."""
         return len(self._records) < self.limit
 
-    def trim(self, asked: str) -> None:
-        """Drop what is beyond the limit; not the pod that a call of the scheduler is about.
-
-        The members of its group stay, too: the scheduler can ask for victims for one when it has
-        asked about all of them.
-        """
+    def trim(self, but: Collection[str]) -> None:
+        """Drop what is beyond the limit; not the pods that a call of the scheduler is about."""
         if len(self._records) <= self.limit:
             return
-        group = self.get(asked).group
         namespaces = [self._namespaces.get(each) for each in self._namespaces]
         sizes = [(-len(uids), number) for number, uids in enumerate(namespaces)]
         heapify(sizes)
@@ -179,7 +174,7 @@ class PodTable:
             size, number = heappop(sizes)
             if number not in oldest:
                 oldest[number] = iter(tuple(namespaces[number]))
-            uid = next((uid for uid in oldest[number] if self._can_drop(uid, asked, group)), None)
+            uid = next((uid for uid in oldest[number] if self._can_drop(uid, but)), None)
             if uid is not None:
                 self.end(uid, RecordEvent.DROPPED)
                 heappush(sizes, (size + 1, number))
@@ -211,12 +206,10 @@ class PodTable:
         else:
             self._records[uid] = after
 
-    def _can_drop(self, uid: str, asked: str, group: str) -> bool:
-        """Whether a pod has no devices, none are kept for it, and no call is about its group."""
+    def _can_drop(self, uid: str, but: Collection[str]) -> bool:
+        """Whether a pod has no devices, and none are kept for it."""
         record = self._records[uid]
-        if uid == asked or (group and record.group == group):
-            return False
-        return record.devices is None and record.kept is None
+        return record.devices is None and record.kept is None and uid not in but
 
     # --- what follows from a change ---
 

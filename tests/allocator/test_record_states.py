@@ -100,15 +100,13 @@ def test_no_record_begins_without_a_namespace() -> None:
     assert (len(table), table.unexpected) == (0, len(BEGINS))
 
 
-@pytest.mark.parametrize("group", ["", "default/g"])
-def test_no_record_with_devices_is_dropped(group: str) -> None:
+def test_no_record_with_devices_is_dropped() -> None:
     table = PodTable(Ledger())
     for state, parts in PARTS.items():
         table.change(state, RecordEvent.ASKED, namespace="default", **{**parts, "waiting": None})
-    request = PodRequest(POD, ())
-    table.change("late", RecordEvent.ASKED, namespace="default", request=request, group=group)
+    table.change("late", RecordEvent.ASKED, namespace="default", group="default/g")
     table.limit, before = 0, table.unexpected
-    table.trim("late")
+    table.trim(("late",))
     kept = (RecordState.PREEMPTING, RecordState.HELD)
     reserved = (RecordState.PROMISED, RecordState.RESERVED, RecordState.WRITING)
     assert sorted(table) == sorted([*kept, *reserved, "late"])
@@ -176,6 +174,16 @@ def test_a_group_is_decided_about_as_a_whole_at_the_limit_of_records() -> None:
     assert {records.get(uid).namespace for uid in records} == {"default"}
     for uid in ("a", "b", "d", "e"):
         assert not cluster.reserve(uid, "n1")
+
+
+def test_a_large_group_takes_no_record_of_another_namespace() -> None:
+    """The scheduler asks with some members at a time, and there can be any number of them."""
+    cluster = Cluster(n1=0)
+    cluster.prefilter("other", claim("of-other", namespace="small"), namespace="small")
+    cluster.state.records.limit = 5
+    for number in range(0, 8, 2):
+        cluster.ask_group("default/g", f"m{number}", f"m{number + 1}")
+    assert sorted(cluster.state.records) == ["m4", "m5", "m6", "m7", "other"]
 
 
 def test_the_members_of_a_call_have_their_records_when_a_claim_of_it_cannot_be_read() -> None:
