@@ -7,6 +7,7 @@ A run reads both from the API server, the copy first: a watch can be behind, and
 has accepted after that gives the copy another version than this one replaces.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -48,9 +49,12 @@ class ConfigurationReconciler:
         """Write the offered text if it is valid; else the one in use stays, or is repaired."""
         live = await self._store.read(CONFIGURATION_IN_USE_CONFIG_MAP)
         original = await self._store.read(CONFIGURATION_CONFIG_MAP)
-        offered, in_use = read_offered(_decode(original)), read_accepted(_decode(live))
-        valid = next((each for each in (offered, in_use) if each.configuration is not None), None)
-        text = self._last_text() if valid is None else valid.text
+        # To read a large one takes a second.
+        offered = await asyncio.to_thread(read_offered, _decode(original))
+        text = offered.text
+        if offered.configuration is None:
+            in_use = await asyncio.to_thread(read_accepted, _decode(live))
+            text = self._last_text() if in_use.configuration is None else in_use.text
         now = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         change = compose_in_use(text, offered, live, now)
         if change is not None:

@@ -1,10 +1,13 @@
 """The configuration in use, by what the API server has of it and of the offered one."""
 
 import asyncio
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from controller import configuration
 from controller.configuration import ConfigurationReconciler
 from drawbridge.agreement.configuration_in_use import ConfigurationConfigMap, read_condition
 from drawbridge.api_error import ApiError
@@ -97,3 +100,23 @@ def test_a_deleted_original_leaves_what_is_in_use() -> None:
     scene.maps.remove(CONFIGURATION_CONFIG_MAP)
     assert scene.reconcile() == OTHER
     assert scene.status == "False"
+
+
+def test_the_event_loop_goes_on_while_large_texts_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def reading(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def note(value: object) -> object:
+            threads.append(threading.current_thread())
+            return read(value)
+
+        return note
+
+    for name in ("read_offered", "read_accepted"):
+        monkeypatch.setattr(configuration, name, reading(getattr(configuration, name)))
+    scene = Scene(HEAD, offer(WRONG), accept(OTHER))
+    assert scene.reconcile() == OTHER
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
