@@ -187,11 +187,12 @@ class GroupDecisions:
             refused = replace(self._groups.get(key).alone, refused=self._state.epoch())
             self._groups.change(key, alone=refused)
 
-    def waiting_alone(self, key: str, answer: GroupAnswer) -> tuple[str, ...]:
-        """Return the members that wait and can be decided about alone, unless one was refused."""
+    def waiting_alone(self, key: str, answer: GroupAnswer, now: float) -> tuple[str, ...]:
+        """Return the members to wake, to be decided about alone, unless one was refused."""
         if self._groups.get(key).alone.refused == self._state.epoch():
             return ()
-        return tuple(uid for uid in answer.alone if self._state.records.get(uid).waiting)
+        records = map(self._state.records.get, answer.alone)
+        return tuple(each.uid for each in records if each.waiting and not each.pauses(now))
 
     def find_refusal(self, pod_uid: str, now: float) -> GroupAnswer | None:
         """Return why the group of a pod was just refused, if that holds still."""

@@ -409,7 +409,7 @@ class PodDecisions:
             unfinished=not answer.complete,
             was_cut=self.state.planner.was_cut,
             exceeds=answer.exceeds_quota,
-            members=(*answer.placed, *self.groups.waiting_alone(key, answer)),
+            members=(*answer.placed, *self.groups.waiting_alone(key, answer, now)),
             pauses_until=answer.pauses_until,
         )
 

@@ -56,8 +56,7 @@ TRIES_PER_TURN: Final = 32
 FEW_KEYS: Final = 64
 # A pod that got nodes has this time to be reserved before another node is searched for it.
 SCHEDULING_SECONDS: Final = 1.0
-# Before all priorities.
-_FIRST: Final = -(1 << 63)
+_FIRST: Final = -(1 << 63)  # before all priorities
 
 
 class WaitingPods:
@@ -438,7 +437,7 @@ class WaitingPods:
         pod = record.waiting
         if pod is None or name in self._aside or name in self._cut:
             return False
-        if record.device_pause.until > now or pod.tried == self._state.epoch():
+        if record.pauses(now) or pod.tried == self._state.epoch():
             return False
         if pod.exceeds:
             # Room in a quota is another answer, also without a free device.
@@ -473,13 +472,14 @@ class WaitingPods:
             if pod.exceeds and not promise.exceeds:
                 self._questions.ask_soon(uid, work.now)  # its quota has room for what it preempts
             # A group that is refused needs no other note that its members were tried, which would
-            # outlast the refusal.
+            # outlast the refusal. A member that pauses is tried at the end of its pause.
             is_noted = bool(group) and self._decisions.is_refused(key)
             state = -1 if is_noted else self._state.epoch()
             for member in () if is_noted and pod.exceeds == promise.exceeds else alike:
                 if (waiting := self._find(member)) is not None:
-                    tried = replace(waiting, tried=state, exceeds=promise.exceeds)
-                    self._records.change(member, RecordEvent.SEARCHED, waiting=tried)
+                    tried = -1 if self._records.get(member).pauses(work.now) else state
+                    parts = replace(waiting, tried=tried, exceeds=promise.exceeds)
+                    self._records.change(member, RecordEvent.SEARCHED, waiting=parts)
         return promise
 
     def _decide(self, uid: str, pod: Waiting, work: TurnWork) -> Promise:

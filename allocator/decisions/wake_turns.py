@@ -35,7 +35,7 @@ def is_woken_by_member(record: Record, now: float, *, is_kept: bool = True) -> b
     One that was answered itself and has not started is woken at the end of its pause: two of them
     would else wake each other without end. So would two whose records are not kept until then.
     """
-    return (is_kept or record.waiting is not None) and record.device_pause.until <= now
+    return (is_kept or record.waiting is not None) and not record.pauses(now)
 
 
 class TurnWork:

@@ -18,15 +18,19 @@ from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
 from allocator.state.reports import EndedHold, HoldEnd
 from drawbridge.agreement import allocator_codes
+from drawbridge.dra.device_quotas import DeviceQuota
+from drawbridge.dra.quantity import Quantity
 from tests.allocator.clusters import (
     Cluster,
     allocation_on,
     ask_group,
     claim,
     codes,
+    gpu_slice,
     members_of,
     pod,
 )
+from tests.allocator.test_quotas import DEVICES
 
 FOUR = ("m0", "m1", "m2", "m3")
 
@@ -405,3 +409,25 @@ def test_a_change_of_the_leader_ends_a_hold() -> None:
     (ended,) = cluster.state.take_reports()
     assert isinstance(ended, EndedHold)
     assert (ended.end, ended.left) == (HoldEnd.LEADER_CHANGED, 4)
+
+
+def test_a_member_that_pauses_is_not_woken_because_another_one_is_decided_about() -> None:
+    """The quota has no room for m0, which waits; other filters refuse m1, which has its devices."""
+    quota = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(1)})
+    cluster = Cluster(quotas=[quota], n1=2)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.add_claim(claim("c-m1", allocation=allocation_on("n1", 0), pods=["m1"]))
+    for uid in ("m0", "m1"):
+        reply = cluster.ask_group("default/g", "m0", "m1", min_count=1, asking=uid)
+        assert bool(reply.fit) is (uid == "m1")
+        waiting.note_answer(uid, [each.node for each in reply.fit], cluster.now)
+
+    def wake(now: float, *, changed: bool = True) -> tuple[str, ...]:
+        if changed:
+            cluster.add(gpu_slice("n2", 1, generation=int(now * 10)))
+        return waiting.wake(now).woken
+
+    assert wake(2.0) == ("m1",)
+    assert wake(2.5) == ()
+    assert wake(3.0, changed=False) == ("m1",)
+    assert [at for at in range(4, 40) if wake(float(at))] == [5, 9, 17, 33]
