@@ -437,8 +437,8 @@ class WaitingPods:
         pod = record.waiting
         if pod is None or name in self._aside or name in self._cut:
             return False
-        if record.pauses(now) or pod.tried == self._state.epoch():
-            return False
+        if record.pauses(now) or pod.tried == self._state.epoch() or self._state.pods.get(uid).node:
+            return False  # kube-scheduler can ask before it hears that a pod is bound
         if pod.exceeds:
             # Room in a quota is another answer, also without a free device.
             return not self._decisions.exceeds_quota(record.key)

@@ -478,3 +478,16 @@ def test_the_ends_of_many_pods_take_several_turns_and_nobody_is_woken_before_the
     assert [each.woken for each in turns] == [(), (), ("s",)]
     assert [each.unfinished for each in turns[:2]] == [True, True]
     assert list(waiting.cluster.state.records) == ["s"]
+
+
+def test_a_pod_gets_no_devices_that_is_bound_before_the_scheduler_hears_of_it() -> None:
+    waiting = Waiting(held=1, n1=1)
+    waiting.cluster.add(pod("p", "of-p", node="n2"))
+    assert waiting.wake(0.0) == []  # its record has ended before the question
+    assert not waiting.ask("p")
+    waiting.free(0)
+    assert [waiting.wake(at) for at in (2.0, 60.0)] == [[], []]
+    assert not waiting.cluster.held()
+    waiting.cluster.add(pod("p", "of-p"))  # etcd is restored
+    waiting.cluster.add(gpu_slice("n1", 1, generation=2))
+    assert waiting.wake(62.0) == ["p"]
