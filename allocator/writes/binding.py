@@ -34,7 +34,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.cluster.errors import NotLeadingError
 from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import Claim
-from drawbridge.ledger.allocation_mark import is_allocated_by_us
+from drawbridge.ledger.allocation_mark import can_be_released
 from drawbridge.ledger.ledger import name_of
 from drawbridge.resource_version import parse_version
 
@@ -342,7 +342,7 @@ class PodBinder:
     # --- taking back ---
 
     async def _release(self, pod_uid: str, claim: Claim) -> list[str]:
-        """Deallocate a claim that we allocated and that nothing but this unbound pod uses.
+        """Deallocate a claim that nothing but this unbound pod uses, unless others allocated it.
 
         Returns the name of the claim if it was deallocated.
         """
@@ -352,7 +352,7 @@ class PodBinder:
             if live is None or live.metadata.uid != metadata.uid:
                 return []
             self._state.observe_claim(live)
-            if not is_allocated_by_us(live):
+            if not can_be_released(live):
                 return []
             return await self._leave(pod_uid, live)
 

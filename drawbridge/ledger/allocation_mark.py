@@ -91,6 +91,19 @@ def is_allocated_by_us(claim: Claim) -> bool:
     return isinstance(mark, Mark) and is_mark_of(mark, claim.status.allocation)
 
 
+def can_be_released(claim: Claim) -> bool:
+    """Return whether our allocator may end the allocation of a claim that no bound pod uses.
+
+    Another client has written it if the mark names other devices, or there is none. Any other text
+    is of somebody who may write the claim, and says nothing of the allocation. It must not keep a
+    pod for ever with devices with which it cannot start.
+    """
+    mark, is_marked = read_mark(claim.metadata), ALLOCATION_ANNOTATION in claim.metadata.annotations
+    if isinstance(mark, Mark) and mark.allocator == ALLOCATOR:
+        return is_mark_of(mark, claim.status.allocation)
+    return is_marked and claim.status.allocation is not None
+
+
 def format_mark(mark: Mark) -> str:
     """Return the value of the annotation."""
     return msgspec.json.encode(mark, enc_hook=str, order="sorted").decode()

@@ -19,6 +19,7 @@ from drawbridge.dra.allocation import (
     DeviceStatus,
 )
 from drawbridge.dra.claim import Claim
+from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.binding_rig import ORDER, Rig, contest
 from tests.allocator.fake_cluster import Fault
 from tests.cluster.fake.trouble import Seen
@@ -484,3 +485,14 @@ async def test_release_keeps_what_another_client_allocates_to_a_claim_with_a_mar
     rig.reservations.reserve("pod", "a")
     assert (await rig.binder.release("uid-pod")).released == ()
     assert rig.claim("a") == theirs
+
+
+@pytest.mark.parametrize("mark", ["{}", "x"])
+async def test_release_ends_what_has_a_mark_that_no_allocator_writes(rig: Rig, mark: str) -> None:
+    rig.reservations.reserve("pod", "a")
+    rig.cluster.faults[3] = "refuse"  # the pod is not bound
+    assert await rig.bind()
+    rig.reservations.reserve("pod", "a")
+    changed = replace(rig.claim("a").metadata, annotations={ALLOCATION_ANNOTATION: mark})
+    rig.cluster.put(replace(rig.claim("a"), metadata=changed))
+    assert (await rig.binder.release("uid-pod")).released == ("n/a",)

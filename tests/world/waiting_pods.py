@@ -119,7 +119,6 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
     gangs: dict[Gang | str, list[JSON]] = {}
     for pod in world.all("pods"):
         can_run = has_claims(world, pod) and not world.large.may_wait(pod)
-        can_run = can_run and not _has_forged_claim(world, pod)
         if is_waiting(pod) and can_run and not is_native(pod):
             gangs.setdefault(gang_of(pod) or pod["metadata"]["uid"], []).append(pod)
     for gang, pods in gangs.items():
@@ -129,15 +128,6 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
             needs = [_needs(world, pod, counted) for pod in pods[:lacks]]
             name = gang.name if isinstance(gang, Gang) else gang
             yield Waiting(name, priority, namespace_of(pods[0]), names, needs)
-
-
-def _has_forged_claim(world: "World", pod: JSON) -> bool:
-    """Whether its owner has changed the mark of a claim with devices: nobody takes them back.
-
-    If one of these devices fails, the pod waits with them.
-    """
-    claims = filter(None, claims_of(world, pod))
-    return any(name_of(claim) in world.forged and devices_of(claim) for claim in claims)
 
 
 def _can_go(pod: JSON | None, priority: int) -> bool:

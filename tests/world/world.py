@@ -295,10 +295,11 @@ class World:
         if not who.startswith("allocator"):
             return
         if after and devices_of(before) - devices_of(after) and not self.uses.is_ours(before):
-            self.taken.append(f"{name}, which others have allocated")
-        if not gone or self.rivals.has(name):
-            return
-        for pod in self.all("pods"):
+            if name in self.forged:
+                self.network.count("allocation of others whose mark is forged, released")
+            else:
+                self.taken.append(f"{name}, which others have allocated")
+        for pod in self.all("pods") if gone and not self.rivals.has(name) else ():
             runs = "nodeName" in pod["spec"] and not is_over(pod) and name in claim_names(pod)
             if runs and is_reserved_for(pod, before) and not is_reserved_for(pod, after):
                 self.taken.append(f"{name} of {pod['metadata']['name']}, which runs")
