@@ -112,7 +112,7 @@ class PodDecisions:
                 return self._prefilter(request, now)
         finally:
             members = self._basis.groups.members_of(self.groups.key_of(request.pod.uid))
-            self.state.records.trim({request.pod.uid, *members})
+            self.state.records.trim((request.pod.uid, *members))
 
     def _prefilter(self, request: PreFilterRequest, now: float) -> PreFilterReply:
         uid = request.pod.uid
@@ -144,7 +144,7 @@ class PodDecisions:
         try:
             return (yield from self._receive_members(request, now))
         finally:
-            self.state.records.trim({each.pod.uid for each in request.members or ()})
+            self.state.records.trim(each.pod.uid for each in request.members or ())
 
     def _receive_members(
         self, request: PreFilterGroupRequest, now: float

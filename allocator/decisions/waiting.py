@@ -41,13 +41,7 @@ from allocator.decisions.wake_turns import (
 from allocator.scheduler.protocol import PreemptRequest
 from allocator.state.pauses import WAKE_PAUSES
 from allocator.state.record_states import RecordEvent
-from allocator.state.records import (
-    BEHIND_ALL,
-    Record,
-    VictimQuestion,
-    Waiting,
-    WaitingPlace,
-)
+from allocator.state.records import BEHIND_ALL, VictimQuestion, Waiting, WaitingPlace
 from allocator.state.seen_pods import UNSEEN, UNSEEN_SECONDS
 from drawbridge.solver.ahead import Tell
 
@@ -56,7 +50,8 @@ TRIES_PER_TURN: Final = 32
 FEW_KEYS: Final = 64
 # A pod that got nodes has this time to be reserved before another node is searched for it.
 SCHEDULING_SECONDS: Final = 1.0
-_FIRST: Final = -(1 << 63)  # before all priorities
+# Before all priorities.
+_FIRST: Final = -(1 << 63)
 
 
 class WaitingPods:
@@ -271,7 +266,7 @@ class WaitingPods:
         unfinished |= any((self._told, self._cut, self._victims, self._bound))
         unfinished |= may_copy and not aside and bool(self._aside)
         records = map(self._records.get, set(work.woken))
-        woken = tuple(each.uid for each in sorted(records, key=_place_of))
+        woken = tuple(each.uid for each in sorted(records, key=lambda each: each.place))
         return Turn(woken, unfinished, aside)
 
     def decide_ahead(self, uid: str, now: float, tell: Tell, clock: Callable[[], float]) -> None:
@@ -494,7 +489,3 @@ class WaitingPods:
         self._aside.discard(uid)
         self._cut.discard(uid)
         self._aside.end_preemption(uid)
-
-
-def _place_of(record: Record) -> WaitingPlace:
-    return record.waiting.place if record.waiting else BEHIND_ALL

@@ -9,7 +9,7 @@ devices, once the call of the scheduler is answered.
 import time
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Final
@@ -162,10 +162,11 @@ class PodTable:
         """Whether a new record is kept, and no other one makes way for it."""
         return len(self._records) < self.limit
 
-    def trim(self, but: Collection[str]) -> None:
+    def trim(self, but: Iterable[str]) -> None:
         """Drop what is beyond the limit; not the pods that a call of the scheduler is about."""
         if len(self._records) <= self.limit:
             return
+        kept = frozenset(but)
         namespaces = [self._namespaces.get(each) for each in self._namespaces]
         sizes = [(-len(uids), number) for number, uids in enumerate(namespaces)]
         heapify(sizes)
@@ -174,7 +175,7 @@ class PodTable:
             size, number = heappop(sizes)
             if number not in oldest:
                 oldest[number] = iter(tuple(namespaces[number]))
-            uid = next((uid for uid in oldest[number] if self._can_drop(uid, but)), None)
+            uid = next((uid for uid in oldest[number] if self._can_drop(uid, kept)), None)
             if uid is not None:
                 self.end(uid, RecordEvent.DROPPED)
                 heappush(sizes, (size + 1, number))

@@ -248,6 +248,11 @@ class Record(msgspec.Struct, frozen=True):
         asked = self.waiting.key if self.waiting else b""
         return asked if self.kept is None or self.group else asked + self.kept.key.encode()
 
+    @property
+    def place(self) -> WaitingPlace:
+        """The place of a pod among those that wait."""
+        return self.waiting.place if self.waiting else BEHIND_ALL
+
     def pauses(self, now: float) -> bool:
         """Whether a pod is not to be woken yet, because that was in vain."""
         return self.device_pause.until > now
