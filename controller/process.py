@@ -156,8 +156,8 @@ class Leader:
             for reconciler in reconcilers.all():
                 if reconciler.name != CONFIGURATION:
                     await self._settings.wait()
-                name, schedule = reconciler.name, SCHEDULES[reconciler.name]
-                wake_up = reconcilers.wake_ups[name]
+                wake_up = reconcilers.wake_ups[reconciler.name]
+                schedule = SCHEDULES[reconciler.name]
                 group.create_task(
                     run_reconciler(reconciler, wake_up, schedule, report_result, clock)
                 )
