@@ -103,6 +103,16 @@ def test_a_gang_with_a_forgotten_member_is_asked_about_anew_when_its_victim_has_
     assert ask(contest.cluster, "m0", "m1", priority=HIGH).fit
 
 
+def test_a_gang_with_a_forgotten_member_is_asked_about_anew_when_a_device_is_free() -> None:
+    contest = contested()
+    contest.cluster.state.records.limit = 2
+    contest.ask("other")  # drops the record of a member
+    assert sorted(contest.cluster.state.records) == ["m1", "other"]
+    contest.woken(2.0)  # to ask for victims
+    contest.end("low")
+    assert "m1" in contest.woken(9.0)
+
+
 def test_a_gang_with_a_bound_member_is_not_woken_before_it_fits() -> None:
     contest = contested()
     assert contest.woken(2.0) == ["m0", "m1"]  # to ask for victims
