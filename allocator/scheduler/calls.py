@@ -307,8 +307,11 @@ class SchedulerCalls:
             self._changed.set()
 
     async def _wait_for_reason(self) -> None:
-        seconds = _IDLE_SECONDS
-        if self._state.ready and (until := self._state.waiting.next_time()) is not None:
+        seconds, until = _IDLE_SECONDS, None
+        # What is due while another scheduler leads is for the term that begins then.
+        if self._state.ready and self._leadership.leading:
+            until = self._state.waiting.next_time()
+        if until is not None:
             seconds = min(max(until - self._now(), _DEBOUNCE_SECONDS), _IDLE_SECONDS)
         try:
             async with asyncio.timeout(seconds):
