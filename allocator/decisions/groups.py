@@ -87,8 +87,7 @@ class GroupDecisions:
             return None
         groups, until = first
         text = f"{groups} groups of which a part is bound get devices first"
-        reason = make_reason(codes.GANG_INTERRUPTED, STAGE, text)
-        return GroupAnswer(reason=reason, pauses_until=until)
+        return GroupAnswer((), make_reason(codes.GANG_INTERRUPTED, STAGE, text), pauses_until=until)
 
     def waits_until(self, key: str, now: float) -> float:
         """Return until when a group is not searched for, itself or behind others; 0 if never."""
@@ -139,14 +138,15 @@ class GroupDecisions:
         self.holds.expire(now)
         self.interrupted.expire(now)
 
-    def note_bound(self, pod_uid: str) -> bool:
-        """Note that a pod is bound; return whether its group can have another answer.
+    def note_end(self, pod_uid: str) -> bool:
+        """Note that a pod is bound or gone; return whether its group can have another answer.
 
         The others need fewer devices together then, although no device is free that was not before.
         """
-        self.holds.succeed(self.key_of(pod_uid))
-        gang = self._state.pods.get(pod_uid).gang
-        return self.forget_refusal(key_of_group(gang) if gang else "")
+        seen, key = self._state.pods.get(pod_uid), self.key_of(pod_uid)
+        if seen.node:
+            self.holds.succeed(key)
+        return self.forget_refusal(key_of_group(seen.gang) if seen.gang else key)
 
     def forget_refusal(self, key: str) -> bool:
         """Forget that a group was refused; return whether it can have another answer now."""
@@ -268,7 +268,8 @@ class GroupDecisions:
         return self._reserved.find(uid) is None or self._reserved.is_promised(uid)
 
     def _count_needed(self, question: GroupQuestion) -> int:
-        return needed_members(known_group(question, self._basis), len(question.members))
+        gone = sum(map(self._state.pods.is_gone, question.members))
+        return needed_members(known_group(question, self._basis), len(question.members) - gone)
 
     def _decide(
         self,
@@ -412,8 +413,7 @@ class GroupDecisions:
         if kept:
             yield self._state.ledger.view_without(kept)
             return
-        preferred = self._state.preferred_view(now)
-        if preferred is not None:
+        if (preferred := self._state.preferred_view(now)) is not None:
             yield preferred
         yield self._state.ledger.view()
 

@@ -418,8 +418,7 @@ class PodDecisions:
 
         Return whether its group can have another answer.
         """
-        is_bound = bool(self.state.pods.get(pod_uid).node)
-        has_changed = is_bound and self.groups.note_bound(pod_uid)
+        has_changed = self.groups.note_end(pod_uid)
         self.state.records.end(pod_uid)
         return has_changed
 
