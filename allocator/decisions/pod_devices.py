@@ -59,7 +59,7 @@ class Promise(NamedTuple):
 
     The search is `unfinished` while it has not examined all nodes. If it `was_cut` on a node, a
     copy of the process can answer. It is `impossible` for a pod whose claims it cannot use. A pod
-    that `exceeds` a quota can have no devices of others either.
+    that `exceeds` a quota can have no devices of others either; a group `can_evict` them by now.
     """
 
     node: str = ""
@@ -67,6 +67,7 @@ class Promise(NamedTuple):
     impossible: bool = False
     was_cut: bool = False
     exceeds: bool = False
+    can_evict: bool = False
     # All members of a group that got devices together, or the one that asks about it anew.
     members: tuple[str, ...] = ()
     pauses_until: float = 0.0
@@ -239,10 +240,8 @@ class PodDecisions:
             reply = fit_some(scored, limit, complete=shortlist.complete)
             if reserve or node == first:
                 fit = next(each for each in shortlist.fitting if each.name == node)
-                is_reserved = self._keep_until_reserve(
-                    request, fit, search, now, promised=not reserve
-                )
-                reply = replace(reply, reserved_on=node if reserve and is_reserved else "")
+                kept = self._keep_until_reserve(request, fit, search, now, promised=not reserve)
+                reply = replace(reply, reserved_on=node if reserve and kept else "")
             return reply
         taken, _ = self.preemption.take_over(search)
         if taken and not self.reservations.reserve_found(request, taken, search, now):
@@ -400,6 +399,7 @@ class PodDecisions:
         if not self.groups.is_known(key):
             return Promise(members=(pod_uid,))  # the scheduler asks about the group anew
         self._settle(now)
+        before = self._basis.groups.get(key).refusal
         answer = self.groups.answer_again(key, now)
         if answer is None:
             return Promise()
@@ -409,6 +409,7 @@ class PodDecisions:
             unfinished=not answer.complete,
             was_cut=self.state.planner.was_cut,
             exceeds=answer.exceeds_quota,
+            can_evict=answer.preemptible and not (before and before.answer.preemptible),
             members=(*answer.placed, *self.groups.waiting_alone(key, answer, now)),
             pauses_until=answer.pauses_until,
         )

@@ -464,8 +464,9 @@ class WaitingPods:
             # The scheduler itself tries the pod again when its claims change.
             self.stop_waking(uid)
         elif not promise.unfinished:
-            if pod.exceeds and not promise.exceeds:
-                self._questions.ask_soon(uid, work.now)  # its quota has room for what it preempts
+            if promise.can_evict or (pod.exceeds and not promise.exceeds):
+                # Fewer members must run, for example, or its quota has room for what it preempts.
+                self._questions.ask_soon(uid, work.now)
             # A group that is refused needs no other note that its members were tried, which would
             # outlast the refusal. A member that pauses is tried at the end of its pause.
             is_noted = bool(group) and self._decisions.is_refused(key)

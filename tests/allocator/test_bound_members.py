@@ -32,10 +32,10 @@ def cluster_with_members(*waiting: str, free: int, quotas: Sequence[DeviceQuota]
     return cluster
 
 
-def show_bound(cluster: Cluster, uid: str = "m0") -> None:
+def show_bound(cluster: Cluster, uid: str = "m0", priority: int = 0) -> None:
     """Show that a member has a node, which changes no device."""
     epoch = cluster.state.epoch()
-    cluster.add(pod(uid, f"c-{uid}", node="n1", labels=LABELS))
+    cluster.add(pod(uid, f"c-{uid}", node="n1", labels=LABELS, spec={"priority": priority}))
     assert cluster.state.epoch() == epoch
 
 
@@ -75,6 +75,18 @@ def test_a_member_waits_no_longer_when_another_one_is_bound_about_which_nobody_a
     show_bound(cluster)
     assert waiting.wake(4.0).woken == ("m1",)
     assert cluster.held() == ["n1/gpu-0", "n1/gpu-1"]
+
+
+def test_a_member_asks_for_victims_when_another_one_is_bound_about_which_nobody_asks() -> None:
+    cluster = cluster_with_members("m1", free=1)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.add_claim(claim("c-low", allocation=allocation_on("n1", 1), pods=["low"]))
+    assert not cluster.ask_group(KEY, "m1", min_count=2, priority=9).group_preemptible
+    waiting.note_answer("m1", [], 0.0)
+    assert waiting.wake(2.0).woken == ()
+    show_bound(cluster, priority=9)
+    assert waiting.wake(4.0).unfinished
+    assert waiting.wake(4.1).woken == ("m1",)
 
 
 def test_a_member_over_quota_waits_no_longer_when_another_one_is_bound() -> None:

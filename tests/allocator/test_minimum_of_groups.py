@@ -10,7 +10,7 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.process import _Parts
 from drawbridge.cluster.store import CachedObject
 from drawbridge.pod_groups import COSCHEDULING_LABEL
-from tests.allocator.clusters import Cluster
+from tests.allocator.clusters import Cluster, allocation_on, claim
 
 KEY = f"default/{COSCHEDULING_LABEL}=g"
 
@@ -30,6 +30,33 @@ def test_members_are_woken_when_fewer_of_them_must_run(
     assert waiting.wake(4.0).woken == ()
     waiting.note_minimum(KEY)
     assert waiting.wake(6.0).woken == woken
+
+
+@pytest.mark.parametrize("members", [("m0",), ("m0", "m1")])
+def test_a_group_asks_once_for_victims_when_fewer_of_its_members_must_run(
+    members: tuple[str, ...],
+) -> None:
+    """There were too few members before, or too few victims."""
+    minimums = {("default", "g"): 2}
+    cluster = Cluster(n1=1, min_members=minimums)
+    waiting = WaitingPods(cluster.decisions)
+    cluster.add_claim(claim("c-low", allocation=allocation_on("n1", 0), pods=["low"]))
+    may_evict = cluster.ask_group(KEY, *members, priority=9).group_preemptible
+    assert may_evict is (len(members) == 2)
+    for uid in members:
+        waiting.note_answer(uid, [], 0.0)
+        if may_evict:
+            waiting.note_preemption(uid, refused=True)
+    assert waiting.wake(2.0).woken == ()
+    minimums["default", "g"] = 1
+    waiting.note_minimum(KEY)
+    assert waiting.wake(4.0).unfinished
+    assert waiting.wake(4.1).woken == ("m0",)
+    assert cluster.ask_group(KEY, *members, priority=9).group_preemptible
+    waiting.note_answer("m0", [], 4.2)
+    # The state is another one, in which nothing is free either.
+    cluster.add_claim(claim("c", allocation=allocation_on("elsewhere", 0), pods=["x"]))
+    assert [waiting.wake(at).woken for at in (60.0, 60.1)] == [(), ()]
 
 
 def test_a_group_that_was_not_refused_is_not_tried_again() -> None:
