@@ -31,6 +31,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.taints import first_untolerated
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
+from drawbridge.ledger.conflicts import find_exceeded
 from drawbridge.ledger.ledger import Reservation, ReservationRefusal, uid_of
 from drawbridge.solver.memo import OutOfTimeError
 
@@ -178,9 +179,13 @@ class ReservedPods:
             }
         except OutOfTimeError:
             return ReservationRefusal.UNKNOWN
-        view, pools = state.ledger.view(), state.planner.pools_for(node)
-        if refusal := state.ledger.assume(wanted, view=view, pools=pools):
+        ledger, pools = state.ledger, state.planner.pools_for(node)
+        new = wanted.keys() - ledger.reservations.keys()
+        if refusal := ledger.assume(wanted, view=ledger.view(), pools=pools):
             return refusal
+        if self._find_excess(new):
+            ledger.rollback(new)
+            return ReservationRefusal.HELD  # what was found is not free any more
         claims = tuple(
             _claim_reservation(state.claims[uid], consumer_of(pod, uid), wanted.get(uid))
             for uid in request.claims
@@ -322,13 +327,21 @@ class ReservedPods:
         claims = devices.reservation.claims
         lost = filter(None, map(self.find_lost_device, claims))
         problem = self._lost_claim(claims) or next(lost, "")
-        if not problem and self._state.ledger.has_conflict(each.uid for each in claims):
-            problem = f"cannot write the allocation: {ReservationRefusal.HELD}"
+        if not problem and (excess := self._find_excess([each.uid for each in claims])):
+            problem = f"cannot write the allocation: {excess}"
         if not problem:
             self._change(devices, RecordEvent.WRITING, promised=False, writing=True)
         elif not devices.writing:
             self._records.change(pod_uid, RecordEvent.LOST, devices=None)
         return problem
+
+    def _find_excess(self, claims: Collection[str]) -> str:
+        """Return why these claims cannot have what is reserved for them beside all others."""
+        state = self._state
+        if state.ledger.has_conflict(claims):
+            return ReservationRefusal.HELD
+        finding = find_exceeded(state.ledger, state.find_pool, claims)
+        return finding.message if finding else ""
 
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """End a write; without `written`, remove what is reserved and not allocated.

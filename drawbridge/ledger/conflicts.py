@@ -6,7 +6,7 @@ a word. The audit looks at everything; this looks at the devices of one claim.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -169,26 +169,53 @@ def _overcommitted(
     ledger: Ledger, uid: str, pool: PoolID, current: PublishedPool
 ) -> Iterator[Conflict]:
     """Compare what is allocated with the capacities and counters of the claim's own devices."""
-    holds = ledger.claims[uid].holds
-    names = {hold.device for hold in holds if hold.pool == pool}
-    mine = [current.devices[name] for name in sorted(names) if name in current.devices]
+    holds = [hold for hold in ledger.claims[uid].holds if hold.pool == pool]
+    mine = _published(current, (hold.device for hold in holds))
     shared = {hold.device for hold in holds if hold.shared}
     for device in (each for each in mine if each.name in shared):
         for finding in find_exceeded_capacity(ledger, pool, device):
             holders = ledger.holders_in(pool).get(device.name, {})
             yield Conflict(finding, pool, holders=_list_holders(ledger, uid, holders))
+    own = _select_drawn(current, mine, _allocated_devices(ledger, pool))
+    if own.counter_sets and any(find_overdrawn_counters(pool, own, own.devices)):
+        yield from _overdrawn(ledger, uid, pool, own)
+
+
+def find_exceeded(ledger: Ledger, find_pool: FindPool, uids: Iterable[str]) -> Finding | None:
+    """Return what claims exceed by the devices that are reserved for them; None for nothing.
+
+    Whatever else is held in their pools counts as well, also for pods and other reservations.
+    """
+    names: dict[PoolID, set[str]] = {}
+    for reserved in filter(None, map(ledger.reservations.get, uids)):
+        for hold in reserved.holds:
+            names.setdefault(hold.pool, set()).add(hold.device)
+    for pool, own in names.items():
+        if (current := find_pool(pool)) is not None:
+            mine = _published(current, own)
+            exceeded = (find_exceeded_capacity(ledger, pool, device) for device in mine)
+            drawn = _select_drawn(current, mine, ledger.holders_in(pool))
+            overdrawn = find_overdrawn_counters(pool, drawn, drawn.devices)
+            if (finding := next(chain(*exceeded, overdrawn), None)) is not None:
+                return finding
+    return None
+
+
+def _published(current: PublishedPool, names: Iterable[str]) -> list[Device]:
+    return [current.devices[name] for name in sorted({*names} & current.devices.keys())]
+
+
+def _select_drawn(
+    current: PublishedPool, mine: Iterable[Device], held: Iterable[str]
+) -> PublishedPool:
+    """Return the counter sets that devices draw on, with the devices that are held.
+
+    A node has a counter set for each of its GPUs.
+    """
     drawn = {use.counter_set for device in mine for use in device.consumes_counters}
-    if drawn:
-        # Only what the claim's own devices draw on: a node has a counter set for each of its GPUs.
-        own = replace(
-            current,
-            devices={each.name: each for each in _allocated_devices(ledger, pool, current)},
-            counter_sets={
-                name: each for name, each in current.counter_sets.items() if name in drawn
-            },
-        )
-        if any(find_overdrawn_counters(pool, own, own.devices)):
-            yield from _overdrawn(ledger, uid, pool, own)
+    sets = {name: each for name, each in current.counter_sets.items() if name in drawn}
+    devices = {each.name: each for each in _published(current, held if drawn else ())}
+    return replace(current, devices=devices, counter_sets=sets)
 
 
 def _overdrawn(ledger: Ledger, uid: str, pool: PoolID, own: PublishedPool) -> Iterator[Conflict]:
@@ -208,7 +235,7 @@ def _overdrawn(ledger: Ledger, uid: str, pool: PoolID, own: PublishedPool) -> It
             yield Conflict(finding, pool, name, _list_holders(ledger, uid, consumers))
 
 
-def _allocated_devices(ledger: Ledger, pool: PoolID, current: PublishedPool) -> Iterator[Device]:
+def _allocated_devices(ledger: Ledger, pool: PoolID) -> Iterator[str]:
     for name, holders in ledger.holders_in(pool).items():
-        if name in current.devices and any(is_allocated(ledger, uid) for uid in holders):
-            yield current.devices[name]
+        if any(is_allocated(ledger, uid) for uid in holders):
+            yield name

@@ -1,5 +1,6 @@
 """Reservations: what they hold, who shares them, when they end and what is written."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -9,12 +10,15 @@ from allocator.state.reserved_pods import (
     PROMISE_SECONDS,
     RESERVATION_SECONDS,
 )
-from drawbridge.dra.allocation import to_json
+from drawbridge.dra.allocation import Allocation, to_json
+from drawbridge.dra.decode import decode_quantity
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.audit import audit
+from drawbridge.ledger.ledger import ReservationRefusal
 from tests.allocator.clusters import (
     DRIVER,
     Cluster,
+    Plain,
     allocation_on,
     as_claim,
     claim,
@@ -198,13 +202,54 @@ def allocate_and_take_back(cluster: Cluster) -> None:
 
 
 def test_a_share_whose_allocation_was_taken_back_is_not_reserved_again_beside_another() -> None:
-    cluster, memory = Cluster(n1=1), {"memory": {"value": "4Gi"}}
-    shared = gpu_slice("n1", 1, generation=2, capacity=memory, allowMultipleAllocations=True)
-    cluster.add(shared)
+    cluster = cluster_with_shares()
     allocate_and_take_back(cluster)
     cluster.schedule("other", claim("c"))
     assert cluster.nodes("r", claim("shared", version=3)) == []
     assert [*cluster.state.ledger.reservations] == ["c"]
+
+
+def cluster_with_shares() -> Cluster:
+    """Return a device of 4Gi that claims share; one that does not say how much gets all of it."""
+    cluster, memory = Cluster(n1=1), {"memory": {"value": "4Gi"}}
+    cluster.add(gpu_slice("n1", 1, generation=2, capacity=memory, allowMultipleAllocations=True))
+    return cluster
+
+
+def share_of(amount: str) -> Plain:
+    """Return the allocation of a share."""
+    allocation = allocation_on("n1", 0)
+    share = {"shareID": f"share-of-{amount}", "consumedCapacity": {"memory": amount}}
+    allocation["devices"]["results"][0] |= share
+    return allocation
+
+
+def test_a_share_that_was_found_before_another_one_was_reserved_is_not_reserved() -> None:
+    cluster = cluster_with_shares()
+    reservations, ledger = cluster.decisions.reservations, cluster.state.ledger
+    shares = {"p": "3Gi", "q": "2Gi", "r": "1Gi"}
+    for uid in shares:
+        assert cluster.nodes(uid, claim(f"of-{uid}")) == ["n1"]
+    refusals = []
+    for uid, amount in shares.items():
+        request = cluster.decisions.requests.find(uid)
+        assert request is not None
+        share = msgspec.convert(share_of(amount), Allocation, dec_hook=decode_quantity)
+        refusals.append(reservations.reserve(request, "n1", {f"of-{uid}": share}, 0.0))
+    assert refusals == [None, ReservationRefusal.HELD, None]
+    assert [*ledger.reservations] == ["of-p", "of-r"]
+    assert reservations.find("q") is None
+
+
+def test_a_share_that_exceeds_the_device_beside_one_of_others_is_not_written() -> None:
+    cluster = cluster_with_shares()
+    cluster.schedule("p", claim("c"))
+    cluster.add_claim(claim("theirs", allocation=share_of("1Gi"), pods=["other"]))
+    problem = cluster.decisions.reservations.begin_write("p")
+    assert problem == (
+        "cannot write the allocation: claims consume 5Gi of memory, but the device has 4Gi"
+    )
+    assert cluster.decisions.reservations.find("p") is None
 
 
 def test_a_claim_whose_allocation_was_taken_back_gets_other_devices() -> None:

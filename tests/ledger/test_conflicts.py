@@ -10,8 +10,14 @@ from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement
 from drawbridge.dra.inventory import build_inventory, find_published_pool
 from drawbridge.dra.slices import Slice, read_slice
 from drawbridge.ledger.allocation_mark import format_mark, make_mark
-from drawbridge.ledger.conflicts import MAX_HOLDERS, describe_conflict, find_conflicts, find_rival
-from drawbridge.ledger.ledger import Ledger
+from drawbridge.ledger.conflicts import (
+    MAX_HOLDERS,
+    describe_conflict,
+    find_conflicts,
+    find_exceeded,
+    find_rival,
+)
+from drawbridge.ledger.ledger import Ledger, Reservation
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.ledger.claims import DRIVER, allocation, claim
 from tests.tables import every_row
@@ -61,6 +67,36 @@ def conflicts(*held: str, node: str = "a") -> list[tuple[str, str]]:
         ledger.observe(on_node(node, f"{number}", *results.split()))
     conflicts = find_conflicts(ledger, find_pool, f"{len(held) - 1}")
     return [(each.finding.code, each.finding.message) for each in conflicts]
+
+
+@every_row(
+    ("held", "code"),
+    [
+        (["a/plain"], None),
+        (["a/part-0", "a/part-1"], None),
+        (["a/part-0", "a/gpu"], "CounterOverdrawn"),
+        (["a/plain", "a/part-0 a/gpu"], "CounterOverdrawn"),
+        (["a/part-0 a/gpu", "a/plain"], None),
+        (["a/gpu", "b/part-0"], None),
+        (["a/shared:1=4G", "a/shared:2=4G"], None),
+        (["a/shared:1=6G", "a/shared:2=6G"], "CapacityExceeded"),
+        (["a/shared:1=6G", "a/plain b/shared:2=6G"], None),
+        (["elsewhere/plain", "a/gone"], None),
+    ],
+)
+def test_what_is_reserved_exceeds_its_pools(held: list[str], code: str | None) -> None:
+    """Of several claims, the first is allocated or reserved itself; the last one is asked about."""
+    for reserves_all in (False, True):
+        ledger = Ledger()
+        for number, results in enumerate(held):
+            uid, whole = f"{number}", allocation(*results.split())
+            ledger.observe(claim(uid, 1))
+            if reserves_all or number == len(held) - 1:
+                ledger.assume({uid: Reservation(whole)}, view=ledger.view())
+            else:
+                ledger.observe(replace(claim(uid, 2), status=ClaimStatus(allocation=whole)))
+        finding = find_exceeded(ledger, find_pool, [f"{len(held) - 1}"])
+        assert (finding and finding.code) == code
 
 
 @every_row(
