@@ -175,9 +175,15 @@ class DevicePreemption:
         return find_nodes(search, self._state, view)
 
     def _given_up(self, promised: Collection[PodReservation]) -> set[str]:
-        """Return the claims for which nothing is reserved when these pods lose their promises."""
+        """Return the claims that have nothing any more when these pods lose their promises.
+
+        One that is allocated by now keeps what it has, for the pods for which it was.
+        """
         uids, users = {each.uid for each in promised}, self._state.records.reserved_for
-        return {claim for claim in _claims_of(promised) if uids.issuperset(users(claim))}
+        claims, ledger = _claims_of(promised), self._state.ledger
+        # A mark holds devices as well, while a write that was sent can allocate them.
+        held = {each for each in claims if each in ledger.claims and ledger.claims[each].holds}
+        return {each for each in claims - held if uids.issuperset(users(each))}
 
     def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
         reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))

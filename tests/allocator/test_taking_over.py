@@ -8,8 +8,8 @@ from allocator.decisions.pod_devices import Promise
 from allocator.state.record_states import RecordEvent
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
-from tests.allocator.clusters import Cluster, claim
-from tests.allocator.contests import HIGH, LOW, Contest, full_node
+from tests.allocator.clusters import Cluster, claim, pod
+from tests.allocator.contests import HIGH, LOW, Contest, full_node, shared_device
 
 
 @pytest.fixture
@@ -162,6 +162,22 @@ def test_a_higher_priority_takes_over_what_was_promised_to_a_woken_pod(full: Con
     assert full.ask("high") == ["n1"]
     assert not full.cluster.reserve("high", "n1")
     assert full.ask("low", priority=LOW) == []
+
+
+def test_what_a_claim_has_by_now_is_not_taken_over_from_a_pod_that_shares_it() -> None:
+    contest = shared_device(other="3Gi")
+    cluster, reservations = contest.cluster, contest.cluster.decisions.reservations
+    for uid in ("one", "two"):
+        assert cluster.nodes(uid, claim("shared"), priority=LOW) == ["n1"]
+        assert cluster.decisions.promise(uid, cluster.now).node == "n1"
+    assert not cluster.reserve("one", "n1")
+    cluster.write("one")
+    cluster.add(pod("one", "shared", node="n1"))
+    contest.enlist("one", "n1")
+    assert reservations.is_promised("two")
+    assert contest.ask("high") == []
+    assert len(contest.victims("high")) == 1
+    assert reservations.is_promised("two")
 
 
 def test_a_reservation_of_the_scheduler_is_not_taken_over(full: Contest) -> None:
