@@ -176,6 +176,8 @@ class _Handlers:
             if error.code is ErrorCode.VERSION:
                 self._streams.note_refusal(error.message)
             return _error(error.code, error.message)
+        except ConnectionError:  # the plugin is gone
+            raise
         except Exception:  # noqa: BLE001  # a bug in one call must not end the process
             metrics.ALLOCATOR_CALLS.add(call, ErrorCode.BUG)
             _LOG.exception("unhandled exception in a call", extra={"fields": {"call": call}})

@@ -3,13 +3,14 @@
 import asyncio
 import contextlib
 import json
+import logging
 import stat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from allocator.scheduler.protocol import MAX_BODY_BYTES, VERSION_TEXT
+from allocator.scheduler.protocol import HEADER, MAX_BODY_BYTES, VERSION_TEXT
 from allocator.scheduler.server import ActivationStreams, serve_calls
 from tests.allocator.clusters import Cluster, claim
 from tests.allocator.conformance import CASES, CLUSTER, Case
@@ -83,6 +84,21 @@ async def test_a_large_request_is_refused_and_the_connection_goes_on(tmp_path: P
         assert (status, reply["error"]["code"]) == (413, "TooLarge")
         request["body"] = {"podUID": "p", "node": "n1"}
         assert (await served.send(request))[0] == 200
+
+
+async def test_a_plugin_that_goes_in_the_middle_of_a_request_is_no_bug(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    head = f"POST /v1/prefilter HTTP/1.1\r\nHost: allocator\r\n{HEADER}: {VERSION_TEXT}\r\n"
+    async with serving(Cluster(n1=1), tmp_path) as served:
+        _, writer = await asyncio.open_unix_connection(served.socket)
+        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        await writer.drain()
+        # The answer to another connection shows that the first one is being read.
+        assert (await served.send(STATUS))[0] == 200
+        writer.transport.abort()
+        assert (await served.send(STATUS))[0] == 200
+    assert not [each for each in caplog.records if each.levelno >= logging.ERROR]
 
 
 async def test_deeply_nested_bodies_are_refused(tmp_path: Path) -> None:
