@@ -7,7 +7,6 @@ import msgspec
 from allocator.scheduler.protocol import GroupReference
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.node_fit import make_reason
-from drawbridge.ledger.quota_room import STAGE as QUOTA_STAGE
 from drawbridge.pod_groups import COSCHEDULING_LABEL, GroupForm, PodGroup
 from drawbridge.solver.reasons import Reason
 
@@ -39,11 +38,6 @@ class GroupAnswer(msgspec.Struct, frozen=True):
     pauses_until: float = 0.0
     preemptible: bool = False
     alone: tuple[str, ...] = ()
-
-    @property
-    def exceeds_quota(self) -> bool:
-        """Whether a quota has no room for the group."""
-        return self.reason is not None and self.reason.stage == QUOTA_STAGE
 
 
 def key_of_group(group: PodGroup) -> str:

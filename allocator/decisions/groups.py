@@ -128,11 +128,6 @@ class GroupDecisions:
             and not refusal.answer.pauses_until
         )
 
-    def exceeds_quota(self, key: str) -> bool:
-        """Whether a group does not fit because it exceeds a quota, in the current state."""
-        refusal = self._groups.get(key).refusal
-        return refusal is not None and refusal.answer.exceeds_quota and self.is_refused(key)
-
     def expire(self, now: float) -> None:
         """End what was held for a limited time."""
         self.holds.expire(now)

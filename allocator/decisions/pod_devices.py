@@ -59,7 +59,8 @@ class Promise(NamedTuple):
 
     The search is `unfinished` while it has not examined all nodes. If it `was_cut` on a node, a
     copy of the process can answer. It is `impossible` for a pod whose claims it cannot use. A pod
-    that `exceeds` a quota can have no devices of others either; a group `can_evict` them by now.
+    alone that `exceeds` a quota can have no devices of others either. A group `can_evict` others if
+    it could not by the answer before.
     """
 
     node: str = ""
@@ -408,7 +409,6 @@ class PodDecisions:
             own.node if own else "",
             unfinished=not answer.complete,
             was_cut=self.state.planner.was_cut,
-            exceeds=answer.exceeds_quota,
             can_evict=answer.preemptible and not (before and before.answer.preemptible),
             members=(*answer.placed, *self.groups.waiting_alone(key, answer, now)),
             pauses_until=answer.pauses_until,
@@ -477,9 +477,7 @@ class PodDecisions:
         return answer_key(self.requests.search(request), self.state)
 
     def exceeds_quota(self, key: bytes) -> bool:
-        """Whether the pods with this key exceed a quota, in the current state."""
-        if key.startswith(_GROUP):
-            return self.groups.exceeds_quota(key.removeprefix(_GROUP).decode())
+        """Whether pods alone with this key exceed a quota, in the current state."""
         return self._basis.quotas.is_refused(key) or self._basis.searches.exceeds_quota(key)
 
     def is_refused(self, key: bytes) -> bool:

@@ -471,7 +471,7 @@ class WaitingPods:
             # outlast the refusal. A member that pauses is tried at the end of its pause.
             is_noted = bool(group) and self._decisions.is_refused(key)
             state = -1 if is_noted else self._state.epoch()
-            for member in () if is_noted and pod.exceeds == promise.exceeds else alike:
+            for member in () if is_noted else alike:
                 if (waiting := self._find(member)) is not None:
                     tried = -1 if self._records.get(member).pauses(work.now) else state
                     parts = replace(waiting, tried=tried, exceeds=promise.exceeds)
