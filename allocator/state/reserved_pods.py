@@ -183,7 +183,7 @@ class ReservedPods:
         new = wanted.keys() - ledger.reservations.keys()
         if refusal := ledger.assume(wanted, view=ledger.view(), pools=pools):
             return refusal
-        if self._find_excess(new):
+        if find_exceeded(ledger, state.find_pool, new):
             ledger.rollback(new)
             return ReservationRefusal.HELD  # what was found is not free any more
         claims = tuple(
