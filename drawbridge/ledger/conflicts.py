@@ -177,7 +177,7 @@ def _overcommitted(
             holders = ledger.holders_in(pool).get(device.name, {})
             yield Conflict(finding, pool, holders=_list_holders(ledger, uid, holders))
     own = _select_drawn(current, mine, _allocated_devices(ledger, pool))
-    if own.counter_sets and any(find_overdrawn_counters(pool, own, own.devices)):
+    if own is not None and any(find_overdrawn_counters(pool, own, own.devices)):
         yield from _overdrawn(ledger, uid, pool, own)
 
 
@@ -193,10 +193,10 @@ def find_exceeded(ledger: Ledger, find_pool: FindPool, uids: Iterable[str]) -> F
     for pool, own in names.items():
         if (current := find_pool(pool)) is not None:
             mine = _published(current, own)
-            exceeded = (find_exceeded_capacity(ledger, pool, device) for device in mine)
-            drawn = _select_drawn(current, mine, ledger.holders_in(pool))
-            overdrawn = find_overdrawn_counters(pool, drawn, drawn.devices)
-            if (finding := next(chain(*exceeded, overdrawn), None)) is not None:
+            findings = [find_exceeded_capacity(ledger, pool, device) for device in mine]
+            if (drawn := _select_drawn(current, mine, ledger.holders_in(pool))) is not None:
+                findings.append(find_overdrawn_counters(pool, drawn, drawn.devices))
+            if (finding := next(chain(*findings), None)) is not None:
                 return finding
     return None
 
@@ -207,14 +207,16 @@ def _published(current: PublishedPool, names: Iterable[str]) -> list[Device]:
 
 def _select_drawn(
     current: PublishedPool, mine: Iterable[Device], held: Iterable[str]
-) -> PublishedPool:
-    """Return the counter sets that devices draw on, with the devices that are held.
+) -> PublishedPool | None:
+    """Return the counter sets that devices draw on, with the devices that are held; None for none.
 
     A node has a counter set for each of its GPUs.
     """
     drawn = {use.counter_set for device in mine for use in device.consumes_counters}
+    if not drawn:
+        return None
     sets = {name: each for name, each in current.counter_sets.items() if name in drawn}
-    devices = {each.name: each for each in _published(current, held if drawn else ())}
+    devices = {each.name: each for each in _published(current, held)}
     return replace(current, devices=devices, counter_sets=sets)
 
 
