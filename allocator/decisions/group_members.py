@@ -124,7 +124,7 @@ def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, G
 
     They have room together in the quotas of their namespace. Each member is a step.
     """
-    promised, requests = frozenset(basis.reserved.promised_claims(uids)), basis.requests
+    promised, requests = basis.reserved.promised_claims(uids), basis.requests
     quotas, asking = QuotaSelection(basis.state), list[AskingMember]()
     for uid in uids:
         request = requests.find(uid)

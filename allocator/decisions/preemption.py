@@ -170,20 +170,10 @@ class DevicePreemption:
         promised: Collection[PodReservation],
     ) -> Shortlist:
         """Return the nodes that fit if these pods give up what they count on."""
-        given_up = {*(each.key for each in preemptors), *self._given_up(promised)}
+        given_up = self._reserved.promised_claims(each.uid for each in promised)
+        given_up.update(each.key for each in preemptors)
         view = self._state.ledger.view_without(given_up)
         return find_nodes(search, self._state, view)
-
-    def _given_up(self, promised: Collection[PodReservation]) -> set[str]:
-        """Return the claims that have nothing any more when these pods lose their promises.
-
-        One that is allocated by now keeps what it has, for the pods for which it was.
-        """
-        uids, users = {each.uid for each in promised}, self._state.records.reserved_for
-        claims, ledger = _claims_of(promised), self._state.ledger
-        # A mark holds devices as well, while a write that was sent can allocate them.
-        held = {each for each in claims if each in ledger.claims and ledger.claims[each].holds}
-        return {each for each in claims - held if uids.issuperset(users(each))}
 
     def _promised_to(self, pod: PodReservation) -> set[DeviceID]:
         reserved = map(self._state.ledger.reservations.get, _claims_of((pod,)))
@@ -230,7 +220,8 @@ class DevicePreemption:
         if len(self._preemptors) >= MAX_PREEMPTORS:
             return PreemptReply(message=_BUSY)
         promises = tuple(self._reserved.promised_below(priority))
-        free = self.find_gone(request) | self._given_up(promises)
+        free = self.find_gone(request)
+        free |= self._reserved.promised_claims(each.uid for each in promises)
         # Another node is the first one each time, because a slow search reaches only a few.
         nodes = request.nodes or ()
         first = next(self._attempts) % max(len(nodes), 1)

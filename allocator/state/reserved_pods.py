@@ -108,12 +108,20 @@ class ReservedPods:
                 pods_by_claim.setdefault(claim.uid, []).append(devices.reservation.uid)
         return pods_by_claim
 
-    def promised_claims(self, pod_uids: Iterable[str]) -> Iterator[str]:
-        """Yield the UIDs of the claims without an allocation that are promised to pods."""
-        for devices in (self._records.get(uid).devices for uid in pod_uids):
-            if devices is not None and devices.promised:
-                claims = devices.reservation.claims
-                yield from (each.uid for each in claims if each.allocation is not None)
+    def promised_claims(self, pod_uids: Iterable[str]) -> set[str]:
+        """Return the claims that have nothing any more when these pods lose their promises.
+
+        One that is allocated by now keeps what it has, for the pods for which it was.
+        """
+        losing = set(filter(self.is_promised, pod_uids))
+        devices = filter(None, (self._records.get(uid).devices for uid in losing))
+        claims = {claim.uid for each in devices for claim in each.reservation.claims}
+        ledger, users = self._state.ledger, self._records.reserved_for
+        # A mark holds devices as well, while a write that was sent can allocate them.
+        reserved = (
+            uid for uid in claims & ledger.reservations.keys() if not ledger.claims[uid].holds
+        )
+        return {uid for uid in reserved if losing.issuperset(users(uid))}
 
     def promised_below(self, priority: int) -> Iterator[PodReservation]:
         """Yield the reservations of pods that were woken, and that are not scheduled yet."""

@@ -8,7 +8,8 @@ from allocator.decisions.pod_devices import Promise
 from allocator.state.record_states import RecordEvent
 from allocator.state.reserved_pods import PROMISE_SECONDS
 from drawbridge.dra.nodes import Node
-from tests.allocator.clusters import Cluster, claim, pod
+from drawbridge.names import ALLOCATION_ANNOTATION
+from tests.allocator.clusters import Cluster, as_claim, claim, pod
 from tests.allocator.contests import HIGH, LOW, Contest, full_node, shared_device
 
 
@@ -178,6 +179,26 @@ def test_what_a_claim_has_by_now_is_not_taken_over_from_a_pod_that_shares_it() -
     assert contest.ask("high") == []
     assert len(contest.victims("high")) == 1
     assert reservations.is_promised("two")
+
+
+def test_a_claim_has_nothing_without_the_promises_of_all_its_pods_until_it_is_allocated() -> None:
+    cluster = Cluster(n1=2)
+    reservations = cluster.decisions.reservations
+    for uid, name in (("one", "shared"), ("two", "shared"), ("three", "own")):
+        assert cluster.nodes(uid, claim(name)) == ["n1"]
+        assert cluster.decisions.promise(uid, cluster.now).node == "n1"
+    assert reservations.promised_claims(("one", "three")) == {"own"}
+    assert reservations.promised_claims(("one", "two", "another")) == {"shared"}
+    reservation = reservations.find("three")
+    assert reservation is not None
+    mark = {ALLOCATION_ANNOTATION: reservation.claims[0].mark}
+    cluster.add_claim(marked := claim("own", version=2, annotations=mark))
+    cluster.state.ledger.hold_marked(as_claim(marked))
+    assert reservations.promised_claims(("three",)) == set()
+    assert not cluster.reserve("one", "n1")
+    assert reservations.promised_claims(("one", "two")) == set()
+    cluster.write("one")
+    assert reservations.promised_claims(("two",)) == set()
 
 
 def test_a_reservation_of_the_scheduler_is_not_taken_over(full: Contest) -> None:
