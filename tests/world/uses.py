@@ -1,13 +1,16 @@
 """Which pod uses which devices, from their preparation until its containers have ended."""
 
+import asyncio
 from collections.abc import Collection, Iterable, Iterator
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
-from tests.world.nodes import PLUGIN, Device, Use, devices_of, holds_of
+from tests.world.nodes import GRACE_SECONDS, PLUGIN, Device, Use, devices_of, holds_of
 from tests.world.objects import ALL_NODES
 from tests.world.stock import NAME as STOCK
 
+# How long an allocator waits at least for the containers of a pod that vanished.
+_HELD_SECONDS = GRACE_SECONDS + 30.0
 # The UID of a claim, and what it got.
 Decided = tuple[str, frozenset[Device]]
 # Or the UID of a pod that it is reserved for; "" for a group.
@@ -30,7 +33,8 @@ class Uses:
         self._uses: dict[tuple[str, str], Use] = {}  # by the UIDs of pod and claim
         # In the order of the allocations.
         self._decisions: dict[Decided, frozenset[Seen] | None] = {}
-        self._vanished: set[str] = set()  # the UIDs of pods that were deleted with force
+        self._decided_at: dict[Decided, float] = {}
+        self._vanished: dict[str, float] = {}  # when pods were deleted with force, by UID
 
     def all(self) -> Iterator[Use]:
         """Yield what counts: not what nobody can know of who decides."""
@@ -41,6 +45,7 @@ class Uses:
         key = claim["metadata"]["uid"], devices_of(claim)
         self._decisions.pop(key, None)
         self._decisions[key] = None if seen is None else frozenset(seen)
+        self._decided_at[key] = asyncio.get_running_loop().time()
         if seen is not None:
             reserved = claim["status"].get("reservedFor") or ()
             consumers = ((each["resource"], each["uid"]) for each in reserved)
@@ -69,7 +74,7 @@ class Uses:
     def note_gone(self, pod: JSON) -> None:
         """Note that a pod was deleted, with force if it uses anything."""
         uid = pod["metadata"]["uid"]
-        self._vanished.add(uid)
+        self._vanished.setdefault(uid, asyncio.get_running_loop().time())
         if pod["spec"]["schedulerName"] == STOCK and self._frees_too_early:
             users = [key for key in self._uses if key[0] == uid]
             self._lose(users, "use that Kubernetes frees too early")
@@ -103,10 +108,20 @@ class Uses:
             if seen is not None:
                 unseen = [each for each in users if not _has_seen(seen, first, each[0])]
                 self._lose(unseen, "use that an allocator never saw")
+                beyond = [each for each in users if self._is_beyond(each[0], later)]
+                self._lose(beyond, "use beyond the limit of a hold")
             elif seen is None and self._frees_too_early:
                 # Others can have the node by now.
                 vanished = [each for each in users if each[0] in self._vanished]
                 self._lose(vanished, "use that Kubernetes frees too early")
+
+    def _is_beyond(self, pod: str, later: Decided) -> bool:
+        """Whether an allocator waited for the containers of a pod as long as it is to wait.
+
+        A kubelet can be away for longer.
+        """
+        gone_at = self._vanished.get(pod)
+        return gone_at is not None and self._decided_at[later] > gone_at + _HELD_SECONDS
 
     def _key(self, use: tuple[str, str]) -> Decided:
         return use[1], self._uses[use].devices
