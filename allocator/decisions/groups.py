@@ -189,12 +189,14 @@ class GroupDecisions:
         records = map(self._state.records.get, answer.alone)
         return tuple(each.uid for each in records if each.waiting and not each.pauses(now))
 
-    def find_refusal(self, pod_uid: str, now: float) -> GroupAnswer | None:
-        """Return why the group of a pod was just refused, if that holds still."""
-        key = self.key_of(pod_uid)
-        refusal = self._groups.get(key).refusal
+    def find_refusal(self, pod_uid: str, group: GroupReference, now: float) -> GroupAnswer | None:
+        """Return why the group of a pod was just refused as it is, if that holds still."""
+        record = self._groups.get(group.key)
+        refusal, question = record.refusal, record.question
         if refusal is None or pod_uid not in refusal.members or refusal.until <= now:
             return None
+        if question is None or question.group != group:
+            return None  # another number of members must run, for example
         return refusal.answer if refusal.epoch == self._state.epoch() else None
 
     def answer(self, question: GroupQuestion, now: float) -> GroupAnswer:

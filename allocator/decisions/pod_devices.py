@@ -126,13 +126,13 @@ class PodDecisions:
         self.groups.holds.note_turn(self.groups.key_of(uid), now)
         if (others := self.groups.wait_for_others(self.groups.key_of(uid), now)) is not None:
             return refuse_group(others)
-        hold = self.groups.find_hold(uid, now, alone=(alone := request.group is None))
+        hold = self.groups.find_hold(uid, now, alone=request.group is None)
         if hold is not None or self.groups.take_alone(uid, now):
             return self._decide_member(pod_request, request.max_nodes, hold, now)
-        if alone or self.reservations.is_writing(uid):
+        if request.group is None or self.reservations.is_writing(uid):
             limit, reserve = request.max_nodes, request.reserve and not self.groups.key_of(uid)
             return self._decide(pod_request, limit, now, reserve=reserve)
-        if (refusal := self.groups.find_refusal(uid, now)) is not None:
+        if (refusal := self.groups.find_refusal(uid, request.group, now)) is not None:
             return refuse_group(refusal)
         return PreFilterReply(complete=False, members_needed=True)
 

@@ -410,7 +410,7 @@ class CutGroups(History):
             group = GroupReference(key=key[0], min_count=key[1], scheduled=len(bound))
             asked = tuple(GroupMember(pod=e.described, claims=self._claims(e)) for e in members)
             request = PreFilterGroupRequest(pod_uid=members[0].uid, group=group, members=asked)
-            was = self.decisions.groups.find_refusal(members[0].uid, self.now)
+            was = self.decisions.groups.find_refusal(members[0].uid, group, self.now)
             try:
                 replies = [ask_group(self.decisions, request, self.now) for _ in range(12)]
             except ProtocolError:

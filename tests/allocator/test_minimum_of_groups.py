@@ -10,7 +10,7 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.process import _Parts
 from drawbridge.cluster.store import CachedObject
 from drawbridge.pod_groups import COSCHEDULING_LABEL
-from tests.allocator.clusters import Cluster, allocation_on, claim
+from tests.allocator.clusters import Cluster, allocation_on, claim, codes
 
 KEY = f"default/{COSCHEDULING_LABEL}=g"
 
@@ -57,6 +57,13 @@ def test_a_group_asks_once_for_victims_when_fewer_of_its_members_must_run(
     # The state is another one, in which nothing is free either.
     cluster.add_claim(claim("c", allocation=allocation_on("elsewhere", 0), pods=["x"]))
     assert [waiting.wake(at).woken for at in (60.0, 60.1)] == [(), ()]
+
+
+def test_a_group_that_the_scheduler_describes_anew_is_not_refused_as_before() -> None:
+    cluster, key = Cluster(n1=2), "default/g"
+    for _ in range(2):
+        assert codes(cluster.ask_group(key, "m0", "m1", min_count=3)) == ["GangIncomplete"]
+    assert cluster.ask_group(key, "m0", "m1", min_count=2).fit
 
 
 def test_a_group_that_was_not_refused_is_not_tried_again() -> None:
