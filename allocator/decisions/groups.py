@@ -87,7 +87,8 @@ class GroupDecisions:
             return None
         groups, until = first
         text = f"{groups} groups of which a part is bound get devices first"
-        return GroupAnswer((), make_reason(codes.GANG_INTERRUPTED, STAGE, text), pauses_until=until)
+        reason = make_reason(codes.GANG_INTERRUPTED, STAGE, text)
+        return GroupAnswer(reason=reason, pauses_until=until)
 
     def waits_until(self, key: str, now: float) -> float:
         """Return until when a group is not searched for, itself or behind others; 0 if never."""

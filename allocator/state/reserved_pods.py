@@ -187,9 +187,9 @@ class ReservedPods:
             }
         except OutOfTimeError:
             return ReservationRefusal.UNKNOWN
-        ledger, pools = state.ledger, state.planner.pools_for(node)
+        ledger = state.ledger
         new = wanted.keys() - ledger.reservations.keys()
-        if refusal := ledger.assume(wanted, view=ledger.view(), pools=pools):
+        if refusal := ledger.assume(wanted):
             return refusal
         if find_exceeded(ledger, state.find_pool, new):
             ledger.rollback(new)

@@ -239,14 +239,12 @@ class Ledger:
         self,
         reservations: Mapping[str, Reservation],
         *,
-        view: View,
-        pools: Collection[PoolID] = (),
         within_quotas: bool = True,
     ) -> ReservationRefusal | None:
         """Reserve devices for claims by UID, all or none.
 
-        `view` is the basis of the decision. The reservation is refused if the use of one of its
-        pools, or of the other `pools` that it depends on, changed since. An equal reservation or
+        Only whole devices are compared with what others hold; `conflicts.find_exceeded` compares
+        shares and counters, which depend on what drivers publish. An equal reservation or
         allocation of a claim stays.
         """
         for uid, reservation in reservations.items():
@@ -257,10 +255,6 @@ class Ledger:
             for uid, reservation in reservations.items()
             if not self._is_held(uid)
         }
-        concerned = {each.pool for held in new.values() for each in held}
-        now = self.view()
-        if new and any(view.use(pool) is not now.use(pool) for pool in concerned.union(pools)):
-            return ReservationRefusal.STALE
         if self._conflicts(new):
             return ReservationRefusal.HELD
         if within_quotas and self._exceeds_quota(

@@ -356,11 +356,9 @@ class Placer:
             allocated[name_of(claim)] = replace(claim, status=status)
             reservations[uid_of(claim)] = Reservation(allocation)
             self.ledger.observe(claim)
-        # The view is current, so only a whole device with shares in use, or more than a quota has
-        # left, can be refused.
-        refusal = self.ledger.assume(
-            reservations, view=self.ledger.view(), within_quotas=self._planner.obeys_rules
-        )
+        # What was found is current, so only a whole device with shares in use, or more than a quota
+        # has left, can be refused.
+        refusal = self.ledger.assume(reservations, within_quotas=self._planner.obeys_rules)
         if refusal is not None:
             return refusal
         self._claims |= allocated

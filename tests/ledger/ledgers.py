@@ -14,7 +14,7 @@ def device(name: str) -> DeviceID:
 
 def reserve(ledger: Ledger, **reservations: str) -> ReservationRefusal | None:
     made = {uid: Reservation(allocation(*text.split())) for uid, text in reservations.items()}
-    return ledger.assume(made, view=ledger.view())
+    return ledger.assume(made)
 
 
 def held(ledger: Ledger) -> dict[str, list[str]]:

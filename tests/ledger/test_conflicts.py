@@ -92,7 +92,7 @@ def test_what_is_reserved_exceeds_its_pools(held: list[str], code: str | None) -
             uid, whole = f"{number}", allocation(*results.split())
             ledger.observe(claim(uid, 1))
             if reserves_all or number == len(held) - 1:
-                ledger.assume({uid: Reservation(whole)}, view=ledger.view())
+                ledger.assume({uid: Reservation(whole)})
             else:
                 ledger.observe(replace(claim(uid, 2), status=ClaimStatus(allocation=whole)))
         finding = find_exceeded(ledger, find_pool, [f"{len(held) - 1}"])

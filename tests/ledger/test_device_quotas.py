@@ -224,7 +224,7 @@ class Model:
             case "assume":
                 names = [{"request": "r", "device": f"{uid}-{number}"} for number in range(count)]
                 reserved = {uid: Reservation(allocation(names))}
-                refusal = ledger.assume(reserved, view=ledger.view())
+                refusal = ledger.assume(reserved)
                 if refusal is ReservationRefusal.QUOTA:
                     assert self.count() + count > TOTAL
             case "write" if uid in ledger.reservations:

@@ -165,26 +165,16 @@ class Interleavings(RuleBasedStateMachine):
 
     # --- reservations ---
 
-    @rule(wanted=st.dictionaries(uids, grants, min_size=1, max_size=2))
-    def assume(self, wanted: dict[str, tuple[str, ...]]) -> None:
-        self.assume_on(self.ledger.view(), wanted)
-
     @precondition(lambda self: bool(self.reserved))
     @rule(data=st.data())
     def assume_the_same_again(self, data: st.DataObject) -> None:
         uid = data.draw(st.sampled_from(sorted(self.reserved)))
         before = self.ledger.view()
-        self.assume_on(View(), {uid: self.reserved[uid]})
+        self.assume({uid: self.reserved[uid]})
         assert self.ledger.view() is before
 
-    @precondition(lambda self: bool(self.kept))
-    @rule(data=st.data(), wanted=st.dictionaries(uids, grants, min_size=1, max_size=2))
-    def assume_on_an_old_view(
-        self, data: st.DataObject, wanted: dict[str, tuple[str, ...]]
-    ) -> None:
-        self.assume_on(data.draw(st.sampled_from(self.kept))[0], wanted)
-
-    def assume_on(self, view: View, wanted: dict[str, tuple[str, ...]]) -> None:
+    @rule(wanted=st.dictionaries(uids, grants, min_size=1, max_size=2))
+    def assume(self, wanted: dict[str, tuple[str, ...]]) -> None:
         reservations = {uid: Reservation(allocation(*results)) for uid, results in wanted.items()}
         new, allowed = {}, True
         for uid, results in wanted.items():
@@ -197,10 +187,8 @@ class Interleavings(RuleBasedStateMachine):
         others = [held for uid, held in self.expected_holds().items() if uid not in new]
         touched = {device for results in new.values() for device in devices(*results)}
         near = [tuple(t for t in held if devices(t) & touched) for held in others]
-        pools = {PoolID(DRIVER, d.partition("/")[0] if "/" in d else POOL) for d in touched}
-        stale = any(view.use(pool) is not self.ledger.view().use(pool) for pool in pools)
-        allowed = allowed and not has_conflict([*new.values(), *near]) and not stale
-        refusal = self.ledger.assume(reservations, view=view)
+        allowed = allowed and not has_conflict([*new.values(), *near])
+        refusal = self.ledger.assume(reservations)
         assert (refusal is None) == allowed
         if allowed:
             self.reserved |= new

@@ -10,7 +10,6 @@ from drawbridge.ledger.audit import audit
 from drawbridge.ledger.conflicts import find_conflicts
 from drawbridge.ledger.holdings import read_marked_holds
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
-from drawbridge.solver.world import View
 from tests.ledger.claims import DRIVER, POOL, allocation, claim
 from tests.ledger.ledgers import P, held, of, reserve
 
@@ -229,7 +228,7 @@ def test_an_equal_reservation_changes_nothing() -> None:
     reserve(ledger, a="x")
     before = ledger.view()
     again = {"a": Reservation(allocation("x"))}
-    assert ledger.assume(again, view=View()) is None
+    assert ledger.assume(again) is None
     assert ledger.view() is before
 
 
@@ -259,17 +258,6 @@ def test_a_shared_device_is_not_reserved_as_a_whole() -> None:
     reserve(ledger, a="x:1=1G")
     assert reserve(ledger, b="x") is ReservationRefusal.HELD
     assert reserve(ledger, b="x:2=1G") is None
-
-
-def test_a_decision_on_an_old_view_is_refused_if_its_pools_changed() -> None:
-    ledger = of("a", "b")
-    old = ledger.view()
-    reserve(ledger, a="x")
-    wanted = {"b": Reservation(allocation("y"))}
-    assert ledger.assume(wanted, view=old) is ReservationRefusal.STALE
-    elsewhere = {"b": Reservation(allocation("q/y"))}
-    assert ledger.assume(elsewhere, view=old, pools=[P]) is ReservationRefusal.STALE
-    assert ledger.assume(elsewhere, view=old) is None
 
 
 def test_missing_or_allocated_claims_get_no_reservation() -> None:

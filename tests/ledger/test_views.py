@@ -161,5 +161,5 @@ def test_a_reservation_counts_its_mark() -> None:
         ),
     )
     reservation = {"a": Reservation(allocation("x"), note)}
-    assert ledger.assume(reservation, view=ledger.view()) is None
+    assert ledger.assume(reservation) is None
     assert ledger.view().use(P).snapshots == {"x": drew("1")}
