@@ -18,6 +18,7 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.events import event
 from tests.world.machines import draw_seconds
 from tests.world.network import SYSTEM
+from tests.world.nodes import LEAST_HOLD
 from tests.world.objects import CHANGING, HOSTNAME, Chosen, compose_configuration
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _CONFIG_MAP = named("configmaps")
 # Of a pod that vanished, after its grace period, in seconds.
-_HOLDS = (30, 31)
+_HOLDS = (LEAST_HOLD, LEAST_HOLD + 1)
 _REFUSED = "placement: refused"
 
 

@@ -30,6 +30,8 @@ PLUGIN = "plugin "
 # A kubelet ends the containers of a pod within its grace period, and unprepares in this time.
 GRACE_SECONDS = 5.0
 UNPREPARE_SECONDS = 3.0
+# How long allocators wait after that for the containers of a pod that vanished, at least.
+LEAST_HOLD = 30
 Device = tuple[str, str]  # pool and name
 
 

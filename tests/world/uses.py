@@ -5,12 +5,18 @@ from collections.abc import Collection, Iterable, Iterator
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
-from tests.world.nodes import GRACE_SECONDS, PLUGIN, Device, Use, devices_of, holds_of
+from tests.world.nodes import (
+    GRACE_SECONDS,
+    LEAST_HOLD,
+    PLUGIN,
+    Device,
+    Use,
+    devices_of,
+    holds_of,
+)
 from tests.world.objects import ALL_NODES
 from tests.world.stock import NAME as STOCK
 
-# How long an allocator waits at least for the containers of a pod that vanished.
-_HELD_SECONDS = GRACE_SECONDS + 30.0
 # The UID of a claim, and what it got.
 Decided = tuple[str, frozenset[Device]]
 # Or the UID of a pod that it is reserved for; "" for a group.
@@ -121,7 +127,9 @@ class Uses:
         A kubelet can be away for longer.
         """
         gone_at = self._vanished.get(pod)
-        return gone_at is not None and self._decided_at[later] > gone_at + _HELD_SECONDS
+        return (
+            gone_at is not None and self._decided_at[later] > gone_at + GRACE_SECONDS + LEAST_HOLD
+        )
 
     def _key(self, use: tuple[str, str]) -> Decided:
         return use[1], self._uses[use].devices
