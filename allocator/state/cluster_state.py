@@ -280,6 +280,18 @@ class AllocatorState:
             if self.ledger.quotas.counts_capacity:
                 self.ledger.charge_again(pool)
 
+    def take_over(self, earlier: "AllocatorState") -> None:
+        """Keep what another state knows beside the caches, because the decisions are built anew.
+
+        Responses and schedulers have told of claims before the watch does. It may never tell: a
+        list does not have what was deleted meanwhile, whose devices can still be in use.
+        """
+        for uid, record in earlier.ledger.claims.items():
+            if record.version > self.ledger.observed_to:
+                self.observe_claim(earlier.claims[uid], told=not record.is_confirmed)
+        self.vanished.take_over(earlier.vanished.claims)
+        self.reports.extend(earlier.reports)
+
     # --- ownership ---
 
     def decide_owners(self, owns_pool: OwnsPool) -> None:

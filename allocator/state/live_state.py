@@ -274,8 +274,7 @@ class LiveState:
         state.ledger.observe_bookmark(caches.claims.version)
         state.conflicts.start()
         if self._decisions is not None:
-            state.vanished.take_over(self.cluster.vanished.claims)
-            state.reports.extend(self.cluster.reports)
+            state.take_over(self.cluster)
         # Otherwise the first call of the scheduler waits for both.
         state.planner.world()
         state.ledger.view()

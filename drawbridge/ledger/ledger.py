@@ -114,7 +114,7 @@ class Ledger:
         self._expected = set[str]()  # claims that get what is kept for their pods
         # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
-        self._observed_to = -1
+        self.observed_to = -1  # the version up to which the watch has told all
         self._holders: dict[PoolID, dict[str, dict[str, list[Hold]]]] = {}
         self._share_users: dict[tuple[DeviceID, str], dict[str, None]] = {}
         self._changed_devices: dict[PoolID, set[str]] = {}
@@ -132,7 +132,7 @@ class Ledger:
         uid, version = uid_of(claim), parse_version(claim.metadata.resource_version)
         record = self._records.get(uid)
         confirmed = record.confirmed if record else -1
-        newest = max(record.version if record and told else confirmed, self._observed_to)
+        newest = max(record.version if record and told else confirmed, self.observed_to)
         is_answer = record is not None and record.doubted and not told
         if uid in self._deleted or (version <= newest and not is_answer):
             return False
@@ -196,14 +196,14 @@ class Ledger:
         A claim unknown at that version was deleted before; later events about it are outdated, and
         of one that is older, versions in between are of another history.
         """
-        self._observed_to = max(self._observed_to, parse_version(version))
+        self.observed_to = max(self.observed_to, parse_version(version))
         for uid, at in tuple(self._deleted.items()):
-            if at <= self._observed_to:
+            if at <= self.observed_to:
                 self._deleted.pop(uid)
 
     def accept_unversioned(self) -> None:
         """Accept claims without a version, which exist in a simulation only, from now on."""
-        self._observed_to = -1
+        self.observed_to = -1
         self._deleted.clear()
 
     def hold_marked(self, claim: Claim) -> None:

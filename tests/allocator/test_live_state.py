@@ -348,6 +348,35 @@ async def test_a_claim_that_only_responses_told_of_goes_with_a_list_without_it()
 
 
 @pytest.mark.asyncio
+async def test_decisions_that_are_built_anew_know_what_responses_have_told_of_claims() -> None:
+    """The watch can be behind, and a list that it reads then does not have what is deleted."""
+    configuration = [Configuration()]
+    live, claims, _ = live_state(OURS, configuration=lambda: configuration[0])
+    live.observe_claim(written("other", 1))
+    live.cluster.observe_claim(told := written("told", 2), told=True)
+    configuration[0] = Configuration(quotas=(QUOTA,))
+    live.update()
+    records = live.cluster.ledger.claims
+    assert records.keys() == {"ours", "other", "told"}
+    assert [each.is_confirmed for each in records.values()] == [True, True, False]
+    claims.list_again(told.metadata.resource_version)
+    assert records.keys() == {"ours"}
+
+
+@pytest.mark.asyncio
+async def test_decisions_that_are_built_anew_know_no_claim_that_the_watch_has_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    configuration = [Configuration()]
+    live, claims, _ = live_state(OURS, configuration=lambda: configuration[0])
+    live.observe_claim(other := written("other", 1))
+    monkeypatch.setattr(claims, "version", other.metadata.resource_version)
+    configuration[0] = Configuration(quotas=(QUOTA,))
+    live.update()
+    assert live.cluster.ledger.claims.keys() == {"ours"}
+
+
+@pytest.mark.asyncio
 async def test_a_turn_prepares_the_strategy_for_some_milliseconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
