@@ -425,7 +425,7 @@ class Scheduler:
         chosen = [*reply.victims, *(v for each in reply.evictions for v in each.victims)]
         if chosen:
             self.network.count("preemption")
-            self.evictions.note(pod)
+            self.evictions.note(pod, chosen)
             self._start(self._evict(chosen))
 
     def _node_of(self, pod: JSON) -> str:
