@@ -35,11 +35,12 @@ from tests.world.events import EVENTS
 from tests.world.fabric import Fabric
 from tests.world.fence import DeviceFence, make_fence
 from tests.world.gangs import is_reserved_for
+from tests.world.holders import Holders
 from tests.world.large import LargeClaims
 from tests.world.machines import Machine
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
-from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of, protection_of
+from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of
 from tests.world.objects import ALL_NODES, SCALED, has_owners, is_over, make_system
 from tests.world.opened_fences import OpenedFences
 from tests.world.pair import Pair
@@ -119,7 +120,7 @@ class World:
         self.server = self.network.fronts[0].server
         frees_too_early = "141471" not in outcome.defects
         self.uses = Uses(self.network, frees_too_early=frees_too_early)
-        self.holders: dict[tuple[str, str], JSON] = {}  # claims that have devices
+        self.holders = Holders()
         self.controllers = Controllers(self.network, self.conditions.controllers)
         self._fence = DeviceFence(self.network)
         self.newcomers = Newcomers(self.network, self.controllers, self._fence)
@@ -269,12 +270,8 @@ class World:
         if kind.plural == "resourceclaims":
             before, after = change.before or {}, change.after or {}
             self._note_taken(before, after)
-            if protection_of(before) != protection_of(after):
-                metadata = (after or before)["metadata"]
-                key = metadata["namespace"], metadata["name"]
-                self.holders.pop(key, None)
+            if self.holders.follow(before, after):
                 if devices_of(after):
-                    self.holders[key] = after
                     self._note_decision(after)
                 self.check("allocation")
         if kind.plural == "pods" and change.before is not None and change.after is None:
@@ -475,7 +472,7 @@ class World:
         self.server.restore(self._backup)
         # A watch that was at one of the versions in between can go on there.
         self.network.store.version += later
-        self._find_holders()
+        self.holders.begin(self.all("resourceclaims"))
         self._fence.start_servers()
         self.opened.note_restored()
         self._restored_at = asyncio.get_running_loop().time()
@@ -484,12 +481,6 @@ class World:
         pods = {pod["metadata"]["uid"] for pod in self.all("pods")}
         self.uses.compare_restored(self.holders.values(), pods)
         return self.network.store.version
-
-    def _find_holders(self) -> None:
-        claims = filter(devices_of, self.all("resourceclaims"))
-        self.holders = {
-            (claim["metadata"]["namespace"], claim["metadata"]["name"]): claim for claim in claims
-        }
 
 
 def _is_bound_by_us(change: Change) -> bool:
