@@ -85,6 +85,10 @@ class ClaimWriter:
         for _ in range(ATTEMPTS):
             self.check()
             try:
+                if live.status.allocation is None and not self._keeps(reserved):
+                    # A pod that shares the claim may have allocated it since it was marked.
+                    live = await self.read(reserved)
+                    _check_claim(live, reserved)
                 return await self._allocate(live, reserved)
             except ApiError as error:
                 _raise_unless_changed(error)
@@ -148,9 +152,12 @@ class ClaimWriter:
         Another pod with the same claim, or another client, can have ended the reservation.
         """
         self._check_devices(reserved)
-        if not self._state.reservations.keeps(reserved):
+        if not self._keeps(reserved):
             text = f"the devices of claim {reserved.full_name} are not reserved any more"
             raise BindRefusedError(text)
+
+    def _keeps(self, reserved: ClaimReservation) -> bool:
+        return self._state.reservations.keeps(reserved)
 
     def _check_devices(self, reserved: ClaimReservation) -> None:
         """Raise BindRefusedError if the devices have gone to another owner.

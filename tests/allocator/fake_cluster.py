@@ -246,6 +246,7 @@ class FakeReservations:
         self.unused: list[Claim] = []
         self.ended: list[tuple[str, bool]] = []
         self.observed: list[Claim] = []
+        self._observed_before: dict[str, int] = {}  # how many, when a claim was reserved last
         self.held: list[str] = []
         # The claims that have to yield, with the conflict; none of them has its devices afterwards.
         self.contested: dict[str, ContestedClaim] = {}
@@ -269,6 +270,7 @@ class FakeReservations:
         )
         for name in claims:
             self.users[name][pod] = None
+            self._observed_before[name] = len(self.observed)
         self.pods[f"uid-{pod}"] = PodReservation("n", pod, f"uid-{pod}", node, reserved)
 
     def _reserve_claim(
@@ -429,8 +431,11 @@ class FakeReservations:
         return self.lost
 
     def keeps(self, reserved: ClaimReservation) -> bool:
-        """Whether a pod has this reservation."""
-        return any(reserved in pod.claims for pod in self.pods.values())
+        """Whether a pod has this reservation; it ends when the claim is seen with an allocation."""
+        seen = self.observed[self._observed_before.get(reserved.name, 0) :]
+        return any(reserved in pod.claims for pod in self.pods.values()) and not any(
+            claim.status.allocation and claim.metadata.uid == reserved.uid for claim in seen
+        )
 
     def is_reserved(self, claim_uid: str) -> bool:
         """Whether a pod has a reservation of a claim."""

@@ -94,15 +94,6 @@ async def test_without_a_reservation_on_the_node_nothing_is_written(rig: Rig) ->
     assert rig.cluster.writes == []
 
 
-async def test_a_shared_claim_that_is_allocated_gets_only_another_consumer(rig: Rig) -> None:
-    rig.reservations.reserve("first", "a")
-    assert not await rig.bind("first")
-    rig.reservations.reserve("second", "a", "b")
-    assert not await rig.bind("second")
-    assert rig.cluster.writes[3:] == ["mark b", "consumers a", "allocate b", "bind"]
-    assert rig.consumers("a") == ["first", "second"]
-
-
 async def test_a_claim_with_the_maximum_of_consumers_is_refused(rig: Rig) -> None:
     rig.reservations.reserve("first", "a")
     assert not await rig.bind("first")
@@ -256,17 +247,6 @@ async def test_a_pod_that_has_changed_otherwise_is_bound(rig: Rig) -> None:
     assert not await rig.bind()
     assert rig.cluster.node_of("pod") == "node-1"
     assert rig.consumers("a") == ["pod"]
-
-
-async def test_a_pod_is_not_bound_to_another_allocation_of_a_shared_claim(rig: Rig) -> None:
-    rig.reservations.reserve("first", "a")
-    assert not await rig.bind("first")
-    rig.reservations.reserve("pod", "a")  # counts on the allocation
-    status = rig.claim("a").status
-    rig.cluster.put(replace(rig.claim("a"), status=type(status)()))
-    rig.reservations.reserve("second", "a", device="gpu-7")
-    assert not await rig.bind("second")
-    assert await rig.bind() == "claim n/a got another allocation meanwhile"
 
 
 async def test_a_claim_of_which_no_watch_has_told_is_written_although_another_had_its_name(
