@@ -1,6 +1,7 @@
-"""The members of a group that ask the same together, and what each gets where they fit."""
+"""The members of a group that ask the same or share claims, and what each gets where they fit."""
 
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Final
 
@@ -16,6 +17,8 @@ from allocator.scheduler.protocol import GroupReference
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import PodRequest
 from drawbridge.agreement import allocator_codes as codes
+from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.claim import Claim
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.ranking import rank_solution
@@ -30,47 +33,123 @@ MAX_EXPRESSIONS: Final = 64
 
 
 class AskingMember(msgspec.Struct, frozen=True):
-    """A member, and the search for it as if nothing were promised to it."""
+    """A member, and the search for it as if nothing were promised to it.
+
+    Members with the same `key` ask the same.
+    """
 
     request: PodRequest
     search: NodeSearch
+    key: bytes
+
+    @property
+    def uid(self) -> str:
+        """The UID of the pod."""
+        return self.request.pod.uid
+
+
+class MemberSet(msgspec.Struct, frozen=True):
+    """Members that need one node, because they share claims without devices; often it is one.
+
+    What they share has devices once, and pools are local to nodes.
+    """
+
+    members: tuple[AskingMember, ...]
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims that need devices, each once."""
+        claims = chain.from_iterable(each.search.unallocated for each in self.members)
+        return tuple({uid_of(claim): claim for claim in claims}.values())
+
+    @property
+    def key(self) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
+        """What is equal for sets that ask the same, and share it in the same way."""
+        places = {uid_of(claim): place for place, claim in enumerate(self.claims)}
+        named = (uid_of(claim) for each in self.members for claim in each.search.unallocated)
+        return tuple(each.key for each in self.members), tuple(places[uid] for uid in named)
+
+    @property
+    def searches(self) -> Collection[NodeSearch]:
+        """The searches of members that ask for different things."""
+        return {each.key: each.search for each in self.members}.values()
+
+    def usable_nodes(self, state: AllocatorState) -> Collection[str]:
+        """Return the nodes that all members can use."""
+        first, *others = (usable_nodes(search, state) for search in self.searches)
+        sets = [frozenset(names) for names in others]
+        return [name for name in first if all(name in names for names in sets)] if sets else first
+
+    def without_spare(self, spare: int) -> "MemberSet":
+        """Return at least one member, without up to `spare` of those that do not only share."""
+        users = Counter(uid_of(claim) for each in self.members for claim in each.search.unallocated)
+        not_only = [
+            each
+            for each in self.members
+            if any(users[uid_of(claim)] == 1 for claim in each.search.unallocated)
+        ]
+        count = min(spare, len(not_only), len(self.members) - 1)
+        left_out = {each.uid for each in not_only[len(not_only) - count :]}
+        return MemberSet(tuple(each for each in self.members if each.uid not in left_out))
+
+    def fit(
+        self, node: str, allocations: Sequence[Allocation]
+    ) -> Iterator[tuple[AskingMember, FittingNode]]:
+        """Yield what each member gets on a node; what they share, each of them has."""
+        given = dict(zip(map(uid_of, self.claims), allocations, strict=True))
+        for member in self.members:
+            claims = member.search.unallocated
+            solution = Solution(node, tuple(given[uid_of(claim)] for claim in claims))
+            yield member, FittingNode(node, rank_solution(claims, solution), solution)
 
 
 class GroupMembers(msgspec.Struct, frozen=True):
-    """The members of each kind, and the others.
+    """The members that need devices, in sets that ask the same, and the others.
 
-    Of members that share a claim, the first one asks for it. The others, of which so many follow,
-    and those that need no devices, are decided about `alone`. `exceeds` says which quota has no
-    room for further members.
+    Those that need none are decided about `alone`. `exceeds` says which quota has no room for
+    further members.
     """
 
-    of_kind: Sequence[Sequence[AskingMember]]
+    of_kind: Sequence[Sequence[MemberSet]]
     alone: tuple[str, ...]
-    following: int = 0
     exceeds: Reason | None = None
 
+    def __len__(self) -> int:
+        sets = chain.from_iterable(self.of_kind)
+        return len(self.alone) + sum(len(each.members) for each in sets)
+
     def count_wanted(self, needed: int) -> int:
-        """Return how many members of a kind must fit so that so many have devices.
+        """Return how many members must get devices so that so many have what they need."""
+        return max(needed - len(self.alone), 0)
 
-        Without the first member that asks for a shared claim, the others have none.
+    def list_choices(self, needed: int) -> list["GroupMembers"]:
+        """Return what to search for: all, and then the fewest."""
+        fewest = self.choose_fewest(needed)
+        return [self] if fewest is self else [self, fewest]
+
+    def choose_fewest(self, needed: int) -> "GroupMembers":
+        """Return only so many members of sets whose members do not only share claims.
+
+        Which of the others get devices, the search finds.
         """
-        least = min(1, needed - len(self.alone) + self.following) if self.following else 0
-        return max(needed - len(self.alone), least)
-
-    def count_fitting(self, placed: int) -> int:
-        """Return how many members have devices if so many of a kind do."""
-        return placed + len(self.alone) - (0 if placed else self.following)
+        spare, sets = len(self) - needed, list[MemberSet]()
+        for members in chain.from_iterable(self.of_kind):
+            sets.append(members.without_spare(spare) if spare > 0 else members)
+            spare -= len(members.members) - len(sets[-1].members)
+        if spare == len(self) - needed:
+            return self
+        return replace(self, of_kind=_sort_alike(sets))
 
     def find_problem(self, needed: int) -> Reason | None:
         """Return why so many members are not searched for."""
-        if self.exceeds is not None and len(self.alone) + sum(map(len, self.of_kind)) < needed:
+        if self.exceeds is not None and len(self) < needed:
             return self.exceeds
         return self._find_variety()
 
     def _find_variety(self) -> Reason | None:
         """Return why a look at all nodes for each kind would take too long, if it would."""
-        count = len(self.of_kind)
-        expressions = sum(count_expressions(members[0].search) for members in self.of_kind)
+        searches = [search for sets in self.of_kind for search in sets[0].searches]
+        count, expressions = len(searches), sum(map(count_expressions, searches))
         if count > MAX_KINDS:
             text = f"the members of the group ask for {count} different things, at most {MAX_KINDS}"
         elif expressions > MAX_EXPRESSIONS:
@@ -83,25 +162,43 @@ class GroupMembers(msgspec.Struct, frozen=True):
         return make_reason(codes.GANG_TOO_VARIED, STAGE, text)
 
     def kinds(self, state: AllocatorState) -> list[MemberKind]:
-        """Return what the members of each kind ask for, and the nodes that they can use."""
-        searches = (min(members, key=_uid_of).search for members in self.of_kind)
+        """Return what the sets of each kind ask for, and the nodes that they can use."""
+        first_sets = (min(sets, key=lambda each: each.members[0].uid) for sets in self.of_kind)
         return [
-            MemberKind(search.unallocated, len(members), usable_nodes(search, state))
-            for members, search in zip(self.of_kind, searches, strict=True)
+            MemberKind(each.claims, len(sets), each.usable_nodes(state), len(each.members))
+            for sets, each in zip(self.of_kind, first_sets, strict=True)
         ]
 
-    def assign(
-        self, placement: GangPlacement, kinds: Sequence[MemberKind]
-    ) -> Iterator[tuple[AskingMember, FittingNode]]:
+
+class MemberPlaces(msgspec.Struct, frozen=True):
+    """Where a search has found that members fit, of whom so many are `wanted`."""
+
+    members: GroupMembers
+    kinds: Sequence[MemberKind]
+    placement: GangPlacement
+    wanted: int
+
+    @property
+    def lacking(self) -> bool:
+        """Whether too few members fit."""
+        return self.placement.placed < self.wanted
+
+    def count_fitting(self) -> int:
+        """Return how many members have what they need."""
+        return self.placement.placed + len(self.members.alone)
+
+    def usable_in(self, state: AllocatorState) -> "MemberPlaces":
+        """Return the places on nodes that members can still use."""
+        return replace(self, placement=self.placement.only_on(self.members.kinds(state)))
+
+    def assign(self) -> Iterator[tuple[AskingMember, FittingNode]]:
         """Yield the members that have a place, and what each gets."""
-        left = [iter(some) for some in self.of_kind]
-        for on_node in placement.nodes:
-            for waiting, of_members in zip(left, on_node.allocations(kinds), strict=True):
-                # The members behind those that are placed stay in the iterator.
-                for allocations, member in zip(of_members, waiting, strict=False):
-                    solution = Solution(on_node.node, allocations)
-                    rank = rank_solution(member.search.unallocated, solution)
-                    yield member, FittingNode(on_node.node, rank, solution)
+        left = [iter(some) for some in self.members.of_kind]
+        for on_node in self.placement.nodes:
+            for waiting, of_sets in zip(left, on_node.allocations(self.kinds), strict=True):
+                # The sets behind those that are placed stay in the iterator.
+                for allocations, placed in zip(of_sets, waiting, strict=False):
+                    yield from placed.fit(on_node.node, allocations)
 
 
 def known_group(question: GroupQuestion, basis: Basis) -> GroupReference:
@@ -131,48 +228,38 @@ def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, G
         if request is not None and not requests.find_problem(request):
             search = requests.search(request).as_unallocated(promised)
             if quotas.admits(search):
-                asking.append(AskingMember(request, search))
+                asking.append(AskingMember(request, search, request_key(search)))
         yield
-    users = _users_of_claims(asking)
-    of_kind = yield from _alike(asking, users)
-    together = frozenset(map(_uid_of, chain.from_iterable(of_kind)))
-    alone = [each for each in asking if _uid_of(each) not in together]
-    following = sum(_follows(each, users, together) for each in alone)
-    return GroupMembers(of_kind, tuple(map(_uid_of, alone)), following, quotas.reason)
+    alone = tuple(each.uid for each in asking if not each.search.unallocated)
+    sets = yield from _join(asking)
+    return GroupMembers(_sort_alike(sets), alone, quotas.reason)
 
 
-def _users_of_claims(members: Iterable[AskingMember]) -> Mapping[str, list[str]]:
-    """Return the members that use each claim, in an order that does not depend on who asks."""
-    users: dict[str, list[str]] = {}
-    for member in sorted(members, key=_uid_of):
-        for claim in member.request.claims:
-            users.setdefault(claim, []).append(_uid_of(member))
-    return users
-
-
-def _alike(
-    members: Sequence[AskingMember], users: Mapping[str, Sequence[str]]
-) -> Generator[None, None, list[list[AskingMember]]]:
-    """Return the members that ask the same; those for whom others wait get a place first."""
-    alike: dict[bytes, list[AskingMember]] = {}
+def _join(members: Sequence[AskingMember]) -> Generator[None, None, list[MemberSet]]:
+    """Return the sets of members that share claims without devices."""
+    users: dict[str, list[AskingMember]] = {}
     for member in members:
-        claims = member.request.claims
-        if member.search.unallocated and all(users[uid][0] == _uid_of(member) for uid in claims):
-            of_kind = alike.setdefault(request_key(member.search), [])
-            is_first = any(len(users[uid]) > 1 for uid in claims)
-            of_kind.insert(0 if is_first else len(of_kind), member)
-        yield
-    # The question does not depend on the member that the scheduler asks about.
-    return [alike[key] for key in sorted(alike)]
+        for claim in member.search.unallocated:
+            users.setdefault(uid_of(claim), []).append(member)
+    sets, joined = list[MemberSet](), set[str]()
+    for member in members:
+        of_set, reached = list[AskingMember](), [member] if member.search.unallocated else []
+        while reached:
+            other = reached.pop()
+            if other.uid not in joined:
+                joined.add(other.uid)
+                of_set.append(other)
+                for claim in other.search.unallocated:
+                    reached += users.pop(uid_of(claim), ())
+                yield
+        if of_set:
+            sets.append(MemberSet(tuple(sorted(of_set, key=lambda each: (each.key, each.uid)))))
+    return sets
 
 
-def _follows(
-    member: AskingMember, users: Mapping[str, Sequence[str]], together: Collection[str]
-) -> bool:
-    """Whether a member gets a claim with the first one that shares it."""
-    claims = map(uid_of, member.search.unallocated)
-    return any(users[uid][0] in together for uid in claims)
-
-
-def _uid_of(member: AskingMember) -> str:
-    return member.request.pod.uid
+def _sort_alike(sets: Iterable[MemberSet]) -> list[list[MemberSet]]:
+    """Return the sets that ask the same, in an order that does not depend on who asks."""
+    alike: dict[tuple[tuple[bytes, ...], tuple[int, ...]], list[MemberSet]] = {}
+    for each in sets:
+        alike.setdefault(each.key, []).append(each)
+    return [of_key for _, of_key in sorted(alike.items())]

@@ -12,6 +12,7 @@ from allocator.decisions.basis import Basis
 from allocator.decisions.group_members import (
     AskingMember,
     GroupMembers,
+    MemberPlaces,
     find_members,
 )
 from allocator.decisions.group_questions import GroupQuestion, needed_members
@@ -28,6 +29,7 @@ from allocator.state.record_states import RecordEvent
 from allocator.state.records import DeviceVictims, PodRequest
 from allocator.state.releases import waits_for
 from drawbridge.ledger.holdings import read_holds
+from drawbridge.ledger.ledger import uid_of
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask as GangAsk
 from drawbridge.solver.reasons import Reason
@@ -79,8 +81,8 @@ class GroupPreemption:
     ) -> PreemptReply:
         if message := self._find_problem(question, now):
             return PreemptReply(message=message)
-        members = run_to_end(find_members(question.members, self._basis))
         needed = needed_members(question.group, len(question.members))
+        members = run_to_end(find_members(question.members, self._basis)).choose_fewest(needed)
         if (problem := members.find_problem(needed)) is not None:
             return PreemptReply(message=shorten_message(problem.message))
         victims = self._victims_of(request, question, own)
@@ -182,16 +184,15 @@ class GroupPreemption:
         if not placement.complete:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         chosen, key = search.chosen or ChosenVictims(), question.group.key
-        fits = placement.placed >= search.needed
-        if not fits or not _can_evict(chosen, request, victims):
+        places = MemberPlaces(members, search.kinds, placement, search.needed)
+        if places.lacking or not _can_evict(chosen, request, victims):
             asker = search.request.pod_uid
-            if not fits or request.pod_uid == asker or asker not in question.members:
+            if places.lacking or request.pod_uid == asker or asker not in question.members:
                 self._groups.change(key, cut_victims=None)  # what runs has changed
             return PreemptReply(unfinished=True, message=_CONTINUES)
         self._groups.change(key, cut_victims=None)
         quotas = QuotaSelection(self._state)
-        places = members.assign(placement, search.kinds)
-        assigned = [each for each in places if quotas.admits(each[0].search, each[1])]
+        assigned = [each for each in places.assign() if quotas.admits(each[0].search, each[1])]
         if quotas.reason is not None and len(assigned) < search.needed:
             return PreemptReply(message=shorten_message(quotas.reason.message))
         self.keep_nothing(question)
@@ -212,18 +213,26 @@ class GroupPreemption:
         victims: VictimSearch,
         now: float,
     ) -> None:
-        """Keep for each member what it gets when the victims are gone."""
-        chosen = search.chosen or ChosenVictims()
+        """Keep for each member what it gets when the victims are gone; once what several share."""
+        chosen, kept = search.chosen or ChosenVictims(), set[str]()
         released = victims.released_without(chosen.uids) - victims.released_without(())
         for member, fitting in assigned:
-            allocations = fitting.solution.allocations if fitting.solution else ()
+            solved = zip(
+                map(uid_of, member.search.unallocated),
+                fitting.solution.allocations if fitting.solution else (),
+                strict=True,
+            )
+            own = {uid: allocation for uid, allocation in solved if uid not in kept}
+            if not own:
+                continue
+            kept.update(own)
             evicted = chosen.pods.get(fitting.name, ())
             claims = released & self._claims_on(fitting.name) if evicted else frozenset()
             devices = DeviceVictims(
                 node=fitting.name,
                 pods=tuple(pod.uid for pod in evicted),
                 claims=tuple(sorted(claims)),
-                holds=tuple(hold for each in allocations for hold in read_holds(each)),
+                holds=tuple(hold for each in own.values() for hold in read_holds(each)),
             )
             self._preemptors.begin(member.search, devices, now)
 

@@ -77,7 +77,6 @@ class GroupVictimSearch:
         self.needed = needed
         self._lost = lost
         self.chosen: ChosenVictims | None = None
-        self._wanted = tuple(kind.count for kind in kinds)
         self._search = CutSearch(self._choose(pods))
         self._placing: tuple[int, GangSearch] | None = None
 
@@ -167,13 +166,13 @@ class GroupVictimSearch:
         return (yield from _ask_without(removed, steps))
 
     def _count(self, fitting: Mapping[str, list[Counts]]) -> _Steps[int]:
-        counts, _ = yield from self._add_up(fitting)
-        return sum(counts)
+        placed, _ = yield from self._add_up(fitting)
+        return placed
 
     def _add_up(
         self, fitting: Mapping[str, list[Counts]]
-    ) -> _Steps[tuple[Counts, Mapping[str, Counts]]]:
-        return (yield from _ask_without(frozenset(), add_up(fitting, self._wanted)))
+    ) -> _Steps[tuple[int, Mapping[str, Counts]]]:
+        return (yield from _ask_without(frozenset(), add_up(fitting, self.kinds)))
 
 
 def _in_steps(nodes: Collection[str], compute: Callable[[str], T]) -> _Steps[dict[str, T]]:

@@ -10,13 +10,19 @@ What is remembered is bounded; a group that was forgotten is asked about anew.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
 from allocator.decisions.basis import Basis
-from allocator.decisions.group_members import AskingMember, GroupMembers, find_members, known_group
+from allocator.decisions.group_members import (
+    AskingMember,
+    GroupMembers,
+    MemberPlaces,
+    find_members,
+    known_group,
+)
 from allocator.decisions.group_preemption import GroupPreemption
 from allocator.decisions.group_questions import (
     STAGE,
@@ -51,7 +57,7 @@ from allocator.state.reports import HoldEnd
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import make_reason
-from drawbridge.solver.gangs import Ask, GangPlacement, MemberKind, Steps, placing
+from drawbridge.solver.gangs import Ask, Steps, placing
 from drawbridge.solver.world import View
 
 # A refusal holds for the other members of the group for this time, if nothing has changed.
@@ -325,19 +331,18 @@ class GroupDecisions:
             members = yield from find_members(question.members, self._basis)
             if (problem := members.find_problem(needed)) is not None:
                 return GroupAnswer(reason=problem)
-            kinds, wanted = members.kinds(self._state), members.count_wanted(needed)
-            placement = yield from self._search(own, kinds, wanted)
+            places = yield from self._search(own, members)
             if epoch != self._state.epoch():
-                placement = placement.only_on(members.kinds(self._state))
-            if again and placement.placed < wanted and epoch != self._state.epoch():
+                places = places.usable_in(self._state)
+            if again and places.lacking and epoch != self._state.epoch():
                 continue
             if (waits := self._victims.find_wait(question)) is not None:
                 return GroupAnswer(reason=waits)
-            if placement.placed < wanted:
-                yield from self._gather(own, members, kinds, placement)
-                reason = too_large(group, members.count_fitting(placement.placed), needed)
+            if places.lacking:
+                yield from self._gather(own, places)
+                reason = too_large(group, places.count_fitting(), needed)
                 return GroupAnswer(reason=reason, preemptible=True)
-            promising = self._promise(own, members, kinds, placement, wanted)
+            promising = self._promise(own, places, places.wanted)
             answer = yield from self._promise_all(question, promising)
             if answer.reason is None or answer.reason.code != codes.GANG_TOO_LARGE.name:
                 break
@@ -345,16 +350,20 @@ class GroupDecisions:
             self.holds.note_refused(group.key, own.now)
         return answer
 
-    @staticmethod
-    def _search(
-        own: GroupDecision, kinds: Sequence[MemberKind], wanted: int
-    ) -> Steps[GangPlacement]:
-        """Find where members fit, in the first use of devices in which enough do."""
-        for own.use in itertools.count():
-            placement = yield from placing(kinds)
-            if placement.placed >= wanted or not own.has_other_use():
-                return placement
-        raise AssertionError
+    def _search(self, own: GroupDecision, members: GroupMembers) -> Steps[MemberPlaces]:
+        """Find where members fit, in the first use of devices in which enough do.
+
+        If too few fit, the fewest of those that share claims are tried.
+        """
+        for choice in members.list_choices(own.needed):
+            kinds, wanted = choice.kinds(self._state), choice.count_wanted(own.needed)
+            for own.use in itertools.count():
+                places = MemberPlaces(choice, kinds, (yield from placing(kinds)), wanted)
+                if not places.lacking or not own.has_other_use():
+                    break
+            if not places.lacking:
+                break
+        return places
 
     def _answer_before_search(
         self, question: GroupQuestion, group: GroupReference, needed: int, now: float
@@ -373,23 +382,17 @@ class GroupDecisions:
         waits = self._victims.find_wait(question)
         return None if waits is None else GroupAnswer(reason=waits)
 
-    def _gather(
-        self,
-        own: GroupDecision,
-        members: GroupMembers,
-        kinds: Sequence[MemberKind],
-        placement: GangPlacement,
-    ) -> Steps[None]:
+    def _gather(self, own: GroupDecision, places: MemberPlaces) -> Steps[None]:
         """Keep what is free by now for an interrupted group that needs more."""
         question = own.question
         kept = sum(map(self._reserved.is_promised, question.members))
-        if placement.placed <= kept or self._has_kept(question):
+        if places.placement.placed <= kept or self._has_kept(question):
             return
         until = self.interrupted.gather(question.group.key, own.now)
         if until is None:
             return
         self._reserved.release_promised(question.members)
-        answer = yield from self._promise(own, members, kinds, placement, 0)
+        answer = yield from self._promise(own, places, 0)
         for uid in answer.placed:
             self._reserved.prolong(uid, until)
 
@@ -426,18 +429,11 @@ class GroupDecisions:
         self._victims.keep_nothing(question)
         return run_to_end(promising)
 
-    def _promise(
-        self,
-        own: GroupDecision,
-        members: GroupMembers,
-        kinds: Sequence[MemberKind],
-        placement: GangPlacement,
-        needed: int,
-    ) -> Steps[GroupAnswer]:
+    def _promise(self, own: GroupDecision, places: MemberPlaces, needed: int) -> Steps[GroupAnswer]:
         """Promise to members what was found: to at least as many as needed, or none."""
         own.begin_promises()
         quotas, assigned = QuotaSelection(self._state), list[tuple[AskingMember, FittingNode]]()
-        for member, fitting in members.assign(placement, kinds):
+        for member, fitting in places.assign():
             if quotas.admits(member.search, fitting):
                 assigned.append((member, fitting))
             yield None
@@ -450,7 +446,7 @@ class GroupDecisions:
             yield None
         placed = tuple(uid for uid in own.promised if self._has_part(uid, own))
         if len(placed) >= needed:
-            return GroupAnswer(placed=placed, alone=members.alone)
+            return GroupAnswer(placed=placed, alone=places.members.alone)
         self._reserved.release_promised(placed)
         why = ", ".join(refusals) or "members have lost what was promised to them"
         text = f"devices for the group cannot be reserved: {why}"
@@ -470,16 +466,18 @@ class GroupDecisions:
         if problem := requests.find_problem(request):
             return problem
         claims = map(uid_of, member.search.unallocated)
-        if self._reserved.find(uid) is not None or any(map(self._has_devices, claims)):
+        if self._reserved.find(uid) or any(self._has_devices(each, own) for each in claims):
             return "a member or its claim has devices already"
         refusal = self._reserved.reserve_found(
             request, fitting, member.search, own.now, seconds=MAX_HOLD_SECONDS
         )
         return refusal or ""
 
-    def _has_devices(self, claim: str) -> bool:
+    def _has_devices(self, claim: str, own: GroupDecision) -> bool:
+        """Whether a claim has devices by now that were not promised to members just before."""
         is_allocated = self._state.claims[claim].status.allocation is not None
-        return is_allocated or self._reserved.is_reserved(claim)
+        users = self._state.records.reserved_for(claim)
+        return is_allocated or not set(own.promised).issuperset(users)
 
     def preempt(self, request: PreemptRequest, now: float) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""

@@ -10,7 +10,7 @@ to nodes; the caller notices the others when it reserves.
         return {name: each for name, each in answers.items() if isinstance(each, Solution)}
 
     found = place_gang([MemberKind(claims_of_one_member, 8, names_of_nodes)], ask)
-    # found.counts[0] of 8 fit; found.nodes says where, and each solution has the allocations.
+    # found.placed of 8 fit; found.nodes says where, and each solution has the allocations.
 
 A `GangSearch` is the same in small steps, so that it can be cut after each and continued later. So
 is any search that is written as steps (`CutSearch`); `find_largest` and `add_up` are parts of such.
@@ -60,11 +60,15 @@ _Questions: TypeAlias = Generator[Counts, bool, list[Counts]]
 
 
 class MemberKind(msgspec.Struct, frozen=True):
-    """Members that ask the same: the claims of one that need devices, and the nodes it can use."""
+    """Members that ask the same: the claims of one that need devices, and the nodes it can use.
+
+    Members that share claims need one node, and count as one, of this `size`.
+    """
 
     claims: tuple[Claim, ...]
     count: int
     nodes: Collection[str]
+    size: int = 1
 
 
 class NodeMembers(msgspec.Struct, frozen=True):
@@ -84,16 +88,11 @@ class NodeMembers(msgspec.Struct, frozen=True):
 
 
 class GangPlacement(msgspec.Struct, frozen=True):
-    """Where members fit together, and how many of each kind; without `complete`, more may fit."""
+    """Where members fit together, and how many; without `complete`, more may fit."""
 
     nodes: tuple[NodeMembers, ...]
-    counts: Counts
+    placed: int
     complete: bool = True
-
-    @property
-    def placed(self) -> int:
-        """How many members have a place."""
-        return sum(self.counts)
 
     def only_on(self, kinds: Sequence[MemberKind]) -> "GangPlacement":
         """Return what is placed on nodes that members of these kinds can still use."""
@@ -106,8 +105,7 @@ class GangPlacement(msgspec.Struct, frozen=True):
                 for count, names in zip(each.counts, usable, strict=True)
             )
         )
-        counts = tuple(sum(each.counts[kind] for each in nodes) for kind in range(len(kinds)))
-        return GangPlacement(nodes, counts)
+        return GangPlacement(nodes, _count_placed(nodes, kinds))
 
 
 class CutSearch(Generic[Q, T]):
@@ -154,7 +152,7 @@ class GangSearch:
     def run(self, ask: Ask, out_of_time: Callable[[], bool] = lambda: False) -> GangPlacement:
         """Return where members fit; not `complete` if the search was cut."""
         placement = self._search.run(lambda question: ask(*question), out_of_time)
-        return placement or GangPlacement((), (), complete=False)
+        return placement or GangPlacement((), 0, complete=False)
 
 
 def place_gang(kinds: Sequence[MemberKind], ask: Ask) -> GangPlacement:
@@ -165,18 +163,29 @@ def place_gang(kinds: Sequence[MemberKind], ask: Ask) -> GangPlacement:
 def placing(kinds: Sequence[MemberKind]) -> Steps[GangPlacement]:
     """Find where members fit, in steps."""
     yield None  # so that a search has begun before its first question
-    wanted = tuple(kind.count for kind in kinds)
     names = [*dict.fromkeys(chain.from_iterable(kind.nodes for kind in kinds))]
     fitting: dict[str, list[Counts]] = {}
     chosen: Mapping[str, Counts] = {}
     for start in range(0, len(names), _BATCH):
         fitting |= yield from find_largest(names[start : start + _BATCH], kinds)
-        counts, chosen = yield from add_up(fitting, wanted)
-        if counts == wanted:
+        placed, chosen = yield from add_up(fitting, kinds)
+        if placed == count_all(kinds):
             break
     nodes = yield from _solve(_fill_nodes(chosen, fitting), kinds)
-    counts = tuple(sum(node.counts[kind] for node in nodes) for kind in range(len(kinds)))
-    return GangPlacement(nodes, counts)
+    return GangPlacement(nodes, _count_placed(nodes, kinds))
+
+
+def count_all(kinds: Iterable[MemberKind]) -> int:
+    """Return how many members there are."""
+    return sum(kind.count * kind.size for kind in kinds)
+
+
+def _count_placed(nodes: Iterable[NodeMembers], kinds: Sequence[MemberKind]) -> int:
+    return sum(_count_members(node.counts, kinds) for node in nodes)
+
+
+def _count_members(counts: Counts, kinds: Sequence[MemberKind]) -> int:
+    return sum(count * kind.size for count, kind in zip(counts, kinds, strict=True))
 
 
 def _solve(
@@ -280,12 +289,13 @@ def _with(base: Counts, at: int, count: int) -> Counts:
 
 
 def add_up(
-    fitting: Mapping[str, list[Counts]], wanted: Counts
-) -> Steps[tuple[Counts, Mapping[str, Counts]]]:
-    """Find the numbers of members that have a place on the nodes together, and where.
+    fitting: Mapping[str, list[Counts]], kinds: Sequence[MemberKind]
+) -> Steps[tuple[int, Mapping[str, Counts]]]:
+    """Find how many members have a place on the nodes together, and where.
 
     The nodes that take most come first, so that the members are on few nodes.
     """
+    wanted = tuple(kind.count for kind in kinds)
     none = (0,) * len(wanted)
     states: dict[Counts, Mapping[str, Counts]] = {none: {}}
     for node in sorted(fitting, key=lambda each: -_total(fitting[each])):
@@ -298,10 +308,10 @@ def add_up(
                     reached[after] = {**chosen, node: taken}
             yield None
         if wanted in reached:
-            return wanted, reached[wanted]
+            return count_all(kinds), reached[wanted]
         states = {each: reached[each] for each in (yield from _largest(reached))}
-    best = max(states, key=lambda each: (sum(each), each))
-    return best, states[best]
+    best = max(states, key=lambda each: (_count_members(each, kinds), each))
+    return _count_members(best, kinds), states[best]
 
 
 def _taken(largest: int, wanted: int, before: int) -> int:

@@ -1,4 +1,4 @@
-"""Members of a group that share a claim: the first one asks for it, and the others follow."""
+"""Members of a group that share a claim get devices of one node, for all that they ask for."""
 
 import msgspec
 import pytest
@@ -25,15 +25,23 @@ def ask(
     scheduled: int = 0,
     priority: int = 0,
     own: dict[str, Plain] | None = None,
+    least: int = 2,
+    shared: dict[str, Plain] | None = None,
 ) -> PreFilterReply:
-    """Ask about members that share a claim, some of which have one of their `own`, by UID."""
-    group = GroupReference(key="default/g", min_count=2, scheduled=scheduled)
+    """Ask about members that share a claim, some of which have one of their `own`, by UID.
+
+    Some share another one, by UID.
+    """
+    group = GroupReference(key="default/g", min_count=least, scheduled=scheduled)
     members = tuple(
         GroupMember(
             pod=cluster.pod(uid, priority=priority, claims_of_group=GROUP),
             claims=tuple(
                 msgspec.Raw(msgspec.json.encode(each))
-                for each in (SHARED, *([own[uid]] if own and uid in own else ()))
+                for each in (
+                    shared[uid] if shared and uid in shared else SHARED,
+                    *([own[uid]] if own and uid in own else ()),
+                )
             ),
         )
         for uid in asked
@@ -60,12 +68,68 @@ def test_no_member_has_a_place_without_the_devices_of_the_claim() -> None:
     assert (reply.message, reply.group_preemptible) == ("0 of 2 members of the group fit", True)
 
 
+OWN = {uid: claim(f"c-{uid}") for uid in ("m0", "m1", "m2")}
+
+
+@every_row(
+    ("nodes", "own", "least", "placed"),
+    [
+        # A node gives what members share, and what each of them asks for beside that.
+        ({"n1": 2}, ("m0",), 3, 3),
+        ({"n1": 2}, ("m1",), 3, 3),
+        ({"n1": 4}, ("m0", "m1", "m2"), 3, 3),
+        ({"n1": 1, "n2": 1}, ("m1",), 3, 0),
+        ({"n1": 1, "n2": 2}, ("m1",), 3, 3),
+        ({"n1": 3, "n2": 3}, ("m0", "m1", "m2"), 3, 0),
+        # Fewer members must run than there are.
+        ({"n1": 1}, ("m1",), 2, 2),
+        ({"n1": 2}, ("m0", "m1"), 2, 2),
+        ({"n1": 2}, ("m0", "m1", "m2"), 2, 0),
+        ({"n1": 3}, ("m0", "m1", "m2"), 2, 2),
+        ({"n1": 2}, ("m0", "m1", "m2"), 1, 1),
+        ({"n1": 4}, ("m0", "m1", "m2"), 1, 3),
+    ],
+)
+def test_members_get_what_they_ask_for_beside_the_claim(
+    nodes: dict[str, int], own: tuple[str, ...], least: int, placed: int
+) -> None:
+    cluster = Cluster(**nodes)
+    reply = ask(cluster, *OWN, own={uid: OWN[uid] for uid in own}, least=least)
+    promised = [uid for uid in OWN if cluster.decisions.reservations.is_promised(uid)]
+    assert (len(promised), reply.group_preemptible) == (placed, not placed)
+    wanted = 1 + sum(uid in own for uid in promised) if placed else 0
+    assert len(cluster.held()) == wanted
+    for uid in promised:
+        assert not cluster.reserve(uid, cluster.held()[0].partition("/")[0])
+
+
+def test_members_share_claims_in_chains() -> None:
+    cluster, other = Cluster(n1=1, n2=2), claim("other")
+    # m1 shares a claim with m0, and another one with m2.
+    reply = ask(cluster, *OWN, shared={"m2": other}, own={"m1": other}, least=3)
+    assert cluster.held() == ["n2/gpu-0", "n2/gpu-1"]
+    assert [each.node for each in reply.fit] == ["n2"]
+
+
+def test_pairs_that_share_a_claim_are_on_nodes_of_their_own() -> None:
+    cluster, other = Cluster(n1=2, n2=2), claim("other")
+    pairs = {"m2": other, "m3": other}
+    own = {uid: claim(f"c-{uid}") for uid in ("m0", "m3")}
+    assert ask(cluster, "m0", "m1", "m2", "m3", shared=pairs, own=own, least=4).fit
+    assert cluster.held() == ["n1/gpu-0", "n1/gpu-1", "n2/gpu-0", "n2/gpu-1"]
+    for pair in (("m0", "m1"), ("m2", "m3")):
+        promised = [cluster.decisions.reservations.find(uid) for uid in pair]
+        assert len({each.node for each in promised if each}) == 1
+
+
 @every_row(
     ("running", "own", "scheduled", "evicted"),
     [
         (1, (), 0, 1),
         (2, (), 0, 1),
         (2, ("m0",), 0, 2),
+        (2, ("m1",), 0, 2),
+        (1, ("m1",), 0, 0),
         (2, (), 1, 1),
     ],
 )

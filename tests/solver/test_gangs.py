@@ -10,7 +10,7 @@ import pytest
 
 from drawbridge.dra.claim import Claim
 from drawbridge.solver.answers import Solution
-from drawbridge.solver.gangs import GangPlacement, GangSearch, MemberKind, place_gang
+from drawbridge.solver.gangs import GangPlacement, GangSearch, MemberKind, count_all, place_gang
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.solve import solve
 from tests.solver.scenario import Scenario, read, share_ids
@@ -305,4 +305,17 @@ def test_members_of_one_kind_need_no_equal_names() -> None:
         given.claims[0], metadata=msgspec.structs.replace(given.claims[0].metadata, name="other")
     )
     kinds = [MemberKind((each,), 1, ["a"]) for each in (given.claims[0], named)]
-    assert place_gang(kinds, ask_of(given, Memo())).counts == (1, 1)
+    assert place_gang(kinds, ask_of(given, Memo())).placed == 2
+
+
+def test_members_that_need_one_node_count_as_many() -> None:
+    """A node has room for two members, or for four that share two devices."""
+    given = read(scenario(gang({"a": 2}, (2, 1), (1, 2))))
+    ask = ask_of(given, Memo())
+    kinds = [
+        MemberKind((given.claims[0],), 2, ["a"]),
+        MemberKind((given.claims[1],), 1, ["a"], size=4),
+    ]
+    assert count_all(kinds) == 6
+    assert place_gang(kinds, ask).placed == 4
+    assert place_gang(kinds[:1], ask).placed == 2

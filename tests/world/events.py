@@ -7,7 +7,7 @@ What happens to nodes is in `tests.world.machine_events`, to our processes in `t
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON, named
@@ -145,19 +145,26 @@ def create_pod(
     world: "World",
     claims: list[str],
     *,
+    shared: Sequence[JSON] = (),
     space: str = "default",
     priority: int = 0,
     labels: dict[str, str] | None = None,
     scheduler: str = NAME,
     more: JSON | None = None,
 ) -> JSON:
-    """Create a pod that names claims; all but those of the stock scheduler tolerate the fence."""
+    """Create a pod that names claims, behind the entries of those that its group shares.
+
+    All but those of the stock scheduler tolerate the fence.
+    """
     spec: JSON = {
         "schedulerName": scheduler,
         "priority": priority,
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "containers": [],
-        "resourceClaims": [{"name": name, "resourceClaimName": name} for name in claims],
+        "resourceClaims": [
+            *shared,
+            *({"name": each, "resourceClaimName": each} for each in claims),
+        ],
     }
     if scheduler != STOCK:
         spec["tolerations"] = [{"key": "drawbridge.dev/owned", "operator": "Exists"}]

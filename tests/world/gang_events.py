@@ -1,7 +1,8 @@
 """What a script lets happen to gangs: they come in each form, change, and go with their objects.
 
 A gang of Coscheduling can have its minimum in a label or in a PodGroup. The members of a PodGroup
-of Kubernetes have claims of their own, or share one that is reserved for the PodGroup.
+of Kubernetes have claims of their own, or share one that is reserved for the PodGroup, beside which
+one of them can have its own.
 """
 
 import asyncio
@@ -70,19 +71,21 @@ class _NewGang(NamedTuple):
         if self.form == _MADE:
             world.server.put(_make_template(self.space))
 
-    def create_member(self, world: "World") -> str:
-        """Create a member, with a claim of its own unless it shares one; return its name."""
+    def create_member(self, world: "World", *, is_leader: bool = False) -> str:
+        """Create a member; return its name.
+
+        It has a claim of its own unless it shares one, or beside that if it is the leader.
+        """
         labels, spec = dict[str, str](), JSON()
         if self.form in (_LABELS, _COSCHEDULING):
             least = {MIN_LABEL: f"{self.size}"} if self.form == _LABELS else {}
             labels = {GROUP_LABEL: self.name} | least
         else:
             spec["schedulingGroup"] = {"podGroupName": self.name}
-        if self.form in _ENTRIES:
-            spec["resourceClaims"] = [self._entry()]
-        own = [] if self.form in _ENTRIES else [world.next_name("c")]
+        shared = [self._entry()] if self.form in _ENTRIES else []
+        own = [world.next_name("c")] if is_leader or not shared else []
         about = {"space": self.space, "priority": self.priority, "labels": labels}
-        pod = create_pod(world, own, **about, more=spec)
+        pod = create_pod(world, own, shared=shared, **about, more=spec)
         for claim in own:
             create_claim(world, claim, pod, self.drawn)
         return str(pod["metadata"]["name"])
@@ -115,7 +118,7 @@ def _create_gang(world: "World", drawn: int, size: int, priority: int = 0) -> st
     if group is not None:
         later(late, world.server.put, group)
     gang.create_shared(world)
-    made = [gang.create_member(world)]
+    made = [gang.create_member(world, is_leader=bool(drawn // 512 % 2))]
     for number in range(1, size):
         if pause:
             later(pause * number, gang.create_member, world)
@@ -197,16 +200,16 @@ def replace_member(world: "World", drawn: int) -> str:
     pod = members[drawn % len(members)]
     spec, space = pod["spec"], pod["metadata"]["namespace"]
     entries = spec["resourceClaims"]
-    is_shared = entries[0]["name"] == "shared"
-    own = [] if is_shared else [world.next_name("c")]
-    more = {key: spec[key] for key in ("schedulingGroup",) if key in spec}
+    shared = [entry for entry in entries if entry["name"] == "shared"]
+    own = [world.next_name("c") for _ in entries[len(shared) :]]
     made = create_pod(
         world,
         own,
+        shared=shared,
         space=space,
         labels=pod["metadata"].get("labels"),
         priority=spec["priority"],
-        more=more | ({"resourceClaims": entries} if is_shared else {}),
+        more={key: spec[key] for key in ("schedulingGroup",) if key in spec},
     )
     for claim in own:
         create_claim(world, claim, made, drawn)

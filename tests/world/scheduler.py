@@ -388,11 +388,12 @@ class Scheduler:
             self._retry(uid)
         if is_allocated:
             self.network.count("allocation to take back")
-            # An allocator that ends lets the call fail.
-            self._start(self._release(parts, uid))
-        elif reply.fit:
-            return
-        elif reply.preemptible or reply.group_preemptible:
+            self._start(self._release(parts, pod, reply))
+        else:
+            self._ask_victims(parts, pod, reply)
+
+    def _ask_victims(self, parts: _Parts, pod: JSON, reply: PreFilterReply) -> None:
+        if not reply.fit and (reply.preemptible or reply.group_preemptible):
             self._preempt(parts, pod)
 
     async def _tell_waiting(self, pod: JSON, message: str) -> None:
@@ -405,9 +406,16 @@ class Scheduler:
                 {**change, "status": {"conditions": [condition]}},
             )
 
-    async def _release(self, parts: _Parts, uid: str) -> None:
+    async def _release(self, parts: _Parts, pod: JSON, reply: PreFilterReply) -> None:
+        """Have an allocation taken back, or others evicted if there is nothing to take back.
+
+        An allocator that ends lets the call fail.
+        """
+        uid = pod["metadata"]["uid"]
         with contextlib.suppress(ProtocolError):
-            await parts.calls.release(PodReference(pod_uid=uid))
+            answer = await parts.calls.release(PodReference(pod_uid=uid))
+            if not answer.released and not answer.message and uid not in self._busy:
+                self._ask_victims(parts, pod, reply)
 
     def _preempt(self, parts: _Parts, pod: JSON) -> None:
         priority = pod["spec"].get("priority", 0)
