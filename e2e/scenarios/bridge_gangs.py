@@ -112,27 +112,37 @@ def all_bound(stage: Stage, names: Collection[str]) -> Callable[[], bool]:
     return lambda: count_bound(stage, names) == len(names)
 
 
+def create_sharing_gang(
+    stage: Stage, name: str, size: int, template: str, **own: str
+) -> tuple[JSON, list[str]]:
+    """Create a PodGroup with a claim that its members share, beside what each has of its `own`.
+
+    Return it, and the names of the members.
+    """
+    api = f"scheduling.k8s.io/{VERSIONS[stage.version]}"
+    group: JSON = {
+        "apiVersion": api,
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": size}},
+            "resourceClaims": [{"name": "shared", "resourceClaimTemplateName": template}],
+        },
+    }
+    made = stage.client.create(stage.path("podgroups", "", f"/apis/{api}"), group)
+    names = [f"{name}-{number}" for number in range(size)]
+    for member in names:
+        body = stage.pod_object(member, templates={"shared": template, **own})
+        create_member(stage, body, {"spec": {"schedulingGroup": {"podGroupName": name}}})
+    return made, names
+
+
 def play_claim_of_group(stage: Stage) -> None:
     """Let members share the claim of their PodGroup, which is released with the group."""
     stage.node("a", "dgx-a100", {GPU: "full"})
     stage.template("all", claim_spec(request("gpu", GPU, count=8)))
-    api = f"scheduling.k8s.io/{VERSIONS[stage.version]}"
-    path = stage.path("podgroups", "", f"/apis/{api}")
-    group: JSON = {
-        "apiVersion": api,
-        "kind": "PodGroup",
-        "metadata": {"name": "g"},
-        "spec": {
-            "schedulingPolicy": {"gang": {"minCount": MEMBERS}},
-            "resourceClaims": [{"name": "gpus", "resourceClaimTemplateName": "all"}],
-        },
-    }
-    made = stage.client.create(path, group)
-    names = [f"g-{number}" for number in range(MEMBERS)]
     started = time.monotonic()
-    for name in names:
-        body = stage.pod_object(name, templates={"gpus": "all"})
-        create_member(stage, body, {"spec": {"schedulingGroup": {"podGroupName": "g"}}})
+    made, names = create_sharing_gang(stage, "g", MEMBERS, "all")
     stage.wait("the group runs", run_all(stage, "g-", MEMBERS), PATIENCE_SECONDS)
     print_line(f"      {MEMBERS} pods with one claim run after {time.monotonic() - started:.1f} s")
     (claim,) = stage.client.get(stage.claim_path())["items"]
@@ -143,7 +153,8 @@ def play_claim_of_group(stage: Stage) -> None:
     stage.wait_unschedulable("other")
     assert stage.get_claim(claim["metadata"]["name"])["status"] == claim["status"]
     delete_pods(stage, names[:1])
-    stage.client.delete(f"{path}/g")
+    api = f"/apis/scheduling.k8s.io/{VERSIONS[stage.version]}"
+    stage.client.delete(f"{stage.path('podgroups', '', api)}/g")
     stage.wait("the devices are free for others", all_bound(stage, ["other"]), PATIENCE_SECONDS)
 
 
@@ -289,6 +300,25 @@ def a_gang_evicts_what_it_needs_and_runs(stage: BridgeStage) -> None:
 def the_members_of_a_group_share_its_claim(stage: BridgeStage) -> None:
     """The claim is reserved for the PodGroup once."""
     play_claim_of_group(stage)
+
+
+@bridge_scenario("full", since="1.36", rig=RIG)
+def members_get_devices_beside_the_claim_of_their_group(stage: BridgeStage) -> None:
+    """A node has enough for what they share and for each; too many keep nothing from others."""
+    stage.node("a", "lab-2g2n", {GPU: "full"})
+    large = stage.node("b", "dgx-a100", {GPU: "full"})
+    stage.template("gpu", claim_spec(request("gpu", GPU)))
+    _, names = create_sharing_gang(stage, "g", MEMBERS, "gpu", own="gpu")
+    stage.wait("the group runs", run_all(stage, "g-", MEMBERS), PATIENCE_SECONDS)
+    assert {stage.get_pod(name)["spec"]["nodeName"] for name in names} == {large.name}
+    # Three devices are left there, and two on the other node.
+    create_sharing_gang(stage, "h", MEMBERS, "gpu", own="gpu")
+    stage.wait_unschedulable("h-0")
+    create_pods(stage, "alone", 5)
+    stage.wait("pods behind it run", run_all(stage, "alone", 5), PATIENCE_SECONDS)
+    delete_pods(stage, names)
+    delete_pods(stage, [f"alone-{number}" for number in range(5)])
+    stage.wait("the other group waits for its node", run_all(stage, "h-", MEMBERS), 120.0)
 
 
 @scenario("full", since="1.36", rig=RIG)

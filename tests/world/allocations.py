@@ -46,7 +46,7 @@ def a_claim_gets_what_it_asks_for(world: "World") -> Iterator[str]:
         if world.rivals.has(name_of(claim)):
             continue
         asks = sorted(asks_of(claim), key=lambda ask: ask.request)
-        results = sorted(list_results(claim), key=lambda result: str(result["request"]))
+        results = sorted(list_results(claim), key=_request_of)
         given = {(each["request"], each["pool"], each["device"]) for each in results}
         answered = (_answers(ask, result) for ask, result in zip(asks, results, strict=False))
         if not len(asks) == len(results) == len(given) or not all(answered):
@@ -56,7 +56,14 @@ def a_claim_gets_what_it_asks_for(world: "World") -> Iterator[str]:
 def _answers(ask: Ask, result: JSON) -> bool:
     """Whether a request can get a result."""
     (pool, name), share, amount = make_hold(result)
-    capacity = ALL_NODES[pool].shared.get(name)
+    capacity, memory = ALL_NODES[pool].shared.get(name), dict(ask.choices).get(result["request"])
+    if memory is None or _request_of(result) != ask.request:
+        return False
     if not share or capacity is None:
-        return not share and not ask.memory
-    return result["request"] == ask.request and amount == consume(capacity, ask.memory)
+        return not share and not memory
+    return amount == consume(capacity, memory)
+
+
+def _request_of(result: JSON) -> str:
+    """Return the request of a result, without the name of the alternative."""
+    return str(result["request"]).partition("/")[0]

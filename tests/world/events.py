@@ -183,10 +183,12 @@ def create_claim(
     space: str = "default",
 ) -> JSON:
     """Create a claim for devices, of a pod if there is one."""
+    amounts = _draw_memory(world, drawn)
     requests = [
-        _make_request("gpu" if not number else f"gpu-{number}", count, memory)
-        for number, memory in enumerate(_draw_memory(world, drawn))
+        _make_request("gpu" if not number else f"gpu-{number}", count, memory, other)
+        for number, (memory, other) in enumerate(amounts)
     ]
+    world.network.count("request with an alternative", sum(e is not None for _, e in amounts))
     metadata: JSON = {"name": name, "namespace": space}
     if pod is not None:
         about = pod["metadata"]
@@ -202,20 +204,32 @@ def create_claim(
     )
 
 
-def _draw_memory(world: "World", drawn: int) -> list[int]:
-    """Draw how much memory each request of a claim asks for; 0 of one that takes any device."""
+def _draw_memory(world: "World", drawn: int) -> list[tuple[int, int | None]]:
+    """Draw how much memory each request of a claim asks for; 0 of one that takes any device.
+
+    Some take another amount if no device has that.
+    """
     chosen = random.Random(drawn)
     if chosen.random() >= world.conditions.asks_for_memory:
-        return [0]
+        return [(0, None)]
     first, is_alone = chosen.choice((1, 1, 2, 3, 4)), chosen.random() < 0.8
-    return [first] if is_alone else [first, chosen.choice((0, 1, 2))]
+    amounts = [first] if is_alone else [first, chosen.choice((0, 1, 2))]
+    return [(each, chosen.choice((0, 1, 2)) if chosen.random() < 0.2 else None) for each in amounts]
 
 
-def _make_request(name: str, count: int, memory: int) -> JSON:
-    exactly: JSON = {"deviceClassName": CLASS, "count": count}
+def _make_request(name: str, count: int, memory: int, other: int | None = None) -> JSON:
+    """Return a request for devices, or for one with so much memory or, if none has it, another."""
+    if other is not None:
+        first, second = _make_part("first", 1, memory), _make_part("second", 1, other)
+        return {"name": name, "firstAvailable": [first, second]}
+    return {"name": name, "exactly": _make_part("", count, memory)}
+
+
+def _make_part(name: str, count: int, memory: int) -> JSON:
+    part: JSON = {"deviceClassName": CLASS, "count": count} | ({"name": name} if name else {})
     if memory:
-        exactly["capacity"] = {"requests": {MEMORY: f"{memory}"}}
-    return {"name": name, "exactly": exactly}
+        part["capacity"] = {"requests": {MEMORY: f"{memory}"}}
+    return part
 
 
 def _choose(world: "World", plural: str, drawn: int) -> JSON | None:

@@ -2,7 +2,7 @@
 
 A gang of Coscheduling can have its minimum in a label or in a PodGroup. The members of a PodGroup
 of Kubernetes have claims of their own, or share one that is reserved for the PodGroup, beside which
-one of them can have its own.
+one of them, or each, can have its own.
 """
 
 import asyncio
@@ -48,6 +48,11 @@ class _NewGang(NamedTuple):
     priority: int
     drawn: int
 
+    @property
+    def with_own(self) -> int:
+        """How many of the members that share a claim have one of their own as well."""
+        return (0, 0, 1, self.size)[self.drawn // 512 % 4]
+
     def make_object(self) -> JSON | None:
         """Return the object of the gang, if it has one."""
         if self.form == _LABELS:
@@ -71,11 +76,8 @@ class _NewGang(NamedTuple):
         if self.form == _MADE:
             world.server.put(_make_template(self.space))
 
-    def create_member(self, world: "World", *, is_leader: bool = False) -> str:
-        """Create a member; return its name.
-
-        It has a claim of its own unless it shares one, or beside that if it is the leader.
-        """
+    def create_member(self, world: "World", number: int = 0) -> str:
+        """Create a member; return its name. It has a claim of its own, or shares one, or both."""
         labels, spec = dict[str, str](), JSON()
         if self.form in (_LABELS, _COSCHEDULING):
             least = {MIN_LABEL: f"{self.size}"} if self.form == _LABELS else {}
@@ -83,7 +85,7 @@ class _NewGang(NamedTuple):
         else:
             spec["schedulingGroup"] = {"podGroupName": self.name}
         shared = [self._entry()] if self.form in _ENTRIES else []
-        own = [world.next_name("c")] if is_leader or not shared else []
+        own = [world.next_name("c")] if number < self.with_own or not shared else []
         about = {"space": self.space, "priority": self.priority, "labels": labels}
         pod = create_pod(world, own, shared=shared, **about, more=spec)
         for claim in own:
@@ -118,12 +120,12 @@ def _create_gang(world: "World", drawn: int, size: int, priority: int = 0) -> st
     if group is not None:
         later(late, world.server.put, group)
     gang.create_shared(world)
-    made = [gang.create_member(world, is_leader=bool(drawn // 512 % 2))]
+    made = [gang.create_member(world)]
     for number in range(1, size):
         if pause:
-            later(pause * number, gang.create_member, world)
+            later(pause * number, gang.create_member, world, number)
         else:
-            made.append(gang.create_member(world))
+            made.append(gang.create_member(world, number))
     about = f", its {group['apiVersion']} after {late:.1f} s" if group else ""
     return f"{gang.name} with {', '.join(made)} of {size}, each {pause:.1f} s later{about}"
 

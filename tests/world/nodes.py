@@ -44,11 +44,14 @@ class Hold(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """One device for a request of a claim, and how much memory of it; 0 if it does not say."""
+    """One device for a request of a claim, by its alternatives, the best first.
+
+    Each has its name, and how much memory of the device it asks for; 0 if it does not say.
+    """
 
     claim: str
     request: str
-    memory: int
+    choices: tuple[tuple[str, int], ...]
 
 
 class Use(NamedTuple):
@@ -105,15 +108,22 @@ def list_results(claim: JSON) -> Sequence[JSON]:
 def asks_of(claim: JSON) -> list[Ask]:
     """Return what a claim asks for, each device by itself."""
     return [
-        Ask(claim["metadata"]["uid"], request["name"], memory_of(request))
+        Ask(claim["metadata"]["uid"], request["name"], _read_choices(request))
         for request in claim["spec"]["devices"]["requests"]
-        for _ in range(request["exactly"].get("count", 1))
+        for _ in range((request.get("exactly") or {}).get("count", 1))
     ]
 
 
-def memory_of(request: JSON) -> int:
-    """Return how much memory a request asks for; 0 if it does not say."""
-    requests = (request["exactly"].get("capacity") or {}).get("requests") or {}
+def _read_choices(request: JSON) -> tuple[tuple[str, int], ...]:
+    name = request["name"]
+    if exactly := request.get("exactly"):
+        return ((name, _memory_of(exactly)),)
+    return tuple((f"{name}/{each['name']}", _memory_of(each)) for each in request["firstAvailable"])
+
+
+def _memory_of(asked: JSON) -> int:
+    """Return how much memory is asked for; 0 if that is not said."""
+    requests = (asked.get("capacity") or {}).get("requests") or {}
     return int(requests.get(MEMORY, 0))
 
 

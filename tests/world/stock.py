@@ -14,13 +14,13 @@ import asyncio
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from itertools import product
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
 from tests.world.nodes import (
     CLAIMS,
     PODS,
-    Ask,
     Client,
     Device,
     Hold,
@@ -235,26 +235,26 @@ class StockScheduler:
             results: list[JSON] = []
             for ask in asks_of(claim):
                 own = {each["device"] for each in results if each["request"] == ask.request}
-                for name in (each for each in devices if each not in own):
+                for (request, memory), name in product(ask.choices, devices):
                     device, needed = devices[name], 0 if name in held else _units(devices[name])
-                    amount = give(_capacity(device), held.get(name, 0), ask.memory)
-                    if not amount or needed > left:
+                    amount = give(_capacity(device), held.get(name, 0), memory)
+                    if not amount or needed > left or name in own:
                         continue
                     left -= needed
                     if device.get("taints"):
                         left += 0 if "140436" in self._defects else needed
                         continue
                     held[name] = held.get(name, 0) + amount
-                    results.append(self._make_result(node, device, ask, amount))
+                    results.append(self._make_result(node, device, request, amount))
                     break
                 else:
                     return None
             chosen[_uid(claim)] = {"allocation": {"devices": {"results": results}}}
         return chosen
 
-    def _make_result(self, node: str, device: JSON, ask: Ask, amount: int) -> JSON:
+    def _make_result(self, node: str, device: JSON, request: str, amount: int) -> JSON:
         """Return the result of a request; a share has an ID and what it consumes."""
-        result = {"request": ask.request, "driver": DRIVER, "pool": node, "device": device["name"]}
+        result = {"request": request, "driver": DRIVER, "pool": node, "device": device["name"]}
         if not device.get("allowMultipleAllocations"):
             return result
         share = uuid.UUID(int=self._network.random.getrandbits(128), version=4)

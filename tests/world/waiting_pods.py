@@ -123,9 +123,9 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
             gangs.setdefault(gang_of(pod) or pod["metadata"]["uid"], []).append(pod)
     for gang, pods in gangs.items():
         if lacks := _lacks(world, members_of.get(gang, ()), len(pods)):
-            priority, counted = min(pod["spec"].get("priority", 0) for pod in pods), set[str]()
+            priority = min(pod["spec"].get("priority", 0) for pod in pods)
             names = [*map(name_of, pods)]
-            needs = [_needs(world, pod, counted) for pod in pods[:lacks]]
+            needs = _list_needs(world, pods[:lacks])
             name = gang.name if isinstance(gang, Gang) else gang
             yield Waiting(name, priority, namespace_of(pods[0]), names, needs)
 
@@ -149,8 +149,8 @@ def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
         is_stock = pod["spec"]["schedulerName"] == STOCK
         if not free or not is_waiting(pod) or not is_stock or not has_claims(world, pod):
             continue
-        asks, _ = _needs(world, pod, set())
-        if not any(ask.memory for ask in asks):
+        ((asks, _),) = _list_needs(world, [pod])
+        if not any(memory for ask in asks for _, memory in ask.choices):
             yield f"{name_of(pod)} waits, and a device of {BROKEN} is free"
 
 
@@ -185,19 +185,25 @@ def _lacks(world: "World", members: Sequence[JSON], waiting: int) -> int:
     return lacks if lacks <= waiting else 0
 
 
-def _needs(world: "World", pod: JSON, counted: set[str]) -> tuple[list[Ask], str]:
-    """Return what a pod still asks for, and the node of the devices that it has.
+def _list_needs(world: "World", pods: Iterable[JSON]) -> list[tuple[list[Ask], str]]:
+    """Return what pods still ask for, and the node of the devices that they have.
 
-    Claims that others share with it are `counted` by now.
+    Pods that share a claim without devices need one node.
     """
-    asks, node = list[Ask](), ""
-    for claim in filter(None, claims_of(world, pod)):
-        devices, uid = devices_of(claim), claim["metadata"]["uid"]
-        node = next((pool for pool, _ in devices), node)
-        if not devices and uid not in counted:
-            counted.add(uid)
-            asks += asks_of(claim)
-    return asks, node
+    needs, asking = list[tuple[list[Ask], str]](), dict[str, int]()
+    for pod in pods:
+        asks, node, place, own = list[Ask](), "", len(needs), list[str]()
+        for claim in filter(None, claims_of(world, pod)):
+            devices, uid = devices_of(claim), claim["metadata"]["uid"]
+            node = next((pool for pool, _ in devices), node)
+            if not devices and uid in asking:
+                place = asking[uid]
+            elif not devices:
+                asks, own = asks + asks_of(claim), [*own, uid]
+        earlier, only = needs[place] if place < len(needs) else ([], "")
+        needs[place : place + 1] = [([*earlier, *asks], only or node)]
+        asking |= dict.fromkeys(own, place)
+    return needs
 
 
 def claims_of(world: "World", pod: JSON) -> list[JSON | None]:
@@ -245,7 +251,9 @@ def _give(
     here = {name: amount for (pool, name), amount in held.items() if pool == node}
     for name in sorted(shape.devices, key=lambda name: shape.devices[name]):
         device = node, name
-        if device not in own and (amount := shape.give(here, name, ask.memory)):
+        if device in own:
+            continue
+        for amount in {shape.give(here, name, memory) for _, memory in ask.choices} - {0}:
             is_same = others[:1] == [ask]
             after = {**held, device: here.get(name, 0) + amount}
             yield from _give(node, after, others, (*own, device) if is_same else ())
