@@ -19,7 +19,7 @@ _WHO = "fabric"
 _Part = tuple[str, str, str]
 # How many devices it cannot attach, and how many need longer than a call that binds a pod.
 _FAIL, _SLOW = 0.08, 0.04
-_MOST_SECONDS = 130.0
+_USUAL_SECONDS, _MOST_SECONDS = 5.0, 130.0
 
 
 class Fabric:
@@ -51,7 +51,9 @@ class Fabric:
                 for uid, claim in self._claims.objects.items()
                 for device in list_unreported(claim)
             }
-            self._due = {key: self._due.get(key) or self._draw(now) for key in missing}
+            due = {key: self._due.get(key) or self._draw(now) for key in missing}
+            latest = now + (_USUAL_SECONDS if self.is_calm else _MOST_SECONDS)
+            self._due = {key: (min(at, latest), condition) for key, (at, condition) in due.items()}
             for key, claim in missing.items():
                 at, condition = self._due[key]
                 if at <= now:
@@ -67,10 +69,10 @@ class Fabric:
         random = self._network.random
         seconds, drawn = random.expovariate(1), random.random()
         if self.is_calm or drawn > _FAIL + _SLOW:
-            return now + min(seconds, 5.0), ATTACHED
+            return now + min(seconds, _USUAL_SECONDS), ATTACHED
         if drawn > _SLOW:
-            return now + min(seconds, 5.0), UNATTACHABLE
-        return now + random.uniform(5, _MOST_SECONDS), ATTACHED
+            return now + min(seconds, _USUAL_SECONDS), UNATTACHABLE
+        return now + random.uniform(_USUAL_SECONDS, _MOST_SECONDS), ATTACHED
 
     async def _report(self, claim: JSON, part: _Part, condition: str) -> None:
         """Write a condition of a device to the claim as it was seen."""
