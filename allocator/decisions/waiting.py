@@ -131,12 +131,18 @@ class WaitingPods:
             self._change(uid, RecordEvent.SEARCHED, replace(pod, seen=(), tried=-1))
 
     def note_preemption(
-        self, uid: str, *, refused: bool, again: bool = False, cut: PreemptRequest | None = None
+        self,
+        uid: str,
+        *,
+        refused: bool,
+        again: bool = False,
+        at: float = 0.0,
+        cut: PreemptRequest | None = None,
     ) -> None:
         """Follow what is kept for a pod now, which other pods that ask the same do not get.
 
-        A pod that was `refused` victims asks again when another pod has ended, or soon (`again`).
-        A search that was `cut` on a node is set aside.
+        A pod that was `refused` victims asks again when another pod has ended, soon (`again`), or
+        at the end of the pause of its group (`at`). A search that was `cut` on a node is set aside.
         """
         pod, key = self._find(uid), self._decisions.request_key(uid)
         if pod is not None and key is not None:
@@ -149,8 +155,8 @@ class WaitingPods:
                 self._aside.add_preemption(namespace, uid, self._name_of(uid), cut)
             elif again and self._decisions.groups.key_of(uid):
                 self._set_aside(uid, self._victims)
-            elif again:
-                self._questions.ask_again(uid)
+            elif again or (refused and at):
+                self._questions.ask_again(uid, at)
 
     def delay_preemption(self, uid: str, now: float) -> float:
         """Return for how long a pod still waits for a new node before it evicts others.

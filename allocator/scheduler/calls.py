@@ -214,8 +214,10 @@ class SchedulerCalls:
         has_victims = bool(reply.node or reply.evictions)
         refused = not (has_victims or reply.waiting)
         cut = request if decisions.state.planner.was_cut else None
+        groups = decisions.groups
+        at = groups.holds.evicts_at(groups.key_of(request.pod_uid), now)
         self._state.waiting.note_preemption(
-            request.pod_uid, refused=refused, again=reply.unfinished, cut=cut
+            request.pod_uid, refused=refused, again=reply.unfinished, at=at, cut=cut
         )
         outcome = "victims" if has_victims else "waits" if reply.waiting else "none"
         metrics.ALLOCATOR_PREEMPTIONS.add(outcome)

@@ -170,6 +170,11 @@ class GroupHolds:
             ended = EndedHold(request.pod, end, len(hold.left), len(hold.members))
             self._state.reports.append(ended)
 
+    def evicts_at(self, key: str, now: float) -> float:
+        """Return when a group may evict others again; 0 if nothing keeps it from that now."""
+        until = self._groups.paused_until(key, "eviction_pause") if key else 0.0
+        return until if until > now else 0.0
+
     def note_refused(self, key: str, now: float) -> None:
         """Let a group pause that was refused the devices of pods that were evicted for it."""
         if self._groups.get(key).evicted:

@@ -1,7 +1,12 @@
 """Pauses of groups grow with their failures, and those of a namespace with its failing groups."""
 
-from allocator.state.group_records import GroupTable
+import pytest
+
+from allocator.state.group_holds import HoldEnd
+from allocator.state.group_records import PAUSES, GroupTable
 from allocator.state.pauses import FAILING_SECONDS, FREE_FAILURES
+from tests.allocator.contests import HIGH, Contest
+from tests.allocator.fake_process import FakeProcess
 from tests.tables import every_row
 
 NEW = "a/new"
@@ -58,3 +63,33 @@ def test_a_pause_can_be_longer_than_usual() -> None:
     pauses = GroupTable()
     pauses.pause("a/g", "pause", 10.0, 4.0)
     assert pauses.paused_until("a/g", "pause") == 14.0
+
+
+@pytest.mark.asyncio
+async def test_a_gang_asks_for_victims_again_at_the_end_of_its_pause() -> None:
+    contest = Contest(n1=2)
+    process, cluster = FakeProcess(contest.cluster), contest.cluster
+    for number in range(2):
+        contest.run(f"first-{number}", "n1", number)
+    cluster.ask_group("default/g", "m0", "m1", priority=HIGH)
+    assert process.calls.preempt(contest.preemption("m0")).evictions
+    for number in range(2):
+        contest.end(f"first-{number}")
+    # What its victims have released is held for it, and it does not use that.
+    assert cluster.ask_group("default/g", "m0", "m1", priority=HIGH).fit
+    cluster.decisions.groups.holds.end("default/g", 0.0, HoldEnd.DEADLINE)
+    for number in range(2):
+        contest.run(f"second-{number}", "n1", number)
+    cluster.now = 2.0
+    process.waiting.wake(cluster.now)  # hears of those that have ended
+    text = "because the group did not use the devices of pods that were evicted for it"
+    for uid in ("m0", "m1"):
+        cluster.ask_group("default/g", "m0", "m1", asking=uid, priority=HIGH)
+        process.waiting.note_answer(uid, (), cluster.now)
+        assert text in process.calls.preempt(contest.preemption(uid)).message
+    end = PAUSES["eviction_pause"].first
+    assert process.waiting.wake(end - 1.0).woken == ()
+    cluster.now = end
+    assert process.waiting.wake(end).woken == ("m0", "m1")
+    cluster.ask_group("default/g", "m0", "m1", priority=HIGH)
+    assert process.calls.preempt(contest.preemption("m0")).evictions
