@@ -1,8 +1,12 @@
 """Members of a group that share a claim get devices of one node, for all that they ask for."""
 
+import itertools
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
+from allocator.decisions.shortlist import never
 from allocator.scheduler.protocol import (
     ClaimsOfGroup,
     GroupMember,
@@ -11,6 +15,7 @@ from allocator.scheduler.protocol import (
     PreFilterReply,
 )
 from drawbridge.agreement import allocator_codes
+from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, Plain, ask_group, claim, codes, gpu_slice, pod
 from tests.allocator.contests import HIGH, Contest
 from tests.tables import every_row
@@ -27,15 +32,22 @@ def ask(
     own: dict[str, Plain] | None = None,
     least: int = 2,
     shared: dict[str, Plain] | None = None,
+    selectors: dict[str, dict[str, str]] | None = None,
+    out_of_time: Callable[[], bool] = never,
 ) -> PreFilterReply:
     """Ask about members that share a claim, some of which have one of their `own`, by UID.
 
-    Some share another one, by UID.
+    Some share another one, or select nodes, by UID.
     """
     group = GroupReference(key="default/g", min_count=least, scheduled=scheduled)
     members = tuple(
         GroupMember(
-            pod=cluster.pod(uid, priority=priority, claims_of_group=GROUP),
+            pod=cluster.pod(
+                uid,
+                priority=priority,
+                claims_of_group=GROUP,
+                nodeSelector=(selectors or {}).get(uid, {}),
+            ),
             claims=tuple(
                 msgspec.Raw(msgspec.json.encode(each))
                 for each in (
@@ -47,7 +59,7 @@ def ask(
         for uid in asked
     )
     request = PreFilterGroupRequest(pod_uid=asked[0], group=group, members=members)
-    return ask_group(cluster.decisions, request, cluster.now)
+    return ask_group(cluster.decisions, request, cluster.now, out_of_time)
 
 
 @pytest.mark.parametrize("asking", [("m0", "m1"), ("m1", "m0")])
@@ -101,6 +113,42 @@ def test_members_get_what_they_ask_for_beside_the_claim(
     assert len(cluster.held()) == wanted
     for uid in promised:
         assert not cluster.reserve(uid, cluster.held()[0].partition("/")[0])
+
+
+def test_members_that_share_a_claim_get_a_node_that_all_of_them_can_use() -> None:
+    cluster = Cluster(n1=1, n2=1, n3=1)
+    chosen = {"m0": {"a": ""}, "m1": {"b": ""}}
+    for name, labels in {"n1": {"a": ""}, "n2": {"a": "", "b": ""}, "n3": {"b": ""}}.items():
+        cluster.add(Node(name, labels))
+    reply = ask(cluster, "m0", "m1", selectors=chosen)
+    assert [each.node for each in reply.fit] == ["n2"]
+    assert cluster.held() == ["n2/gpu-0"]
+
+
+def test_a_member_is_promised_nothing_that_others_have_of_its_claim_by_then() -> None:
+    """Its decision is cut after each step, and another pod gets the claim after one of them."""
+    counts = []
+    for step in range(1, 20):
+        cluster = Cluster(n1=1, n2=1)
+        for number in itertools.count(1):
+            reply = ask(cluster, "m0", "m1", out_of_time=lambda: True)
+            if reply.complete:
+                break
+            if number == step:
+                assert not cluster.reserve("other", cluster.nodes("other", SHARED)[-1])
+        counts.append(number)
+        (device,) = cluster.held()
+        assert [each.node for each in reply.fit] == [device.partition("/")[0]]
+    assert 4 < min(counts) < 15
+
+
+def test_no_more_pods_are_evicted_than_for_those_that_must_run() -> None:
+    contest = Contest(n1=4)
+    for number in range(4):
+        contest.run(f"low-{number}", "n1", number)
+    assert ask(contest.cluster, *OWN, own=OWN, least=2, priority=HIGH).group_preemptible
+    answer = contest.cluster.decisions.preempt(contest.preemption("m0"), contest.cluster.now)
+    assert sum(len(each.victims) for each in answer.evictions) == 3
 
 
 def test_members_share_claims_in_chains() -> None:
