@@ -78,10 +78,12 @@ class TermKeeper:
             try:
                 await self._recover_if_needed()
                 await self._look_if_needed()
+                searches = since_search >= _SEARCH_SECONDS
+                since_search = 0.0 if searches else since_search
                 if self.leading:
-                    searches_marks = since_search >= _SEARCH_SECONDS
-                    since_search = 0.0 if searches_marks else since_search
-                    await self._recovery.run_turn(searches_marks=searches_marks)
+                    await self._recovery.run_turn(searches_marks=searches)
+                elif searches:
+                    await self._recovery.read_told()
                 self._backoff.reset()
             except (ApiError, NotLeadingError) as error:
                 self.problem = f"{error}"

@@ -154,6 +154,18 @@ class Recovery:
         record = self._state.cluster.ledger.claims.get(claim.metadata.uid)
         return self._state.shows(claim) and (record is None or record.is_confirmed)
 
+    async def read_told(self) -> None:
+        """Read some claims again of which only a scheduler has told.
+
+        Without the lead, no write shows what they are, and conflicts with them would be reported.
+        """
+        cluster = self._state.cluster if self._state.ready else None
+        records = cluster.ledger.claims.items() if cluster else ()
+        told = [uid for uid, record in records if not record.is_confirmed]
+        for uid in told[:CONCURRENT_WRITES]:
+            if cluster and (claim := cluster.claims.get(uid)) is not None:
+                await self._read_again(claim)
+
     async def _read_again(self, claim: Claim) -> None:
         """Read a claim that the watch does not confirm by now, and forget it if it is gone."""
         metadata = claim.metadata

@@ -234,6 +234,8 @@ class _Trusted:
 class FakeReservations:
     """The state that is written: its own reservations of pods, and what was observed."""
 
+    ready = True
+
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self.pods: dict[str, PodReservation] = {}

@@ -94,6 +94,10 @@ class Rig:
         if searches_marks:
             self.story.append("search marks")
 
+    async def read_told(self) -> None:
+        """Read what a scheduler has told."""
+        self.story.append("read told")
+
     def _fail(self) -> None:
         if self.failures:
             raise self.failures.pop(0)
@@ -120,9 +124,9 @@ def rig() -> Rig:
 
 
 async def test_nothing_happens_without_a_lease_or_before_the_caches_are_synced(rig: Rig) -> None:
-    assert await rig.run(50) == []
+    assert await rig.run(20) == []
     rig.term, rig.synced = FIRST, False
-    assert await rig.run(50) == []
+    assert await rig.run(20) == []
     assert not rig.keeper.leading
 
 
@@ -232,6 +236,14 @@ async def test_what_changes_during_the_recovery_makes_it_worthless(rig: Rig, wha
 async def test_the_leader_searches_marks_every_five_seconds(rig: Rig) -> None:
     rig.term = FIRST
     assert await rig.run(53) == ["recover", "lead", "search marks", "search marks"]
+
+
+async def test_who_does_not_lead_reads_every_five_seconds_what_a_scheduler_has_told(
+    rig: Rig,
+) -> None:
+    assert await rig.run(53) == ["read told", "read told"]
+    rig.term = FIRST
+    assert "read told" not in await rig.run(53)
 
 
 async def test_what_the_lease_requires_is_followed_in_each_step_whoever_leads(rig: Rig) -> None:

@@ -10,6 +10,7 @@ from allocator.writes.cluster_writes import FINALIZER
 from allocator.writes.recovery import ABANDONED_SECONDS, CHARACTERS_AT_ONCE
 from allocator.writes.undoing import (
     CONCURRENT_OF_NAMESPACE,
+    CONCURRENT_WRITES,
     MAX_PER_TURN,
     Undoing,
     Unfinished,
@@ -256,5 +257,24 @@ def test_a_claim_of_which_only_a_scheduler_has_told_another_version_is_read() ->
         assert [each.metadata.uid for each in rig.reservations.observed] == ["uid-a"]
         assert rig.reservations.doubted == ["uid-a"]
         assert rig.reservations.forgotten == []
+
+    run_virtually(story)
+
+
+def test_some_claims_of_which_only_a_scheduler_has_told_are_read_without_the_lead() -> None:
+    async def story() -> None:
+        rig = Rig()
+        rig.reservations.ready = False
+        await rig.recovery.read_told()
+        rig.reservations.ready = True
+        rig.reservations.told = ["uid-a", "gone"]
+        await rig.recovery.read_told()
+        assert [each.metadata.uid for each in rig.reservations.observed] == ["uid-a"]
+        assert rig.reservations.doubted == ["uid-a"]
+        assert rig.cluster.writes == []
+        names = [f"c{number}" for number in range(CONCURRENT_WRITES + 1)]
+        rig.reservations.told = [rig.cluster.add_claim(name).metadata.uid for name in names]
+        await rig.recovery.read_told()
+        assert len(rig.reservations.observed) == 1 + CONCURRENT_WRITES
 
     run_virtually(story)
