@@ -14,11 +14,19 @@ It is used once the watch of pods has all of them.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
 from drawbridge.agreement.device_fence import FencePart, FenceParts, find_fenced_pools
-from drawbridge.agreement.owned_pools import SETTLE_SECONDS, find_fence, has_settled, leaves
+from drawbridge.agreement.owned_pools import (
+    SETTLE_SECONDS,
+    decide_node,
+    find_fence,
+    has_settled,
+    leaves,
+)
+from drawbridge.config.model import Configuration
+from drawbridge.config.placement import owned_pools
 from drawbridge.dra.device import Taint
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
@@ -80,6 +88,21 @@ class Fences:
             is_known = is_known or created  # no scheduler has seen the node without its fence
             (self._taken_over.discard if is_known else self._taken_over.add)(name)
             self._begin(name, now + (0.0 if is_known else SETTLE_SECONDS))
+
+    def follow_configuration(
+        self, before: Configuration, after: Configuration, nodes: Iterable[Node], now: float
+    ) -> None:
+        """Let the taint settle anew of nodes that become ours although they have not changed.
+
+        What is seen of them can be older than the configuration: a node that was given back can
+        have lost its taint meanwhile.
+        """
+        owned = [owned_pools(each) for each in (before, after)]
+        for node in nodes:
+            was_ours, is_ours = (bool(decide_node(each, node.labels).drivers) for each in owned)
+            if is_ours and not was_ours and node.name in self._taints:
+                self._taken_over.add(node.name)
+                self._begin(node.name, now + SETTLE_SECONDS)
 
     def follow_parts(self, parts: FenceParts, now: float) -> frozenset[PoolID]:
         """Follow a change of the fence around devices; return the pools whose use ends."""

@@ -237,6 +237,9 @@ class LiveState:
         self._inputs = inputs
         effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
         if effect is Effect.REBUILD:
+            nodes = (each.value for each in self._caches.nodes.all())
+            earlier = before.configuration if before else inputs.configuration
+            self._fences.follow_configuration(earlier, inputs.configuration, nodes, self._elapsed())
             delay = inputs.configuration.preemption.delay_seconds
             with self._pause_collection():
                 self._decisions = self._build(inputs)

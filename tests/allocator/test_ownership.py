@@ -97,6 +97,31 @@ def test_a_fence_that_leaves_counts_no_more_and_settles_again_if_it_stays() -> N
     assert [nodes.need_look(now) for now in (79.9, 80.0)] == [False, True]
 
 
+OURS = Configuration(placement=Placement.BRIDGE, owned_pools=(OWNED,))
+NATIVE = Configuration()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "settles"),
+    [(NATIVE, OURS, True), (OURS, OURS, False), (OURS, NATIVE, False), (NATIVE, NATIVE, False)],
+)
+def test_a_taint_settles_again_if_the_configuration_makes_its_node_ours(
+    before: Configuration,
+    after: Configuration,
+    settles: bool,  # noqa: FBT001  # a parameter of pytest
+) -> None:
+    """What this process sees of the node can be older: the taint may have gone by then."""
+    nodes, bare = Fences(""), Node("bare")
+    for node in (FENCED, bare):
+        nodes.follow_node(node.name, node, 0.0)
+    nodes.note_look(10.0)
+    nodes.follow_configuration(before, after, (FENCED, bare), 20.0)
+    assert nodes.is_settled(FENCED) is not settles
+    assert nodes.need_look(30.0) is settles
+    assert nodes.list_taken_over(30.0) == (["n"] if settles else [])
+    assert nodes.note_look(30.0) == (["n"] if settles else [])
+
+
 @pytest.mark.parametrize(
     ("seconds", "pause"), [(0.1, LOOK_SECONDS), (1.0, 4.0), (60.0, MAX_PAUSE_SECONDS)]
 )
