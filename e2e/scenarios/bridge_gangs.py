@@ -113,11 +113,11 @@ def all_bound(stage: Stage, names: Collection[str]) -> Callable[[], bool]:
 
 
 def create_sharing_gang(
-    stage: Stage, name: str, size: int, template: str, **own: str
+    stage: Stage, name: str, size: int, template: str, own: JSON | None = None
 ) -> tuple[JSON, list[str]]:
-    """Create a PodGroup with a claim that its members share, beside what each has of its `own`.
+    """Create a PodGroup with a claim that its members share; each can have its `own` as well.
 
-    Return it, and the names of the members.
+    Return the PodGroup, and the names of the members.
     """
     api = f"scheduling.k8s.io/{VERSIONS[stage.version]}"
     group: JSON = {
@@ -132,7 +132,10 @@ def create_sharing_gang(
     made = stage.client.create(stage.path("podgroups", "", f"/apis/{api}"), group)
     names = [f"{name}-{number}" for number in range(size)]
     for member in names:
-        body = stage.pod_object(member, templates={"shared": template, **own})
+        claims = {"own": member} if own else {}
+        if own:
+            stage.claim(member, own)
+        body = stage.pod_object(member, templates={"shared": template}, claims=claims)
         create_member(stage, body, {"spec": {"schedulingGroup": {"podGroupName": name}}})
     return made, names
 
@@ -307,12 +310,13 @@ def members_get_devices_beside_the_claim_of_their_group(stage: BridgeStage) -> N
     """A node has enough for what they share and for each; too many keep nothing from others."""
     stage.node("a", "lab-2g2n", {GPU: "full"})
     large = stage.node("b", "dgx-a100", {GPU: "full"})
-    stage.template("gpu", claim_spec(request("gpu", GPU)))
-    _, names = create_sharing_gang(stage, "g", MEMBERS, "gpu", own="gpu")
+    own = claim_spec(request("gpu", GPU))
+    stage.template("gpu", own)
+    _, names = create_sharing_gang(stage, "g", MEMBERS, "gpu", own)
     stage.wait("the group runs", run_all(stage, "g-", MEMBERS), PATIENCE_SECONDS)
     assert {stage.get_pod(name)["spec"]["nodeName"] for name in names} == {large.name}
     # Three devices are left there, and two on the other node.
-    create_sharing_gang(stage, "h", MEMBERS, "gpu", own="gpu")
+    create_sharing_gang(stage, "h", MEMBERS, "gpu", own)
     stage.wait_unschedulable("h-0")
     create_pods(stage, "alone", 5)
     stage.wait("pods behind it run", run_all(stage, "alone", 5), PATIENCE_SECONDS)
