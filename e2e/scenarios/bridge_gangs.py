@@ -317,7 +317,12 @@ def members_get_devices_beside_the_claim_of_their_group(stage: BridgeStage) -> N
     assert {stage.get_pod(name)["spec"]["nodeName"] for name in names} == {large.name}
     # Three devices are left there, and two on the other node.
     create_sharing_gang(stage, "h", MEMBERS, "gpu", own)
-    stage.wait_unschedulable("h-0")
+
+    def is_refused() -> bool:
+        told = stage.get_pod("h-0").get("status", {}).get("conditions", ())
+        return any(f"0 of {MEMBERS} members of the group fit" in each["message"] for each in told)
+
+    stage.wait("the other group is refused as a whole", is_refused)
     create_pods(stage, "alone", 5)
     stage.wait("pods behind it run", run_all(stage, "alone", 5), PATIENCE_SECONDS)
     delete_pods(stage, names)
