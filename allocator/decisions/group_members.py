@@ -59,8 +59,12 @@ class MemberSet(msgspec.Struct, frozen=True):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """The claims that need devices, each once."""
-        claims = chain.from_iterable(each.search.unallocated for each in self.members)
-        return tuple({uid_of(claim): claim for claim in claims}.values())
+        claims: dict[str, Claim] = {}
+        for claim in chain.from_iterable(each.search.unallocated for each in self.members):
+            # A quota can leave a member fewer alternatives of what it shares.
+            uid = uid_of(claim)
+            claims[uid] = min(claims.get(uid, claim), claim, key=_count_choices)
+        return tuple(claims.values())
 
     @property
     def key(self) -> tuple[tuple[bytes, ...], tuple[int, ...]]:
@@ -80,16 +84,23 @@ class MemberSet(msgspec.Struct, frozen=True):
         sets = [frozenset(names) for names in others]
         return [name for name in first if all(name in names for names in sets)] if sets else first
 
-    def without_spare(self, spare: int) -> "MemberSet":
-        """Return at least one member, without up to `spare` of those that do not only share."""
+    def without_spare(self, spare: int, like: bytes | None = None) -> "MemberSet":
+        """Return at least one member, without up to `spare` of those that do not only share.
+
+        With a key, those `like` it are left out, and no others.
+        """
         users = Counter(uid_of(claim) for each in self.members for claim in each.search.unallocated)
-        not_only = [
+        spared = [
             each
             for each in self.members
-            if any(users[uid_of(claim)] == 1 for claim in each.search.unallocated)
+            if (
+                any(users[uid_of(claim)] == 1 for claim in each.search.unallocated)
+                if like is None
+                else each.key == like
+            )
         ]
-        count = min(spare, len(not_only), len(self.members) - 1)
-        left_out = {each.uid for each in not_only[len(not_only) - count :]}
+        count = min(spare, len(spared), len(self.members) - 1)
+        left_out = {each.uid for each in spared[len(spared) - count :]}
         return MemberSet(tuple(each for each in self.members if each.uid not in left_out))
 
     def fit(
@@ -123,19 +134,28 @@ class GroupMembers(msgspec.Struct, frozen=True):
         return max(needed - len(self.alone), 0)
 
     def list_choices(self, needed: int) -> list["GroupMembers"]:
-        """Return what to search for: all, and then the fewest."""
-        fewest = self.choose_fewest(needed)
-        return [self] if fewest is self else [self, fewest]
+        """Return what to search for: all, the fewest, and those without the members of a kind.
 
-    def choose_fewest(self, needed: int) -> "GroupMembers":
+        There are few kinds (`find_problem`).
+        """
+        joined = [each for sets in self.of_kind for each in sets if len(each.members) > 1]
+        keys = sorted({member.key for each in joined for member in each.members})
+        choices = [self, self.choose_fewest(needed)]
+        if len(keys) > 1:
+            choices += (self.choose_fewest(needed, like) for like in keys)
+        return [each for at, each in enumerate(choices) if each is not self or not at]
+
+    def choose_fewest(self, needed: int, like: bytes | None = None) -> "GroupMembers":
         """Return only so many members of sets whose members do not only share claims.
 
-        Which of the others get devices, the search finds.
+        At first those `like` a key are left out. Which of the others get devices, the search finds.
         """
-        spare, sets = len(self) - needed, list[MemberSet]()
-        for members in chain.from_iterable(self.of_kind):
-            sets.append(members.without_spare(spare) if spare > 0 else members)
-            spare -= len(members.members) - len(sets[-1].members)
+        spare, sets = len(self) - needed, [*chain.from_iterable(self.of_kind)]
+        for key in (None,) if like is None else (like, None):
+            for at, members in enumerate(sets):
+                if spare > 0:
+                    sets[at] = members.without_spare(spare, key)
+                    spare -= len(members.members) - len(sets[at].members)
         if spare == len(self) - needed:
             return self
         return replace(self, of_kind=_sort_alike(sets))
@@ -199,6 +219,10 @@ class MemberPlaces(msgspec.Struct, frozen=True):
                 # The sets behind those that are placed stay in the iterator.
                 for allocations, placed in zip(of_sets, waiting, strict=False):
                     yield from placed.fit(on_node.node, allocations)
+
+
+def _count_choices(claim: Claim) -> int:
+    return sum(len(each.first_available) for each in claim.spec.devices.requests)
 
 
 def known_group(question: GroupQuestion, basis: Basis) -> GroupReference:

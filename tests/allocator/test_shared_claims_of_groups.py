@@ -15,8 +15,19 @@ from allocator.scheduler.protocol import (
     PreFilterReply,
 )
 from drawbridge.agreement import allocator_codes
+from drawbridge.dra.device_quotas import DEVICES, DeviceQuota, QuotaKey
 from drawbridge.dra.nodes import Node
-from tests.allocator.clusters import Cluster, Plain, ask_group, claim, codes, gpu_slice, pod
+from drawbridge.dra.quantity import Quantity
+from tests.allocator.clusters import (
+    Cluster,
+    Plain,
+    ask_group,
+    claim,
+    codes,
+    gpu_class,
+    gpu_slice,
+    pod,
+)
 from tests.allocator.contests import HIGH, Contest
 from tests.tables import every_row
 
@@ -149,6 +160,49 @@ def test_no_more_pods_are_evicted_than_for_those_that_must_run() -> None:
     assert ask(contest.cluster, *OWN, own=OWN, least=2, priority=HIGH).group_preemptible
     answer = contest.cluster.decisions.preempt(contest.preemption("m0"), contest.cluster.now)
     assert sum(len(each.victims) for each in answer.evictions) == 3
+
+
+@every_row("large", tuple(OWN))
+def test_a_member_that_fits_nowhere_keeps_no_others_from_devices(large: str) -> None:
+    cluster = Cluster(n1=3)
+    own = {uid: claim(f"c-{uid}", 9 if uid == large else 1) for uid in OWN}
+    assert ask(cluster, *OWN, own=own, least=2).complete
+    promised = [uid for uid in OWN if cluster.decisions.reservations.is_promised(uid)]
+    assert promised == [uid for uid in OWN if uid != large]
+    assert len(cluster.held()) == 3
+
+
+@every_row("elsewhere", tuple(OWN))
+def test_a_member_for_other_nodes_keeps_those_that_share_its_claim_from_none(
+    elsewhere: str,
+) -> None:
+    cluster = Cluster(n1=1)
+    cluster.add(Node("n1", {"a": ""}))
+    selectors = {uid: {"a": ""} for uid in OWN} | {elsewhere: {"b": ""}}
+    assert ask(cluster, *OWN, selectors=selectors, least=2).complete
+    promised = [uid for uid in OWN if cluster.decisions.reservations.is_promised(uid)]
+    assert promised == [uid for uid in OWN if uid != elsewhere]
+
+
+def test_what_a_quota_leaves_of_a_shared_claim_is_what_all_members_get() -> None:
+    limit = DeviceQuota(
+        "q", lambda _name, _labels: True, {}, {QuotaKey("large", DEVICES): Quantity.of(1)}
+    )
+    large = {"name": "r", "exactly": {"deviceClassName": "large", "count": 1}}
+    either = [{"name": each, "deviceClassName": each, "count": 1} for each in ("large", "gpu")]
+    for selectors in ({}, {"m0": {"a": ""}}, {"m1": {"a": ""}}):
+        cluster = Cluster(quotas=[limit], n1=4)
+        cluster.add(Node("n1", {"a": ""}), gpu_class("large"))
+        choice = claim("shared", requests=[{"name": "r", "firstAvailable": either}])
+        reply = ask(
+            cluster,
+            "m0",
+            "m1",
+            shared={"m0": choice, "m1": choice},
+            own={"m0": claim("own", requests=[large])},
+            selectors=selectors,
+        )
+        assert len(cluster.held()) == 2, (selectors, reply)
 
 
 def test_members_share_claims_in_chains() -> None:
