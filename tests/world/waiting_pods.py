@@ -85,6 +85,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             for claim in world.all("resourceclaims")
             if len(users := consumers_of(claim)) != 1
             or not _can_go(of_pods.get(users[0]), gang.priority)
+            or claim["metadata"]["uid"] in gang.claims  # who waits needs what it has
         )
         if _fit_together(nodes, _count_all(stay), gang.needs):
             names = ", ".join(gang.names)
@@ -94,7 +95,8 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
 class Waiting(NamedTuple):
     """The pods of a gang that wait, or one alone, and what those need that it lacks.
 
-    That is for each of them what it asks for, and the node if it has devices already.
+    That is for each of them what it asks for, and the node if it has devices already. `claims` are
+    those of all of them, by UID.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Waiting(NamedTuple):
     space: str
     names: list[str]
     needs: list[tuple[list[Ask], str]]
+    claims: set[str]
 
     @property
     def devices(self) -> int:
@@ -127,7 +130,9 @@ def _find_waiting(world: "World") -> Iterator[Waiting]:
             names = [*map(name_of, pods)]
             needs = _list_needs(world, pods[:lacks])
             name = gang.name if isinstance(gang, Gang) else gang
-            yield Waiting(name, priority, namespace_of(pods[0]), names, needs)
+            of_pods = (claim for pod in pods for claim in claims_of(world, pod) if claim)
+            claims = {claim["metadata"]["uid"] for claim in of_pods}
+            yield Waiting(name, priority, namespace_of(pods[0]), names, needs, claims)
 
 
 def _can_go(pod: JSON | None, priority: int) -> bool:
