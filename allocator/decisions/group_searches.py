@@ -59,7 +59,7 @@ class GroupDecision:
     ) -> None:
         self.question, self.members, self.needed = question, frozenset(question.members), needed
         self._held_since = self.since = since
-        self.promised: list[str] = []
+        self.promised: dict[str, None] = {}  # to whom, in order
         self.now = 0.0
         self.use = 0  # of those devices, in which members are placed at first
         self._find_uses: Callable[[], Sequence[Ask]] = tuple

@@ -442,7 +442,7 @@ class GroupDecisions:
             if refusal := self._promise_to(own, member, fitting):
                 refusals[refusal] = None
             else:
-                own.promised.append(member.request.pod.uid)
+                own.promised[member.uid] = None
             yield None
         placed = tuple(uid for uid in own.promised if self._has_part(uid, own))
         if len(placed) >= needed:
@@ -477,7 +477,7 @@ class GroupDecisions:
         """Whether a claim has devices by now that were not promised to members just before."""
         is_allocated = self._state.claims[claim].status.allocation is not None
         users = self._state.records.reserved_for(claim)
-        return is_allocated or not set(own.promised).issuperset(users)
+        return is_allocated or not own.promised.keys() >= set(users)
 
     def preempt(self, request: PreemptRequest, now: float) -> PreemptReply:
         """Return the pods to evict so that enough members fit, and keep their devices."""

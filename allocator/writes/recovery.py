@@ -139,10 +139,23 @@ class Recovery:
                 self._undoing.add(f"contested {contest.ours}", about)
         await self._undoing.run_turn()
 
+    async def read_told(self) -> None:
+        """Read claims again of which only a scheduler has told: nothing is undone without the lead.
+
+        Otherwise conflicts with them would be reported until this process leads again.
+        """
+        if self._state.ready:
+            await self._search_told()
+            await self._undoing.run_turn()
+
     async def _search_claims(self) -> None:
         async for claim in _in_turns(self._state.list_claims()):
             if has_unfinished_mark(claim) and not self._is_reserved(claim):
                 self._undo_mark(claim, after=ABANDONED_SECONDS)
+        await self._search_told()
+
+    async def _search_told(self) -> None:
+        """Have claims read again that the watch does not confirm, each with its own back-off."""
         async for claim in _in_turns(self._state.cluster.claims.values()):
             if not self._is_confirmed(claim):
                 uid, namespace = claim.metadata.uid, claim.metadata.namespace
@@ -153,18 +166,6 @@ class Recovery:
         """Whether the watch shows a claim, and no scheduler has told of another version of it."""
         record = self._state.cluster.ledger.claims.get(claim.metadata.uid)
         return self._state.shows(claim) and (record is None or record.is_confirmed)
-
-    async def read_told(self) -> None:
-        """Read some claims again of which only a scheduler has told.
-
-        Without the lead, no write shows what they are, and conflicts with them would be reported.
-        """
-        cluster = self._state.cluster if self._state.ready else None
-        records = cluster.ledger.claims.items() if cluster else ()
-        told = [uid for uid, record in records if not record.is_confirmed]
-        for uid in told[:CONCURRENT_WRITES]:
-            if cluster and (claim := cluster.claims.get(uid)) is not None:
-                await self._read_again(claim)
 
     async def _read_again(self, claim: Claim) -> None:
         """Read a claim that the watch does not confirm by now, and forget it if it is gone."""
