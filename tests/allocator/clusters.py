@@ -235,6 +235,7 @@ class Cluster:
     def pod(self, uid: str, **fields: object) -> SchedulingPod:
         """A pod as the scheduler describes it; `fields` are those of the protocol."""
         body = {"namespace": "default", "name": uid, "uid": uid, **fields}
+        assert body.keys() <= {*SchedulingPod.__struct_encode_fields__}
         return msgspec.convert(body, SchedulingPod)
 
     def request(

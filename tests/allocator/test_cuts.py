@@ -301,7 +301,7 @@ def test_what_copies_answer_is_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch)
     for number in range(40):
         plain = claim(f"c{number}", 1 + number % 4)
         reply = asked.cluster.prefilter(
-            f"p{number}", plain, node_selector={"name": f"n{number % 3 + 1}"}
+            f"p{number}", plain, nodeSelector={"name": f"n{number % 3 + 1}"}
         )
         asked.waiting.note_answer(f"p{number}", (), 0.0, complete=reply.complete)
         while uid := asked.waiting.wake(1.0).aside:

@@ -154,7 +154,7 @@ def test_what_a_pod_says_of_nodes_is_read_once_for_all_of_them() -> None:
     tolerations = tuple(Toleration(key=Value(f"key-{each}")) for each in range(100))
     term = NodeSelectorTerm((Requirement("zone", "NotIn", zones),))
     affinity = NodeAffinity(NodeSelector((term,)))
-    asking = cluster.pod("p", node_affinity=affinity, tolerations=tolerations)
+    asking = cluster.pod("p", nodeAffinity=affinity, tolerations=tolerations)
     assert (
         open_nodes(cluster.state.planner.nodes, NodeSearch(pod=asking, claims=()), cluster.state)
         == []

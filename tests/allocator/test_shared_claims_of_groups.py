@@ -56,7 +56,7 @@ def ask(
             pod=cluster.pod(
                 uid,
                 priority=priority,
-                claims_of_group=GROUP,
+                claimsOfGroup=GROUP,
                 nodeSelector=(selectors or {}).get(uid, {}),
             ),
             claims=tuple(
