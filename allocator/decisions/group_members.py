@@ -15,11 +15,11 @@ from allocator.decisions.quota import QuotaSelection
 from allocator.decisions.shortlist import FittingNode, NodeSearch, count_expressions, usable_nodes
 from allocator.scheduler.protocol import GroupReference
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.records import PodRequest
+from allocator.state.records import PodRequest, consumer_of
 from drawbridge.agreement import allocator_codes as codes
-from drawbridge.dra.allocation import Allocation
+from drawbridge.dra.allocation import MAX_CONSUMERS, Allocation
 from drawbridge.dra.claim import Claim
-from drawbridge.ledger.ledger import uid_of
+from drawbridge.ledger.ledger import name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
 from drawbridge.ledger.ranking import rank_solution
 from drawbridge.pod_groups import COSCHEDULING_LABEL
@@ -117,8 +117,8 @@ class MemberSet(msgspec.Struct, frozen=True):
 class GroupMembers(msgspec.Struct, frozen=True):
     """The members that need devices, in sets that ask the same, and the others.
 
-    Those that need none are decided about `alone`. `exceeds` says which quota has no room for
-    further members.
+    Those that need none are decided about `alone`. `exceeds` says which quota or claim has no room
+    for further members.
     """
 
     of_kind: Sequence[Sequence[MemberSet]]
@@ -243,20 +243,61 @@ def known_group(question: GroupQuestion, basis: Basis) -> GroupReference:
 def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, GroupMembers]:
     """Find the members that can use their claims, whatever is promised to them.
 
-    They have room together in the quotas of their namespace. Each member is a step.
+    They have room together in the quotas of their namespace, and in their claims. Each member is a
+    step.
     """
     promised, requests = basis.reserved.promised_claims(uids), basis.requests
-    quotas, asking = QuotaSelection(basis.state), list[AskingMember]()
+    quotas, consumers = QuotaSelection(basis.state), _ConsumerSelection(basis.state)
+    asking = list[AskingMember]()
     for uid in uids:
         request = requests.find(uid)
         if request is not None and not requests.find_problem(request):
             search = requests.search(request).as_unallocated(promised)
-            if quotas.admits(search):
+            if consumers.admits(request) and quotas.admits(search):
                 asking.append(AskingMember(request, search, request_key(search)))
         yield
     alone = tuple(each.uid for each in asking if not each.search.unallocated)
     sets = yield from _join(asking)
-    return GroupMembers(_sort_alike(sets), alone, quotas.reason)
+    return GroupMembers(_sort_alike(sets), alone, consumers.reason or quotas.reason)
+
+
+class _ConsumerSelection:
+    """Selects members whose claims can be reserved for all of them, one after the other.
+
+    A claim can be reserved for so many pods only; its group is one. `reason` says what stops the
+    first member that has no room.
+    """
+
+    def __init__(self, state: AllocatorState) -> None:
+        self._claims = state.claims
+        self._consumers: dict[str, set[str]] = {}  # by the UID of a claim
+        self.reason: Reason | None = None
+
+    def admits(self, request: PodRequest) -> bool:
+        """Whether a member has room beside those before it, which counts it in."""
+        own = {uid: consumer_of(request.pod, uid).uid for uid in request.claims}
+        for uid, consumer in own.items():
+            others = self._consumers_of(uid)
+            if consumer not in others and len(others) >= MAX_CONSUMERS:
+                self.reason = self.reason or _no_room_in(self._claims[uid])
+                return False
+        for uid, consumer in own.items():
+            self._consumers_of(uid).add(consumer)
+        return True
+
+    def _consumers_of(self, uid: str) -> set[str]:
+        if uid not in self._consumers:
+            reserved = self._claims[uid].status.reserved_for
+            self._consumers[uid] = {each.uid for each in reserved}
+        return self._consumers[uid]
+
+
+def _no_room_in(claim: Claim) -> Reason:
+    message = (
+        f"ResourceClaim {name_of(claim)} can be reserved for {MAX_CONSUMERS} pods at most, and "
+        "more members of the group use it; a claim of their PodGroup is reserved for that only"
+    )
+    return make_reason(codes.CLAIM_HAS_MAX_CONSUMERS, STAGE, message)
 
 
 def _join(members: Sequence[AskingMember]) -> Generator[None, None, list[MemberSet]]:

@@ -286,3 +286,22 @@ def test_a_gang_with_a_bound_member_is_not_woken_before_it_fits() -> None:
     contest.cluster.add(gpu_slice("n1", 1, generation=2))  # the gang is decided about again
     assert contest.woken(9.0) == []
     assert sorted(contest.cluster.state.records) == ["m0"]
+
+
+@pytest.mark.parametrize(
+    ("shared", "size", "beside", "expected"),
+    [
+        ("of-pods", 256, 0, []),
+        ("of-pods", 257, 0, ["ClaimHasMaxConsumers"]),
+        ("of-pods", 255, 2, ["ClaimHasMaxConsumers"]),
+        ("shared", 257, 2, []),  # which is reserved for the group
+    ],
+)
+def test_no_more_members_get_devices_than_their_claim_can_be_reserved_for(
+    shared: str, size: int, beside: int, expected: list[str]
+) -> None:
+    cluster, members = Cluster(n1=1), [f"m{number}" for number in range(size)]
+    plain = claim(shared, pods=[f"other-{number}" for number in range(beside)])
+    reply = ask(cluster, *members, least=size, shared=dict.fromkeys(members, plain))
+    assert codes(reply) == expected
+    assert bool(cluster.state.ledger.reservations) is not bool(expected)
