@@ -151,14 +151,16 @@ def reduce_device_pod(pod: HangingPod) -> HangingPod:
     """Return what must be known of a pod whatever it takes: the first parts of each list."""
     if pod is NO_DEVICES:
         return pod
-    spec, status = pod.spec, pod.status
+    spec, status, entries = pod.spec, pod.status, _first(pod.spec.resource_claims)
     statuses, extended = status.container_statuses or (), status.extended_resource_claim_status
+    kept = {entry.name for entry in entries or ()}
+    named = tuple(each for each in status.resource_claim_statuses or () if each.name in kept)
     return replace(
         pod,
         spec=replace(
             spec,
             scheduler_name=spec.scheduler_name[:_MAX_NAME],
-            resource_claims=_first(spec.resource_claims),
+            resource_claims=entries,
             containers=_reduce_containers(spec.containers),
             init_containers=_reduce_containers(spec.init_containers),
         ),
@@ -166,7 +168,8 @@ def reduce_device_pod(pod: HangingPod) -> HangingPod:
             status,
             # They tell something only if they are all there.
             container_statuses=None if len(statuses) > _MOST_PARTS else statuses,
-            resource_claim_statuses=_first(status.resource_claim_statuses),
+            # Without that of an entry which is kept, the pod would seem to lack a claim.
+            resource_claim_statuses=_first(named) or None,
             extended_resource_claim_status=extended and replace(extended, request_mappings=None),
         ),
     )

@@ -133,14 +133,18 @@ def test_nothing_is_told_of_a_reduced_pod_that_goes_on() -> None:
         "phase": "Running",
         "extendedResourceClaimStatus": {"resourceClaimName": "d", "requestMappings": []},
     }
-    pods = [read_device_pod(written(each)) for each in (waiting, extended)]
+    names = [f"c{number}" for number in range(20)]
+    many = pod("r", resourceClaims=[{"name": n, "resourceClaimTemplateName": "t"} for n in names])
+    many["metadata"] |= times
+    many["status"] = {"resourceClaimStatuses": [{"name": each} for each in reversed(names)]}
+    pods = [read_device_pod(written(each)) for each in (waiting, extended, many)]
     statuses: dict[str, Any] = {"c": {}, "d": {"allocation": {}}}
     claims = [
         read_watched_claim(written(claim(each, **times) | {"status": status})).hanging
         for each, status in statuses.items()
     ]
     reduced = tuple(map(reduce_device_pod, pods))
-    assert size(reduced) < 2_000
+    assert size(reduced) < 4_000
     node: Any = {"metadata": {"name": "n1"}}
     nodes = (msgspec.convert(node, HangingNode),)
     for each in (tuple(pods), reduced):

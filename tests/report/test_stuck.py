@@ -31,8 +31,9 @@ def find(case: YamlValue) -> tuple[Stuck, ...]:
 
 @every_row("case", CASES, ids=lambda case: case["name"])
 def test_stuck_cases(case: YamlValue) -> None:
-    told = [f"{each.code} {each.object} {each.held_by}" for each in find(case)]
-    assert told == case["stuck"]
+    every = find(case)
+    assert [f"{each.code} {each.object} {each.held_by}" for each in every] == case["stuck"]
+    assert case.get("says", "") in "".join(each.message for each in every)
 
 
 def test_every_code_has_a_case_and_a_neighbour_that_is_not_stuck() -> None:

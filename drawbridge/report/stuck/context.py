@@ -51,6 +51,15 @@ class StuckSearch:
         return {each.key: each for each in self.objects.claims}
 
     @cached_property
+    def made_for(self) -> Mapping[str, Sequence[str]]:
+        """The names of the claims that were made for a pod, by its UID."""
+        made: dict[str, list[str]] = {}
+        for claim in self.objects.claims:
+            if (owner := claim.owner_pod) is not None:
+                made.setdefault(owner.uid, []).append(claim.metadata.name)
+        return made
+
+    @cached_property
     def users(self) -> Mapping[tuple[str, str], Sequence[HangingPod]]:
         """The pods that name a claim, by its namespace and name."""
         users: dict[tuple[str, str], list[HangingPod]] = {}

@@ -1,6 +1,6 @@
 """Which pods with devices are stuck: never started, never ended, or with devices of no plugin."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 import msgspec
@@ -10,7 +10,14 @@ from drawbridge.documents.values import Value
 from drawbridge.report.events import describe_events, is_about
 from drawbridge.report.stuck import codes
 from drawbridge.report.stuck.context import StuckSearch
-from drawbridge.report.stuck.found import NODE_WRITER, Stuck, name_finalizers, stuck_at
+from drawbridge.report.stuck.found import (
+    CLAIM_CONTROLLER,
+    NODE_WRITER,
+    RESTART_CONTROLLER,
+    Stuck,
+    name_finalizers,
+    stuck_at,
+)
 from drawbridge.report.stuck.objects import FINISHED, HangingClaim, HangingPod, HeldResult
 from drawbridge.translate.legacy.pod_view import is_device_resource
 
@@ -18,8 +25,11 @@ SCHEDULED: Final = "PodScheduled"
 _PREPARED: Final = "PodReadyToStartContainers"
 # The conditions that are read.
 POD_CONDITIONS: Final = (SCHEDULED, _PREPARED)
-# Why a kubelet does not start a pod, by the reasons of its events.
-FAILURES: Final = ("FailedPrepareDynamicResources", "FailedMount", "FailedCreatePodSandBox")
+_UNPREPARED: Final = "FailedPrepareDynamicResources"
+# Why a kubelet does not start a pod, and why a pod gets no claim, by the reasons of events.
+_NOT_STARTED: Final = (_UNPREPARED, "FailedMount", "FailedCreatePodSandBox")
+_NOT_CREATED: Final = ("FailedResourceClaimCreation",)
+FAILURES: Final = (*_NOT_STARTED, *_NOT_CREATED)
 
 
 def find_stuck_pods(search: StuckSearch) -> Iterator[Stuck]:
@@ -30,11 +40,12 @@ def find_stuck_pods(search: StuckSearch) -> Iterator[Stuck]:
             for name in sorted(pod.claim_names)
             if (key := (pod.key[0], name)) in search.claims
         ]
-        if not (claims or asks_plugin(pod)):
+        if not (claims or has_devices(pod)):
             continue
         reasons = (
             _find_unfinished_deletion(pod, claims, search),
             _find_unfinished_end(pod, claims, search),
+            _find_unnamed_claim(pod, search),
             _find_devices_elsewhere(pod, claims, search),
             _find_no_start(pod, claims, search),
             _find_no_plugin(pod, search),
@@ -57,7 +68,7 @@ def decode_device_pod(raw: bytes) -> HangingPod:
 
 def has_devices(pod: HangingPod) -> bool:
     """Whether a pod has claims, or asks for what a device plugin or a class serves."""
-    return bool(pod.claim_names) or asks_plugin(pod)
+    return bool(pod.spec.resource_claims or pod.claim_names) or asks_plugin(pod)
 
 
 def asks_plugin(pod: HangingPod) -> bool:
@@ -148,6 +159,46 @@ def _find_unfinished_end(
     )
 
 
+def _find_unnamed_claim(pod: HangingPod, search: StuckSearch) -> Stuck | None:
+    """Return for which template the status of a pod names no claim, so that nobody schedules it.
+
+    A status can say that an entry needs no claim. The claim can be there all the same.
+    """
+    since, named = pod.metadata.creation_timestamp, pod.status.resource_claim_statuses or ()
+    is_over = pod.status.phase in FINISHED or pod.metadata.deletion_timestamp
+    if is_over or pod.spec.scheduling_gates or not search.is_old(since):
+        return None
+    told = {each.name for each in named}
+    entries = (e for e in pod.spec.resource_claims or () if e.resource_claim_template_name)
+    entry = next((each for each in entries if each.name not in told), None)
+    if entry is None:
+        return None
+    made = search.made_for.get(pod.metadata.uid, ())
+    unnamed = sorted(each for each in made if each not in pod.claim_names)
+    message = (
+        f"the status of the pod names no claim for its entry {entry.name}, of template "
+        f"{entry.resource_claim_template_name}"
+    )
+    remedy = RESTART_CONTROLLER
+    if unnamed:
+        message += f", although ResourceClaim {unnamed[0]} was made for it"
+        remedy = (
+            "Delete the pod, so that its controller creates another one. If that has the same"
+            " fault, create the claim of this entry yourself, and name it in the pod."
+        )
+    elif text := _find_failure(pod, search, _NOT_CREATED)[1]:
+        message += f": {text}"
+    return stuck_at(
+        codes.NEVER_ALLOCATED,
+        _about(pod),
+        message,
+        CLAIM_CONTROLLER,
+        since=since,
+        remedy=remedy,
+        pods=(pod.full_name,),
+    )
+
+
 def _find_devices_elsewhere(
     pod: HangingPod, claims: list[HangingClaim], search: StuckSearch
 ) -> Stuck | None:
@@ -190,9 +241,9 @@ def _find_no_start(
     if ready is not None and ready.status == "True" and not is_down:
         # The claims are prepared; images are pulled.
         return None
-    reason, text = _find_failure(pod, search)
+    reason, text = _find_failure(pod, search, _NOT_STARTED)
     held_by = search.name_kubelet(node)
-    if not is_down and reason in {"", FAILURES[0]}:
+    if not is_down and reason in {"", _UNPREPARED}:
         silent = _find_silent_driver(claims, node, search)
         drivers = _name_drivers(claims, node)
         held_by = silent or (f"{drivers}" if reason else f"{held_by}, or {drivers}")
@@ -218,15 +269,17 @@ def _find_silent_driver(claims: list[HangingClaim], node: str, search: StuckSear
     return ""
 
 
-def _find_failure(pod: HangingPod, search: StuckSearch) -> tuple[str, str]:
-    """Return the reason and the text of the last event about why the pod does not start."""
+def _find_failure(
+    pod: HangingPod, search: StuckSearch, reasons: Collection[str]
+) -> tuple[str, str]:
+    """Return the reason and the text of the last event of a pod with one of these reasons."""
     namespace, name = pod.key
     metadata: dict[str, Value] = {"namespace": namespace, "name": name, "uid": pod.metadata.uid}
     mine = [
         each
         for key in (pod.key, ("", name))
         for each in search.events.get(key, ())
-        if get_value(each, ("reason",)) in FAILURES and is_about(each, "Pod", metadata)
+        if get_value(each, ("reason",)) in reasons and is_about(each, "Pod", metadata)
     ]
     told = describe_events(mine)
     return (told[-1].reason, told[-1].message) if told else ("", "")
