@@ -292,6 +292,12 @@ def _never_tried(cluster: Cluster) -> str:
     return _name(claim)
 
 
+def _claim_not_named(cluster: Cluster) -> str:
+    pod, _ = cluster.add_waiting()
+    pod["status"]["resourceClaimStatuses"] = []
+    return _name(pod)
+
+
 def _node_written_by_hand(cluster: Cluster) -> str:
     _, claim = cluster.add_waiting(nodeName="n0")
     return _name(claim)
@@ -394,6 +400,7 @@ PLANTS: tuple[Plant, ...] = (
     _class_missing,
     _driver_missing,
     _never_tried,
+    _claim_not_named,
     _node_written_by_hand,
     _kubelet_down_before_start,
     _prepare_fails,

@@ -160,13 +160,13 @@ def _find_unfinished_end(
 
 
 def _find_unnamed_claim(pod: HangingPod, search: StuckSearch) -> Stuck | None:
-    """Return for which template the status of a pod names no claim, so that nobody schedules it.
+    """Return for which template the status of a pod names no claim, so that it waits for good.
 
     A status can say that an entry needs no claim. The claim can be there all the same.
     """
     since, named = pod.metadata.creation_timestamp, pod.status.resource_claim_statuses or ()
-    is_over = pod.status.phase in FINISHED or pod.metadata.deletion_timestamp
-    if is_over or pod.spec.scheduling_gates or not search.is_old(since):
+    is_waiting = pod.status.phase in ("", "Pending") and not pod.metadata.deletion_timestamp
+    if not is_waiting or pod.spec.scheduling_gates or not search.is_old(since):
         return None
     told = {each.name for each in named}
     entries = (e for e in pod.spec.resource_claims or () if e.resource_claim_template_name)
