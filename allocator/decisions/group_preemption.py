@@ -5,7 +5,7 @@ end. The scheduler evicts only the pods that it lists in the call that gets the 
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from allocator.decisions.basis import Basis
@@ -82,11 +82,14 @@ class GroupPreemption:
         if message := self._find_problem(question, now):
             return PreemptReply(message=message)
         needed = needed_members(question.group, len(question.members))
-        members = run_to_end(find_members(question.members, self._basis)).choose_fewest(needed)
+        members = run_to_end(find_members(question.members, self._basis))
         if (problem := members.find_problem(needed)) is not None:
             return PreemptReply(message=shorten_message(problem.message))
+        # Nobody is evicted for more members than must run, if that is not the only way.
+        every, *fewer = members.list_choices(needed)
+        choices = (*fewer, every)
         victims = self._victims_of(request, question, own)
-        search = self._current_search(request, question, members, victims)
+        search = self._current_search(request, question, choices, victims)
         chosen = search.run(self._ask(victims), self._basis.out_of_time)
         if chosen is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
@@ -94,7 +97,7 @@ class GroupPreemption:
             self._groups.change(question.group.key, cut_victims=None)
             text = f"without the pods with a priority below {own.pod.priority}, {chosen.few} of "
             return PreemptReply(message=f"{text}{search.needed} members of the group fit")
-        return self._evict(request, question, members, search, victims, now)
+        return self._evict(request, question, choices[search.choice], search, victims, now)
 
     def continue_search(self, question: GroupQuestion) -> str | None:
         """Continue a search that was cut; return the pod that can ask for its end, if there is one.
@@ -142,16 +145,17 @@ class GroupPreemption:
         self,
         request: PreemptRequest,
         question: GroupQuestion,
-        members: GroupMembers,
+        choices: Sequence[GroupMembers],
         victims: VictimSearch,
     ) -> GroupVictimSearch:
         """Return the search that was cut, if it is for the same members; else a new one."""
-        key, kinds = question.group.key, members.kinds(self._state)
-        needed = members.count_wanted(needed_members(question.group, len(question.members)))
+        key, kinds = question.group.key, [each.kinds(self._state) for each in choices]
+        needed = needed_members(question.group, len(question.members))
+        wanted = choices[0].count_wanted(needed)
         search = self._groups.get(key).cut_victims
-        if search is None or (search.kinds, search.needed) != (kinds, needed):
+        if search is None or (search.choices, search.needed) != (kinds, wanted):
             pods = {each.node: victims.candidates(each) for each in request.nodes or ()}
-            search = GroupVictimSearch(request, kinds, needed, pods, self._basis.lost_work.of)
+            search = GroupVictimSearch(request, kinds, wanted, pods, self._basis.lost_work.of)
             self._groups.change(key, cut_victims=search)
         return search
 

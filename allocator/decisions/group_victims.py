@@ -60,25 +60,32 @@ class ChosenVictims(msgspec.Struct, frozen=True):
 class GroupVictimSearch:
     """The search for one group, of which `needed` members must fit.
 
-    The scheduler has asked by `request`; `pods` are those of its nodes that can be evicted, and
-    `lost` tells what that costs.
+    `choices` are the kinds of members of which these can be, and the first that fits counts. The
+    scheduler has asked by `request`; `pods` are those of its nodes that can be evicted, and `lost`
+    tells what that costs.
     """
 
     def __init__(
         self,
         request: PreemptRequest,
-        kinds: Sequence[MemberKind],
+        choices: Sequence[Sequence[MemberKind]],
         needed: int,
         pods: Mapping[str, Sequence[PotentialVictim]],
         lost: LostBy = lambda _pods: 0,
     ) -> None:
         self.request = request
-        self.kinds = kinds
+        self.choices = choices
+        self.choice = 0
         self.needed = needed
         self._lost = lost
         self.chosen: ChosenVictims | None = None
         self._search = CutSearch(self._choose(pods))
         self._placing: tuple[int, GangSearch] | None = None
+
+    @property
+    def kinds(self) -> Sequence[MemberKind]:
+        """What is searched for now."""
+        return self.choices[self.choice]
 
     def run(self, ask: Ask, out_of_time: Callable[[], bool]) -> ChosenVictims | None:
         """Return the victims; None if the search was cut."""
@@ -103,6 +110,17 @@ class GroupVictimSearch:
 
     def _choose(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> _Steps[ChosenVictims]:
         yield None  # so that a search has begun before its first question
+        most = 0
+        for number in range(len(self.choices)):
+            self.choice = number
+            chosen = yield from self._choose_in(pods)
+            if chosen.few is None:
+                return chosen
+            most = max(most, chosen.few)
+        return ChosenVictims(few=most)
+
+    def _choose_in(self, pods: Mapping[str, Sequence[PotentialVictim]]) -> _Steps[ChosenVictims]:
+        """Choose the victims for one choice of members."""
         every = frozenset(pod.uid for of_node in pods.values() for pod in of_node)
         usable = dict.fromkeys(name for kind in self.kinds for name in kind.nodes)
         fitting = yield from self._fitting(usable, frozenset())

@@ -431,7 +431,7 @@ def test_a_step_asks_about_few_nodes_or_compares_few_numbers() -> None:
     names = [f"n{number}" for number in range(12)]
     kinds = [MemberKind((), 10, names) for _ in range(3)]
     pods = {name: (PotentialVictim(uid=f"p-{name}"),) for name in names}
-    search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), kinds, 30, pods)
+    search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), [kinds], 30, pods)
     asked = 0
 
     def ask(question: Question) -> Mapping[str, Solution]:
@@ -463,7 +463,7 @@ def test_a_step_weighs_the_lost_work_of_few_nodes() -> None:
         removed, nodes, _ = question
         return {each: Solution("any", ()) for each in nodes if f"p-{each}" in removed}
 
-    search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), kinds, 50, pods, lost)
+    search = GroupVictimSearch(PreemptRequest(pod_uid="m0"), [kinds], 50, pods, lost)
     most = chosen = 0
     while not chosen:
         before = weighed

@@ -248,6 +248,23 @@ def test_pods_are_evicted_for_the_devices_of_the_claim(
     assert sum(len(each.victims) for each in answer.evictions) == evicted
 
 
+@pytest.mark.parametrize(("too_much", "count"), [("m0", 4), ("m2", 100)])
+def test_a_gang_evicts_pods_for_those_of_its_members_that_can_run(
+    too_much: str, count: int
+) -> None:
+    contest = Contest(n1=3)
+    for number in range(3):
+        contest.run(f"low-{number}", "n1", number)
+    members = ("m0", "m1", "m2")
+    own = {uid: claim(f"c-{uid}", count if uid == too_much else 1) for uid in members}
+    assert ask(contest.cluster, *members, priority=HIGH, own=own).group_preemptible
+    answer = contest.cluster.decisions.preempt(contest.preemption("m0"), contest.cluster.now)
+    assert [sorted(each.victims) for each in answer.evictions] == [["low-0", "low-1", "low-2"]]
+    kept = {uid for uid in members if contest.cluster.decisions.preemptors.find(uid)}
+    assert too_much not in kept
+    assert len(kept) == 2
+
+
 def contested() -> Contest:
     """Return a node whose only device a pod of a low priority holds, and a gang that waits."""
     contest = Contest(n1=1)
