@@ -63,7 +63,8 @@ class MemberSet(msgspec.Struct, frozen=True):
         for claim in chain.from_iterable(each.search.unallocated for each in self.members):
             # A quota can leave a member fewer alternatives of what it shares.
             uid = uid_of(claim)
-            claims[uid] = min(claims.get(uid, claim), claim, key=_count_choices)
+            other = claims.get(uid)
+            claims[uid] = claim if other is None else min(other, claim, key=_count_choices)
         return tuple(claims.values())
 
     @property
