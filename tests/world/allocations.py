@@ -1,12 +1,13 @@
 """What must hold of the allocation of a claim by itself."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.cluster.fake.kinds import JSON
-from tests.world.nodes import Ask, asks_of, list_results, make_hold
+from tests.world.asks import Ask, Choice, asks_of, constraints_of
+from tests.world.nodes import list_results, make_hold
 from tests.world.objects import ALL_NODES, consume
 from tests.world.waiting_pods import name_of
 
@@ -40,28 +41,59 @@ def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[st
 def a_claim_gets_what_it_asks_for(world: "World") -> Iterator[str]:
     """Each request gets its devices, and of one with a memory an amount by its policy.
 
-    A driver can give such a device as a whole for a while. A rival takes what it wants.
+    One for all gets all devices of a node that its driver has published together, and none of them
+    with a taint. The constraints hold for all that the claim has. A driver can give a device with a
+    memory as a whole for a while. A rival takes what it wants.
     """
     for claim in world.holders.values():
         if world.rivals.has(name_of(claim)):
             continue
-        asks = sorted(asks_of(claim), key=lambda ask: ask.request)
-        results = sorted(list_results(claim), key=_request_of)
+        asks, results = asks_of(claim), list_results(claim)
         given = {(each["request"], each["pool"], each["device"]) for each in results}
-        answered = (_answers(ask, result) for ask, result in zip(asks, results, strict=False))
-        if not len(asks) == len(results) == len(given) or not all(answered):
+        by_request: dict[str, list[JSON]] = {ask.request: [] for ask in asks}
+        for each in results:
+            by_request.setdefault(_request_of(each), []).append(each)
+        answered = all(
+            _answers(world, [ask for ask in asks if ask.request == name], own)
+            for name, own in by_request.items()
+        )
+        if len(given) < len(results) or not answered or not _keeps_constraints(claim):
             yield f"{name_of(claim)} asks for {asks}, and has {results}"
 
 
-def _answers(ask: Ask, result: JSON) -> bool:
-    """Whether a request can get a result."""
+def _answers(world: "World", asks: Sequence[Ask], results: Sequence[JSON]) -> bool:
+    """Whether a request, with an ask for each device, can get some results."""
+    if not asks or not results or len({each["request"] for each in results}) > 1:
+        return False
+    by_name = {choice.name: choice for choice in asks[0].choices}
+    choice = by_name.get(results[0]["request"])
+    if choice is None or not all(_gives(choice, result) for result in results):
+        return False
+    if not choice.is_all:
+        return len(results) == len(asks)
+    pool = results[0]["pool"]
+    published = world.machines[pool].published
+    return published.has_all(choice, {each["device"] for each in results})
+
+
+def _gives(choice: Choice, result: JSON) -> bool:
+    """Whether a result is of a device that is selected, with the amount that is asked for."""
     (pool, name), share, amount = make_hold(result)
-    capacity, memory = ALL_NODES[pool].shared.get(name), dict(ask.choices).get(result["request"])
-    if memory is None or _request_of(result) != ask.request:
+    shape = ALL_NODES[pool]
+    capacity = shape.shared.get(name)
+    if choice.root and shape.roots.get(name) != choice.root:
         return False
     if not share or capacity is None:
-        return not share and not memory
-    return amount == consume(capacity, memory)
+        return not share and not choice.memory
+    return amount == consume(capacity, choice.memory)
+
+
+def _keeps_constraints(claim: JSON) -> bool:
+    """Whether the constraints of a claim hold for its devices, which are of one node."""
+    results = list_results(claim)
+    devices = [(_request_of(each), each["device"]) for each in results]
+    roots = ALL_NODES[results[0]["pool"]].roots
+    return all(each.allows(devices, roots) for each in constraints_of(claim))
 
 
 def _request_of(result: JSON) -> str:

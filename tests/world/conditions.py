@@ -30,6 +30,8 @@ _OF_DEVICES = (
     "allocate as rival",
 )
 _PAIRS = 6
+# How many claims ask for all devices, or have a constraint.
+_SPECIAL = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.4, 0.9)
 # What happens without faults: work ends, other work comes, and another host leads.
 _CALM = {
     "finish": 6,
@@ -66,6 +68,9 @@ class Conditions(NamedTuple):
     quarters_of_team: int
     # How many claims ask for memory, and so for shares of devices.
     asks_for_memory: float
+    # How many claims ask for all devices that they select, and how many have a constraint.
+    asks_for_all: float
+    asks_with_constraint: float
     # Whether the schedulers decide about all members of a gang in one cycle.
     has_group_cycles: bool
     # Whether the plugin has devices reserved with the answer; that of an early release does not.
@@ -127,6 +132,8 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         ),
         quarters_of_team=drawn.choice((1, 1, 3, 4)),
         asks_for_memory=0.0,
+        asks_for_all=0.0,
+        asks_with_constraint=0.0,
         has_group_cycles=drawn.random() < 0.4,
         slow_bindings=slow_bindings,
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
@@ -147,4 +154,14 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     )
     delay, is_crowded = drawn.choice((0, 0, 0, 0, 4, 25)), drawn.random() < 0.3
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
-    return conditions._replace(controllers=drawn.choice((1, 1, 2)))
+    return _draw_special(conditions._replace(controllers=drawn.choice((1, 1, 2))), drawn)
+
+
+def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:
+    """Draw how many claims ask for something special, which others with one device keep waiting."""
+    for_all, with_constraint = drawn.choice(_SPECIAL), drawn.choice(_SPECIAL)
+    load = 0.5 if for_all or with_constraint else 1.0
+    weights = {**conditions.weights} | {name: conditions.weights[name] * load for name in _LOAD}
+    return conditions._replace(
+        weights=weights, asks_for_all=for_all, asks_with_constraint=with_constraint
+    )

@@ -6,14 +6,15 @@ What happens to nodes is in `tests.world.machine_events`, to our processes in `t
 """
 
 import asyncio
-import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tests.cluster.fake.kinds import JSON, named
+from tests.world.asks import count_asks
 from tests.world.machines import draw_seconds
 from tests.world.nodes import devices_of, protection_of
-from tests.world.objects import CLASS, MEMORY, MIGRATED, RESOURCE, TEAM
+from tests.world.objects import MIGRATED, RESOURCE, TEAM
+from tests.world.requests import draw_devices
 from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
 
@@ -115,7 +116,7 @@ def create_native(world: "World", drawn: int) -> str:
     """Create a pod of the stock scheduler, which obeys no quota of ours."""
     name = world.next_name("n")
     pod = create_pod(world, [name], scheduler=STOCK, space=choose_space(world, drawn))
-    create_claim(world, name, pod, drawn)
+    create_claim(world, name, pod, drawn, is_plain=True)
     return f"{pod['metadata']['name']} with {name}"
 
 
@@ -181,55 +182,24 @@ def create_claim(
     *,
     count: int = 1,
     space: str = "default",
+    is_plain: bool = False,
 ) -> JSON:
-    """Create a claim for devices, of a pod if there is one."""
-    amounts = _draw_memory(world, drawn)
-    requests = [
-        _make_request("gpu" if not number else f"gpu-{number}", count, memory, other)
-        for number, (memory, other) in enumerate(amounts)
-    ]
-    world.network.count("request with an alternative", sum(e is not None for _, e in amounts))
+    """Create a claim for devices, of a pod if there is one.
+
+    A plain one asks never for all devices, and has no constraint.
+    """
+    devices = draw_devices(world.conditions, drawn, count, is_plain=is_plain)
+    alternatives = sum("firstAvailable" in request for request in devices["requests"])
+    world.network.count("request with an alternative", alternatives)
     metadata: JSON = {"name": name, "namespace": space}
     if pod is not None:
         about = pod["metadata"]
         owner = {"apiVersion": "v1", "kind": "Pod", "name": about["name"], "uid": about["uid"]}
         metadata |= {"namespace": about["namespace"], "ownerReferences": [owner]}
-    return world.server.put(
-        {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": metadata,
-            "spec": {"devices": {"requests": requests}},
-        }
-    )
-
-
-def _draw_memory(world: "World", drawn: int) -> list[tuple[int, int | None]]:
-    """Draw how much memory each request of a claim asks for; 0 of one that takes any device.
-
-    Some take another amount if no device has that.
-    """
-    chosen = random.Random(drawn)
-    if chosen.random() >= world.conditions.asks_for_memory:
-        return [(0, None)]
-    first, is_alone = chosen.choice((1, 1, 2, 3, 4)), chosen.random() < 0.8
-    amounts = [first] if is_alone else [first, chosen.choice((0, 1, 2))]
-    return [(each, chosen.choice((0, 1, 2)) if chosen.random() < 0.2 else None) for each in amounts]
-
-
-def _make_request(name: str, count: int, memory: int, other: int | None = None) -> JSON:
-    """Return a request for devices, or for one with so much memory or, if none has it, another."""
-    if other is not None:
-        first, second = _make_part("first", 1, memory), _make_part("second", 1, other)
-        return {"name": name, "firstAvailable": [first, second]}
-    return {"name": name, "exactly": _make_part("", count, memory)}
-
-
-def _make_part(name: str, count: int, memory: int) -> JSON:
-    part: JSON = {"deviceClassName": CLASS, "count": count} | ({"name": name} if name else {})
-    if memory:
-        part["capacity"] = {"requests": {MEMORY: f"{memory}"}}
-    return part
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata}
+    made = world.server.put({**claim, "spec": {"devices": devices}})
+    count_asks(world.network, made, "made")
+    return made
 
 
 def _choose(world: "World", plural: str, drawn: int) -> JSON | None:

@@ -21,6 +21,7 @@ from tests.world.objects import (
     make_node,
     make_slices,
 )
+from tests.world.publications import Publications
 
 _SLICE, _NODE = named("resourceslices"), named("nodes")
 # A request that was decided before a drain has arrived or failed by then.
@@ -41,6 +42,7 @@ class Machine:
         self._taints: dict[str, JSON] = {**self._lasting}
         self._left_out = ""
         self._shares = True
+        self.published = Publications(shape)
         self._is_driver_there = name != SWAPPED
         kubelet.plugin = tuple(shape.devices) if name == SWAPPED else ()
         self._ends: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
@@ -58,6 +60,7 @@ class Machine:
         """Publish the devices in a new generation, one slice after the other with a pause."""
         self._generation += 1
         generation = self._generation
+        self.published.note(self._left_out, self._taints, shares=self._shares)
         shape = self.shape if self._shares else self.shape._replace(shared={})
         slices = make_slices(self.name, shape, generation, self._left_out, dict(self._taints))
         for number, slice_ in enumerate(slices):

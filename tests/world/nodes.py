@@ -43,17 +43,6 @@ class Hold(NamedTuple):
     amount: int
 
 
-class Ask(NamedTuple):
-    """One device for a request of a claim, by its alternatives, the best first.
-
-    Each has its name, and how much memory of the device it asks for; 0 if it does not say.
-    """
-
-    claim: str
-    request: str
-    choices: tuple[tuple[str, int], ...]
-
-
 class Use(NamedTuple):
     """One pod uses the devices of a claim.
 
@@ -103,28 +92,6 @@ def list_results(claim: JSON) -> Sequence[JSON]:
     allocation = (claim.get("status") or {}).get("allocation") or {}
     results: Sequence[JSON] = (allocation.get("devices") or {}).get("results") or ()
     return results
-
-
-def asks_of(claim: JSON) -> list[Ask]:
-    """Return what a claim asks for, each device by itself."""
-    return [
-        Ask(claim["metadata"]["uid"], request["name"], _read_choices(request))
-        for request in claim["spec"]["devices"]["requests"]
-        for _ in range((request.get("exactly") or {}).get("count", 1))
-    ]
-
-
-def _read_choices(request: JSON) -> tuple[tuple[str, int], ...]:
-    name = request["name"]
-    if exactly := request.get("exactly"):
-        return ((name, _memory_of(exactly)),)
-    return tuple((f"{name}/{each['name']}", _memory_of(each)) for each in request["firstAvailable"])
-
-
-def _memory_of(asked: JSON) -> int:
-    """Return how much memory is asked for; 0 if that is not said."""
-    requests = (asked.get("capacity") or {}).get("requests") or {}
-    return int(requests.get(MEMORY, 0))
 
 
 def protection_of(claim: JSON) -> tuple[frozenset[Device], bool]:

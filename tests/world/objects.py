@@ -17,6 +17,8 @@ DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
 RESOURCE, MIGRATED = "d.io/gpu", "migrated"
 TEAM_DEVICES = 2
 FENCE = "drawbridge.dev/owned"
+# The attribute of constraints and selectors, as constraints name it.
+ROOT = "d.io/root"
 HOSTNAME = "kubernetes.io/hostname"
 # What a fabric reports of a device that must be attached before its pod is bound.
 ATTACHED, UNATTACHABLE = "d.io/attached", "d.io/unattachable"
@@ -67,7 +69,8 @@ class Shape(NamedTuple):
 
     A counter set has so many `units_of_set`; the devices take units in order, and begin again.
     With `slices`, the pool has several, each with a part of the devices. A fabric attaches some of
-    the devices. Those that are `shared` have a memory of which claims get shares.
+    the devices. Those that are `shared` have a memory of which claims get shares. `roots` are the
+    values of an attribute that some devices have in common.
     """
 
     devices: Mapping[str, int]
@@ -76,6 +79,7 @@ class Shape(NamedTuple):
     units_of_set: int = 1
     attached: frozenset[str] = frozenset()
     shared: Mapping[str, JSON] = {}
+    roots: Mapping[str, str] = {}
 
     def size(self, name: str) -> int:
         """Return the memory of a device that is shared; 1 of one that is given as a whole."""
@@ -115,13 +119,28 @@ def consume(capacity: JSON, asked: int) -> int:
 
 # Two pools have a device and its two halves: of one counter set, in two slices, and of two sets.
 # One pool has a plain device and one that a fabric attaches. Three pools have a device with shares:
-# one that is attached, one that takes from a counter set, and one whose node changes its owner.
+# one that is attached, one that takes from a counter set, and one whose node changes its owner. Two
+# devices of one root fit together on the third node, and of different roots on the others.
 NODES = {
-    "n1": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, slices=2, units_of_set=2),
-    "n2": Shape(
-        {"gpu-0": 0, "gpu-1": 0}, attached=frozenset({"gpu-1"}), shared={"gpu-1": AS_ASKED}
+    "n1": Shape(
+        {"whole": 2, "half-0": 1, "half-1": 1},
+        units=2,
+        slices=2,
+        units_of_set=2,
+        roots={"whole": "a", "half-0": "a", "half-1": "b"},
     ),
-    "n3": Shape({"whole": 2, "half-0": 1, "half-1": 1}, units=2, shared={"half-1": BY_VALUES}),
+    "n2": Shape(
+        {"gpu-0": 0, "gpu-1": 0},
+        attached=frozenset({"gpu-1"}),
+        shared={"gpu-1": AS_ASKED},
+        roots={"gpu-0": "a", "gpu-1": "b"},
+    ),
+    "n3": Shape(
+        {"whole": 2, "half-0": 1, "half-1": 1},
+        units=2,
+        shared={"half-1": BY_VALUES},
+        roots={"whole": "a", "half-0": "b", "half-1": "b"},
+    ),
 }
 # Nodes that others use: one that becomes owned and is given back, and one with a broken device that
 # takes the only unit of a counter.
@@ -129,16 +148,20 @@ CHANGING, BROKEN = "n4", "n5"
 # Its devices are those of a device plugin, until a driver takes its place, and later again.
 SWAPPED = "n6"
 # Nodes that an autoscaler adds for pods that wait, and removes when nobody uses them.
-SCALED: Mapping[str, Shape] = {"n7": Shape({"gpu-0": 0, "gpu-1": 0})}
+SCALED: Mapping[str, Shape] = {
+    "n7": Shape({"gpu-0": 0, "gpu-1": 0}, roots={"gpu-0": "a", "gpu-1": "b"})
+}
 # The taint of a node that is shut down for good, as far as anybody knows.
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 # The taint of a node whose kubelet has just registered it: the API server adds it, and the node
 # lifecycle controller removes it when the network of the node is ready.
 NOT_READY = "node.kubernetes.io/not-ready"
 NATIVE = {
-    CHANGING: Shape({"gpu-0": 0, "gpu-1": 0}, shared={"gpu-1": BY_STEPS}),
+    CHANGING: Shape(
+        {"gpu-0": 0, "gpu-1": 0}, shared={"gpu-1": BY_STEPS}, roots={"gpu-0": "a", "gpu-1": "a"}
+    ),
     BROKEN: Shape({"broken": 1, "good": 1}, units=1),
-    SWAPPED: Shape({"gpu-0": 0, "gpu-1": 0}),
+    SWAPPED: Shape({"gpu-0": 0, "gpu-1": 0}, roots={"gpu-0": "b"}),
 }
 BROKEN_TAINTS: Mapping[str, JSON] = {"broken": {"key": "d.io/broken", "effect": "NoSchedule"}}
 ALL_NODES = NODES | NATIVE | {**SCALED}
@@ -168,6 +191,8 @@ def make_slices(
     devices, unit = [], 0
     for device, units in shape.devices.items():
         value: JSON = {"name": device}
+        if device in shape.roots:
+            value["attributes"] = {"root": {"string": shape.roots[device]}}
         if device in taints:
             value["taints"] = [taints[device]]
         if device in shape.attached:

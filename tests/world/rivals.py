@@ -140,7 +140,7 @@ def allocate_as_rival(world: "World", drawn: int) -> str:
         return ""
     name = world.next_name("r")
     pod = create_pod(world, [name], scheduler=NAME) if drawn // 8 % 4 else None
-    create_claim(world, name, pod, drawn)
+    create_claim(world, name, pod, drawn, is_plain=True)
     pause = (0.0, 0.3, draw_seconds(drawn, 4))[drawn // 32 % 3]
     wanted = _Wanted(
         name, pod["metadata"]["name"] if pod else "", device, pause, draw_seconds(drawn // 2, 60)

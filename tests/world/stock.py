@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping
 from itertools import product
 
 from tests.cluster.fake.kinds import JSON
+from tests.world.asks import asks_of
 from tests.world.network import Network
 from tests.world.nodes import (
     CLAIMS,
@@ -24,7 +25,6 @@ from tests.world.nodes import (
     Client,
     Device,
     Hold,
-    asks_of,
     claim_names,
     count_held,
     count_legacy,
@@ -235,9 +235,9 @@ class StockScheduler:
             results: list[JSON] = []
             for ask in asks_of(claim):
                 own = {each["device"] for each in results if each["request"] == ask.request}
-                for (request, memory), name in product(ask.choices, devices):
+                for choice, name in product(ask.choices, devices):
                     device, needed = devices[name], 0 if name in held else _units(devices[name])
-                    amount = give(_capacity(device), held.get(name, 0), memory)
+                    amount = give(_capacity(device), held.get(name, 0), choice.memory)
                     if not amount or needed > left or name in own:
                         continue
                     left -= needed
@@ -245,7 +245,7 @@ class StockScheduler:
                         left += 0 if "140436" in self._defects else needed
                         continue
                     held[name] = held.get(name, 0) + amount
-                    results.append(self._make_result(node, device, request, amount))
+                    results.append(self._make_result(node, device, choice.name, amount))
                     break
                 else:
                     return None

@@ -1,17 +1,18 @@
 """Which pods wait although they could run: what must not last when the faults have ended."""
 
 import functools
+import math
 import operator
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.cluster.fake.kinds import JSON, named
 from tests.world.asked import has_ended
+from tests.world.asks import Ask, asks_of
+from tests.world.fitting import fit_together
 from tests.world.gangs import COSCHEDULING, GROUP, Gang, find_least, gang_of
 from tests.world.nodes import (
-    Ask,
     Device,
-    asks_of,
     claim_names,
     consumers_of,
     count_held,
@@ -67,7 +68,7 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     held = _count_all(world.holders.values())
     nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
     for gang in _find_waiting(world):
-        if gang.has_room(room) and _fit_together(nodes, held, gang.needs):
+        if fit_together(nodes, held, gang.needs, gang.find_room(room)):
             names = ", ".join(gang.names)
             yield f"{names} of {gang.name} wait, and devices for {len(gang.needs)} are free"
 
@@ -78,7 +79,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
     of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
     nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
     for gang in _find_waiting(world):
-        if not gang.priority or not gang.devices or not gang.has_room(room):
+        if not gang.priority or not any(asks for asks, _ in gang.needs):
             continue
         stay = (
             claim
@@ -87,7 +88,7 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
             or not _can_go(of_pods.get(users[0]), gang.priority)
             or claim["metadata"]["uid"] in gang.claims  # who waits needs what it has
         )
-        if _fit_together(nodes, _count_all(stay), gang.needs):
+        if fit_together(nodes, _count_all(stay), gang.needs, gang.find_room(room)):
             names = ", ".join(gang.names)
             yield f"{names} of {gang.name} wait, and pods with a lower priority have devices"
 
@@ -106,14 +107,9 @@ class Waiting(NamedTuple):
     needs: list[tuple[list[Ask], str]]
     claims: set[str]
 
-    @property
-    def devices(self) -> int:
-        """How many devices are needed."""
-        return sum(len(asks) for asks, _ in self.needs)
-
-    def has_room(self, room: int) -> bool:
-        """Whether a quota with so much room allows it."""
-        return self.space != TEAM or self.devices <= room
+    def find_room(self, room: int) -> float:
+        """Return how many devices it may have if the quota has so much room."""
+        return room if self.space == TEAM else math.inf
 
 
 def _find_waiting(world: "World") -> Iterator[Waiting]:
@@ -155,7 +151,7 @@ def no_pod_waits_for_the_stock_scheduler(world: "World") -> Iterator[str]:
         if not free or not is_waiting(pod) or not is_stock or not has_claims(world, pod):
             continue
         ((asks, _),) = _list_needs(world, [pod])
-        if not any(memory for ask in asks for _, memory in ask.choices):
+        if not any(choice.memory for ask in asks for choice in ask.choices):
             yield f"{name_of(pod)} waits, and a device of {BROKEN} is free"
 
 
@@ -225,43 +221,6 @@ def _open_nodes(world: "World", names: Iterable[str]) -> list[str]:
 def _count_all(claims: Iterable[JSON]) -> Mapping[Device, int]:
     """Return how much claims hold of each device."""
     return count_held(hold for claim in claims for hold in holds_of(claim))
-
-
-def _fit_together(
-    nodes: Collection[str], held: Mapping[Device, int], wanted: Sequence[tuple[list[Ask], str]]
-) -> bool:
-    """Whether pods that ask for this, each on one node, fit beside what is held."""
-    if not wanted:
-        return True
-    (asks, only), *others = wanted
-    return any(
-        _fit_together(nodes, after, others)
-        for node in (nodes if not only else {only} & {*nodes})
-        for after in _give(node, held, asks)
-    )
-
-
-def _give(
-    node: str, held: Mapping[Device, int], asks: Sequence[Ask], own: tuple[Device, ...] = ()
-) -> Iterator[Mapping[Device, int]]:
-    """Yield what is held in each way in which a node can give what is asked for.
-
-    A request gets a device once: `own` are those that the request of the first ask has.
-    """
-    if not asks:
-        yield held
-        return
-    ask, *others = asks
-    shape = NODES[node]
-    here = {name: amount for (pool, name), amount in held.items() if pool == node}
-    for name in sorted(shape.devices, key=lambda name: shape.devices[name]):
-        device = node, name
-        if device in own:
-            continue
-        for amount in {shape.give(here, name, memory) for _, memory in ask.choices} - {0}:
-            is_same = others[:1] == [ask]
-            after = {**held, device: here.get(name, 0) + amount}
-            yield from _give(node, after, others, (*own, device) if is_same else ())
 
 
 def is_waiting(pod: JSON) -> bool:

@@ -26,6 +26,7 @@ from tests.world import (
 )
 from tests.world.admission import RefusedPodError, Webhook
 from tests.world.asked import is_waiting
+from tests.world.asks import count_asks
 from tests.world.conditions import draw_conditions
 from tests.world.control import Controllers
 from tests.world.controllers import Autoscaler, ClaimController, GroupProtection, PodController
@@ -426,6 +427,7 @@ class World:
                 self.decided_before_restore.add(name)
             return
         self.uses.note_decision(claim, self.pairs[host].seen)
+        count_asks(self.network, claim, "allocated")
         for name in sorted({node for node, _ in devices_of(claim)}):
             if self.since_restore() == math.inf and not self.opened.is_open(name):
                 self.newcomers.note_given(claim["metadata"]["name"], name)

@@ -1,0 +1,71 @@
+"""What fits on the nodes of the world, as the invariants see it."""
+
+import math
+
+import pytest
+
+from tests.world.asks import Ask, Choice, Constraint
+from tests.world.fitting import fit_together
+from tests.world.nodes import Device
+from tests.world.objects import NODES
+
+MATCH, DISTINCT = Constraint(is_distinct=False, requests=()), Constraint(True, ())  # noqa: FBT003
+TWO = [Ask("claim", "gpu", (Choice("gpu"),))] * 2
+
+
+def _ask_for_all(memory: int = 0, root: str = "") -> list[Ask]:
+    return [Ask("claim", "gpu", (Choice("gpu", memory, is_all=True, root=root),))]
+
+
+def _constrain(asks: list[Ask], constraint: Constraint) -> list[Ask]:
+    return [ask._replace(constraints=(constraint,)) for ask in asks]
+
+
+def _list_fitting(
+    asks: list[Ask], held: dict[Device, int] | None = None, room: float = math.inf
+) -> list[str]:
+    return [name for name in NODES if fit_together([name], held or {}, [(asks, "")], room)]
+
+
+def test_two_devices_fit_with_a_constraint_where_their_roots_allow_it() -> None:
+    assert _list_fitting(TWO) == ["n1", "n2", "n3"]
+    assert _list_fitting(_constrain(TWO, MATCH)) == ["n3"]
+    assert _list_fitting(_constrain(TWO, DISTINCT)) == ["n1", "n2"]
+
+
+def test_two_requests_share_a_device_of_one_root() -> None:
+    asks = [Ask("claim", name, (Choice(name, 1),), (MATCH,)) for name in ("gpu", "gpu-1")]
+    assert _list_fitting(asks) == ["n2", "n3"]
+    assert _list_fitting([ask._replace(constraints=(DISTINCT,)) for ask in asks]) == []
+
+
+@pytest.mark.parametrize(
+    ("memory", "root", "nodes"),
+    [
+        (0, "", ["n2"]),  # the counters of the others cannot carry all devices
+        (0, "a", ["n2", "n3"]),
+        (0, "b", ["n1", "n2", "n3"]),
+        (1, "", ["n2", "n3"]),
+        (3, "b", ["n2", "n3"]),
+    ],
+)
+def test_all_devices_that_are_selected_fit(memory: int, root: str, nodes: list[str]) -> None:
+    assert _list_fitting(_ask_for_all(memory, root)) == nodes
+
+
+def test_all_devices_fit_only_while_none_of_them_is_held() -> None:
+    assert _list_fitting(_ask_for_all(), {("n2", "gpu-0"): 1}) == []
+    assert _list_fitting(_ask_for_all(), {("n2", "gpu-1"): 1}) == []
+    assert _list_fitting(_ask_for_all(memory=1), {("n2", "gpu-1"): 3, ("n3", "half-1"): 4}) == [
+        "n2"
+    ]
+
+
+def test_all_devices_keep_the_constraint() -> None:
+    assert _list_fitting(_constrain(_ask_for_all(), MATCH)) == []
+    assert _list_fitting(_constrain(_ask_for_all(), DISTINCT)) == ["n2"]
+
+
+def test_all_devices_count_in_a_quota() -> None:
+    assert _list_fitting(_ask_for_all(), room=1) == []
+    assert _list_fitting(_ask_for_all(root="b"), room=1) == ["n1", "n2"]
