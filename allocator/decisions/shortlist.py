@@ -98,8 +98,9 @@ class FittingNode(msgspec.Struct, frozen=True):
 class Shortlist(msgspec.Struct, kw_only=True):
     """The nodes that were found, and the reasons for those that were examined and do not fit.
 
-    `error` is the first of the errors that occurred on nodes. `exceeding` says which quotas the pod
-    would exceed with the devices of nodes.
+    `error` is the first of the errors that occurred on nodes, and `errors` counts those that other
+    nodes can have as well. `exceeding` says which quotas the pod would exceed with the devices of
+    nodes.
     """
 
     fitting: list[FittingNode] = []
@@ -342,7 +343,7 @@ def _examine(
                 shortlist.exceeding.append(fit)
         elif answer.outcome is FailureKind.ERROR:
             shortlist.error = shortlist.error or answer
-            shortlist.errors += 1
+            shortlist.errors += not answer.of_node
         else:
             shortlist.reasons += answer.reasons
 

@@ -49,11 +49,15 @@ class Solution(msgspec.Struct, frozen=True, gc=False):
 
 
 class Failure(msgspec.Struct, frozen=True, gc=False):
-    """Why the claims cannot be allocated on a node. An error applies to all nodes."""
+    """Why the claims cannot be allocated on a node.
+
+    An error applies to all nodes, unless it is `of_node`.
+    """
 
     node: str
     outcome: FailureKind
     reasons: tuple[Reason, ...]
+    of_node: bool = False
 
 
 SolverResult: TypeAlias = Solution | Failure

@@ -63,6 +63,10 @@ class Abort(Exception):  # noqa: N818  # not a bug: the result is an error
         self.message = message
 
 
+class NodeAbort(Abort):
+    """An error about the pools of one node, which others do not have."""
+
+
 class FilterFactory(Protocol):
     """Creates the filter for the selectors of a class and a request and the requested amounts."""
 

@@ -20,9 +20,9 @@ from drawbridge.solver.candidates import Candidate
 from drawbridge.solver.constraints import typed_values
 from drawbridge.solver.demand import (
     MAX_RESULTS,
-    Abort,
     Cause,
     Demand,
+    NodeAbort,
     Option,
     claim_name,
     minimum_devices,
@@ -185,7 +185,7 @@ def devices_for_all_mode(state: State) -> Mapping[Option, tuple[Candidate, ...]]
         )
         if minimum > MAX_RESULTS:
             text = f"needs at least {minimum} devices, but a claim can have at most {MAX_RESULTS}"
-            raise Abort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
+            raise NodeAbort(Cause.REFUSED, f"claim {claim_name(claim)}: {text}")
         all_mode_devices |= devices
     return all_mode_devices
 
@@ -199,7 +199,7 @@ def _devices_for_option(state: State, option: Option) -> tuple[Candidate, ...]:
             what = "currently being updated" if pool.incomplete else f"invalid: {pool.invalid}"
             where = f"claim {claim_name(state.demand.claims[option.claim])}, request {option.name}"
             text = f"{where} requests all devices, but pool {pool.id.driver}/{pool.id.name} is"
-            raise Abort(Cause.POOL, f"{text} {what}")
+            raise NodeAbort(Cause.POOL, f"{text} {what}")
         for candidate in node_view.memo.candidates_in_pool(pool):
             node_view.meter.spend(1)
             if state.check_selectors(option, candidate) is not None:

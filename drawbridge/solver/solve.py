@@ -26,7 +26,7 @@ from drawbridge.solver.answers import (
     compose_allocations,
 )
 from drawbridge.solver.candidates import Candidate, CutByNode
-from drawbridge.solver.demand import Abort, Cause, Option, build_demand, check_size
+from drawbridge.solver.demand import Abort, Cause, NodeAbort, Option, build_demand, check_size
 from drawbridge.solver.memo import Memo, OutOfTimeError
 from drawbridge.solver.meter import SearchLimitExceeded, WorkMeter
 from drawbridge.solver.node_classes import SearchCache, SearchResult
@@ -233,4 +233,5 @@ class _SolveCall(msgspec.Struct, frozen=True, eq=False):
 
 
 def _failure(node: str, abort: Abort) -> Failure:
-    return Failure(node, FailureKind.ERROR, (error_reason(node, abort),))
+    of_node = isinstance(abort, NodeAbort)
+    return Failure(node, FailureKind.ERROR, (error_reason(node, abort),), of_node)
