@@ -51,9 +51,10 @@ class _Scan(msgspec.Struct, frozen=True):
         error = self.shortlist.error
         if error is None or self.claims == _names_of(search):
             return self.shortlist
-        reasons = tuple(
-            replace(each, message="an expression of an equal claim fails") for each in error.reasons
-        )
+        text = "an expression of an equal claim fails"
+        if error.of_node:
+            text = "an equal claim cannot have all devices of the node"
+        reasons = tuple(replace(each, message=text) for each in error.reasons)
         return replace(self.shortlist, error=replace(error, reasons=reasons))
 
 

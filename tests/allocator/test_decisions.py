@@ -1,6 +1,6 @@
 """The decisions: which nodes fit, or why none does."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from itertools import chain
 
 import pytest
@@ -14,7 +14,6 @@ from drawbridge.dra.device import Taint
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.ledger.ledger import Ledger
-from drawbridge.solver.demand import MAX_RESULTS
 from drawbridge.solver.world import View
 from tests.allocator.clusters import (
     Cluster,
@@ -244,27 +243,6 @@ def test_an_expression_that_fails_on_many_nodes_ends_the_search() -> None:
     cluster = Cluster(*chain.from_iterable(sized(name, None) for name in names))
     cluster.add(*sized("zz", 1))
     assert not cluster.nodes("p", SMALL, limit=1)
-
-
-def updated(name: str) -> tuple[Node, Slice]:
-    """A node whose driver has published one of two slices."""
-    return Node(name, {"name": name}), replace(gpu_slice(name, 1), slice_count=2)
-
-
-def large(name: str) -> tuple[Node, Slice]:
-    """A node with more devices than a claim can have."""
-    return Node(name, {"name": name}), gpu_slice(name, MAX_RESULTS + 1)
-
-
-@pytest.mark.parametrize("make", [updated, large])
-def test_all_devices_are_found_behind_many_nodes_whose_pools_cannot_be_taken(
-    make: Callable[[str], tuple[Node, Slice]],
-) -> None:
-    names = [f"n{number:02}" for number in range(3 * MAX_FAILING_NODES)]
-    cluster = Cluster(*chain.from_iterable(make(name) for name in names), zz=2)
-    exactly = {"deviceClassName": "gpu", "allocationMode": "All"}
-    every = claim("c", requests=[{"name": "r", "exactly": exactly}])
-    assert cluster.nodes("p", every, limit=1) == ["zz"]
 
 
 def test_an_error_on_every_node_stops_the_pod() -> None:

@@ -1,5 +1,6 @@
 """Whether pods fit beside what is held: the exhaustive search that the world compares with."""
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -9,15 +10,20 @@ from tests.world.objects import NODES
 
 
 class _Given(NamedTuple):
-    """What is held after a pod has got devices, and those devices with the asks."""
+    """What is held after a pod has got devices, and those devices with the asks.
+
+    A quota limits the pod if it `is_limited`.
+    """
 
     held: Mapping[Device, int]
+    is_limited: bool
     chosen: tuple[tuple[Ask, str], ...] = ()
 
     def add(self, node: str, ask: Ask, amounts: Mapping[str, int]) -> "_Given":
         """Return what is held and chosen with some devices more."""
         more = {(node, name): self.held.get((node, name), 0) + n for name, n in amounts.items()}
-        return _Given({**self.held, **more}, (*self.chosen, *((ask, name) for name in amounts)))
+        chosen = (*self.chosen, *((ask, name) for name in amounts))
+        return _Given({**self.held, **more}, self.is_limited, chosen)
 
     def keeps_constraints(self, node: str, ask: Ask) -> bool:
         """Whether the constraints of a claim hold for what it has until now."""
@@ -41,7 +47,7 @@ def fit_together(
     return any(
         fit_together(nodes, given.held, others, room - len(given.chosen))
         for node in (nodes if not only else {only} & {*nodes})
-        for given in _give(node, _Given(held), asks)
+        for given in _give(node, _Given(held, room < math.inf), asks)
     )
 
 
@@ -58,7 +64,10 @@ def _give(node: str, given: _Given, asks: Sequence[Ask]) -> Iterator[_Given]:
 
 
 def _list_ways(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]]:
-    """Yield the devices, with amounts, that can be given for one ask. It gets a device once."""
+    """Yield the devices, with amounts, that can be given for one ask. It gets a device once.
+
+    A quota keeps a pod from the alternatives behind one for all devices, as docs/quotas.md says.
+    """
     shape = NODES[node]
     here = {name: amount for (pool, name), amount in given.held.items() if pool == node}
     own = {name for other, name in given.chosen if other == ask}
@@ -67,6 +76,8 @@ def _list_ways(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]
         if choice.is_all:
             if amounts := _take_all(node, here, choice):
                 yield amounts
+            if amounts and given.is_limited:
+                return
             continue
         for name in sorted(shape.devices, key=lambda name: shape.devices[name]):
             if name not in own and (amount := shape.give(here, name, choice.memory)):

@@ -69,3 +69,10 @@ def test_all_devices_keep_the_constraint() -> None:
 def test_all_devices_count_in_a_quota() -> None:
     assert _list_fitting(_ask_for_all(), room=1) == []
     assert _list_fitting(_ask_for_all(root="b"), room=1) == ["n1", "n2"]
+
+
+def test_a_quota_keeps_a_pod_from_what_it_would_take_instead_of_all_devices() -> None:
+    choices = (Choice("gpu/first", is_all=True), Choice("gpu/second"))
+    asks = [Ask("claim", "gpu", choices)]
+    assert _list_fitting(asks) == ["n1", "n2", "n3"]
+    assert _list_fitting(asks, room=1) == ["n1", "n3"]

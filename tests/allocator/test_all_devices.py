@@ -1,0 +1,59 @@
+"""Requests for all devices of a node (`allocationMode: All`) in the decisions of the allocator."""
+
+from collections.abc import Callable
+from itertools import chain
+
+import pytest
+from msgspec.structs import replace
+
+from allocator.decisions.shortlist import MAX_FAILING_NODES
+from drawbridge.dra.nodes import Node
+from drawbridge.dra.slices import Slice
+from drawbridge.solver.demand import MAX_RESULTS
+from tests.allocator.clusters import Cluster, claim, codes, gpu_slice
+from tests.allocator.test_quotas import DEVICES, limit
+
+EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
+ALL = [{"name": "r", "exactly": EVERY}]
+
+
+def updated(name: str) -> tuple[Node, Slice]:
+    """A node whose driver has published one of two slices."""
+    return Node(name, {"name": name}), replace(gpu_slice(name, 1), slice_count=2)
+
+
+def large(name: str) -> tuple[Node, Slice]:
+    """A node with more devices than a claim can have."""
+    return Node(name, {"name": name}), gpu_slice(name, MAX_RESULTS + 1)
+
+
+@pytest.mark.parametrize("make", [updated, large])
+def test_all_devices_are_found_behind_many_nodes_whose_pools_cannot_be_taken(
+    make: Callable[[str], tuple[Node, Slice]],
+) -> None:
+    names = [f"n{number:02}" for number in range(3 * MAX_FAILING_NODES)]
+    cluster = Cluster(*chain.from_iterable(make(name) for name in names), zz=2)
+    assert cluster.nodes("p", claim("c", requests=ALL), limit=1) == ["zz"]
+
+
+def test_a_pool_that_cannot_be_taken_names_only_the_own_claim() -> None:
+    cluster = Cluster(*updated("n1"))
+    exactly = {"deviceClassName": "gpu", "allocationMode": "All"}
+    requests = [{"name": "r", "exactly": exactly}]
+    own, other = (
+        cluster.prefilter(f"p-{e}", claim(e, requests=requests)) for e in ("own", "other")
+    )
+    assert "claim default/own" in own.reasons[0].message
+    assert other.reasons[0].message == "an equal claim cannot have all devices of the node"
+
+
+def test_a_quota_counts_what_a_request_for_all_devices_gets() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=3, n2=2)
+    assert cluster.nodes("p", claim("c", requests=ALL)) == ["n2"]
+
+
+def test_a_pod_waits_for_room_and_takes_nothing_instead_of_all_devices() -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=2)
+    one = {"name": "one", "deviceClassName": "gpu", "count": 1}
+    requests = [{"name": "r", "firstAvailable": [{"name": "every", **EVERY}, one]}]
+    assert codes(cluster.prefilter("p", claim("c", requests=requests))) == ["DeviceQuotaUsedUp"]
