@@ -81,7 +81,7 @@ def _gives(choice: Choice, result: JSON) -> bool:
     (pool, name), share, amount = make_hold(result)
     shape = ALL_NODES[pool]
     capacity = shape.shared.get(name)
-    if choice.root and shape.roots.get(name) != choice.root:
+    if not choice.selects(shape, name) or result["driver"] != shape.driver_of(name):
         return False
     if not share or capacity is None:
         return not share and not choice.memory

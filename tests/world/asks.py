@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from tests.cluster.fake.kinds import JSON
 from tests.world.network import Network
-from tests.world.objects import MEMORY, ROOT, Shape, give
+from tests.world.objects import MEMORY, NIC_CLASS, ROOT, Shape, give
 
 _OF_ROOT: Final = '"root" in device.attributes["d.io"] && device.attributes["d.io"].root == '
 
@@ -13,13 +13,20 @@ _OF_ROOT: Final = '"root" in device.attributes["d.io"] && device.attributes["d.i
 class Choice(NamedTuple):
     """An alternative of a request: one device, or all that it selects.
 
-    It selects devices with this root, if it names one. `memory` is 0 if it does not say how much.
+    It selects devices with this root, if it names one, of one of two drivers. `memory` is 0 if it
+    does not say how much.
     """
 
     name: str
     memory: int = 0
     is_all: bool = False
     root: str = ""
+    of_nics: bool = False
+
+    def selects(self, shape: Shape, name: str) -> bool:
+        """Whether it selects a device of a node."""
+        is_of_root = not self.root or shape.roots.get(name) == self.root
+        return is_of_root and (name in shape.nics) == self.of_nics
 
     def select(self, shape: Shape, left_out: str = "") -> frozenset[str]:
         """Return all devices of a node that can satisfy it while nothing is held of them."""
@@ -27,7 +34,7 @@ class Choice(NamedTuple):
             name
             for name in shape.devices
             if name != left_out
-            and (not self.root or shape.roots.get(name) == self.root)
+            and self.selects(shape, name)
             and give(shape.shared.get(name), 0, self.memory)
         )
 
@@ -86,6 +93,8 @@ def count_asks(network: Network, claim: JSON, what: str) -> None:
     choices = [choice for ask in asks_of(claim) for choice in ask.choices]
     if any(choice.is_all for choice in choices):
         network.count(f"claim for all devices that is {what}")
+    if any(choice.of_nics for choice in choices):
+        network.count(f"claim for devices of another driver that is {what}")
     if constraints_of(claim):
         network.count(f"claim with a constraint that is {what}")
 
@@ -101,4 +110,10 @@ def _read_choice(name: str, asked: JSON) -> Choice:
     amounts = (asked.get("capacity") or {}).get("requests") or {}
     expressions = [each["cel"]["expression"] for each in asked.get("selectors") or ()]
     root = next((each.removeprefix(_OF_ROOT).strip('"') for each in expressions), "")
-    return Choice(name, int(amounts.get(MEMORY, 0)), asked.get("allocationMode") == "All", root)
+    return Choice(
+        name,
+        int(amounts.get(MEMORY, 0)),
+        is_all=asked.get("allocationMode") == "All",
+        root=root,
+        of_nics=asked["deviceClassName"] == NIC_CLASS,
+    )

@@ -32,6 +32,8 @@ _OF_DEVICES = (
 _PAIRS = 6
 # How many claims ask for all devices, or have a constraint.
 _SPECIAL = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.4, 0.9)
+# How many claims ask for devices of another driver.
+_OF_NICS = (0.0, 0.0, 0.1, 0.3)
 # What happens without faults: work ends, other work comes, and another host leads.
 _CALM = {
     "finish": 6,
@@ -71,6 +73,8 @@ class Conditions(NamedTuple):
     # How many claims ask for all devices that they select, and how many have a constraint.
     asks_for_all: float
     asks_with_constraint: float
+    # How many claims ask for devices of another driver; it is there if some do.
+    asks_for_nics: float
     # Whether the schedulers decide about all members of a gang in one cycle.
     has_group_cycles: bool
     # Whether the plugin has devices reserved with the answer; that of an early release does not.
@@ -134,6 +138,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         asks_for_memory=0.0,
         asks_for_all=0.0,
         asks_with_constraint=0.0,
+        asks_for_nics=0.0,
         has_group_cycles=drawn.random() < 0.4,
         slow_bindings=slow_bindings,
         slow_bindings_of_others=drawn.choice((0.1, 0.1, 0.6)),
@@ -162,6 +167,11 @@ def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:
     for_all, with_constraint = drawn.choice(_SPECIAL), drawn.choice(_SPECIAL)
     load = 0.5 if for_all or with_constraint else 1.0
     weights = {**conditions.weights} | {name: conditions.weights[name] * load for name in _LOAD}
+    # Both drivers have the taint of their node in common.
+    for_nics = 0.0 if conditions.fences_devices else drawn.choice(_OF_NICS)
     return conditions._replace(
-        weights=weights, asks_for_all=for_all, asks_with_constraint=with_constraint
+        weights=weights,
+        asks_for_all=for_all,
+        asks_with_constraint=with_constraint,
+        asks_for_nics=for_nics,
     )

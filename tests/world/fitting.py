@@ -25,6 +25,10 @@ class _Given(NamedTuple):
         chosen = (*self.chosen, *((ask, name) for name in amounts))
         return _Given({**self.held, **more}, self.is_limited, chosen)
 
+    def count_limited(self, node: str) -> int:
+        """Return how many of the devices a quota counts."""
+        return sum(name not in NODES[node].nics for _, name in self.chosen)
+
     def keeps_constraints(self, node: str, ask: Ask) -> bool:
         """Whether the constraints of a claim hold for what it has until now."""
         own = [(each.request, name) for each, name in self.chosen if each.claim == ask.claim]
@@ -45,7 +49,7 @@ def fit_together(
         return room >= 0
     (asks, only), *others = wanted
     return any(
-        fit_together(nodes, given.held, others, room - len(given.chosen))
+        fit_together(nodes, given.held, others, room - given.count_limited(node))
         for node in (nodes if not only else {only} & {*nodes})
         for given in _give(node, _Given(held, room < math.inf), asks)
     )
@@ -80,7 +84,9 @@ def _list_ways(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]
                 return
             continue
         for name in sorted(shape.devices, key=lambda name: shape.devices[name]):
-            if name not in own and (amount := shape.give(here, name, choice.memory)):
+            if name in own or not choice.selects(shape, name):
+                continue
+            if amount := shape.give(here, name, choice.memory):
                 ways[name, amount] = None
     for name, amount in ways:
         yield {name: amount}

@@ -43,6 +43,7 @@ from tests.world.waiting_pods import (
     Invariant,
     claims_of,
     claims_of_team,
+    count_limited,
     count_of_team,
     has_claims,
     is_waiting,
@@ -131,7 +132,7 @@ def _overlaps(
 def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
     """Claims of a team get no more devices than its quota; others can allocate beside it."""
     ours = filter(world.uses.is_ours, claims_of_team(world))
-    if (count := sum(len(holds_of(claim)) for claim in ours)) > TEAM_DEVICES:
+    if (count := sum(map(count_limited, ours))) > TEAM_DEVICES:
         yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
 
 

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 # What of it counts as a fault.
 FAULT_NAMES = (
-    *("leave out device", "fail to prepare", "stop driver", "stop kubelet", "restart daemons"),
+    *("leave out device", "fail to prepare", "stop driver", "stop nic driver", "stop kubelet"),
+    "restart daemons",
     *("replace machine", "lose node"),
 )
 
@@ -95,6 +96,17 @@ def stop_driver(world: "World", drawn: int) -> str:
     """Remove a driver with its slices for a while."""
     machine, seconds = _choose_machine(world, drawn), draw_seconds(drawn)
     machine.stop_driver(seconds)
+    return f"{machine.name} for {seconds:.1f} s"
+
+
+@event(0.8)
+def stop_nic_driver(world: "World", drawn: int) -> str:
+    """Remove the other driver of a node with its slices for a while."""
+    if not world.conditions.asks_for_nics:
+        return ""
+    having = [machine for machine in world.machines.values() if machine.shape.nics]
+    machine, seconds = having[drawn % len(having)], draw_seconds(drawn)
+    machine.stop_nic_driver(seconds)
     return f"{machine.name} for {seconds:.1f} s"
 
 

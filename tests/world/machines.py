@@ -11,6 +11,8 @@ from tests.world.nodes import Kubelet
 from tests.world.objects import (
     BROKEN,
     BROKEN_TAINTS,
+    DRIVER,
+    NIC_DRIVER,
     NODES,
     NOT_READY,
     OUT_OF_SERVICE,
@@ -33,7 +35,15 @@ READY_SECONDS = 5.0
 class Machine:
     """One node. What happens to it for a while ends by itself, or with `heal`."""
 
-    def __init__(self, name: str, shape: Shape, server: Server, kubelet: Kubelet) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: Shape,
+        server: Server,
+        kubelet: Kubelet,
+        *,
+        has_nics: bool = False,
+    ) -> None:
         self.name, self.shape, self.kubelet = name, shape, kubelet
         self.is_there, self.is_owned = name not in SCALED, name in NODES or name in SCALED
         self._server = server
@@ -43,7 +53,8 @@ class Machine:
         self._left_out = ""
         self._shares = True
         self.published = Publications(shape)
-        self._is_driver_there = name != SWAPPED
+        self._drivers = {DRIVER} if name != SWAPPED else set[str]()
+        self._drivers |= {NIC_DRIVER} if has_nics and shape.nics else set()
         kubelet.plugin = tuple(shape.devices) if name == SWAPPED else ()
         self._ends: dict[str, tuple[asyncio.TimerHandle, Callable[[], None]]] = {}
 
@@ -71,12 +82,15 @@ class Machine:
                 loop.call_later(pause * number, self._put, slice_, generation)
 
     def _put(self, slice_: JSON, generation: int) -> None:
-        if self.is_there and self._is_driver_there and generation == self._generation:
+        is_driver_there = slice_["spec"]["driver"] in self._drivers
+        if self.is_there and is_driver_there and generation == self._generation:
             self._server.put(slice_)
 
     def _withdraw(self) -> None:
+        """Delete the slices of drivers that are not there; all if the machine is gone."""
         for slice_ in [*self._server.store.among(_SLICE, "", "", f"spec.nodeName={self.name}")]:
-            self._server.store.delete(_SLICE, slice_)
+            if not self.is_there or slice_["spec"]["driver"] not in self._drivers:
+                self._server.store.delete(_SLICE, slice_)
 
     def heal(self) -> None:
         """End at once what happens for a while; a new node becomes ready in its time."""
@@ -98,8 +112,7 @@ class Machine:
             self.show_owner()
             self._show_plugin()
             self.publish()
-            if not self._is_driver_there:
-                self._withdraw()
+            self._withdraw()
 
     def _for(self, what: str, seconds: float, end: Callable[[], None]) -> None:
         if what in self._ends:
@@ -153,20 +166,35 @@ class Machine:
         self._for("preparation", seconds, self.kubelet.failing.clear)
 
     def stop_driver(self, seconds: float) -> None:
-        """Delete all slices, as a driver that is removed does."""
+        """Delete all slices of a driver, as one that is removed does."""
         self.withdraw_driver()
         self._for("driver", seconds, self.start_driver)
 
     def withdraw_driver(self) -> None:
         """Remove the driver with its slices."""
-        self._is_driver_there = False
+        self._drivers.discard(DRIVER)
         self._withdraw()
 
     def start_driver(self) -> None:
         """Start the driver, unless a plugin has its place again."""
-        self._is_driver_there = not self.kubelet.plugin or "plugin" in self._ends
+        if not self.kubelet.plugin or "plugin" in self._ends:
+            self._drivers.add(DRIVER)
         if self.is_there:
             self.publish()
+
+    def stop_nic_driver(self, seconds: float) -> None:
+        """Remove the other driver with its slices."""
+        if NIC_DRIVER not in self._drivers:
+            return
+        self._drivers.discard(NIC_DRIVER)
+        self._withdraw()
+
+        def start() -> None:
+            self._drivers.add(NIC_DRIVER)
+            if self.is_there:
+                self.publish()
+
+        self._for("other driver", seconds, start)
 
     def replace_plugin(self, pauses: tuple[float, float, float]) -> None:
         """Give the devices to a driver on an owned node, in any order, while pods run on."""

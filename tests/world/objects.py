@@ -1,7 +1,7 @@
 """What the world starts with: nodes and their devices, classes, the configuration, the Lease."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from drawbridge.agreement.published_facts import build_data_key
@@ -13,6 +13,8 @@ from tests.cluster.fake.kinds import JSON, Kind
 from tests.world.network import SYSTEM
 
 DRIVER, CLASS, TEAM = "d.io", "gpu", "team"
+# Another driver of some nodes, whose pools have the names of the nodes as well.
+NIC_DRIVER, NIC_CLASS = "n.io", "nic"
 # The name of the devices before DRA, and the namespace whose pods are translated.
 RESOURCE, MIGRATED = "d.io/gpu", "migrated"
 TEAM_DEVICES = 2
@@ -41,6 +43,9 @@ ownedPools:
   - driver: d.io
     nodeSelector: {{matchLabels: {{pool: bridge}}}}
     fence: {fence}
+  - driver: n.io
+    nodeSelector: {{matchLabels: {{pool: bridge}}}}
+    fence: {fence}
 {entry}bridge: {{forcedDeletionSeconds: {hold}}}
 preemption: {{delaySeconds: {delay}}}
 quotas:
@@ -51,7 +56,7 @@ quotas:
 
 
 _ENTRY = """\
-  - driver: d.io
+  - driver: {driver}
     nodeSelector: {{matchLabels: {{{label}: {name}}}}}
     fence: {fence}
 """
@@ -70,7 +75,7 @@ class Shape(NamedTuple):
     A counter set has so many `units_of_set`; the devices take units in order, and begin again.
     With `slices`, the pool has several, each with a part of the devices. A fabric attaches some of
     the devices. Those that are `shared` have a memory of which claims get shares. `roots` are the
-    values of an attribute that some devices have in common.
+    values of an attribute that some devices have in common. `nics` are those of the other driver.
     """
 
     devices: Mapping[str, int]
@@ -80,6 +85,11 @@ class Shape(NamedTuple):
     attached: frozenset[str] = frozenset()
     shared: Mapping[str, JSON] = {}
     roots: Mapping[str, str] = {}
+    nics: frozenset[str] = frozenset()
+
+    def driver_of(self, name: str) -> str:
+        """Return the driver of a device."""
+        return NIC_DRIVER if name in self.nics else DRIVER
 
     def size(self, name: str) -> int:
         """Return the memory of a device that is shared; 1 of one that is given as a whole."""
@@ -120,7 +130,8 @@ def consume(capacity: JSON, asked: int) -> int:
 # Two pools have a device and its two halves: of one counter set, in two slices, and of two sets.
 # One pool has a plain device and one that a fabric attaches. Three pools have a device with shares:
 # one that is attached, one that takes from a counter set, and one whose node changes its owner. Two
-# devices of one root fit together on the third node, and of different roots on the others.
+# devices of one root fit together on the third node, and of different roots on the others. Three
+# nodes have devices of another driver.
 NODES = {
     "n1": Shape(
         {"whole": 2, "half-0": 1, "half-1": 1},
@@ -130,16 +141,18 @@ NODES = {
         roots={"whole": "a", "half-0": "a", "half-1": "b"},
     ),
     "n2": Shape(
-        {"gpu-0": 0, "gpu-1": 0},
+        {"gpu-0": 0, "gpu-1": 0, "nic-0": 0},
         attached=frozenset({"gpu-1"}),
         shared={"gpu-1": AS_ASKED},
-        roots={"gpu-0": "a", "gpu-1": "b"},
+        roots={"gpu-0": "a", "gpu-1": "b", "nic-0": "a"},
+        nics=frozenset({"nic-0"}),
     ),
     "n3": Shape(
-        {"whole": 2, "half-0": 1, "half-1": 1},
+        {"whole": 2, "half-0": 1, "half-1": 1, "nic-0": 0, "nic-1": 0},
         units=2,
         shared={"half-1": BY_VALUES},
-        roots={"whole": "a", "half-0": "b", "half-1": "b"},
+        roots={"whole": "a", "half-0": "b", "half-1": "b", "nic-0": "b", "nic-1": "c"},
+        nics=frozenset({"nic-0", "nic-1"}),
     ),
 }
 # Nodes that others use: one that becomes owned and is given back, and one with a broken device that
@@ -158,7 +171,10 @@ OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 NOT_READY = "node.kubernetes.io/not-ready"
 NATIVE = {
     CHANGING: Shape(
-        {"gpu-0": 0, "gpu-1": 0}, shared={"gpu-1": BY_STEPS}, roots={"gpu-0": "a", "gpu-1": "a"}
+        {"gpu-0": 0, "gpu-1": 0, "nic-0": 0},
+        shared={"gpu-1": BY_STEPS},
+        roots={"gpu-0": "a", "gpu-1": "a", "nic-0": "a"},
+        nics=frozenset({"nic-0"}),
     ),
     BROKEN: Shape({"broken": 1, "good": 1}, units=1),
     SWAPPED: Shape({"gpu-0": 0, "gpu-1": 0}, roots={"gpu-0": "b"}),
@@ -188,11 +204,11 @@ def make_slices(
     taints: Mapping[str, JSON] = {},
 ) -> list[JSON]:
     """Return the slices of a node, without one device, and with taints of devices."""
-    devices, unit = [], 0
+    devices, nics, unit = list[JSON](), list[JSON](), 0
     for device, units in shape.devices.items():
         value: JSON = {"name": device}
         if device in shape.roots:
-            value["attributes"] = {"root": {"string": shape.roots[device]}}
+            value["attributes"] = {ROOT: {"string": shape.roots[device]}}
         if device in taints:
             value["taints"] = [taints[device]]
         if device in shape.attached:
@@ -207,7 +223,8 @@ def make_slices(
                 for number, count in sets.items()
             ]
         unit += units
-        devices += [value] if device != left_out else []
+        if device != left_out:
+            (nics if device in shape.nics else devices).append(value)
     parts: list[JSON] = [
         {"devices": devices[number :: shape.slices]} for number in range(shape.slices)
     ]
@@ -215,22 +232,28 @@ def make_slices(
         names = [f"set-{number}" for number in range(shape.units // shape.units_of_set)]
         counters = {"units": {"value": f"{shape.units_of_set}"}}
         parts.append({"sharedCounters": [{"name": name, "counters": counters} for name in names]})
+    slices = [*_make_pool(name, DRIVER, generation, parts)]
+    return [*slices, *_make_pool(name, NIC_DRIVER, generation, [{"devices": nics}])]
+
+
+def _make_pool(name: str, driver: str, generation: int, parts: Sequence[JSON]) -> Iterator[JSON]:
     pool = {"name": name, "generation": generation, "resourceSliceCount": len(parts)}
-    return [
-        {
+    for number, part in enumerate(parts):
+        yield {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",
-            "metadata": {"name": f"{name}-s{number}"},
-            "spec": {"driver": DRIVER, "nodeName": name, "pool": pool, **part},
+            "metadata": {"name": f"{name}-{driver[0]}{number}"},
+            "spec": {"driver": driver, "nodeName": name, "pool": pool, **part},
         }
-        for number, part in enumerate(parts)
-    ]
 
 
 def compose_configuration(chosen: Chosen, *, fences_devices: bool, delay: int) -> str:
     """Return the text of a configuration. A pod waits for the delay before it evicts others."""
     fence = "rules" if fences_devices else "taint"
-    entry = _ENTRY.format(label=HOSTNAME, name=CHANGING, fence=fence)
+    entry = "".join(
+        _ENTRY.format(driver=driver, label=HOSTNAME, name=CHANGING, fence=fence)
+        for driver in (DRIVER, NIC_DRIVER)
+    )
     return _CONFIGURATION.format(
         fence=fence,
         entry=entry if chosen.owns_changing else "",
@@ -259,13 +282,15 @@ def make_system(*, fences_devices: bool = False, delay: int = 0) -> Iterator[JSO
     yield accept(configuration)
     lease = {"name": "drawbridge-scheduler", **system}
     yield {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": lease, "spec": {}}
-    selectors = [{"cel": {"expression": f'device.driver == "{DRIVER}"'}}]
-    yield {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": CLASS},
-        "spec": {"selectors": selectors, "extendedResourceName": RESOURCE},
-    }
+    for name, driver in ((CLASS, DRIVER), (NIC_CLASS, NIC_DRIVER)):
+        selectors = [{"cel": {"expression": f'device.driver == "{driver}"'}}]
+        resource = {"extendedResourceName": RESOURCE} if name == CLASS else {}
+        yield {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": name},
+            "spec": {"selectors": selectors, **resource},
+        }
     labels = {"drawbridge.dev/translate": "enforce"}
     metadata = {"name": MIGRATED, "labels": labels}
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}

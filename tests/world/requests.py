@@ -9,7 +9,7 @@ from typing import Final
 from tests.cluster.fake.kinds import JSON
 from tests.world.asks import select_root
 from tests.world.conditions import Conditions
-from tests.world.objects import CLASS, MEMORY, ROOT
+from tests.world.objects import CLASS, MEMORY, NIC_CLASS, ROOT
 
 # What requests for all devices select, by how often: all of a node, or those of one root.
 _ROOTS: Final = ("", "", "a", "b", "b")
@@ -31,6 +31,9 @@ def draw_devices(conditions: Conditions, drawn: int, count: int, *, is_plain: bo
         _make_request("gpu" if not number else f"gpu-{number}", count, memory, other)
         for number, (memory, other) in enumerate(amounts)
     ]
+    if not is_plain and chosen.random() < conditions.asks_for_nics:
+        nic = {"name": "nic", "exactly": {"deviceClassName": NIC_CLASS, "count": 1}}
+        requests = [nic] if chosen.random() < 0.3 else [*requests, nic]
     if not is_plain and chosen.random() < conditions.asks_for_all:
         _ask_for_all(requests[0], chosen)
     devices: JSON = {"requests": requests}

@@ -12,7 +12,7 @@ from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from tests.cluster.fake.kinds import JSON
 from tests.world.nodes import Device, claim_names, consumers_of, devices_of, holds_of
-from tests.world.objects import ALL_NODES, DRIVER
+from tests.world.objects import ALL_NODES
 from tests.world.opened_fences import is_seen_open
 from tests.world.waiting_pods import name_of, namespace_of
 
@@ -85,13 +85,14 @@ def _find_cached(world: "World", parts: _Parts) -> dict[Device, bool]:
 def _list_published(parts: _Parts) -> set[Device]:
     """Return the devices of the newest generation of each pool; nobody knows what others take."""
     slices = [each.value for each in parts.caches.slices.all()]
-    newest: dict[str, int] = {}
+    newest: dict[tuple[str, str], int] = {}
     for each in slices:
-        newest[each.pool] = max(each.generation, newest.get(each.pool, 0))
+        pool = each.driver, each.pool
+        newest[pool] = max(each.generation, newest.get(pool, 0))
     return {
         (each.pool, device.name)
         for each in slices
-        if each.generation == newest[each.pool]
+        if each.generation == newest[each.driver, each.pool]
         for device in each.devices
     }
 
@@ -247,7 +248,10 @@ def what_two_claims_hold_is_reported(world: "World") -> Iterator[str]:
         if any(_is_ours(world, claim) for claim in claims)
     }
     nodes_with_ours = {node for node, _ in with_ours}
-    about = {f"Device/{DRIVER}/{node}/{name}": (node, name) for node, name in holders}
+    about = {
+        f"Device/{ALL_NODES[node].driver_of(name)}/{node}/{name}": (node, name)
+        for node, name in holders
+    }
     for pair in world.pairs.values():
         if pair.parts is None or not pair.parts.state.ready:
             continue

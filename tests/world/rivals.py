@@ -168,6 +168,7 @@ def _choose_device(world: "World", drawn: int) -> Device | None:
         for name in sorted(ALL_NODES)
         if (node := world.network.store.find(_NODE, "", name)) and is_ours(world, node)
         for device in ALL_NODES[name].devices
+        if device not in ALL_NODES[name].nics
     ]
     held = {device for claim in world.holders.values() for device in devices_of(claim)}
     kinds: tuple[Iterable[Device], ...] = (

@@ -221,7 +221,12 @@ class StockScheduler:
         if self._is_refused(node):
             return None
         slices = [s["spec"] for s in self._slices.objects.values() if s["spec"]["nodeName"] == node]
-        devices = {each["name"]: each for part in slices for each in part.get("devices", ())}
+        devices = {
+            each["name"]: each
+            for part in slices
+            for each in part.get("devices", ())
+            if part["driver"] == DRIVER  # its pods ask for no others
+        }
         units = sum(
             int(counter["value"])
             for part in slices

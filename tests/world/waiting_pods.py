@@ -19,7 +19,7 @@ from tests.world.nodes import (
     devices_of,
     holds_of,
 )
-from tests.world.objects import BROKEN, NODES, TEAM, TEAM_DEVICES, is_open
+from tests.world.objects import ALL_NODES, BROKEN, NODES, TEAM, TEAM_DEVICES, is_open
 from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
 
@@ -35,7 +35,12 @@ def claims_of_team(world: "World") -> Iterator[JSON]:
 
 
 def count_of_team(world: "World") -> int:
-    return sum(len(holds_of(claim)) for claim in claims_of_team(world))
+    return sum(map(count_limited, claims_of_team(world)))
+
+
+def count_limited(claim: JSON) -> int:
+    """Return how many devices of a claim the quota counts."""
+    return sum(name not in ALL_NODES[pool].nics for (pool, name), _, _ in holds_of(claim))
 
 
 class Answer(NamedTuple):

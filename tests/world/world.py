@@ -158,7 +158,8 @@ class World:
 
     def _make_machine(self, name: str) -> Machine:
         kubelet = Kubelet(name, self.network, self._start_use, self._end_use)
-        return Machine(name, ALL_NODES[name], self.server, kubelet)
+        has_nics = self.conditions.asks_for_nics > 0
+        return Machine(name, ALL_NODES[name], self.server, kubelet, has_nics=has_nics)
 
     # --- a run ---
 
