@@ -14,7 +14,7 @@ class Choice(NamedTuple):
     """An alternative of a request: one device, or all that it selects.
 
     It selects devices with this root, if it names one, of one of two drivers. `memory` is 0 if it
-    does not say how much.
+    does not say how much. With admin access it gets also what others have.
     """
 
     name: str
@@ -22,6 +22,7 @@ class Choice(NamedTuple):
     is_all: bool = False
     root: str = ""
     of_nics: bool = False
+    is_admin: bool = False
 
     def selects(self, shape: Shape, name: str) -> bool:
         """Whether it selects a device of a node."""
@@ -95,6 +96,8 @@ def count_asks(network: Network, claim: JSON, what: str) -> None:
         network.count(f"claim for all devices that is {what}")
     if any(choice.of_nics for choice in choices):
         network.count(f"claim for devices of another driver that is {what}")
+    if any(choice.is_admin for choice in choices):
+        network.count(f"claim with admin access that is {what}")
     if constraints_of(claim):
         network.count(f"claim with a constraint that is {what}")
 
@@ -116,4 +119,5 @@ def _read_choice(name: str, asked: JSON) -> Choice:
         is_all=asked.get("allocationMode") == "All",
         root=root,
         of_nics=asked["deviceClassName"] == NIC_CLASS,
+        is_admin=bool(asked.get("adminAccess")),
     )

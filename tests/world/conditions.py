@@ -32,7 +32,8 @@ _OF_DEVICES = (
 _PAIRS = 6
 # How many claims ask for all devices, or have a constraint.
 _SPECIAL = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.4, 0.9)
-# How many claims ask for devices of another driver.
+# How many claims ask with admin access, and how many for devices of another driver.
+_OF_ADMINS = (0.0, 0.0, 0.0, 0.2)
 _OF_NICS = (0.0, 0.0, 0.1, 0.3)
 # What happens without faults: work ends, other work comes, and another host leads.
 _CALM = {
@@ -73,6 +74,8 @@ class Conditions(NamedTuple):
     # How many claims ask for all devices that they select, and how many have a constraint.
     asks_for_all: float
     asks_with_constraint: float
+    # How many claims ask for admin access to devices that others can have.
+    asks_with_admin_access: float
     # How many claims ask for devices of another driver; it is there if some do.
     asks_for_nics: float
     # Whether the schedulers decide about all members of a gang in one cycle.
@@ -138,6 +141,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         asks_for_memory=0.0,
         asks_for_all=0.0,
         asks_with_constraint=0.0,
+        asks_with_admin_access=0.0,
         asks_for_nics=0.0,
         has_group_cycles=drawn.random() < 0.4,
         slow_bindings=slow_bindings,
@@ -173,5 +177,6 @@ def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:
         weights=weights,
         asks_for_all=for_all,
         asks_with_constraint=with_constraint,
+        asks_with_admin_access=drawn.choice(_OF_ADMINS),
         asks_for_nics=for_nics,
     )

@@ -21,13 +21,20 @@ class _Given(NamedTuple):
 
     def add(self, node: str, ask: Ask, amounts: Mapping[str, int]) -> "_Given":
         """Return what is held and chosen with some devices more."""
-        more = {(node, name): self.held.get((node, name), 0) + n for name, n in amounts.items()}
+        more = {
+            (node, name): self.held.get((node, name), 0) + amount
+            for name, amount in amounts.items()
+            if amount
+        }
         chosen = (*self.chosen, *((ask, name) for name in amounts))
         return _Given({**self.held, **more}, self.is_limited, chosen)
 
     def count_limited(self, node: str) -> int:
         """Return how many of the devices a quota counts."""
-        return sum(name not in NODES[node].nics for _, name in self.chosen)
+        return sum(
+            name not in NODES[node].nics and not ask.choices[0].is_admin
+            for ask, name in self.chosen
+        )
 
     def keeps_constraints(self, node: str, ask: Ask) -> bool:
         """Whether the constraints of a claim hold for what it has until now."""
@@ -75,6 +82,10 @@ def _list_ways(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]
     shape = NODES[node]
     here = {name: amount for (pool, name), amount in given.held.items() if pool == node}
     own = {name for other, name in given.chosen if other == ask}
+    if ask.choices[0].is_admin:
+        yield from _list_ways_of_admin(node, given, ask)
+        return
+    own |= {name for other, name in given.chosen if other.choices[0].is_admin}
     ways = dict[tuple[str, int], None]()
     for choice in ask.choices:
         if choice.is_all:
@@ -90,6 +101,20 @@ def _list_ways(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]
                 ways[name, amount] = None
     for name, amount in ways:
         yield {name: amount}
+
+
+def _list_ways_of_admin(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]]:
+    """Yield the devices that can be given with admin access: all but those of the same claim.
+
+    Those that have been given so are given to no later request of the pod.
+    """
+    (choice,), of_claim = ask.choices, {n for each, n in given.chosen if each.claim == ask.claim}
+    names = choice.select(NODES[node])
+    if choice.is_all:
+        if names and names.isdisjoint(of_claim):
+            yield dict.fromkeys(sorted(names), 0)
+        return
+    yield from ({name: 0} for name in sorted(names - of_claim))
 
 
 def _take_all(node: str, held: Mapping[str, int], choice: Choice) -> Mapping[str, int]:

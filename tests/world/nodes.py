@@ -68,8 +68,14 @@ def devices_of(claim: JSON) -> frozenset[Device]:
 
 
 def holds_of(claim: JSON) -> frozenset[Hold]:
-    """Return what a claim holds of devices."""
-    return frozenset(map(make_hold, list_results(claim)))
+    """Return what a claim holds of devices; with admin access it uses what others have."""
+    results = (each for each in list_results(claim) if not each.get("adminAccess"))
+    return frozenset(map(make_hold, results))
+
+
+def held_by(claim: JSON) -> frozenset[Device]:
+    """Return the devices of which a claim holds something."""
+    return frozenset(hold.device for hold in holds_of(claim))
 
 
 def make_hold(result: JSON) -> Hold:

@@ -36,6 +36,8 @@ def draw_devices(conditions: Conditions, drawn: int, count: int, *, is_plain: bo
         requests = [nic] if chosen.random() < 0.3 else [*requests, nic]
     if not is_plain and chosen.random() < conditions.asks_for_all:
         _ask_for_all(requests[0], chosen)
+    if not is_plain and chosen.random() < conditions.asks_with_admin_access:
+        requests, has_constraint = [_make_admin_request(chosen)], False
     devices: JSON = {"requests": requests}
     if has_constraint:
         constraint: JSON = {chosen.choice(_CONSTRAINTS): ROOT}
@@ -43,6 +45,14 @@ def draw_devices(conditions: Conditions, drawn: int, count: int, *, is_plain: bo
             constraint["requests"] = [each["name"] for each in requests]
         devices["constraints"] = [constraint]
     return devices
+
+
+def _make_admin_request(chosen: random.Random) -> JSON:
+    """Return a request with admin access: for one device or all of a node, as monitoring asks."""
+    exactly: JSON = {"deviceClassName": CLASS, "adminAccess": True, "allocationMode": "All"}
+    if chosen.random() < 0.5:
+        exactly |= {"allocationMode": "ExactCount", "count": 1}
+    return {"name": "gpu", "exactly": exactly}
 
 
 def _draw_memory(conditions: Conditions, drawn: int) -> list[tuple[int, int | None]]:

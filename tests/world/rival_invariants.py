@@ -11,7 +11,7 @@ from drawbridge.ledger.codes import COUNTER_OVERDRAWN, DEVICE_HELD_TWICE
 from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
 from tests.cluster.fake.kinds import JSON
-from tests.world.nodes import Device, claim_names, consumers_of, devices_of, holds_of
+from tests.world.nodes import Device, claim_names, consumers_of, held_by, holds_of
 from tests.world.objects import ALL_NODES
 from tests.world.opened_fences import is_seen_open
 from tests.world.waiting_pods import name_of, namespace_of
@@ -149,7 +149,7 @@ def _watch_bindings(world: "World", parts: _Parts) -> None:
             name = name_of(claim)
             if consumers_of(claim) != [pod.uid] or world.rivals.has(name) or name in world.forged:
                 continue
-            for met in sorted(filter(cached.get, devices_of(claim))):
+            for met in sorted(filter(cached.get, held_by(claim))):
                 world.rivals.beside.append(f"{pod.name} is bound with {met}, which {_RIVAL_HAS}")
         sent.add(pod.uid)
 
@@ -193,7 +193,7 @@ def no_allocator_writes_claims_of_rivals(world: "World") -> Iterator[str]:
 def _list_holders(world: "World") -> dict[Device, list[JSON]]:
     holders: dict[Device, list[JSON]] = {}
     for claim in world.holders.values():
-        for device in devices_of(claim):
+        for device in held_by(claim):
             holders.setdefault(device, []).append(claim)
     return holders
 
