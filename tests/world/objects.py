@@ -208,7 +208,9 @@ def make_slices(
     for device, units in shape.devices.items():
         value: JSON = {"name": device}
         if device in shape.roots:
-            value["attributes"] = {ROOT: {"string": shape.roots[device]}}
+            # In its own domain, a driver leaves the domain out.
+            name_of_root = ROOT if device in shape.nics else "root"
+            value["attributes"] = {name_of_root: {"string": shape.roots[device]}}
         if device in taints:
             value["taints"] = [taints[device]]
         if device in shape.attached:
