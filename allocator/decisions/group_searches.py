@@ -8,10 +8,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from allocator.decisions.group_questions import GroupAnswer, GroupQuestion
+from allocator.decisions.quota import QuotaRoom
 from allocator.state.cluster_state import AllocatorState
+from drawbridge.agreement import allocator_codes as codes
 from drawbridge.dra.claim import Claim
+from drawbridge.dra.quota_codes import DEVICE_QUOTA_USED_UP
 from drawbridge.solver.answers import Solution
 from drawbridge.solver.gangs import Ask, CutSearch, Steps
+from drawbridge.solver.reasons import Reason
 from drawbridge.solver.world import View
 
 # A search that was cut, and found too few members, begins again if the use of devices has changed
@@ -62,6 +66,9 @@ class GroupDecision:
         self.promised: dict[str, None] = {}  # to whom, in order
         self.now = 0.0
         self.use = 0  # of those devices, in which members are placed at first
+        # Which quota the first devices exceed that were found, and the room for others.
+        self.exceeded: Reason | None = None
+        self._room: QuotaRoom | None = None
         self._find_uses: Callable[[], Sequence[Ask]] = tuple
         self._uses: Sequence[Ask] = ()
         self._search: CutSearch[_Question, GroupAnswer] = CutSearch(steps(self))
@@ -84,6 +91,19 @@ class GroupDecision:
         self.promised.clear()
         self.since = min(self._held_since, self.now)
 
+    def searches_again(self, answer: GroupAnswer, state: AllocatorState) -> bool:
+        """Whether a search after this answer, which promises too little, can find more.
+
+        If the devices that were found exceed a quota, those of other nodes can have less.
+        """
+        reason = answer.reason
+        if reason is None or reason.code == codes.GANG_TOO_LARGE.name:
+            return reason is not None
+        if reason.code != DEVICE_QUOTA_USED_UP.name or self.exceeded is not None:
+            return False
+        self._room, self.exceeded = QuotaRoom(state, self.question.members), reason
+        return True
+
     def has_other_use(self) -> bool:
         """Whether there is another use of devices in which more members may fit."""
         return self.use + 1 < len(self._current_uses())
@@ -94,7 +114,8 @@ class GroupDecision:
 
     def _ask(self, question: _Question) -> Mapping[str, Solution]:
         uses = self._current_uses()
-        return uses[min(self.use, len(uses) - 1)](*question)
+        solutions = uses[min(self.use, len(uses) - 1)](*question)
+        return solutions if self._room is None else self._room.among(question[1], solutions)
 
 
 def run_to_end(steps: Generator[object, Any, T]) -> T:

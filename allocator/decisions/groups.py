@@ -338,13 +338,16 @@ class GroupDecisions:
                 continue
             if (waits := self._victims.find_wait(question)) is not None:
                 return GroupAnswer(reason=waits)
+            if places.lacking and own.exceeded:
+                answer = GroupAnswer(reason=own.exceeded)
+                break
             if places.lacking:
                 yield from self._gather(own, places)
                 reason = too_large(group, places.count_fitting(), needed)
                 return GroupAnswer(reason=reason, preemptible=True)
             promising = self._promise(own, places, places.wanted)
             answer = yield from self._promise_all(question, promising)
-            if answer.reason is None or answer.reason.code != codes.GANG_TOO_LARGE.name:
+            if not own.searches_again(answer, self._state):
                 break
         if answer.reason is not None:
             self.holds.note_refused(group.key, own.now)

@@ -4,6 +4,7 @@ A search finds no devices that a pod may not have (`fit_solution` in `shortlist.
 looks for victims. The ledger decides when devices are reserved.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,7 +13,8 @@ from allocator.decisions.node_searches import answer_key
 from allocator.decisions.shortlist import FittingNode, NodeSearch
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
-from drawbridge.dra.device_quotas import Charge, QuotaKey
+from drawbridge.dra.claim import Claim
+from drawbridge.dra.device_quotas import Charge, QuotaKey, add_charges
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.quota_room import (
@@ -20,9 +22,11 @@ from drawbridge.ledger.quota_room import (
     narrow_claims,
     quota_reason,
 )
+from drawbridge.solver.answers import Solution
 from drawbridge.solver.reasons import Reason
 
 MAX_REFUSED: Final = 65536
+_ZERO: Final = Quantity.of(0)
 
 
 class QuotaChecks:
@@ -55,6 +59,38 @@ class QuotaChecks:
         return quota_reason(excess)
 
 
+class QuotaRoom:
+    """What quotas leave to the members of a group, of which some can fit on each of several nodes.
+
+    What the members have by now counts no more, because they get something else in its place.
+    """
+
+    def __init__(self, state: AllocatorState, members: Collection[str]) -> None:
+        self._quotas = state.ledger.quotas
+        requests = (state.records.get(uid).request for uid in members)
+        self._own = {uid for request in requests if request for uid in request.claims}
+
+    def among(
+        self, claims: Sequence[Claim], solutions: Mapping[str, Solution]
+    ) -> Mapping[str, Solution]:
+        """Return the solutions for claims of members, by node, for which there is room alone."""
+        if not self._quotas or not claims:
+            return solutions
+        lines = self._quotas.lines(claims[0].metadata.namespace or "default")
+        now = add_charges(map(self._quotas.charge_of, self._own)) if lines else {}
+
+        def has_room(solution: Solution) -> bool:
+            both = zip(claims, solution.allocations, strict=True)
+            needed = add_charges(self._quotas.read_charge(claim.spec, each) for claim, each in both)
+            return not any(
+                more.sign() > 0 and line.limit + now.get(line.key, _ZERO) < line.used + more
+                for line in lines
+                for more in [needed.get(line.key, _ZERO)]
+            )
+
+        return {node: found for node, found in solutions.items() if has_room(found)}
+
+
 class QuotaSelection:
     """Selects members of a group that have room in the quotas together, one after the other.
 
@@ -78,7 +114,9 @@ class QuotaSelection:
         namespace = search.pod.namespace
         excess = self._quotas.find_excess(namespace, own, also=also, before=self._before)
         if excess is not None:
-            self.reason = self.reason or quota_reason(excess)
+            # Other devices than those that were found can have less.
+            never_fits = excess.never_fits and fit is None
+            self.reason = self.reason or quota_reason(excess._replace(never_fits=never_fits))
             return False
         self._quotas.add_to(self._before, own)
         self._counted.update(own)

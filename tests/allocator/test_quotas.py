@@ -441,3 +441,21 @@ def test_a_claim_of_two_members_counts_once() -> None:
         pod_uid="m0", group=GroupReference(key="default/g", min_count=2), members=members
     )
     assert [each.node for each in ask_group(cluster.decisions, request, cluster.now).fit] == ["n1"]
+
+
+def test_a_gang_takes_another_node_if_the_first_one_has_too_much_memory() -> None:
+    few = {"memory": {"value": "40Gi"}}
+    slices = [gpu_slice("n1", 1, capacity=BIG), gpu_slice("n2", 1, capacity=few)]
+    quotas = [limit({MEMORY: "40Gi"})]
+    cluster = Cluster(*slices, quotas=quotas, n1=0, n2=0)
+    reply = cluster.ask_group("default/g", "m0")
+    assert [each.node for each in reply.fit] == ["n2"]
+    assert used(cluster) == ["40Gi/40Gi"]
+
+
+def test_a_gang_for_which_every_node_has_too_much_memory_is_told_the_quota() -> None:
+    slices = [gpu_slice(name, 1, capacity=BIG) for name in ("n1", "n2")]
+    cluster = Cluster(*slices, quotas=[limit({MEMORY: "40Gi"})], n1=0, n2=0)
+    reply = cluster.ask_group("default/g", "m0", priority=9)
+    assert codes(reply) == ["DeviceQuotaUsedUp"]
+    assert not reply.preemptible
