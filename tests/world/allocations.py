@@ -87,7 +87,7 @@ def _gives(choice: Choice, result: JSON) -> bool:
     if choice.is_admin or result.get("adminAccess"):
         return choice.is_admin and bool(result.get("adminAccess"))
     if not share or capacity is None:
-        return not share and not choice.memory
+        return not share and choice.memory <= shape.memory.get(name, 0)
     return amount == consume(capacity, choice.memory)
 
 

@@ -36,7 +36,7 @@ class Choice(NamedTuple):
             for name in shape.devices
             if name != left_out
             and self.selects(shape, name)
-            and give(shape.shared.get(name), 0, self.memory)
+            and give(shape.shared.get(name), 0, self.memory, shape.whole.get(name, 0))
         )
 
 

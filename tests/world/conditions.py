@@ -95,6 +95,8 @@ class Conditions(NamedTuple):
     is_crowded: bool
     # How many replicas of the controller there are.
     controllers: int
+    # How much memory the devices of the team may have together; None if nothing limits it.
+    team_memory: int | None
     # What happens when all faults have ended, one after the other.
     calm: tuple[str, ...]
 
@@ -151,6 +153,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         eviction_delay=0,
         is_crowded=False,
         controllers=1,
+        team_memory=None,
         reserves_early=drawn.random() < 0.8,
         cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )
@@ -163,7 +166,8 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     )
     delay, is_crowded = drawn.choice((0, 0, 0, 0, 4, 25)), drawn.random() < 0.3
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
-    return _draw_special(conditions._replace(controllers=drawn.choice((1, 1, 2))), drawn)
+    conditions = conditions._replace(controllers=drawn.choice((1, 1, 2)))
+    return _draw_special(conditions._replace(team_memory=drawn.choice((None, None, 3, 5))), drawn)
 
 
 def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:

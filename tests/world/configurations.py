@@ -15,6 +15,7 @@ from drawbridge.names import (
 )
 from tests.cluster.fake.configuration import offer
 from tests.cluster.fake.kinds import JSON, named
+from tests.world.conditions import Conditions
 from tests.world.events import event
 from tests.world.machines import draw_seconds
 from tests.world.network import SYSTEM
@@ -59,7 +60,9 @@ class Owner:
             self._machine.change_owner()
             return
         chosen = _chosen(_read(self._world, CONFIGURATION_CONFIG_MAP))
-        text = _compose(self._world, chosen._replace(owns_changing=not chosen.owns_changing))
+        text = compose(
+            self._world.conditions, chosen._replace(owns_changing=not chosen.owns_changing)
+        )
         self._world.server.put(offer(text))
         if self._machine.is_owned:
             self._machine.change_owner()
@@ -74,7 +77,7 @@ def change_configuration(world: "World", drawn: int) -> str:
     else:
         chosen = chosen._replace(hold_seconds=_HOLDS[_HOLDS.index(chosen.hold_seconds) - 1])
     told = f"{CHANGING} is owned by its name: {chosen.owns_changing}, {chosen.hold_seconds} s"
-    text = _compose(world, chosen)
+    text = compose(world.conditions, chosen)
     if drawn // 8 % 4 or world.is_calm:
         world.server.put(offer(text))
         return told
@@ -89,9 +92,14 @@ def _correct(world: "World") -> None:
     world.server.put(offer(text.replace(_REFUSED, "placement: bridge")))
 
 
-def _compose(world: "World", chosen: Chosen) -> str:
-    by_rules, delay = world.conditions.fences_devices, world.conditions.eviction_delay
-    return compose_configuration(chosen, fences_devices=by_rules, delay=delay)
+def compose(conditions: Conditions, chosen: Chosen) -> str:
+    """Return the text of a configuration in a run with these conditions."""
+    return compose_configuration(
+        chosen,
+        fences_devices=conditions.fences_devices,
+        delay=conditions.eviction_delay,
+        team_memory=conditions.team_memory,
+    )
 
 
 def _chosen(text: str) -> Chosen:

@@ -1,5 +1,6 @@
 """Whether pods fit beside what is held: the exhaustive search that the world compares with."""
 
+import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -7,17 +8,22 @@ from typing import NamedTuple
 from tests.world.asks import Ask, Choice
 from tests.world.nodes import Device
 from tests.world.objects import NODES
+from tests.world.team_quota import EVERYTHING, Amounts
+
+# What a pod asks for, and the node of the devices that it has already.
+Need = tuple[Sequence[Ask], str]
 
 
 class _Given(NamedTuple):
     """What is held after a pod has got devices, and those devices with the asks.
 
-    A quota limits the pod if it `is_limited`.
+    A quota limits the pod if it `is_limited`. It counts what is `charged`, with amounts.
     """
 
     held: Mapping[Device, int]
     is_limited: bool
     chosen: tuple[tuple[Ask, str], ...] = ()
+    charged: tuple[tuple[str, int], ...] = ()
 
     def add(self, node: str, ask: Ask, amounts: Mapping[str, int]) -> "_Given":
         """Return what is held and chosen with some devices more."""
@@ -27,14 +33,13 @@ class _Given(NamedTuple):
             if amount
         }
         chosen = (*self.chosen, *((ask, name) for name in amounts))
-        return _Given({**self.held, **more}, self.is_limited, chosen)
+        charged = ((name, n) for name, n in amounts.items() if n and name not in NODES[node].nics)
+        both = *self.charged, *charged
+        return _Given({**self.held, **more}, self.is_limited, chosen, both)
 
-    def count_limited(self, node: str) -> int:
-        """Return how many of the devices a quota counts."""
-        return sum(
-            name not in NODES[node].nics and not ask.choices[0].is_admin
-            for ask, name in self.chosen
-        )
+    def charge(self, node: str) -> Amounts:
+        """Return what a quota counts of the devices."""
+        return Amounts(len(self.charged), sum(itertools.starmap(NODES[node].charge, self.charged)))
 
     def keeps_constraints(self, node: str, ask: Ask) -> bool:
         """Whether the constraints of a claim hold for what it has until now."""
@@ -43,23 +48,45 @@ class _Given(NamedTuple):
 
 
 def fit_together(
-    nodes: Collection[str],
-    held: Mapping[Device, int],
-    wanted: Sequence[tuple[list[Ask], str]],
-    room: float,
+    nodes: Collection[str], held: Mapping[Device, int], needs: Sequence[Need], room: Amounts
 ) -> bool:
     """Whether pods that ask for this, each on one node, fit beside what is held.
 
-    They get no more devices than a quota has room for; a request for all counts what it gets.
+    They get no more than a quota has room for; a request for all devices counts what it gets. Of
+    one node, an allocator looks only at the devices that it finds first, and the members of a gang
+    take those of the nodes for most of them. So where memory is limited, one need is judged by the
+    nodes of which all devices have room, and several by all nodes.
     """
-    if room < 0 or not wanted:
-        return room >= 0
-    (asks, only), *others = wanted
-    return any(
-        fit_together(nodes, given.held, others, room - given.count_limited(node))
-        for node in (nodes if not only else {only} & {*nodes})
-        for given in _give(node, _Given(held, room < math.inf), asks)
-    )
+    if room.memory == math.inf:
+        return any(each.is_within(room) for each in _list_charges(nodes, held, needs, room))
+    narrowed = [([_narrow(ask, room) for ask in asks], only) for asks, only in needs]
+    parts = [[node] for node in nodes] if len(needs) == 1 else [nodes]
+    ways = ([*_list_charges(part, held, narrowed, room)] for part in parts)
+    return any(charges and all(each.is_within(room) for each in charges) for charges in ways)
+
+
+def _narrow(ask: Ask, room: Amounts) -> Ask:
+    """Return what is asked for without the alternatives that ask for more than there is room."""
+    return ask._replace(choices=tuple(e for e in ask.choices if e.memory <= room.memory))
+
+
+def _list_charges(
+    nodes: Collection[str], held: Mapping[Device, int], needs: Sequence[Need], room: Amounts
+) -> Iterator[Amounts]:
+    """Yield what a quota counts of each way in which pods fit; EVERYTHING beyond its devices."""
+    if not needs:
+        yield Amounts(0, 0)
+        return
+    (asks, only), *others = needs
+    for node in nodes if not only else {only} & {*nodes}:
+        for given in _give(node, _Given(held, room.devices < math.inf), asks):
+            own = given.charge(node)
+            if own.devices > room.devices:
+                yield EVERYTHING
+                continue
+            left = room._replace(devices=room.devices - own.devices)
+            for more in _list_charges(nodes, given.held, others, left):
+                yield Amounts(own.devices + more.devices, own.memory + more.memory)
 
 
 def _give(node: str, given: _Given, asks: Sequence[Ask]) -> Iterator[_Given]:
@@ -68,6 +95,8 @@ def _give(node: str, given: _Given, asks: Sequence[Ask]) -> Iterator[_Given]:
         yield given
         return
     ask, *others = asks
+    if not ask.choices:
+        return
     for amounts in _list_ways(node, given, ask):
         after = given.add(node, ask, amounts)
         if after.keeps_constraints(node, ask):

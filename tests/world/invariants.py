@@ -27,7 +27,7 @@ from tests.world.nodes import (
     holds_of,
     make_hold,
 )
-from tests.world.objects import ALL_NODES, MIGRATED, TEAM, TEAM_DEVICES
+from tests.world.objects import ALL_NODES, MIGRATED
 from tests.world.opened_fences import every_node_of_ours_has_its_fence
 from tests.world.quotas import DEVICES, EXCEEDED
 from tests.world.rival_invariants import (
@@ -38,13 +38,11 @@ from tests.world.rival_invariants import (
     what_two_claims_hold_is_reported,
 )
 from tests.world.rivals import NAME as RIVAL
+from tests.world.team_quota import a_quota_is_never_exceeded, list_charges
 from tests.world.tries import MOST_TRIES, SECONDS
 from tests.world.waiting_pods import (
     Invariant,
     claims_of,
-    claims_of_team,
-    count_limited,
-    count_of_team,
     has_claims,
     is_waiting,
     name_of,
@@ -127,13 +125,6 @@ def _overlaps(
         if shape.units and sum(shape.devices.get(device, 0) for device in held) > shape.units:
             users = sorted(frozenset[str]().union(*on_node.values()))
             yield f"{node} gives more than it has: {', '.join(sorted(held))} are {word} {users}"
-
-
-def a_quota_is_never_exceeded(world: "World") -> Iterator[str]:
-    """Claims of a team get no more devices than its quota; others can allocate beside it."""
-    ours = filter(world.uses.is_ours, claims_of_team(world))
-    if (count := sum(map(count_limited, ours))) > TEAM_DEVICES:
-        yield f"{TEAM} has {count} devices of {TEAM_DEVICES}"
 
 
 def nobody_evicts_again_and_again(world: "World") -> Iterator[str]:
@@ -358,9 +349,7 @@ def the_ledger_holds_what_claims_hold(world: "World") -> Iterator[str]:
         recorded = _read_holds(counted)
         if recorded != held:
             yield f"the ledger of {pair.host} differs in {sorted(recorded ^ held)}"
-        charged = sum(int(f"{line.used}") for line in ledger.quotas.lines(TEAM))
-        if pair.parts.term.leading and charged != count_of_team(world):
-            yield f"the ledger of {pair.host} charges {TEAM} {charged}"
+    yield from list_charges(world)
 
 
 def is_gathering(world: "World") -> bool:

@@ -72,7 +72,7 @@ class Machine:
         self._generation += 1
         generation = self._generation
         self.published.note(self._left_out, self._taints, shares=self._shares)
-        shape = self.shape if self._shares else self.shape._replace(shared={})
+        shape = self.shape if self._shares else self.shape.without_shares()
         slices = make_slices(self.name, shape, generation, self._left_out, dict(self._taints))
         for number, slice_ in enumerate(slices):
             if not pause or not number:

@@ -51,7 +51,7 @@ preemption: {{delaySeconds: {delay}}}
 quotas:
   - name: team
     namespaces: [team]
-    total: {{gpu: {{devices: 2}}}}
+    total: {{gpu: {{devices: 2{memory}}}}}
 """
 
 
@@ -74,8 +74,9 @@ class Shape(NamedTuple):
 
     A counter set has so many `units_of_set`; the devices take units in order, and begin again.
     With `slices`, the pool has several, each with a part of the devices. A fabric attaches some of
-    the devices. Those that are `shared` have a memory of which claims get shares. `roots` are the
-    values of an attribute that some devices have in common. `nics` are those of the other driver.
+    the devices. Those that are `shared` have a memory of which claims get shares; of some others,
+    `whole` is the memory. `roots` are the values of an attribute that some devices have in common.
+    `nics` are those of the other driver.
     """
 
     devices: Mapping[str, int]
@@ -84,12 +85,22 @@ class Shape(NamedTuple):
     units_of_set: int = 1
     attached: frozenset[str] = frozenset()
     shared: Mapping[str, JSON] = {}
+    whole: Mapping[str, int] = {}
     roots: Mapping[str, str] = {}
     nics: frozenset[str] = frozenset()
 
     def driver_of(self, name: str) -> str:
         """Return the driver of a device."""
         return NIC_DRIVER if name in self.nics else DRIVER
+
+    @property
+    def memory(self) -> Mapping[str, int]:
+        """The memory of each device that publishes one."""
+        return {name: int(each["value"]) for name, each in self.shared.items()} | {**self.whole}
+
+    def without_shares(self) -> "Shape":
+        """Return the same devices, each of which is given as a whole."""
+        return self._replace(shared={}, whole=self.memory)
 
     def size(self, name: str) -> int:
         """Return the memory of a device that is shared; 1 of one that is given as a whole."""
@@ -100,16 +111,21 @@ class Shape(NamedTuple):
         taken = sum(self.devices.get(device, 0) for device in held)
         needed = 0 if name in held else self.devices[name]
         fits = taken + needed <= self.units
-        return give(self.shared.get(name), held.get(name, 0), asked) if fits else 0
+        shared, whole = self.shared.get(name), self.whole.get(name, 0)
+        return give(shared, held.get(name, 0), asked, whole) if fits else 0
+
+    def charge(self, name: str, amount: int) -> int:
+        """Return the memory that a quota counts for an amount of a device, or a whole one."""
+        return amount if name in self.shared else self.whole.get(name, 0)
 
 
-def give(capacity: JSON | None, held: int, asked: int) -> int:
+def give(capacity: JSON | None, held: int, asked: int, whole: int = 0) -> int:
     """Return what a request gets of a device beside what is held of it; 0 if it does not fit.
 
-    That is an amount of its capacity, or a device without one as a whole.
+    That is an amount of its capacity, or a device that is not shared, with its `whole` memory.
     """
     if capacity is None:
-        return 0 if held or asked else 1
+        return 0 if held or asked > whole else 1
     amount = consume(capacity, asked)
     return amount if held + amount <= int(capacity["value"]) else 0
 
@@ -128,6 +144,7 @@ def consume(capacity: JSON, asked: int) -> int:
 
 
 # Two pools have a device and its two halves: of one counter set, in two slices, and of two sets.
+# Most of what is given as a whole has a memory as well.
 # One pool has a plain device and one that a fabric attaches. Three pools have a device with shares:
 # one that is attached, one that takes from a counter set, and one whose node changes its owner. Two
 # devices of one root fit together on the third node, and of different roots on the others. Three
@@ -138,6 +155,7 @@ NODES = {
         units=2,
         slices=2,
         units_of_set=2,
+        whole={"whole": 4, "half-0": 2, "half-1": 2},
         roots={"whole": "a", "half-0": "a", "half-1": "b"},
     ),
     "n2": Shape(
@@ -151,6 +169,7 @@ NODES = {
         {"whole": 2, "half-0": 1, "half-1": 1, "nic-0": 0, "nic-1": 0},
         units=2,
         shared={"half-1": BY_VALUES},
+        whole={"whole": 3},
         roots={"whole": "a", "half-0": "b", "half-1": "b", "nic-0": "b", "nic-1": "c"},
         nics=frozenset({"nic-0", "nic-1"}),
     ),
@@ -217,6 +236,8 @@ def make_slices(
             value |= {"bindingConditions": [ATTACHED], "bindingFailureConditions": [UNATTACHABLE]}
         if device in shape.shared:
             value |= {"allowMultipleAllocations": True, "capacity": {MEMORY: shape.shared[device]}}
+        elif device in shape.whole:
+            value["capacity"] = {MEMORY: {"value": f"{shape.whole[device]}"}}
         if units:
             taken = ((unit + number) % shape.units for number in range(units))
             sets = Counter(each // shape.units_of_set for each in taken)
@@ -249,8 +270,13 @@ def _make_pool(name: str, driver: str, generation: int, parts: Sequence[JSON]) -
         }
 
 
-def compose_configuration(chosen: Chosen, *, fences_devices: bool, delay: int) -> str:
-    """Return the text of a configuration. A pod waits for the delay before it evicts others."""
+def compose_configuration(
+    chosen: Chosen, *, fences_devices: bool, delay: int, team_memory: int | None = None
+) -> str:
+    """Return the text of a configuration. A pod waits for the delay before it evicts others.
+
+    The quota of the team limits its devices, and their memory if that is given.
+    """
     fence = "rules" if fences_devices else "taint"
     entry = "".join(
         _ENTRY.format(driver=driver, label=HOSTNAME, name=CHANGING, fence=fence)
@@ -261,15 +287,12 @@ def compose_configuration(chosen: Chosen, *, fences_devices: bool, delay: int) -
         entry=entry if chosen.owns_changing else "",
         hold=chosen.hold_seconds,
         delay=delay,
+        memory="" if team_memory is None else f", {MEMORY}: {team_memory}",
     )
 
 
-def make_system(*, fences_devices: bool = False, delay: int = 0) -> Iterator[JSON]:
-    """Yield what an administrator and our controller have written.
-
-    A pod waits for the delay before it evicts others.
-    """
-    configuration = compose_configuration(Chosen(), fences_devices=fences_devices, delay=delay)
+def make_system(configuration: str) -> Iterator[JSON]:
+    """Yield what an administrator and our controller have written, with this configuration."""
     facts = Facts(cluster=Cluster(version="1.36", gates=GATES))
     digest = serialized.facts_hash(facts)
     data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}

@@ -319,7 +319,11 @@ def _uid(value: JSON) -> str:
 
 
 def _capacity(device: JSON) -> JSON | None:
-    return (device.get("capacity") or {}).get(MEMORY)
+    """Return the capacity of a device that is shared; others are given as a whole, to any request.
+
+    To one that asks for memory, this scheduler gives none of them.
+    """
+    return device["capacity"][MEMORY] if device.get("allowMultipleAllocations") else None
 
 
 def _units(device: JSON) -> int:

@@ -19,28 +19,16 @@ from tests.world.nodes import (
     devices_of,
     holds_of,
 )
-from tests.world.objects import ALL_NODES, BROKEN, NODES, TEAM, TEAM_DEVICES, is_open
+from tests.world.objects import BROKEN, NODES, TEAM, is_open
 from tests.world.scheduler import NAME
 from tests.world.stock import NAME as STOCK
+from tests.world.team_quota import EVERYTHING, Amounts, room_of_team
 
 if TYPE_CHECKING:
     from tests.world.world import World
 
 Invariant = Callable[["World"], Iterator[str]]
 _STORED = ("pods", GROUP.long_name, COSCHEDULING.long_name, "resourceclaims", "nodes")
-
-
-def claims_of_team(world: "World") -> Iterator[JSON]:
-    return (claim for claim in world.holders.values() if namespace_of(claim) == TEAM)
-
-
-def count_of_team(world: "World") -> int:
-    return sum(map(count_limited, claims_of_team(world)))
-
-
-def count_limited(claim: JSON) -> int:
-    """Return how many devices of a claim the quota counts."""
-    return sum(name not in ALL_NODES[pool].nics for (pool, name), _, _ in holds_of(claim))
 
 
 class Answer(NamedTuple):
@@ -71,7 +59,7 @@ def of_stored(invariant: Invariant) -> Invariant:
 def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
     """Nothing is free for ever while a pod waits that fits; a gang with all that it lacks."""
     held = _count_all(world.holders.values())
-    nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
+    nodes, room = _open_nodes(world, NODES), room_of_team(world)
     for gang in _find_waiting(world):
         if fit_together(nodes, held, gang.needs, gang.find_room(room)):
             names = ", ".join(gang.names)
@@ -82,10 +70,13 @@ def no_pod_waits_beside_free_devices(world: "World") -> Iterator[str]:
 def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[str]:
     """Who may preempt others does so, also if an eviction has failed before; a gang as a whole."""
     of_pods = {pod["metadata"]["uid"]: pod for pod in world.all("pods")}
-    nodes, room = _open_nodes(world, NODES), TEAM_DEVICES - count_of_team(world)
+    nodes, room = _open_nodes(world, NODES), room_of_team(world)
+    held = _count_all(world.holders.values())
     for gang in _find_waiting(world):
         if not gang.priority or not any(asks for asks, _ in gang.needs):
             continue
+        if room.memory < math.inf and fit_together(nodes, held, gang.needs, EVERYTHING):
+            continue  # free devices have more memory than the quota allows, so nobody is evicted
         stay = (
             claim
             for claim in world.all("resourceclaims")
@@ -112,9 +103,9 @@ class Waiting(NamedTuple):
     needs: list[tuple[list[Ask], str]]
     claims: set[str]
 
-    def find_room(self, room: int) -> float:
-        """Return how many devices it may have if the quota has so much room."""
-        return room if self.space == TEAM else math.inf
+    def find_room(self, room: Amounts) -> Amounts:
+        """Return what it may have if the quota has so much room."""
+        return room if self.space == TEAM else EVERYTHING
 
 
 def _find_waiting(world: "World") -> Iterator[Waiting]:

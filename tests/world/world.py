@@ -28,6 +28,7 @@ from tests.world.admission import RefusedPodError, Webhook
 from tests.world.asked import is_waiting
 from tests.world.asks import count_asks
 from tests.world.conditions import draw_conditions
+from tests.world.configurations import compose
 from tests.world.control import Controllers
 from tests.world.controllers import Autoscaler, ClaimController, GroupProtection, PodController
 from tests.world.copies import Copies
@@ -42,7 +43,7 @@ from tests.world.machines import Machine
 from tests.world.network import LATEST_SECONDS, Network
 from tests.world.newcomers import Newcomers
 from tests.world.nodes import Kubelet, claim_names, consumers_of, devices_of
-from tests.world.objects import ALL_NODES, SCALED, has_owners, is_over, make_system
+from tests.world.objects import ALL_NODES, SCALED, Chosen, has_owners, is_over, make_system
 from tests.world.opened_fences import OpenedFences
 from tests.world.pair import Pair
 from tests.world.quotas import EXCEEDED, Quotas, make_quota
@@ -165,10 +166,9 @@ class World:
 
     async def run(self) -> None:
         """Play the script, let everything settle, and check what is left."""
-        by_rules, delay = self.conditions.fences_devices, self.conditions.eviction_delay
-        for value in (*make_system(fences_devices=by_rules, delay=delay), make_quota()):
+        for value in (*make_system(compose(self.conditions, Chosen())), make_quota()):
             self.server.put(value)
-        for value in make_fence() if by_rules else ():
+        for value in make_fence() if self.conditions.fences_devices else ():
             self.server.put(value)
         self._fence.start_servers()
         self.network.admit = self._fence.check
