@@ -69,6 +69,8 @@ class QuotaRoom:
         self._quotas = state.ledger.quotas
         requests = (state.records.get(uid).request for uid in members)
         self._own = {uid for request in requests if request for uid in request.claims}
+        self._revision = -1
+        self._room: Mapping[QuotaKey, Quantity] = {}
 
     def among(
         self, claims: Sequence[Claim], solutions: Mapping[str, Solution]
@@ -76,19 +78,24 @@ class QuotaRoom:
         """Return the solutions for claims of members, by node, for which there is room alone."""
         if not self._quotas or not claims:
             return solutions
-        lines = self._quotas.lines(claims[0].metadata.namespace or "default")
-        now = add_charges(map(self._quotas.charge_of, self._own)) if lines else {}
+        if self._quotas.revision != self._revision:
+            self._revision = self._quotas.revision
+            self._room = self._find_room(claims[0].metadata.namespace or "default")
+        return {node: each for node, each in solutions.items() if self._fits(claims, each)}
 
-        def has_room(solution: Solution) -> bool:
-            both = zip(claims, solution.allocations, strict=True)
-            needed = add_charges(self._quotas.read_charge(claim.spec, each) for claim, each in both)
-            return not any(
-                more.sign() > 0 and line.limit + now.get(line.key, _ZERO) < line.used + more
-                for line in lines
-                for more in [needed.get(line.key, _ZERO)]
-            )
+    def _find_room(self, namespace: str) -> Mapping[QuotaKey, Quantity]:
+        own = add_charges(map(self._quotas.charge_of, self._own))
+        lines = self._quotas.lines(namespace)
+        return {e.key: e.limit + own.get(e.key, _ZERO) - e.used for e in lines}
 
-        return {node: found for node, found in solutions.items() if has_room(found)}
+    def _fits(self, claims: Sequence[Claim], solution: Solution) -> bool:
+        both = zip(claims, solution.allocations, strict=True)
+        needed = add_charges(self._quotas.read_charge(claim.spec, each) for claim, each in both)
+        return all(
+            amount.sign() <= 0 or amount <= self._room[key]
+            for key, amount in needed.items()
+            if key in self._room
+        )
 
 
 class QuotaSelection:
