@@ -1,7 +1,6 @@
 """Requests for all devices of a node (`allocationMode: All`) in the decisions of the allocator."""
 
 from collections.abc import Callable
-from itertools import chain
 
 import pytest
 from msgspec.structs import replace
@@ -32,7 +31,10 @@ def test_all_devices_are_found_behind_many_nodes_whose_pools_cannot_be_taken(
     make: Callable[[str], tuple[Node, Slice]],
 ) -> None:
     names = [f"n{number:02}" for number in range(3 * MAX_FAILING_NODES)]
-    cluster = Cluster(*chain.from_iterable(make(name) for name in names), zz=2)
+    cluster = Cluster()
+    for name in names:
+        cluster.add(*make(name))
+    cluster.add(Node("zz", {"name": "zz"}), gpu_slice("zz", 2))
     assert cluster.nodes("p", claim("c", requests=ALL), limit=1) == ["zz"]
 
 
@@ -54,6 +56,6 @@ def test_a_quota_counts_what_a_request_for_all_devices_gets() -> None:
 
 def test_a_pod_waits_for_room_and_takes_nothing_instead_of_all_devices() -> None:
     cluster = Cluster(quotas=[limit({DEVICES: "1"})], n1=2)
-    one = {"name": "one", "deviceClassName": "gpu", "count": 1}
-    requests = [{"name": "r", "firstAvailable": [{"name": "every", **EVERY}, one]}]
+    alternative = {"name": "one", "deviceClassName": "gpu", "count": 1}
+    requests = [{"name": "r", "firstAvailable": [{"name": "every", **EVERY}, alternative]}]
     assert codes(cluster.prefilter("p", claim("c", requests=requests))) == ["DeviceQuotaUsedUp"]

@@ -51,10 +51,11 @@ class Constraint(NamedTuple):
         covered = [
             name for request, name in devices if not self.requests or request in self.requests
         ]
-        found = [roots[name] for name in covered if name in roots]
-        if len(found) < len(covered):
+        values = [roots[name] for name in covered if name in roots]
+        if len(values) < len(covered):
             return False
-        return len({*found}) == len(found) if self.is_distinct else len({*found}) <= 1
+        different = {*values}
+        return len(different) == len(values) if self.is_distinct else len(different) <= 1
 
 
 class Ask(NamedTuple):

@@ -30,8 +30,8 @@ class Publications:
 
     def has_all(self, choice: Choice, given: Collection[str]) -> bool:
         """Whether these were once all devices that a request selects, and none had a taint."""
-        for each in self._noted:
-            shape = self._shape if each.shares else self._shape.without_shares()
-            if choice.select(shape, each.left_out) == {*given} and each.tainted.isdisjoint(given):
+        for pool in self._noted:
+            shape = self._shape if pool.shares else self._shape.without_shares()
+            if choice.select(shape, pool.left_out) == {*given} and pool.tainted.isdisjoint(given):
                 return True
         return False

@@ -119,7 +119,7 @@ def test_no_timer_of_the_system_rings_in_a_run(monkeypatch: pytest.MonkeyPatch) 
 def test_copies_go_on_with_computations_that_are_cut() -> None:
     counted = Counter[str]()
     for seed in COPIED:
-        outcome = play(seed, write_script(seed, 30))
+        outcome = play(seed, write_script(seed, LENGTH))
         assert not outcome.violation
         counted.update(outcome.counted)
     assert counted["cut computation"] > 10
