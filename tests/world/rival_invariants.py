@@ -86,9 +86,9 @@ def _list_published(parts: _Parts) -> set[Device]:
     """Return the devices of the newest generation of each pool; nobody knows what others take."""
     slices = [each.value for each in parts.caches.slices.all()]
     newest: dict[tuple[str, str], int] = {}
-    for each in slices:
-        pool = each.driver, each.pool
-        newest[pool] = max(each.generation, newest.get(pool, 0))
+    for slice_ in slices:
+        pool = slice_.driver, slice_.pool
+        newest[pool] = max(slice_.generation, newest.get(pool, 0))
     return {
         (each.pool, device.name)
         for each in slices
