@@ -30,6 +30,8 @@ _OF_DEVICES = (
     "allocate as rival",
 )
 _PAIRS = 6
+# What concerns one device, and so all that a request for all devices selects.
+_OF_ALL = ("taint device", "leave out device")
 # How many claims ask for all devices, or have a constraint.
 _SPECIAL = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.4, 0.9)
 # How many claims ask with admin access, and how many for devices of another driver.
@@ -175,6 +177,9 @@ def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:
     for_all, with_constraint = drawn.choice(_SPECIAL), drawn.choice(_SPECIAL)
     load = 0.5 if for_all or with_constraint else 1.0
     weights = {**conditions.weights} | {name: conditions.weights[name] * load for name in _LOAD}
+    if for_all:
+        # A device that is left out, or has a taint, decides about those beside it.
+        weights |= {name: 4 * weights[name] for name in _OF_ALL}
     # Both drivers have the taint of their node in common.
     for_nics = 0.0 if conditions.fences_devices else drawn.choice(_OF_NICS)
     return conditions._replace(
