@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from allocator.state.pod_table import MAX_RECORDS
 from allocator.state.reserved_pods import HoldLimits
+from tests.cluster.fake.kinds import Kind
+from tests.world.gangs import GROUP, WORKLOAD
 from tests.world.network import LEASE_SECONDS, Faults
 
 FAULTS = Faults(refused=0.01, overloaded=0.02, broken=0.02, lost=0.04, slow=0.04)
@@ -99,8 +101,15 @@ class Conditions(NamedTuple):
     controllers: int
     # How much memory the devices of the team may have together; None if nothing limits it.
     team_memory: int | None
+    # What Kubernetes has for gangs: PodGroups, or Workloads, which are those of Kubernetes 1.35.
+    group_kind: Kind
     # What happens when all faults have ended, one after the other.
     calm: tuple[str, ...]
+
+    @property
+    def version(self) -> str:
+        """The version of Kubernetes."""
+        return "1.35" if self.group_kind is WORKLOAD else "1.36"
 
     @property
     def forgets_pods(self) -> bool:
@@ -156,6 +165,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         is_crowded=False,
         controllers=1,
         team_memory=None,
+        group_kind=GROUP,
         reserves_early=drawn.random() < 0.8,
         cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )
@@ -169,7 +179,15 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     delay, is_crowded = drawn.choice((0, 0, 0, 0, 4, 25)), drawn.random() < 0.3
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
     conditions = conditions._replace(controllers=drawn.choice((1, 1, 2)))
-    return _draw_special(conditions._replace(team_memory=drawn.choice((None, None, 3, 5))), drawn)
+    conditions = conditions._replace(team_memory=drawn.choice((None, None, 3, 5)))
+    return _draw_version(_draw_special(conditions, drawn), drawn)
+
+
+def _draw_version(conditions: Conditions, drawn: random.Random) -> Conditions:
+    """Draw whether Kubernetes is 1.35, whose scheduler does not decide about a gang in one cycle."""
+    if drawn.random() < 0.8:
+        return conditions
+    return conditions._replace(group_kind=WORKLOAD, has_group_cycles=False)
 
 
 def _draw_special(conditions: Conditions, drawn: random.Random) -> Conditions:

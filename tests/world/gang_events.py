@@ -2,7 +2,8 @@
 
 A gang of Coscheduling can have its minimum in a label or in a PodGroup. The members of a PodGroup
 of Kubernetes have claims of their own, or share one that is reserved for the PodGroup, beside which
-one of them, or each, can have its own.
+one of them, or each, can have its own. In Kubernetes 1.35 they name a Workload in its place, which
+can have several replicas.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from tests.world.gangs import (
     GROUP_LABEL,
     MIN_LABEL,
     TEMPLATE,
+    WORKLOAD,
     gang_of,
 )
 from tests.world.machines import draw_seconds
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 FAULT_NAMES = ("delete gang",)
 # The API server gives this to each PodGroup of Kubernetes.
 FINALIZER = "scheduling.k8s.io/podgroup-protection"
-_LABELS, _COSCHEDULING, _OWN, _NAMED, _MADE = range(5)
+_LABELS, _COSCHEDULING, _OWN, _NAMED, _MADE, _WORKLOAD = range(6)
 # By how often gangs have these forms.
 _FORMS = (_LABELS, _LABELS, _LABELS, _COSCHEDULING, _OWN, _NAMED, _MADE, _MADE)
 # Which claim members share: that with the name of the gang, or one that is made of a template.
@@ -47,6 +49,7 @@ class _NewGang(NamedTuple):
     size: int
     priority: int
     drawn: int
+    replica: str = ""  # of a Workload that exists
 
     @property
     def with_own(self) -> int:
@@ -55,11 +58,14 @@ class _NewGang(NamedTuple):
 
     def make_object(self) -> JSON | None:
         """Return the object of the gang, if it has one."""
-        if self.form == _LABELS:
+        if self.form == _LABELS or self.replica:
             return None
         metadata: JSON = {"name": self.name, "namespace": self.space}
         if self.form == _COSCHEDULING:
             kind, spec = COSCHEDULING, JSON(minMember=self.size)
+        elif self.form == _WORKLOAD:
+            policy = {"gang": {"minCount": self.size}}
+            kind, spec = WORKLOAD, JSON(podGroups=[{"name": "workers", "policy": policy}])
         else:
             kind, spec = GROUP, JSON(schedulingPolicy={"gang": {"minCount": self.size}})
             metadata["finalizers"] = [FINALIZER]
@@ -82,6 +88,10 @@ class _NewGang(NamedTuple):
         if self.form in (_LABELS, _COSCHEDULING):
             least = {MIN_LABEL: f"{self.size}"} if self.form == _LABELS else {}
             labels = {GROUP_LABEL: self.name} | least
+        elif self.form == _WORKLOAD:
+            spec["workloadRef"] = {"name": self.name, "podGroup": "workers"}
+            if self.replica:
+                spec["workloadRef"]["podGroupReplicaKey"] = self.replica
         else:
             spec["schedulingGroup"] = {"podGroupName": self.name}
         shared = [self._entry()] if self.form in _ENTRIES else []
@@ -114,6 +124,8 @@ def _create_gang(world: "World", drawn: int, size: int, priority: int = 0) -> st
     """Create the pods, and the object of the gang before or after them."""
     form, space = _FORMS[drawn // 16 % len(_FORMS)], choose_space(world, drawn // 2)
     gang = _NewGang(form, space, world.next_name("gang"), size, priority, drawn)
+    if world.conditions.group_kind is WORKLOAD and form not in (_LABELS, _COSCHEDULING):
+        gang = _of_workload(world, gang)
     later, group = asyncio.get_running_loop().call_later, gang.make_object()
     pause = 0.0 if drawn // 8 % 2 else draw_seconds(drawn, 2) / 2
     late = draw_seconds(drawn // 3, 6) if drawn // 128 % 2 else 0.0
@@ -130,6 +142,17 @@ def _create_gang(world: "World", drawn: int, size: int, priority: int = 0) -> st
     return f"{gang.name} with {', '.join(made)} of {size}, each {pause:.1f} s later{about}"
 
 
+def _of_workload(world: "World", gang: _NewGang) -> _NewGang:
+    """Return a gang that names a Workload, often as another replica of one that exists."""
+    gang = gang._replace(form=_WORKLOAD)
+    world.network.count("gang of a Workload")
+    spaces = (each["metadata"] for each in world.all(WORKLOAD.long_name))
+    names = [each["name"] for each in spaces if each["namespace"] == gang.space]
+    if not names or gang.drawn // 64 % 2:
+        return gang
+    return gang._replace(name=names[gang.drawn // 32 % len(names)], replica=gang.name)
+
+
 def _make_template(space: str) -> JSON:
     request = {"name": "gpu", "exactly": {"deviceClassName": CLASS, "count": 1}}
     return {
@@ -142,7 +165,8 @@ def _make_template(space: str) -> JSON:
 
 def _choose_group(world: "World", drawn: int) -> JSON | None:
     """Return the object of a gang."""
-    groups = [*world.all(GROUP.long_name), *world.all(COSCHEDULING.long_name)]
+    kinds = (world.conditions.group_kind, COSCHEDULING)
+    groups = [each for kind in kinds for each in world.all(kind.long_name)]
     return groups[drawn % len(groups)] if groups else None
 
 
@@ -150,8 +174,8 @@ def _choose_group(world: "World", drawn: int) -> JSON | None:
 def resize_gang(world: "World", drawn: int) -> str:
     """Change how many members must run together, which Kubernetes 1.37 allows as well."""
     group = _choose_group(world, drawn // 3)
-    if group is None:
-        return ""
+    if group is None or "podGroups" in group["spec"]:
+        return ""  # a Workload does not change
     least, spec = 1 + drawn % 3, group["spec"]
     if "minMember" in spec:
         spec = {**spec, "minMember": least}
@@ -172,7 +196,8 @@ def delete_group(world: "World", drawn: int) -> str:
 
 
 def _delete_object(world: "World", group: JSON) -> None:
-    kind = GROUP if "schedulingPolicy" in group["spec"] else COSCHEDULING
+    kinds = {"schedulingPolicy": GROUP, "podGroups": WORKLOAD}
+    kind = next((kinds[key] for key in group["spec"] if key in kinds), COSCHEDULING)
     world.network.store.delete(kind, group)
 
 
@@ -188,7 +213,7 @@ def delete_gang(world: "World", drawn: int) -> str:
     members = [pod for pod in members if gang_of(pod) == gang]
     for pod in members:
         world.network.store.delete(named("pods"), pod, 0 if has_force else GRACE_SECONDS)
-    if group := world.network.store.find(*gang):
+    if group := world.network.store.find(*gang.place):
         world.network.store.delete(gang.kind, group)
     return f"{gang.name} with {len(members)} members{', with force' if has_force else ''}"
 
@@ -211,7 +236,7 @@ def replace_member(world: "World", drawn: int) -> str:
         space=space,
         labels=pod["metadata"].get("labels"),
         priority=spec["priority"],
-        more={key: spec[key] for key in ("schedulingGroup",) if key in spec},
+        more={key: spec[key] for key in ("schedulingGroup", "workloadRef") if key in spec},
     )
     for claim in own:
         create_claim(world, claim, made, drawn)

@@ -2,7 +2,8 @@
 
 A label of Coscheduling names a gang, and another label or a PodGroup of Coscheduling its minimum.
 A PodGroup of Kubernetes is a gang as well, unless its policy says otherwise. Claims that its
-members share are reserved for it.
+members share are reserved for it. Kubernetes 1.35 has none: there, a pod names a Workload, one of
+its groups, and a replica of that, each of which is a gang.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from tests.cluster.fake.kinds import JSON, Kind, named
 
 GROUP, COSCHEDULING = named("podgroups.scheduling.k8s.io"), named("podgroups.scheduling.x-k8s.io")
+WORKLOAD = named("workloads")
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 MIN_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 # The template of a claim that members share.
@@ -20,7 +22,10 @@ NEVER = 1 << 30
 
 
 class Gang(NamedTuple):
-    """A gang, by the kind of the object that it can have."""
+    """A gang, by the kind of the object that it can have.
+
+    The name of one of a Workload has the group and the replica behind that of the object.
+    """
 
     kind: Kind
     namespace: str
@@ -29,8 +34,13 @@ class Gang(NamedTuple):
     @property
     def key(self) -> str:
         """The key that the plugin gives it (`groupOf` in group.go)."""
-        label = "" if self.kind is GROUP else f"{GROUP_LABEL}="
+        label = f"{GROUP_LABEL}=" if self.kind is COSCHEDULING else ""
         return f"{self.namespace}/{label}{self.name}"
+
+    @property
+    def place(self) -> tuple[Kind, str, str]:
+        """The kind, the namespace and the name of the object."""
+        return self.kind, self.namespace, self.name.partition("/")[0]
 
 
 # Returns the object of a gang, as it is or as somebody knows it.
@@ -42,6 +52,9 @@ def gang_of(pod: JSON) -> Gang | None:
     space = pod["metadata"]["namespace"]
     if name := (pod["spec"].get("schedulingGroup") or {}).get("podGroupName"):
         return Gang(GROUP, space, name)
+    if named_so := pod["spec"].get("workloadRef"):
+        inner = named_so["podGroup"], named_so.get("podGroupReplicaKey", "")
+        return Gang(WORKLOAD, space, "/".join((named_so["name"], *inner)))
     name = (pod["metadata"].get("labels") or {}).get(GROUP_LABEL)
     return Gang(COSCHEDULING, space, name) if name else None
 
@@ -56,7 +69,12 @@ def find_least(pod: JSON, gang: Gang, find: Find) -> int:
     group = find(gang)
     if gang.kind is COSCHEDULING:
         return group["spec"]["minMember"] if group else 0
-    return NEVER if group is None else (_find_policy(group) or {"minCount": 1})["minCount"]
+    if group is None:
+        return NEVER
+    if gang.kind is WORKLOAD:
+        (part,) = group["spec"]["podGroups"]
+        return int(part["policy"]["gang"]["minCount"])
+    return (_find_policy(group) or {"minCount": 1})["minCount"]
 
 
 def is_alone(gang: Gang, find: Find) -> bool:

@@ -298,7 +298,7 @@ def _has_group(world: "World", pod: JSON) -> bool:
     gang = gang_of(pod)
     if gang is None or gang.kind is not GROUP:
         return True
-    group = world.network.store.find(*gang)
+    group = world.network.store.find(*gang.place)
     return group is not None and "deletionTimestamp" not in group["metadata"]
 
 

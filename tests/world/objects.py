@@ -291,9 +291,9 @@ def compose_configuration(
     )
 
 
-def make_system(configuration: str) -> Iterator[JSON]:
+def make_system(configuration: str, version: str) -> Iterator[JSON]:
     """Yield what an administrator and our controller have written, with this configuration."""
-    facts = Facts(cluster=Cluster(version="1.36", gates=GATES))
+    facts = Facts(cluster=Cluster(version=version, gates=GATES))
     digest = serialized.facts_hash(facts)
     data = {build_data_key(digest): serialized.encode_facts(facts).decode(), "current": digest}
     system = {"namespace": SYSTEM}

@@ -33,7 +33,6 @@ from tests.world.asked import (
 from tests.world.conditions import Conditions
 from tests.world.election import Election
 from tests.world.evictions import Evictions
-from tests.world.gangs import GROUP, Gang
 from tests.world.network import Network
 from tests.world.nodes import PODS, Client, claim_names, path_of
 from tests.world.objects import is_open
@@ -76,7 +75,7 @@ class Scheduler:
         self._pods = Follower(network, who, "pods", front=front)
         self._claims = Follower(network, who, "resourceclaims", front=front)
         self._nodes = Follower(network, who, "nodes", front=front)
-        self._groups = Follower(network, who, GROUP.long_name, front=front)
+        self._groups = Follower(network, who, conditions.group_kind.long_name, front=front)
         self._gangs = SeenGangs(
             self._pods, self._groups, self._find_claims, lambda uid: uid in self._busy
         )
@@ -177,10 +176,9 @@ class Scheduler:
         self._activate(pod["metadata"]["uid"] for pod in users)
 
     def _group_changed(self, before: JSON | None, after: JSON | None) -> None:
-        """Try the members of a PodGroup that is created or changes."""
+        """Try the members of a PodGroup or Workload that is created or changes."""
         if after is not None and (before is None or before["spec"] != after["spec"]):
-            gang = Gang(GROUP, after["metadata"]["namespace"], after["metadata"]["name"])
-            self._activate([pod["metadata"]["uid"] for pod in self._gangs.members(gang)])
+            self._activate(self._gangs.find_affected(after))
 
     def _activate(self, uids: Iterable[str]) -> None:
         for uid in uids:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from allocator.scheduler.protocol import ClaimsOfGroup, GroupMember, GroupReference, SchedulingPod
 from tests.cluster.fake.kinds import JSON
 from tests.world.asked import describe, encode, has_ended
-from tests.world.gangs import GROUP, Gang, find_least, gang_of, is_alone, list_shared
+from tests.world.gangs import COSCHEDULING, Gang, find_least, gang_of, is_alone, list_shared
 from tests.world.watches import Follower
 
 
@@ -29,11 +29,11 @@ class SeenGangs:
         self._find_claims, self._is_placed = find_claims, is_placed
 
     def _find(self, gang: Gang) -> JSON | None:
-        """Return a PodGroup of Kubernetes; only the allocator reads those of Coscheduling."""
-        about = gang.namespace, gang.name
-        if gang.kind is GROUP:
+        """Return an object of Kubernetes; only the allocator reads those of Coscheduling."""
+        _, *about = gang.place
+        if gang.kind is not COSCHEDULING:
             for value in self._groups.objects.values():
-                if (value["metadata"]["namespace"], value["metadata"]["name"]) == about:
+                if [value["metadata"]["namespace"], value["metadata"]["name"]] == about:
                     return value
         return None
 
@@ -42,10 +42,20 @@ class SeenGangs:
         pods = self._pods.objects.values()
         return (pod for pod in pods if not has_ended(pod) and gang_of(pod) == gang)
 
+    def find_affected(self, group: JSON) -> list[str]:
+        """Return the pods, by UID, that name a PodGroup or a Workload."""
+        about = [group["metadata"]["namespace"], group["metadata"]["name"]]
+        gangs = ((uid, gang_of(pod)) for uid, pod in self._pods.objects.items())
+        return [
+            uid
+            for uid, gang in gangs
+            if gang and gang.kind is not COSCHEDULING and [*gang.place[1:]] == about
+        ]
+
     def is_held_back(self, pod: JSON) -> bool:
         """Whether Kubernetes does not try a pod: fewer members exist than must run together."""
         gang = gang_of(pod)
-        if gang is None or gang.kind is not GROUP:
+        if gang is None or gang.kind is COSCHEDULING:
             return False
         return len([*self.members(gang)]) < find_least(pod, gang, self._find)
 

@@ -10,7 +10,7 @@ from tests.cluster.fake.kinds import JSON, named
 from tests.world.asked import has_ended
 from tests.world.asks import Ask, asks_of
 from tests.world.fitting import fit_together
-from tests.world.gangs import COSCHEDULING, GROUP, Gang, find_least, gang_of
+from tests.world.gangs import COSCHEDULING, GROUP, WORKLOAD, Gang, find_least, gang_of
 from tests.world.nodes import (
     Device,
     claim_names,
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tests.world.world import World
 
 Invariant = Callable[["World"], Iterator[str]]
-_STORED = ("pods", GROUP.long_name, COSCHEDULING.long_name, "resourceclaims", "nodes")
+_GROUPS = (GROUP.long_name, COSCHEDULING.long_name, WORKLOAD.long_name)
+_STORED = ("pods", *_GROUPS, "resourceclaims", "nodes")
 
 
 class Answer(NamedTuple):
@@ -174,7 +175,7 @@ def _lacks(world: "World", members: Sequence[JSON], waiting: int) -> int:
         return 1
     gang = gang_of(members[0])
     assert gang is not None
-    least = find_least(members[0], gang, lambda gang: world.network.store.find(*gang))
+    least = find_least(members[0], gang, lambda gang: world.network.store.find(*gang.place))
     if not least:
         return waiting
     bound = sum("nodeName" in pod["spec"] and not has_ended(pod) for pod in members)

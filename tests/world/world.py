@@ -166,7 +166,8 @@ class World:
 
     async def run(self) -> None:
         """Play the script, let everything settle, and check what is left."""
-        for value in (*make_system(compose(self.conditions, Chosen())), make_quota()):
+        text, version = compose(self.conditions, Chosen()), self.conditions.version
+        for value in (*make_system(text, version), make_quota()):
             self.server.put(value)
         for value in make_fence() if self.conditions.fences_devices else ():
             self.server.put(value)

@@ -93,6 +93,7 @@ karpenter.sh/v1                  nodepools                       NodePool       
 nvidia.com/v1                    clusterpolicies                 ClusterPolicy                  cluster status
 nvidia.com/v1alpha1              gpuclusters                     GPUCluster                     cluster status
 scheduling.k8s.io/v1             priorityclasses                 PriorityClass                  cluster
+scheduling.k8s.io/v1alpha1       workloads                       Workload                       frozen
 scheduling.k8s.io/v1alpha2       podgroups                       PodGroup                       status
 scheduling.x-k8s.io/v1alpha1     podgroups                       PodGroup                       status
 resource.k8s.io/v1               resourceslices                  ResourceSlice                  cluster
