@@ -140,7 +140,7 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
     # Reservations end during slow bindings if they cannot be renewed for long.
     short_holds = 2 if slow_bindings > 0.1 else 1
     times = drawn.choice(_FAULT_WEIGHTS)
-    others = (_OF_DEVICES, sorted(events))
+    others = _OF_DEVICES, sorted(events)
     pairs = [(drawn.choice(_OF_DEVICES), drawn.choice(drawn.choice(others))) for _ in range(_PAIRS)]
     conditions = Conditions(
         weights,
@@ -169,22 +169,21 @@ def draw_conditions(seed: int, events: Collection[str]) -> Conditions:
         reserves_early=drawn.random() < 0.8,
         cut_computations=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.002, 0.02, 0.1, 0.5)),
     )
-    second = drawn.choice((0.0, 0.0, 0.0, 0.0, 0.02, 0.2))
-    faults = replace(conditions.faults, second=second)
+    faults = replace(conditions.faults, second=drawn.choice((0.0, 0.0, 0.0, 0.0, 0.02, 0.2)))
     conditions = conditions._replace(
         faults=faults,
         fences_devices=drawn.random() < 0.2,
         asks_for_memory=drawn.choice((0.0, 0.2, 0.4, 0.8)),
     )
     delay, is_crowded = drawn.choice((0, 0, 0, 0, 4, 25)), drawn.random() < 0.3
+    controllers, memory = drawn.choice((1, 1, 2)), drawn.choice((None, None, 3, 5))
     conditions = conditions._replace(eviction_delay=delay, is_crowded=is_crowded)
-    conditions = conditions._replace(controllers=drawn.choice((1, 1, 2)))
-    conditions = conditions._replace(team_memory=drawn.choice((None, None, 3, 5)))
+    conditions = conditions._replace(controllers=controllers, team_memory=memory)
     return _draw_version(_draw_special(conditions, drawn), drawn)
 
 
 def _draw_version(conditions: Conditions, drawn: random.Random) -> Conditions:
-    """Draw whether Kubernetes is 1.35, whose scheduler does not decide about a gang in one cycle."""
+    """Draw whether Kubernetes is 1.35, whose scheduler decides about members one by one."""
     if drawn.random() < 0.8:
         return conditions
     return conditions._replace(group_kind=WORKLOAD, has_group_cycles=False)
