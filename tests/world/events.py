@@ -49,7 +49,8 @@ def create(world: "World", drawn: int) -> str:
     count = 2 if drawn // 20 % 10 == 0 else 1
     pod = create_pod(world, names, space=space)
     for number, name in enumerate(names):
-        create_claim(world, name, pod, drawn + number, count=count)
+        is_alone = len(names) == 1
+        create_claim(world, name, pod, drawn + number, count=count, is_alone=is_alone)
     return f"{pod['metadata']['name']} with {', '.join(names)}"
 
 
@@ -183,12 +184,14 @@ def create_claim(
     count: int = 1,
     space: str = "default",
     is_plain: bool = False,
+    is_alone: bool = False,
 ) -> JSON:
     """Create a claim for devices, of a pod if there is one.
 
-    A plain one asks never for all devices, and has no constraint.
+    A plain one asks never for all devices, and has no constraint. The only one of a pod can ask for
+    admin access.
     """
-    devices = draw_devices(world.conditions, drawn, count, is_plain=is_plain)
+    devices = draw_devices(world.conditions, drawn, count, is_plain=is_plain, is_alone=is_alone)
     alternatives = sum("firstAvailable" in request for request in devices["requests"])
     world.network.count("request with an alternative", alternatives)
     metadata: JSON = {"name": name, "namespace": space}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tests.world.asks import Ask, Choice
 from tests.world.nodes import Device
-from tests.world.objects import NODES
+from tests.world.objects import NODES, give
 from tests.world.team_quota import EVERYTHING, Amounts
 
 # What a pod asks for, and the node of the devices that it has already.
@@ -112,9 +112,8 @@ def _list_ways(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]
     here = {name: amount for (pool, name), amount in given.held.items() if pool == node}
     own = {name for other, name in given.chosen if other == ask}
     if ask.choices[0].is_admin:
-        yield from _list_ways_of_admin(node, given, ask)
+        yield from _list_ways_of_admin(node, here, ask)
         return
-    own |= {name for other, name in given.chosen if other.choices[0].is_admin}
     ways = dict[tuple[str, int], None]()
     for choice in ask.choices:
         if choice.is_all:
@@ -132,18 +131,24 @@ def _list_ways(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]
         yield {name: amount}
 
 
-def _list_ways_of_admin(node: str, given: _Given, ask: Ask) -> Iterator[Mapping[str, int]]:
-    """Yield the devices that can be given with admin access: all but those of the same claim.
+def _list_ways_of_admin(
+    node: str, held: Mapping[str, int], ask: Ask
+) -> Iterator[Mapping[str, int]]:
+    """Yield the devices that can be given with admin access, to a pod that asks for nothing else.
 
-    Those that have been given so are given to no later request of the pod.
+    Of a device with shares, something has to be left.
     """
-    (choice,), of_claim = ask.choices, {n for each, n in given.chosen if each.claim == ask.claim}
-    names = choice.select(NODES[node])
-    if choice.is_all:
-        if names and names.isdisjoint(of_claim):
-            yield dict.fromkeys(sorted(names), 0)
-        return
-    yield from ({name: 0} for name in sorted(names - of_claim))
+    (choice,), shape = ask.choices, NODES[node]
+    names = sorted(choice.select(shape))
+    open_ones = [
+        name
+        for name in names
+        if name not in shape.shared or give(shape.shared[name], held.get(name, 0), 0)
+    ]
+    if not choice.is_all:
+        yield from ({name: 0} for name in open_ones)
+    elif names and names == open_ones:
+        yield dict.fromkeys(names, 0)
 
 
 def _take_all(node: str, held: Mapping[str, int], choice: Choice) -> Mapping[str, int]:

@@ -16,8 +16,13 @@ _ROOTS: Final = ("", "", "a", "b", "b")
 _CONSTRAINTS: Final = ("matchAttribute", "matchAttribute", "distinctAttribute")
 
 
-def draw_devices(conditions: Conditions, drawn: int, count: int, *, is_plain: bool) -> JSON:
-    """Return what a claim asks for; a plain one never for all devices, or with a constraint."""
+def draw_devices(
+    conditions: Conditions, drawn: int, count: int, *, is_plain: bool, is_alone: bool
+) -> JSON:
+    """Return what a claim asks for; a plain one never for all devices, or with a constraint.
+
+    The only claim of a pod can ask for admin access.
+    """
     amounts = _draw_memory(conditions, drawn)
     chosen = random.Random(f"requests {drawn}")
     has_constraint = not is_plain and chosen.random() < conditions.asks_with_constraint
@@ -36,7 +41,7 @@ def draw_devices(conditions: Conditions, drawn: int, count: int, *, is_plain: bo
         requests = [nic] if chosen.random() < 0.3 else [*requests, nic]
     if not is_plain and chosen.random() < conditions.asks_for_all:
         _ask_for_all(requests[0], chosen)
-    if not is_plain and chosen.random() < conditions.asks_with_admin_access:
+    if is_alone and chosen.random() < conditions.asks_with_admin_access:
         requests, has_constraint = [_make_admin_request(chosen)], False
     devices: JSON = {"requests": requests}
     if has_constraint:

@@ -82,11 +82,9 @@ def test_a_quota_keeps_a_pod_from_what_it_would_take_instead_of_all_devices() ->
 
 def test_with_admin_access_devices_fit_that_others_have() -> None:
     choice = Choice("gpu", is_all=True, is_admin=True)
-    held = {("n2", "gpu-0"): 1, ("n2", "gpu-1"): 4}
-    assert _list_fitting([Ask("claim", "gpu", (choice,))], held, room=0) == ["n1", "n2", "n3"]
-    # What has been given so is given to no later request of the pod.
-    own = [Ask("first", "gpu", (choice,)), Ask("second", "gpu", (Choice("gpu"),))]
-    assert _list_fitting(own) == []
+    held, asks = {("n1", "whole"): 1, ("n2", "gpu-1"): 4}, [Ask("claim", "gpu", (choice,))]
+    assert _list_fitting(asks, held, room=0) == ["n1", "n3"]
+    assert _list_fitting([Ask("claim", "gpu", (choice._replace(is_all=False),))], held) == [*NODES]
 
 
 def test_devices_of_another_driver_count_in_no_quota() -> None:
