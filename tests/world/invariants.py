@@ -51,6 +51,7 @@ from tests.world.waiting_pods import (
     no_pod_waits_for_the_stock_scheduler,
     of_stored,
 )
+from tests.world.whole_gangs import a_gang_is_bound_as_a_whole
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -471,4 +472,5 @@ AT_THE_END: tuple[Invariant, ...] = (
     no_pod_that_waits_keeps_what_a_rival_has,
     what_two_claims_hold_is_reported,
     every_node_of_ours_has_its_fence,
+    a_gang_is_bound_as_a_whole,
 )

@@ -10,7 +10,7 @@ from drawbridge.dra.claim import Claim
 from drawbridge.ledger.codes import COUNTER_OVERDRAWN, DEVICE_HELD_TWICE
 from drawbridge.ledger.conflicts import ConflictLine
 from drawbridge.ledger.ledger import Ledger, Reservation, ReservationRefusal
-from tests.cluster.fake.kinds import JSON
+from tests.cluster.fake.kinds import JSON, named
 from tests.world.nodes import Device, claim_names, consumers_of, held_by, holds_of
 from tests.world.objects import ALL_NODES
 from tests.world.opened_fences import is_seen_open
@@ -123,6 +123,8 @@ def watch_writes(world: "World", parts: _Parts) -> None:
     ) -> Any:  # noqa: ANN401  # awaited by the caller
         def judge() -> None:
             check()
+            if not _is_stored(world, claim):
+                return  # it is sent once more, and refused
             for node in sorted({each.pool for each in allocation.devices.results}):
                 if is_seen_open(parts, node):
                     name = claim.metadata.name
@@ -131,6 +133,13 @@ def watch_writes(world: "World", parts: _Parts) -> None:
         return allocate(claim, allocation, consumers, judge)
 
     writes.allocate = note  # type: ignore[method-assign]
+
+
+def _is_stored(world: "World", claim: Claim) -> bool:
+    """Whether the storage has this version of a claim."""
+    about = claim.metadata
+    stored = world.network.store.find(named("resourceclaims"), about.namespace, about.name)
+    return stored is not None and stored["metadata"]["resourceVersion"] == about.resource_version
 
 
 def _watch_bindings(world: "World", parts: _Parts) -> None:

@@ -53,6 +53,7 @@ from tests.world.script import Event
 from tests.world.stock import StockScheduler
 from tests.world.uses import Uses
 from tests.world.waiting_pods import Answer
+from tests.world.whole_gangs import WholeGangs
 
 HOSTS = ("host-a", "host-b")
 # After the faults, everything must be well within this time, with the longest hold and Lease.
@@ -134,6 +135,7 @@ class World:
         self.quotas = Quotas(self.network)
         self.claims = ClaimController(self.network, self.quotas)
         self.rivals = Rivals(self.network)
+        self.whole_gangs = WholeGangs()
         self.large = LargeClaims(self.network, is_crowded=self.conditions.is_crowded)
         # Pods that were refused until now, with the reason, and the tasks that create them.
         self.refused: dict[str, str] = {}
@@ -178,7 +180,7 @@ class World:
                 machine.register()
         self.back_up()
         store = self.network.store
-        others = (self.newcomers, self._fence, self.opened, self.large)
+        others = (self.newcomers, self._fence, self.opened, self.large, self.whole_gangs)
         store.listeners += [self._follow, *(each.follow for each in others)]
         parts = [machine.kubelet.run() for machine in self.machines.values()]
         pods, groups = PodController(self.network), GroupProtection(self.network)
@@ -223,6 +225,7 @@ class World:
         self.copies.part = 0.0
         for machine in self.machines.values():
             machine.heal()
+        self.whole_gangs.begin()
         self._say("the faults end")
         if "restore" in self.network.counted:
             self._restart_schedulers()
@@ -236,6 +239,7 @@ class World:
         for name in self.conditions.calm:
             if self.outcome.violation:
                 return
+            self.whole_gangs.begin(name)
             self._happen(Event(0.0, name, self.random.getrandbits(16)))
             await asyncio.sleep(self.random.uniform(0.5, 8))
             await self._wait_until_well(soon + max(0.0, bound - loop.time()))
