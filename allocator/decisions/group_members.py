@@ -119,12 +119,13 @@ class GroupMembers(msgspec.Struct, frozen=True):
     """The members that need devices, in sets that ask the same, and the others.
 
     Those that need none are decided about `alone`. `exceeds` says which quota or claim has no room
-    for further members.
+    for further members. `others` have room in the quotas in their place.
     """
 
     of_kind: Sequence[Sequence[MemberSet]]
     alone: tuple[str, ...]
     exceeds: Reason | None = None
+    others: tuple["GroupMembers", ...] = ()
 
     def __len__(self) -> int:
         sets = chain.from_iterable(self.of_kind)
@@ -137,8 +138,13 @@ class GroupMembers(msgspec.Struct, frozen=True):
     def list_choices(self, needed: int) -> list["GroupMembers"]:
         """Return what to search for: all, the fewest, and those without the members of a kind.
 
-        There are few kinds (`find_problem`).
+        There are few kinds (`find_problem`). What has room in the quotas in their place follows.
         """
+        selections = (self, *(each for each in self.others if len(each) >= needed))
+        return [choice for each in selections for choice in each.list_own_choices(needed)]
+
+    def list_own_choices(self, needed: int) -> list["GroupMembers"]:
+        """Return the choices among those that have room in the quotas together."""
         joined = [each for sets in self.of_kind for each in sets if len(each.members) > 1]
         keys = sorted({member.key for each in joined for member in each.members})
         choices = [self, self.choose_fewest(needed)]
@@ -163,7 +169,7 @@ class GroupMembers(msgspec.Struct, frozen=True):
 
     def find_problem(self, needed: int) -> Reason | None:
         """Return why so many members are not searched for."""
-        if self.exceeds is not None and len(self) < needed:
+        if self.exceeds is not None and max(map(len, (self, *self.others))) < needed:
             return self.exceeds
         return self._find_variety()
 
@@ -244,22 +250,47 @@ def known_group(question: GroupQuestion, basis: Basis) -> GroupReference:
 def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, GroupMembers]:
     """Find the members that can use their claims, whatever is promised to them.
 
-    They have room together in the quotas of their namespace, and in their claims. Each member is a
-    step.
+    They have room together in the quotas of their namespace, and in their claims. If all of them
+    together have not, those that ask for each thing are the first ones once. Each member is a step.
     """
     promised, requests = basis.reserved.promised_claims(uids), basis.requests
-    quotas, consumers = QuotaSelection(basis.state), _ConsumerSelection(basis.state)
-    asking = list[AskingMember]()
+    consumers, quotas = _ConsumerSelection(basis.state), QuotaSelection(basis.state)
+    asking, selected = list[AskingMember](), list[AskingMember]()
     for uid in uids:
         request = requests.find(uid)
         if request is not None and not requests.find_problem(request):
             search = requests.search(request).as_unallocated(promised)
-            if consumers.admits(request) and quotas.admits(search):
-                asking.append(AskingMember(request, search, request_key(search)))
+            member = AskingMember(request, search, request_key(search))
+            if consumers.admits(request):
+                asking.append(member)
+                selected += [member] if quotas.admits(search) else []
         yield
-    alone = tuple(each.uid for each in asking if not each.search.unallocated)
-    sets = yield from _join(asking)
-    return GroupMembers(_sort_alike(sets), alone, consumers.reason or quotas.reason)
+    found = yield from _group_alike(selected, consumers.reason or quotas.reason)
+    others, keys = list[GroupMembers](), {each.key for each in asking}
+    for key in sorted(keys) if quotas.reason and 1 < len(keys) <= MAX_KINDS else ():
+        others.append((yield from _select_first(key, asking, basis.state)))
+    return replace(found, others=tuple(others))
+
+
+def _select_first(
+    key: bytes, asking: Sequence[AskingMember], state: AllocatorState
+) -> Generator[None, None, GroupMembers]:
+    """Select members that have room in the quotas, at first those with a key."""
+    quotas, selected = QuotaSelection(state), list[AskingMember]()
+    for is_first in (True, False):
+        for member in asking:
+            if (member.key == key) is is_first and quotas.admits(member.search):
+                selected.append(member)
+            yield
+    return (yield from _group_alike(selected, quotas.reason))
+
+
+def _group_alike(
+    members: Sequence[AskingMember], exceeds: Reason | None
+) -> Generator[None, None, GroupMembers]:
+    alone = tuple(each.uid for each in members if not each.search.unallocated)
+    sets = yield from _join(members)
+    return GroupMembers(_sort_alike(sets), alone, exceeds)
 
 
 class _ConsumerSelection:

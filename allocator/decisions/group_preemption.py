@@ -19,7 +19,7 @@ from allocator.decisions.group_questions import GroupQuestion, needed_members
 from allocator.decisions.group_searches import ask_in, run_to_end
 from allocator.decisions.group_victims import Ask, ChosenVictims, GroupVictimSearch, Question
 from allocator.decisions.preemption import DevicePreemption
-from allocator.decisions.quota import QuotaSelection
+from allocator.decisions.quota import QuotaRoom, QuotaSelection
 from allocator.decisions.shortlist import FittingNode
 from allocator.decisions.victims import VictimSearch
 from allocator.scheduler.protocol import Eviction, PreemptReply, PreemptRequest, shorten_message
@@ -90,13 +90,15 @@ class GroupPreemption:
         choices = (*fewer, every)
         victims = self._victims_of(request, question, own)
         search = self._current_search(request, question, choices, victims)
-        chosen = search.run(self._ask(victims), self._basis.out_of_time)
+        chosen = search.run(self._ask(question, victims), self._basis.out_of_time)
         if chosen is None:
             return PreemptReply(unfinished=True, message=_CONTINUES)
         if chosen.few is not None:
             self._groups.change(question.group.key, cut_victims=None)
             text = f"without the pods with a priority below {own.pod.priority}, {chosen.few} of "
-            return PreemptReply(message=f"{text}{search.needed} members of the group fit")
+            text += f"{search.needed} members of the group fit"
+            limits = " on devices for which its quotas have room" if search.over_quota else ""
+            return PreemptReply(message=text + limits)
         return self._evict(request, question, choices[search.choice], search, victims, now)
 
     def continue_search(self, question: GroupQuestion) -> str | None:
@@ -112,7 +114,7 @@ class GroupPreemption:
             self._groups.change(question.group.key, cut_victims=None)
             return ""
         victims = self._victims_of(search.request, question, own)
-        ask, epoch = self._ask(victims), self._state.epoch()
+        ask, epoch = self._ask(question, victims), self._state.epoch()
         chosen = search.run(ask, self._basis.out_of_time)
         if chosen is None:
             return None
@@ -159,17 +161,26 @@ class GroupPreemption:
             self._groups.change(key, cut_victims=search)
         return search
 
-    def _ask(self, victims: VictimSearch) -> Ask:
-        """Return the question to the solver when pods are gone, in the current state."""
-        asks: dict[frozenset[str], GangAsk] = {}
+    def _ask(self, question: GroupQuestion, victims: VictimSearch) -> Ask:
+        """Return the question to the solver when pods are gone, in the current state.
 
-        def ask(question: Question) -> Mapping[str, Solution]:
-            removed, nodes, claims = question
+        Nobody is evicted for devices that have more than a quota has room for.
+        """
+        asks: dict[frozenset[str], GangAsk] = {}
+        room, groups = QuotaRoom(self._state, question.members), self._groups
+
+        def ask(of_node: Question) -> Mapping[str, Solution]:
+            removed, nodes, claims = of_node
             if removed not in asks:
                 asks.clear()
                 view = self._state.ledger.view_without(victims.released_without(removed))
                 asks[removed] = ask_in(self._state, view, self._basis.out_of_time)
-            return asks[removed](nodes, claims)
+            solutions = asks[removed](nodes, claims)
+            found = room.among(claims, solutions)
+            search = groups.get(question.group.key).cut_victims
+            if search is not None and len(found) < len(solutions):
+                search.over_quota = True
+            return found
 
         return ask
 
@@ -183,7 +194,7 @@ class GroupPreemption:
         now: float,
     ) -> PreemptReply:
         """Place the members without the victims, and keep the devices; or begin anew."""
-        ask, epoch = self._ask(victims), self._state.epoch()
+        ask, epoch = self._ask(question, victims), self._state.epoch()
         placement = search.place(ask, epoch, self._basis.out_of_time)
         if not placement.complete:
             return PreemptReply(unfinished=True, message=_CONTINUES)

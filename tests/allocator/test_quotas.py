@@ -459,3 +459,40 @@ def test_a_gang_for_which_every_node_has_too_much_memory_is_told_the_quota() -> 
     reply = cluster.ask_group("default/g", "m0", priority=9)
     assert codes(reply) == ["DeviceQuotaUsedUp"]
     assert not reply.preemptible
+
+
+@pytest.mark.parametrize("small", ["n1", "n2"])
+def test_a_gang_evicts_pods_for_devices_for_which_its_quota_has_room(small: str) -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {MEMORY: from_json("40Gi")})
+    few = {"memory": {"value": "40Gi"}}
+    slices = (gpu_slice(n, 1, capacity=few if n == small else BIG) for n in ("n1", "n2"))
+    cluster, nodes = Cluster(*slices, quotas=[own], n1=0, n2=0), list[PreemptionNode]()
+    for name in ("n1", "n2"):
+        held = allocation_on(name, 0)
+        cluster.add_claim(claim(f"c-{name}", allocation=held, pods=[f"v-{name}"], namespace="o"))
+        cluster.add(pod(f"v-{name}", f"c-{name}", node=name, namespace="o"))
+        listed = (PotentialVictim(uid=f"v-{name}", priority=0),)
+        nodes.append(PreemptionNode(node=name, pods=listed, running=(f"v-{name}",)))
+    assert codes(cluster.ask_group("default/g", "m0", priority=9)) == ["GangTooLarge"]
+    request = PreemptRequest(pod_uid="m0", nodes=tuple(nodes))
+    reply = cluster.decisions.preempt(request, cluster.now)
+    assert [each.victims for each in reply.evictions] == [(f"v-{small}",)]
+
+
+@pytest.mark.parametrize("beyond", ["m0", "m3"])
+def test_members_that_fit_nowhere_take_no_room_in_a_quota_from_others(beyond: str) -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=2)
+    uids = ("m0", "m1", "m2", "m3")
+    elsewhere = {beyond: {"name": "absent"}, "m1": {"name": "absent"}}
+    members = tuple(
+        GroupMember(
+            pod=cluster.pod(uid, nodeSelector=elsewhere.get(uid, {})),
+            claims=(msgspec.Raw(msgspec.json.encode(claim(f"c-{uid}"))),),
+        )
+        for uid in uids
+    )
+    group = GroupReference(key="default/g", min_count=2)
+    fitting = [uid for uid in uids if uid not in elsewhere]
+    request = PreFilterGroupRequest(pod_uid=fitting[0], group=group, members=members)
+    assert [each.node for each in ask_group(cluster.decisions, request, cluster.now).fit] == ["n1"]
+    assert used(cluster) == ["2/2"]
