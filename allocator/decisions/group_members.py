@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +30,10 @@ from drawbridge.solver.reasons import Reason
 # Each kind of members costs a look at all nodes, and a gang has few: a launcher, and workers.
 MAX_KINDS: Final = 16
 MAX_EXPRESSIONS: Final = 64
+
+
+# The nodes that a member can use, by the key of what it asks for.
+KnownNodes: TypeAlias = dict[bytes, Collection[str]]
 
 
 class AskingMember(msgspec.Struct, frozen=True):
@@ -79,11 +83,15 @@ class MemberSet(msgspec.Struct, frozen=True):
         """The searches of members that ask for different things."""
         return {each.key: each.search for each in self.members}.values()
 
-    def usable_nodes(self, state: AllocatorState) -> Collection[str]:
+    def usable_nodes(self, state: AllocatorState, usable: KnownNodes) -> Collection[str]:
         """Return the nodes that all members can use."""
-        first, *others = (usable_nodes(search, state) for search in self.searches)
-        sets = [frozenset(names) for names in others]
-        return [name for name in first if all(name in names for names in sets)] if sets else first
+        of_key = {each.key: each.search for each in self.members}
+        for key, search in of_key.items():
+            if key not in usable:
+                usable[key] = usable_nodes(search, state)
+        first, *others = map(usable.__getitem__, of_key)
+        common = frozenset(first).intersection(*others)
+        return [name for name in first if name in common] if others else first
 
     def without_spare(self, spare: int, like: bytes | None = None) -> "MemberSet":
         """Return at least one member, without up to `spare` of those that do not only share.
@@ -135,22 +143,24 @@ class GroupMembers(msgspec.Struct, frozen=True):
         """Return how many members must get devices so that so many have what they need."""
         return max(needed - len(self.alone), 0)
 
-    def list_choices(self, needed: int) -> list["GroupMembers"]:
-        """Return what to search for: all, the fewest, and those without the members of a kind.
+    def list_choices(self, needed: int) -> Iterator["GroupMembers"]:
+        """Yield what to search for: all, the fewest, and those without the members of a kind.
 
         There are few kinds (`find_problem`). What has room in the quotas in their place follows.
         """
-        selections = (self, *(each for each in self.others if len(each) >= needed))
-        return [choice for each in selections for choice in each.list_own_choices(needed)]
+        yield self
+        if (fewest := self.choose_fewest(needed)) is not self:
+            yield fewest
+        for like in self._list_joined():
+            if (choice := self.choose_fewest(needed, like)) is not self:
+                yield choice
+        yield from (each.choose_fewest(needed) for each in self.others if len(each) >= needed)
 
-    def list_own_choices(self, needed: int) -> list["GroupMembers"]:
-        """Return the choices among those that have room in the quotas together."""
-        joined = [each for sets in self.of_kind for each in sets if len(each.members) > 1]
+    def _list_joined(self) -> Sequence[bytes]:
+        """Return the things that members ask for which share claims, if these are several."""
+        joined = (each for sets in self.of_kind for each in sets if len(each.members) > 1)
         keys = sorted({member.key for each in joined for member in each.members})
-        choices = [self, self.choose_fewest(needed)]
-        if len(keys) > 1:
-            choices += (self.choose_fewest(needed, like) for like in keys)
-        return [each for at, each in enumerate(choices) if each is not self or not at]
+        return keys if len(keys) > 1 else ()
 
     def choose_fewest(self, needed: int, like: bytes | None = None) -> "GroupMembers":
         """Return only so many members of sets whose members do not only share claims.
@@ -188,11 +198,14 @@ class GroupMembers(msgspec.Struct, frozen=True):
             return None
         return make_reason(codes.GANG_TOO_VARIED, STAGE, text)
 
-    def kinds(self, state: AllocatorState) -> list[MemberKind]:
-        """Return what the sets of each kind ask for, and the nodes that they can use."""
+    def kinds(self, state: AllocatorState, usable: KnownNodes) -> list[MemberKind]:
+        """Return what the sets of each kind ask for, and the nodes that they can use.
+
+        A look at all nodes for each thing that members ask for takes long: it is made once.
+        """
         first_sets = (min(sets, key=lambda each: each.members[0].uid) for sets in self.of_kind)
         return [
-            MemberKind(each.claims, len(sets), each.usable_nodes(state), len(each.members))
+            MemberKind(each.claims, len(sets), each.usable_nodes(state, usable), len(each.members))
             for sets, each in zip(self.of_kind, first_sets, strict=True)
         ]
 
@@ -216,7 +229,7 @@ class MemberPlaces(msgspec.Struct, frozen=True):
 
     def usable_in(self, state: AllocatorState) -> "MemberPlaces":
         """Return the places on nodes that members can still use."""
-        return replace(self, placement=self.placement.only_on(self.members.kinds(state)))
+        return replace(self, placement=self.placement.only_on(self.members.kinds(state, {})))
 
     def assign(self) -> Iterator[tuple[AskingMember, FittingNode]]:
         """Yield the members that have a place, and what each gets."""
@@ -254,22 +267,24 @@ def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, G
     together have not, those that ask for each thing are the first ones once. Each member is a step.
     """
     promised, requests = basis.reserved.promised_claims(uids), basis.requests
-    consumers, quotas = _ConsumerSelection(basis.state), QuotaSelection(basis.state)
+    consumers, quotas = _ConsumerSelection(basis.state, uids), QuotaSelection(basis.state)
     asking, selected = list[AskingMember](), list[AskingMember]()
     for uid in uids:
         request = requests.find(uid)
         if request is not None and not requests.find_problem(request):
             search = requests.search(request).as_unallocated(promised)
             member = AskingMember(request, search, request_key(search))
-            if consumers.admits(request):
-                asking.append(member)
-                selected += [member] if quotas.admits(search) else []
+            has_room = consumers.has_room(request)
+            asking += [member] if has_room else []
+            if has_room and quotas.admits(search):
+                consumers.add(request)
+                selected.append(member)
         yield
-    found = yield from _group_alike(selected, consumers.reason or quotas.reason)
+    first = yield from _group_alike(selected, consumers.reason or quotas.reason)
     others, keys = list[GroupMembers](), {each.key for each in asking}
     for key in sorted(keys) if quotas.reason and 1 < len(keys) <= MAX_KINDS else ():
         others.append((yield from _select_first(key, asking, basis.state)))
-    return replace(found, others=tuple(others))
+    return replace(first, others=tuple(others))
 
 
 def _select_first(
@@ -300,27 +315,36 @@ class _ConsumerSelection:
     first member that has no room.
     """
 
-    def __init__(self, state: AllocatorState) -> None:
-        self._claims = state.claims
+    def __init__(self, state: AllocatorState, members: Collection[str]) -> None:
+        self._claims, self._records = state.claims, state.records
+        self._members = frozenset(members)
         self._consumers: dict[str, set[str]] = {}  # by the UID of a claim
         self.reason: Reason | None = None
 
-    def admits(self, request: PodRequest) -> bool:
-        """Whether a member has room beside those before it, which counts it in."""
-        own = {uid: consumer_of(request.pod, uid).uid for uid in request.claims}
-        for uid, consumer in own.items():
+    def has_room(self, request: PodRequest) -> bool:
+        """Whether a member has room beside those before it."""
+        for uid in request.claims:
             others = self._consumers_of(uid)
-            if consumer not in others and len(others) >= MAX_CONSUMERS:
+            is_one = consumer_of(request.pod, uid).uid in others
+            if not is_one and len(others) >= MAX_CONSUMERS:
                 self.reason = self.reason or _no_room_in(self._claims[uid])
                 return False
-        for uid, consumer in own.items():
-            self._consumers_of(uid).add(consumer)
         return True
 
+    def add(self, request: PodRequest) -> None:
+        """Count a member."""
+        for uid in request.claims:
+            self._consumers_of(uid).add(consumer_of(request.pod, uid).uid)
+
     def _consumers_of(self, uid: str) -> set[str]:
+        """Return who uses a claim: also who has devices, and for whom it will be reserved."""
         if uid not in self._consumers:
             reserved = self._claims[uid].status.reserved_for
             self._consumers[uid] = {each.uid for each in reserved}
+            for user in self._records.reserved_for(uid):
+                request = self._records.get(user).request
+                if user not in self._members and request is not None:
+                    self._consumers[uid].add(consumer_of(request.pod, uid).uid)
         return self._consumers[uid]
 
 

@@ -12,6 +12,7 @@ from allocator.decisions.basis import Basis
 from allocator.decisions.group_members import (
     AskingMember,
     GroupMembers,
+    KnownNodes,
     MemberPlaces,
     find_members,
 )
@@ -151,7 +152,8 @@ class GroupPreemption:
         victims: VictimSearch,
     ) -> GroupVictimSearch:
         """Return the search that was cut, if it is for the same members; else a new one."""
-        key, kinds = question.group.key, [each.kinds(self._state) for each in choices]
+        usable: KnownNodes = {}
+        key, kinds = question.group.key, [each.kinds(self._state, usable) for each in choices]
         needed = needed_members(question.group, len(question.members))
         wanted = choices[0].count_wanted(needed)
         search = self._groups.get(key).cut_victims
@@ -176,11 +178,11 @@ class GroupPreemption:
                 view = self._state.ledger.view_without(victims.released_without(removed))
                 asks[removed] = ask_in(self._state, view, self._basis.out_of_time)
             solutions = asks[removed](nodes, claims)
-            found = room.among(claims, solutions)
+            within = room.among(claims, solutions)
             search = groups.get(question.group.key).cut_victims
-            if search is not None and len(found) < len(solutions):
+            if search is not None and len(within) < len(solutions):
                 search.over_quota = True
-            return found
+            return within
 
         return ask
 

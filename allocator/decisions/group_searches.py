@@ -69,6 +69,7 @@ class GroupDecision:
         # Which quota the first devices exceed that were found, and the room for others.
         self.exceeded: Reason | None = None
         self._room: QuotaRoom | None = None
+        self.left_out = False  # whether the last search has left nodes out for that
         self._find_uses: Callable[[], Sequence[Ask]] = tuple
         self._uses: Sequence[Ask] = ()
         self._search: CutSearch[_Question, GroupAnswer] = CutSearch(steps(self))
@@ -115,7 +116,11 @@ class GroupDecision:
     def _ask(self, question: _Question) -> Mapping[str, Solution]:
         uses = self._current_uses()
         solutions = uses[min(self.use, len(uses) - 1)](*question)
-        return solutions if self._room is None else self._room.among(question[1], solutions)
+        if self._room is None:
+            return solutions
+        kept = self._room.among(question[1], solutions)
+        self.left_out |= len(kept) < len(solutions)
+        return kept
 
 
 def run_to_end(steps: Generator[object, Any, T]) -> T:

@@ -8,7 +8,6 @@ A group is identified by its key, which has the namespace: no tenant names a gro
 What is remembered is bounded; a group that was forgotten is asked about anew.
 """
 
-import itertools
 import math
 from collections.abc import Iterator
 from typing import Final
@@ -18,11 +17,11 @@ from msgspec.structs import replace
 from allocator.decisions.basis import Basis
 from allocator.decisions.group_members import (
     AskingMember,
-    GroupMembers,
     MemberPlaces,
     find_members,
     known_group,
 )
+from allocator.decisions.group_places import find_places
 from allocator.decisions.group_preemption import GroupPreemption
 from allocator.decisions.group_questions import (
     STAGE,
@@ -57,7 +56,7 @@ from allocator.state.reports import HoldEnd
 from drawbridge.agreement import allocator_codes as codes
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.node_fit import make_reason
-from drawbridge.solver.gangs import Ask, Steps, placing
+from drawbridge.solver.gangs import Ask, Steps
 from drawbridge.solver.world import View
 
 # A refusal holds for the other members of the group for this time, if nothing has changed.
@@ -316,7 +315,10 @@ class GroupDecisions:
             self.interrupted.complete(key)
         if answer.reason is not None:
             members = frozenset(question.members)
-            refusal = GroupRefusal(self._state.epoch(), now + REFUSAL_SECONDS, members, answer)
+            # Who uses a claim is not in the epoch.
+            is_about_users = answer.reason.code == codes.CLAIM_HAS_MAX_CONSUMERS.name
+            until = now + (0.0 if is_about_users else REFUSAL_SECONDS)
+            refusal = GroupRefusal(self._state.epoch(), until, members, answer)
             self._groups.change(key, refusal=refusal)
 
     def _steps(self, own: GroupDecision, group: GroupReference) -> Steps[GroupAnswer]:
@@ -331,14 +333,15 @@ class GroupDecisions:
             members = yield from find_members(question.members, self._basis)
             if (problem := members.find_problem(needed)) is not None:
                 return GroupAnswer(reason=problem)
-            places = yield from self._search(own, members)
+            own.left_out = False
+            places = yield from find_places(own, members, self._state)
             if epoch != self._state.epoch():
                 places = places.usable_in(self._state)
             if again and places.lacking and epoch != self._state.epoch():
                 continue
             if (waits := self._victims.find_wait(question)) is not None:
                 return GroupAnswer(reason=waits)
-            if places.lacking and own.exceeded:
+            if places.lacking and own.left_out:
                 answer = GroupAnswer(reason=own.exceeded)
                 break
             if places.lacking:
@@ -352,21 +355,6 @@ class GroupDecisions:
         if answer.reason is not None:
             self.holds.note_refused(group.key, own.now)
         return answer
-
-    def _search(self, own: GroupDecision, members: GroupMembers) -> Steps[MemberPlaces]:
-        """Find where members fit, in the first use of devices in which enough do.
-
-        If too few fit, the fewest of those that share claims are tried.
-        """
-        for choice in members.list_choices(own.needed):
-            kinds, wanted = choice.kinds(self._state), choice.count_wanted(own.needed)
-            for own.use in itertools.count():
-                places = MemberPlaces(choice, kinds, (yield from placing(kinds)), wanted)
-                if not places.lacking or not own.has_other_use():
-                    break
-            if not places.lacking:
-                break
-        return places
 
     def _answer_before_search(
         self, question: GroupQuestion, group: GroupReference, needed: int, now: float

@@ -14,7 +14,13 @@ from allocator.decisions.shortlist import FittingNode, NodeSearch
 from allocator.state.cluster_state import AllocatorState
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.claim import Claim
-from drawbridge.dra.device_quotas import Charge, QuotaKey, add_charges
+from drawbridge.dra.device_quotas import (
+    Charge,
+    DeviceQuota,
+    QuotaKey,
+    add_charges,
+    find_impossible,
+)
 from drawbridge.dra.quantity import Quantity
 from drawbridge.ledger.ledger import uid_of
 from drawbridge.ledger.quota_room import (
@@ -68,8 +74,12 @@ class QuotaRoom:
     def __init__(self, state: AllocatorState, members: Collection[str]) -> None:
         self._quotas = state.ledger.quotas
         requests = (state.records.get(uid).request for uid in members)
-        self._own = {uid for request in requests if request for uid in request.claims}
+        own = {uid for request in requests if request for uid in request.claims}
+        # What is allocated to them stays.
+        claims = ((uid, state.claims.get(uid)) for uid in own)
+        self._own = [uid for uid, claim in claims if claim and not claim.status.allocation]
         self._revision = -1
+        self._selecting: Collection[DeviceQuota] = ()
         self._room: Mapping[QuotaKey, Quantity] = {}
 
     def among(
@@ -78,19 +88,32 @@ class QuotaRoom:
         """Return the solutions for claims of members, by node, for which there is room alone."""
         if not self._quotas or not claims:
             return solutions
+        namespace = claims[0].metadata.namespace or "default"
         if self._quotas.revision != self._revision:
             self._revision = self._quotas.revision
-            self._room = self._find_room(claims[0].metadata.namespace or "default")
-        return {node: each for node, each in solutions.items() if self._fits(claims, each)}
+            self._selecting = self._quotas.selecting(namespace)
+            self._room = self._find_room(namespace)
+        fits: dict[int, bool] = {}  # equal nodes have their allocations in common
+        for solution in solutions.values():
+            if (key := id(solution.allocations)) not in fits:
+                fits[key] = self._fits(claims, solution, namespace)
+        return {node: each for node, each in solutions.items() if fits[id(each.allocations)]}
 
     def _find_room(self, namespace: str) -> Mapping[QuotaKey, Quantity]:
         own = add_charges(map(self._quotas.charge_of, self._own))
-        lines = self._quotas.lines(namespace)
-        return {e.key: e.limit + own.get(e.key, _ZERO) - e.used for e in lines}
+        room: dict[QuotaKey, Quantity] = {}
+        for line in self._quotas.lines(namespace):
+            left = line.limit + own.get(line.key, _ZERO) - line.used
+            room[line.key] = min(room.get(line.key, left), left)
+        return room
 
-    def _fits(self, claims: Sequence[Claim], solution: Solution) -> bool:
+    def _fits(self, claims: Sequence[Claim], solution: Solution, namespace: str) -> bool:
         both = zip(claims, solution.allocations, strict=True)
-        needed = add_charges(self._quotas.read_charge(claim.spec, each) for claim, each in both)
+        charges = [self._quotas.read_charge(claim.spec, each) for claim, each in both]
+        # No pod has more than its claims; which ones those are is judged at the end.
+        if any(find_impossible(self._selecting, namespace, each) for each in charges):
+            return False
+        needed = add_charges(charges)
         return all(
             amount.sign() <= 0 or amount <= self._room[key]
             for key, amount in needed.items()

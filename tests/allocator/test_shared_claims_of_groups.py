@@ -13,6 +13,7 @@ from allocator.scheduler.protocol import (
     GroupReference,
     PreFilterGroupRequest,
     PreFilterReply,
+    PreFilterRequest,
 )
 from drawbridge.agreement import allocator_codes
 from drawbridge.dra.device_quotas import DEVICES, DeviceQuota, QuotaKey
@@ -21,6 +22,7 @@ from drawbridge.dra.quantity import Quantity
 from tests.allocator.clusters import (
     Cluster,
     Plain,
+    allocation_on,
     ask_group,
     claim,
     codes,
@@ -42,6 +44,7 @@ def ask(
     priority: int = 0,
     own: dict[str, Plain] | None = None,
     least: int = 2,
+    key: str = "default/g",
     shared: dict[str, Plain] | None = None,
     selectors: dict[str, dict[str, str]] | None = None,
     out_of_time: Callable[[], bool] = never,
@@ -50,7 +53,7 @@ def ask(
 
     Some share another one, or select nodes, by UID.
     """
-    group = GroupReference(key="default/g", min_count=least, scheduled=scheduled)
+    group = GroupReference(key=key, min_count=least, scheduled=scheduled)
     members = tuple(
         GroupMember(
             pod=cluster.pod(
@@ -322,3 +325,44 @@ def test_no_more_members_get_devices_than_their_claim_can_be_reserved_for(
     reply = ask(cluster, *members, least=size, shared=dict.fromkeys(members, plain))
     assert codes(reply) == expected
     assert bool(cluster.state.ledger.reservations) is not bool(expected)
+
+
+def test_a_second_gang_waits_for_a_claim_that_is_given_to_the_first_one() -> None:
+    cluster, plain = Cluster(n1=1), claim("of-pods")
+    for name, expected in (("a", []), ("b", ["ClaimHasMaxConsumers"])):
+        members = [f"{name}{number}" for number in range(200)]
+        shared = dict.fromkeys(members, plain)
+        reply = ask(cluster, *members, least=200, shared=shared, key=f"default/{name}")
+        assert codes(reply) == expected
+        # The first ones wait at Permit, and nothing is written.
+        assert not any(cluster.reserve(uid, "n1") for uid in members if not expected)
+
+
+@pytest.mark.parametrize("is_allocated", [False, True])
+def test_a_gang_is_asked_about_anew_as_soon_as_a_consumer_leaves(*, is_allocated: bool) -> None:
+    cluster, members = Cluster(n1=2), [f"m{number}" for number in range(200)]
+    allocation = allocation_on("n1", 0) if is_allocated else None
+
+    def used_by(others: int) -> dict[str, Plain]:
+        pods = [f"other-{number}" for number in range(others)]
+        version = 100 - others
+        plain = claim("of-pods", allocation=allocation, pods=pods, version=version)
+        if is_allocated:
+            cluster.add_claim(plain)
+        return dict.fromkeys(members, plain)
+
+    assert codes(ask(cluster, *members, least=200, shared=used_by(57))) == ["ClaimHasMaxConsumers"]
+    shared = used_by(56)
+    raw = (msgspec.Raw(msgspec.json.encode(shared["m1"])),)
+    group = GroupReference(key="default/g", min_count=200)
+    request = PreFilterRequest(pod=cluster.pod("m1"), claims=raw, group=group)
+    assert cluster.decisions.prefilter(request, cluster.now).members_needed
+    assert ask(cluster, *members, least=200, shared=shared).fit
+
+
+def test_members_that_a_quota_refuses_take_no_consumer_from_others() -> None:
+    quota = DeviceQuota("q", lambda *_: True, {QuotaKey("gpu", DEVICES): Quantity.of(1)}, {})
+    cluster, members = Cluster(quotas=[quota], n1=9), [f"m{number:03}" for number in range(300)]
+    shared = dict.fromkeys(members, claim("of-pods"))
+    own = {uid: claim(f"c-{uid}", 2) for uid in members[1:151]}
+    assert codes(ask(cluster, *members, least=150, shared=shared, own=own)) == []

@@ -1,0 +1,143 @@
+"""Device quotas in the decisions about gangs: which nodes, members and victims they leave."""
+
+import msgspec
+import pytest
+
+from allocator.scheduler.protocol import (
+    GroupMember,
+    GroupReference,
+    PotentialVictim,
+    PreemptionNode,
+    PreemptRequest,
+    PreFilterGroupRequest,
+    PreFilterReply,
+)
+from drawbridge.dra.device_quotas import DeviceQuota
+from drawbridge.dra.quantity import from_json
+from drawbridge.dra.slices import Slice
+from tests.allocator.clusters import (
+    Cluster,
+    Plain,
+    allocation_on,
+    ask_group,
+    claim,
+    codes,
+    gpu_slice,
+    pod,
+)
+from tests.allocator.test_quotas import BIG, DEVICES, MEMORY, limit, used
+
+FEW = {"memory": {"value": "40Gi"}}
+
+
+def big_and_small() -> list[Slice]:
+    """A node whose device has twice the memory of that of another one."""
+    return [gpu_slice("n1", 1, capacity=BIG), gpu_slice("n2", 1, capacity=FEW)]
+
+
+def member(cluster: Cluster, uid: str, *claims: Plain, **fields: object) -> GroupMember:
+    """A member with one claim, or with these."""
+    own = claims or (claim(f"c-{uid}"),)
+    raw = tuple(msgspec.Raw(msgspec.json.encode(each)) for each in own)
+    return GroupMember(pod=cluster.pod(uid, **fields), claims=raw)
+
+
+def ask(cluster: Cluster, asking: str, *members: GroupMember, least: int) -> PreFilterReply:
+    """Ask about a gang for one of its members."""
+    group = GroupReference(key="default/g", min_count=least)
+    request = PreFilterGroupRequest(pod_uid=asking, group=group, members=members)
+    return ask_group(cluster.decisions, request, cluster.now)
+
+
+def test_a_gang_takes_another_node_if_the_first_one_has_too_much_memory() -> None:
+    cluster = Cluster(*big_and_small(), quotas=[limit({MEMORY: "40Gi"})], n1=0, n2=0)
+    reply = cluster.ask_group("default/g", "m0")
+    assert [each.node for each in reply.fit] == ["n2"]
+    assert used(cluster) == ["40Gi/40Gi"]
+
+
+def test_a_gang_for_which_every_node_has_too_much_memory_is_told_the_quota() -> None:
+    slices = [gpu_slice(name, 1, capacity=BIG) for name in ("n1", "n2")]
+    cluster = Cluster(*slices, quotas=[limit({MEMORY: "40Gi"})], n1=0, n2=0)
+    reply = cluster.ask_group("default/g", "m0", priority=9)
+    assert codes(reply) == ["DeviceQuotaUsedUp"]
+    assert not reply.preemptible
+
+
+@pytest.mark.parametrize("small", ["n1", "n2"])
+def test_a_gang_evicts_pods_for_devices_for_which_its_quota_has_room(small: str) -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {MEMORY: from_json("40Gi")})
+    slices = (gpu_slice(n, 1, capacity=FEW if n == small else BIG) for n in ("n1", "n2"))
+    cluster, nodes = Cluster(*slices, quotas=[own], n1=0, n2=0), list[PreemptionNode]()
+    for name in ("n1", "n2"):
+        held = allocation_on(name, 0)
+        cluster.add_claim(claim(f"c-{name}", allocation=held, pods=[f"v-{name}"], namespace="o"))
+        cluster.add(pod(f"v-{name}", f"c-{name}", node=name, namespace="o"))
+        listed = (PotentialVictim(uid=f"v-{name}", priority=0),)
+        nodes.append(PreemptionNode(node=name, pods=listed, running=(f"v-{name}",)))
+    assert codes(cluster.ask_group("default/g", "m0", priority=9)) == ["GangTooLarge"]
+    request = PreemptRequest(pod_uid="m0", nodes=tuple(nodes))
+    reply = cluster.decisions.preempt(request, cluster.now)
+    assert [each.victims for each in reply.evictions] == [(f"v-{small}",)]
+
+
+@pytest.mark.parametrize("beyond", ["m0", "m3"])
+def test_members_that_fit_nowhere_take_no_room_in_a_quota_from_others(beyond: str) -> None:
+    cluster = Cluster(quotas=[limit({DEVICES: "2"})], n1=2)
+    uids = ("m0", "m1", "m2", "m3")
+    elsewhere = {beyond: {"name": "absent"}, "m1": {"name": "absent"}}
+    fitting = [uid for uid in uids if uid not in elsewhere]
+    members = (member(cluster, uid, nodeSelector=elsewhere.get(uid, {})) for uid in uids)
+    reply = ask(cluster, fitting[0], *members, least=2)
+    assert [each.node for each in reply.fit] == ["n1"]
+    assert used(cluster) == ["2/2"]
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_the_strictest_of_several_quotas_counts_for_a_gang(*, is_reversed: bool) -> None:
+    quotas = [limit({MEMORY: "80Gi"}), limit({MEMORY: "400Gi"}, together=True)]
+    slices = [gpu_slice("n0", 1, capacity=FEW), *big_and_small()]
+    chosen = quotas[::-1] if is_reversed else quotas
+    cluster = Cluster(*slices, quotas=chosen, n0=0, n1=0, n2=0)
+    cluster.add_claim(claim("other", allocation=allocation_on("n0", 0), pods=["o"], version=2))
+    assert [each.node for each in cluster.ask_group("default/g", "m0").fit] == ["n2"]
+
+
+def test_a_gang_takes_devices_that_a_limit_of_one_pod_allows() -> None:
+    cluster = Cluster(*big_and_small(), quotas=[limit({}, {MEMORY: "40Gi"})], n1=0, n2=0)
+    assert [each.node for each in cluster.ask_group("default/g", "m0").fit] == ["n2"]
+
+
+def test_what_is_allocated_to_a_member_stays_charged() -> None:
+    slices = [gpu_slice("n0", 1, capacity=FEW), *big_and_small()]
+    cluster = Cluster(*slices, quotas=[limit({MEMORY: "80Gi"})], n0=0, n1=0, n2=0)
+    held = claim("c-m0", allocation=allocation_on("n0", 0), version=2)
+    cluster.add_claim(held)
+    members = member(cluster, "m0", held), member(cluster, "m1")
+    assert [each.node for each in ask(cluster, "m1", *members, least=2).fit] == ["n2"]
+
+
+def test_a_gang_evicts_others_if_its_quota_has_room_again_while_its_search_is_cut() -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {MEMORY: from_json("100Gi")})
+    slices = [gpu_slice("n1", 1, capacity=BIG), gpu_slice("n3", 1, capacity=FEW)]
+    cluster, group = Cluster(*slices, quotas=[own], n1=0, n3=0), GroupReference("default/g", 1)
+    cluster.add_claim(claim("held", allocation=allocation_on("n3", 0), pods=["h"], version=2))
+    asking = member(cluster, "m0", priority=9)
+    request = PreFilterGroupRequest(pod_uid="m0", group=group, members=(asking,))
+    is_changed = False
+    for _ in range(200):
+        reply = ask_group(cluster.decisions, request, 0.0, lambda: True)
+        if reply.complete:
+            break
+        cut = cluster.decisions.groups._groups.get("default/g").cut  # noqa: SLF001
+        if cut is None or is_changed or cut.exceeded is None:
+            continue
+        is_changed = True
+        cluster.add_claim(claim("held", version=3))
+        for node in ("n1", "n3"):
+            held = allocation_on(node, 0)
+            other = claim(f"c-{node}", allocation=held, pods=[f"v-{node}"], namespace="o")
+            cluster.add_claim(other)
+            cluster.add(pod(f"v-{node}", f"c-{node}", node=node, namespace="o"))
+    assert is_changed
+    assert (codes(reply), reply.group_preemptible) == (["GangTooLarge"], True)
