@@ -35,10 +35,10 @@ class StuckSearch:
         """Whether all objects of a kind are known."""
         return kind in self.objects.complete
 
-    def is_old(self, text: str | None) -> bool:
+    def is_old(self, text: str | None, patience: float = PATIENCE) -> bool:
         """Whether a time is so long ago that what began then is stuck."""
         time = seconds_of(text)
-        return time is not None and self.objects.now - time >= PATIENCE
+        return time is not None and self.objects.now - time >= patience
 
     @cached_property
     def pods(self) -> Mapping[tuple[str, str], HangingPod]:
@@ -49,15 +49,6 @@ class StuckSearch:
     def claims(self) -> Mapping[tuple[str, str], HangingClaim]:
         """The claims by namespace and name."""
         return {each.key: each for each in self.objects.claims}
-
-    @cached_property
-    def made_for(self) -> Mapping[str, Sequence[str]]:
-        """The names of the claims that were made for a pod, by its UID."""
-        made: dict[str, list[str]] = {}
-        for claim in self.objects.claims:
-            if (owner := claim.owner_pod) is not None:
-                made.setdefault(owner.uid, []).append(claim.metadata.name)
-        return made
 
     @cached_property
     def users(self) -> Mapping[tuple[str, str], Sequence[HangingPod]]:

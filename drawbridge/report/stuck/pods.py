@@ -30,6 +30,8 @@ _UNPREPARED: Final = "FailedPrepareDynamicResources"
 _NOT_STARTED: Final = (_UNPREPARED, "FailedMount", "FailedCreatePodSandBox")
 _NOT_CREATED: Final = ("FailedResourceClaimCreation",)
 FAILURES: Final = (*_NOT_STARTED, *_NOT_CREATED)
+# The claims of a thousand pods that come at once are made in this time.
+_BURST_SECONDS: Final = 300.0
 
 
 def find_stuck_pods(search: StuckSearch) -> Iterator[Stuck]:
@@ -162,32 +164,34 @@ def _find_unfinished_end(
 def _find_unnamed_claim(pod: HangingPod, search: StuckSearch) -> Stuck | None:
     """Return for which template the status of a pod names no claim, so that it waits for good.
 
-    A status can say that an entry needs no claim. The claim can be there all the same.
+    A status can say that an entry needs no claim. It is written when all claims are there, so one
+    that names others only has lost this one. What exceeds a quota waits for others.
     """
     since, named = pod.metadata.creation_timestamp, pod.status.resource_claim_statuses or ()
-    is_waiting = pod.status.phase in ("", "Pending") and not pod.metadata.deletion_timestamp
+    is_waiting = pod.status.phase == "Pending" and not pod.metadata.deletion_timestamp
     if not is_waiting or pod.spec.scheduling_gates or not search.is_old(since):
         return None
     told = {each.name for each in named}
-    entries = (e for e in pod.spec.resource_claims or () if e.resource_claim_template_name)
+    entries = [e for e in pod.spec.resource_claims or () if e.resource_claim_template_name]
     entry = next((each for each in entries if each.name not in told), None)
     if entry is None:
         return None
-    made = search.made_for.get(pod.metadata.uid, ())
-    unnamed = sorted(each for each in made if each not in pod.claim_names)
-    message = (
-        f"the status of the pod names no claim for its entry {entry.name}, of template "
-        f"{entry.resource_claim_template_name}"
-    )
-    remedy = RESTART_CONTROLLER
-    if unnamed:
-        message += f", although ResourceClaim {unnamed[0]} was made for it"
+    what = f"its entry {entry.name}, of template {entry.resource_claim_template_name}"
+    message, remedy = f"no claim is made for {what}", RESTART_CONTROLLER
+    text = _find_failure(pod, search, _NOT_CREATED)[1]
+    if told.intersection(each.name for each in entries):
+        message = f"the status of the pod names no claim for {what}, and names those of others"
         remedy = (
             "Delete the pod, so that its controller creates another one. If that has the same"
-            " fault, create the claim of this entry yourself, and name it in the pod."
+            " fault, create the claim of one of its entries yourself, and name it in the pod."
         )
-    elif text := _find_failure(pod, search, _NOT_CREATED)[1]:
-        message += f": {text}"
+    elif text:
+        message = f"its claims are not made: {text}"
+        remedy = "Mend what the message of kube-controller-manager names."
+    elif not search.is_old(since, _BURST_SECONDS):
+        return None
+    if "exceeded quota" in text:
+        return None
     return stuck_at(
         codes.NEVER_ALLOCATED,
         _about(pod),
