@@ -53,16 +53,23 @@ def fit_together(
     """Whether pods that ask for this, each on one node, fit beside what is held.
 
     They get no more than a quota has room for; a request for all devices counts what it gets. Of
-    one node, an allocator looks only at the devices that it finds first, and the members of a gang
-    take those of the nodes for most of them. So where memory is limited, one need is judged by the
-    nodes of which all devices have room, and several by all nodes.
+    one node, an allocator looks only at the devices that it finds first. So where memory is
+    limited, a need is judged by the nodes of which all devices have room. For a gang, it finds
+    places on several nodes that can have too much together, so that the gang is not judged.
     """
     if room.memory == math.inf:
-        return any(each.is_within(room) for each in _list_charges(nodes, held, needs, room))
+        charges = _list_charges(nodes, held, needs, room)
+        is_fitting = any(each.is_within(room) for each in charges)
+        return is_fitting and not (_varies(needs) and room.devices < math.inf)
     narrowed = [([_narrow(ask, room) for ask in asks], only) for asks, only in needs]
-    parts = [[node] for node in nodes] if len(needs) == 1 else [nodes]
-    ways = ([*_list_charges(part, held, narrowed, room)] for part in parts)
-    return any(charges and all(each.is_within(room) for each in charges) for charges in ways)
+    ways = ([*_list_charges([node], held, narrowed, room)] for node in nodes)
+    return len(needs) < 2 and any(some and all(e.is_within(room) for e in some) for some in ways)
+
+
+def _varies(needs: Sequence[Need]) -> bool:
+    """Whether a quota counts other devices for a member of a gang on one node than on another."""
+    choices = (choice for asks, _ in needs for ask in asks for choice in ask.choices)
+    return len(needs) > 1 and any(choice.is_all for choice in choices)
 
 
 def _narrow(ask: Ask, room: Amounts) -> Ask:

@@ -24,13 +24,13 @@ def _pod(name: str, *, least: int = 2, node: str = "") -> JSON:
         ("kill scheduler", "", 2, [1]),
         ("", "kill scheduler", 2, []),
         ("", "finish", 2, [1]),
-        ("", "", 0, []),  # as many must run as exist
+        ("", "", 0, []),  # a PodGroup says it
     ],
 )
 def test_a_gang_counts_that_comes_while_nothing_takes_promises(
     before: str, after: str, least: int, counted: list[int]
 ) -> None:
-    gangs = WholeGangs(lambda _: None)
+    gangs = WholeGangs()
 
     async def play() -> None:
         gangs.begin()
@@ -48,7 +48,7 @@ def test_a_gang_counts_that_comes_while_nothing_takes_promises(
 
 
 def test_a_gang_that_came_before_the_faults_ended_counts_not() -> None:
-    gangs = WholeGangs(lambda _: None)
+    gangs = WholeGangs()
 
     async def play() -> None:
         gangs.follow(named("pods"), Change(1, None, _pod("m0")))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from tests.cluster.fake.kinds import JSON, Kind
 from tests.cluster.fake.store import Change
 from tests.world.asked import has_ended
-from tests.world.gangs import Find, Gang, find_least, gang_of
+from tests.world.gangs import COSCHEDULING, MIN_LABEL, Gang, find_least, gang_of
 from tests.world.objects import TEAM
 from tests.world.waiting_pods import has_claims, is_waiting, name_of
 
@@ -28,11 +28,11 @@ _INTERRUPTING: Final = frozenset(
 class WholeGangs:
     """Follows when gangs came, and which members have come to be bound, also if they have ended.
 
-    Before the PodGroup of Coscheduling exists, as many must run as exist: such a gang is left out.
+    Before an allocator knows the PodGroup of Coscheduling that says how many must run, as many must
+    as exist: such a gang is left out.
     """
 
-    def __init__(self, find: Find) -> None:
-        self._find = find
+    def __init__(self) -> None:
         self._came: dict[Gang, float] = {}
         self._bound: dict[Gang, set[str]] = {}
         self._calm_since = float("inf")
@@ -47,10 +47,10 @@ class WholeGangs:
         after = change.after or {}
         if kind.plural != "pods" or not after or (gang := gang_of(after)) is None:
             return
+        if gang.kind is COSCHEDULING and MIN_LABEL not in after["metadata"]["labels"]:
+            return
         self._came.setdefault(gang, asyncio.get_running_loop().time())
-        if "nodeName" in after["spec"] and not find_least(after, gang, self._find):
-            self._came[gang] = float("-inf")
-        elif "nodeName" in after["spec"]:
+        if "nodeName" in after["spec"]:
             self._bound.setdefault(gang, set()).add(after["metadata"]["uid"])
 
     def list_bound(self) -> Iterator[tuple[Gang, int]]:

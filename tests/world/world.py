@@ -135,7 +135,7 @@ class World:
         self.quotas = Quotas(self.network)
         self.claims = ClaimController(self.network, self.quotas)
         self.rivals = Rivals(self.network)
-        self.whole_gangs = WholeGangs(lambda gang: store.find(*gang))
+        self.whole_gangs = WholeGangs()
         self.large = LargeClaims(self.network, is_crowded=self.conditions.is_crowded)
         # Pods that were refused until now, with the reason, and the tasks that create them.
         self.refused: dict[str, str] = {}
