@@ -28,15 +28,27 @@ def an_allocated_claim_has_its_mark_and_finalizer(world: "World") -> Iterator[st
             yield f"{name_of(claim)} is allocated without a finalizer"
         if not world.uses.is_ours(claim) or name_of(claim) in world.forged:
             continue
-        annotations = claim["metadata"].get("annotations") or {}
-        results = [each for each in list_results(claim) if not each.get("adminAccess")]
-        mark = json.loads(annotations.get(ALLOCATION_ANNOTATION, '{"devices": []}'))
-        named, held = (
-            sorted([{key: each.get(key) for key in _NAMED} for each in several], key=str)
-            for several in (mark["devices"], results)
-        )
+        named, held = _read_mark(claim)
         if named != held:
             yield f"{name_of(claim)} has {held}, and its mark {named}"
+
+
+def is_marked(claim: JSON) -> bool:
+    """Whether a claim has our mark of just its devices, whoever allocated them."""
+    named, held = _read_mark(claim)
+    return named == held
+
+
+def _read_mark(claim: JSON) -> tuple[list[JSON], list[JSON]]:
+    """Return what the mark of a claim names, and what the claim holds."""
+    annotations = claim["metadata"].get("annotations") or {}
+    results = [each for each in list_results(claim) if not each.get("adminAccess")]
+    mark = json.loads(annotations.get(ALLOCATION_ANNOTATION, '{"devices": []}'))
+    named, held = (
+        sorted([{key: each.get(key) for key in _NAMED} for each in several], key=str)
+        for several in (mark["devices"], results)
+    )
+    return named, held
 
 
 def a_claim_gets_what_it_asks_for(world: "World") -> Iterator[str]:

@@ -41,6 +41,8 @@ class Uses:
         self._decisions: dict[Decided, frozenset[Seen] | None] = {}
         self._decided_at: dict[Decided, float] = {}
         self._vanished: dict[str, float] = {}  # when pods were deleted with force, by UID
+        # Devices that an allocator may not have seen published since they were allocated.
+        self.unknown_memory: set[Device] = set()
 
     def all(self) -> Iterator[Use]:
         """Yield what counts: not what nobody can know of who decides."""

@@ -25,6 +25,7 @@ from tests.world import (
     rival_invariants,
 )
 from tests.world.admission import RefusedPodError, Webhook
+from tests.world.allocations import is_marked
 from tests.world.asked import is_waiting
 from tests.world.asks import count_asks
 from tests.world.conditions import draw_conditions
@@ -299,7 +300,7 @@ class World:
         if not who.startswith("allocator"):
             return
         if after and devices_of(before) - devices_of(after) and not self.uses.is_ours(before):
-            if name in self.forged:
+            if name in self.forged or is_marked(before):
                 self.network.count("allocation of others whose mark is forged, released")
             else:
                 self.taken.append(f"{name}, which others have allocated")
