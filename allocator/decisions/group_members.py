@@ -127,13 +127,15 @@ class GroupMembers(msgspec.Struct, frozen=True):
     """The members that need devices, in sets that ask the same, and the others.
 
     Those that need none are decided about `alone`. `exceeds` says which quota or claim has no room
-    for further members. `others` have room in the quotas in their place.
+    for further members. `others` have room in their place; those that ask for the `foremost` thing
+    come first there.
     """
 
     of_kind: Sequence[Sequence[MemberSet]]
     alone: tuple[str, ...]
     exceeds: Reason | None = None
     others: tuple["GroupMembers", ...] = ()
+    foremost: bytes | None = None
 
     def __len__(self) -> int:
         sets = chain.from_iterable(self.of_kind)
@@ -146,15 +148,19 @@ class GroupMembers(msgspec.Struct, frozen=True):
     def list_choices(self, needed: int) -> Iterator["GroupMembers"]:
         """Yield what to search for: all, the fewest, and those without the members of a kind.
 
-        There are few kinds (`find_problem`). What has room in the quotas in their place follows.
+        There are few kinds (`find_problem`). What has room in their place follows.
         """
         yield self
         if (fewest := self.choose_fewest(needed)) is not self:
             yield fewest
         for like in self._list_joined():
-            if (choice := self.choose_fewest(needed, like)) is not self:
+            if (choice := self.choose_fewest(needed, (like,))) is not self:
                 yield choice
-        yield from (each.choose_fewest(needed) for each in self.others if len(each) >= needed)
+        for members in self.others:
+            if len(members) >= needed:
+                joined = members._list_joined()  # noqa: SLF001  # of this class
+                behind = (key for key in joined if key != members.foremost)
+                yield members.choose_fewest(needed, behind)
 
     def _list_joined(self) -> Sequence[bytes]:
         """Return the things that members ask for which share claims, if these are several."""
@@ -162,13 +168,14 @@ class GroupMembers(msgspec.Struct, frozen=True):
         keys = sorted({member.key for each in joined for member in each.members})
         return keys if len(keys) > 1 else ()
 
-    def choose_fewest(self, needed: int, like: bytes | None = None) -> "GroupMembers":
+    def choose_fewest(self, needed: int, like: Iterable[bytes] = ()) -> "GroupMembers":
         """Return only so many members of sets whose members do not only share claims.
 
-        At first those `like` a key are left out. Which of the others get devices, the search finds.
+        At first those `like` some keys are left out, in their order. Which of the others get
+        devices, the search finds.
         """
         spare, sets = len(self) - needed, [*chain.from_iterable(self.of_kind)]
-        for key in (None,) if like is None else (like, None):
+        for key in (*like, None):
             for at, members in enumerate(sets):
                 if spare > 0:
                     sets[at] = members.without_spare(spare, key)
@@ -264,40 +271,38 @@ def find_members(uids: Collection[str], basis: Basis) -> Generator[None, None, G
     """Find the members that can use their claims, whatever is promised to them.
 
     They have room together in the quotas of their namespace, and in their claims. If all of them
-    together have not, those that ask for each thing are the first ones once. Each member is a step.
+    together have not, those that ask for each thing come first once. Each member is a step.
     """
     promised, requests = basis.reserved.promised_claims(uids), basis.requests
-    consumers, quotas = _ConsumerSelection(basis.state, uids), QuotaSelection(basis.state)
-    asking, selected = list[AskingMember](), list[AskingMember]()
+    asking = list[AskingMember]()
     for uid in uids:
         request = requests.find(uid)
         if request is not None and not requests.find_problem(request):
             search = requests.search(request).as_unallocated(promised)
-            member = AskingMember(request, search, request_key(search))
-            has_room = consumers.has_room(request)
-            asking += [member] if has_room else []
-            if has_room and quotas.admits(search):
-                consumers.add(request)
-                selected.append(member)
+            asking.append(AskingMember(request, search, request_key(search)))
         yield
-    first = yield from _group_alike(selected, consumers.reason or quotas.reason)
+    first = yield from _select(asking, uids, basis.state)
     others, keys = list[GroupMembers](), {each.key for each in asking}
-    for key in sorted(keys) if quotas.reason and 1 < len(keys) <= MAX_KINDS else ():
-        others.append((yield from _select_first(key, asking, basis.state)))
+    for key in sorted(keys) if first.exceeds and 1 < len(keys) <= MAX_KINDS else ():
+        of_key = [each for each in asking if each.key == key]
+        behind = [each for each in asking if each.key != key]
+        selected = yield from _select((*of_key, *behind), uids, basis.state)
+        others.append(replace(selected, foremost=key))
     return replace(first, others=tuple(others))
 
 
-def _select_first(
-    key: bytes, asking: Sequence[AskingMember], state: AllocatorState
+def _select(
+    asking: Iterable[AskingMember], uids: Collection[str], state: AllocatorState
 ) -> Generator[None, None, GroupMembers]:
-    """Select members that have room in the quotas, at first those with a key."""
-    quotas, selected = QuotaSelection(state), list[AskingMember]()
-    for is_first in (True, False):
-        for member in asking:
-            if (member.key == key) is is_first and quotas.admits(member.search):
-                selected.append(member)
-            yield
-    return (yield from _group_alike(selected, quotas.reason))
+    """Select members that have room in their claims and in the quotas, in this order."""
+    consumers, quotas = _ConsumerSelection(state, uids), QuotaSelection(state)
+    selected = list[AskingMember]()
+    for member in asking:
+        if consumers.has_room(member.request) and quotas.admits(member.search):
+            consumers.add(member.request)
+            selected.append(member)
+        yield
+    return (yield from _group_alike(selected, consumers.reason or quotas.reason))
 
 
 def _group_alike(
@@ -324,10 +329,10 @@ class _ConsumerSelection:
     def has_room(self, request: PodRequest) -> bool:
         """Whether a member has room beside those before it."""
         for uid in request.claims:
-            others = self._consumers_of(uid)
+            others, claim = self._consumers_of(uid), self._claims.get(uid)
             is_one = consumer_of(request.pod, uid).uid in others
-            if not is_one and len(others) >= MAX_CONSUMERS:
-                self.reason = self.reason or _no_room_in(self._claims[uid])
+            if claim is not None and not is_one and len(others) >= MAX_CONSUMERS:
+                self.reason = self.reason or _no_room_in(claim)
                 return False
         return True
 
@@ -339,7 +344,9 @@ class _ConsumerSelection:
     def _consumers_of(self, uid: str) -> set[str]:
         """Return who uses a claim: also who has devices, and for whom it will be reserved."""
         if uid not in self._consumers:
-            reserved = self._claims[uid].status.reserved_for
+            # A claim can be gone since its pod was looked at.
+            claim = self._claims.get(uid)
+            reserved = claim.status.reserved_for if claim is not None else ()
             self._consumers[uid] = {each.uid for each in reserved}
             for user in self._records.reserved_for(uid):
                 request = self._records.get(user).request

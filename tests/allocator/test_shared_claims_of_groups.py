@@ -142,7 +142,7 @@ def test_members_that_share_a_claim_get_a_node_that_all_of_them_can_use() -> Non
 def test_a_member_is_promised_nothing_that_others_have_of_its_claim_by_then() -> None:
     """Its decision is cut after each step, and another pod gets the claim after one of them."""
     counts = []
-    for step in range(1, 20):
+    for step in range(1, 25):
         cluster = Cluster(n1=1, n2=1)
         for number in itertools.count(1):
             reply = ask(cluster, "m0", "m1", out_of_time=lambda: True)
@@ -153,7 +153,7 @@ def test_a_member_is_promised_nothing_that_others_have_of_its_claim_by_then() ->
         counts.append(number)
         (device,) = cluster.held()
         assert [each.node for each in reply.fit] == [device.partition("/")[0]]
-    assert 4 < min(counts) < 15
+    assert 4 < min(counts) < 20
 
 
 def test_no_more_pods_are_evicted_than_for_those_that_must_run() -> None:
@@ -363,6 +363,36 @@ def test_a_gang_is_asked_about_anew_as_soon_as_a_consumer_leaves(*, is_allocated
 def test_members_that_a_quota_refuses_take_no_consumer_from_others() -> None:
     quota = DeviceQuota("q", lambda *_: True, {QuotaKey("gpu", DEVICES): Quantity.of(1)}, {})
     cluster, members = Cluster(quotas=[quota], n1=9), [f"m{number:03}" for number in range(300)]
+    cluster.add(Node("n1", {"a": ""}))
     shared = dict.fromkeys(members, claim("of-pods"))
     own = {uid: claim(f"c-{uid}", 2) for uid in members[1:151]}
-    assert codes(ask(cluster, *members, least=150, shared=shared, own=own)) == []
+    # Whichever of the two things that the others ask for comes first.
+    selectors = {uid: {"a": ""} for uid in members[225:]}
+    reply = ask(cluster, *members, least=150, shared=shared, own=own, selectors=selectors)
+    assert codes(reply) == []
+
+
+def test_members_with_room_in_a_quota_in_place_of_others_have_room_in_their_claim() -> None:
+    quota = DeviceQuota("q", lambda *_: True, {}, {QuotaKey("gpu", DEVICES): Quantity.of(11)})
+    cluster, members = Cluster(quotas=[quota], n1=11), [f"m{number:03}" for number in range(300)]
+    shared = dict.fromkeys(members, claim("of-pods"))
+    # Beside the first one, the quota has no room for those behind it.
+    own = {uid: claim(f"c-{uid}") for uid in members[1:11]} | {members[0]: claim("large", 10)}
+    reply = ask(cluster, *members, least=260, shared=shared, own=own)
+    assert codes(reply) == ["ClaimHasMaxConsumers"]
+    assert not cluster.held()
+
+
+@pytest.mark.parametrize("label", ["a", "c"])
+@every_row("fitting", tuple(itertools.combinations(("m0", "m1", "m2", "m3"), 2)))
+def test_members_for_other_nodes_take_no_room_in_a_quota_from_those_that_share_their_claim(
+    fitting: tuple[str, str], label: str
+) -> None:
+    quota = DeviceQuota("q", lambda *_: True, {}, {QuotaKey("gpu", DEVICES): Quantity.of(4)})
+    cluster, members = Cluster(quotas=[quota], n1=4), ("m0", "m1", "m2", "m3")
+    cluster.add(Node("n1", {label: ""}))
+    selectors = {uid: {label if uid in fitting else "b": ""} for uid in members}
+    own = {uid: claim(f"c-{uid}") for uid in members}
+    assert ask(cluster, *members, own=own, selectors=selectors, least=2).complete
+    promised = [uid for uid in members if cluster.decisions.reservations.is_promised(uid)]
+    assert promised == [*fitting]
