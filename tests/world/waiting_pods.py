@@ -1,7 +1,6 @@
 """Which pods wait although they could run: what must not last when the faults have ended."""
 
 import functools
-import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -76,8 +75,8 @@ def no_important_pod_waits_beside_pods_that_can_go(world: "World") -> Iterator[s
     for gang in _find_waiting(world):
         if not gang.priority or not any(asks for asks, _ in gang.needs):
             continue
-        if room.memory < math.inf and fit_together(nodes, held, gang.needs, EVERYTHING):
-            continue  # free devices have more memory than the quota allows, so nobody is evicted
+        if fit_together(nodes, held, gang.needs, EVERYTHING):
+            continue  # free devices are more than the quota allows, so nobody is evicted
         stay = (
             claim
             for claim in world.all("resourceclaims")
