@@ -33,9 +33,11 @@ def is_woken_by_member(record: Record, now: float, *, is_kept: bool = True) -> b
     """Whether another member of its group, which was answered now, wakes a pod.
 
     One that was answered itself and has not started is woken at the end of its pause: two of them
-    would else wake each other without end. So would two whose records are not kept until then.
+    would else wake each other without end. So would two whose records are not kept until then, as
+    that of a pod with devices is.
     """
-    return (is_kept or record.waiting is not None) and not record.pauses(now)
+    is_kept |= record.waiting is not None or record.devices is not None
+    return is_kept and not record.pauses(now)
 
 
 class TurnWork:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from allocator.decisions.waiting import SCHEDULING_SECONDS
 from allocator.scheduler.protocol import GroupMember, PodOnNode, PreFilterGroupRequest
+from allocator.state.record_states import RecordEvent
 from drawbridge.dra.nodes import Node
 from tests.allocator.clusters import Cluster, allocation_on, claim, gpu_slice, members_of
 from tests.allocator.fake_process import FakeProcess
@@ -44,6 +45,19 @@ async def test_members_whose_records_are_not_kept_do_not_wake_each_other_without
     for names in (["m0", "m1"], ["m1", "m0"]) * 4:
         assert (await process.calls.prefilter_group(members_of(process.cluster, names))).fit
     assert process.published == []
+
+
+async def test_a_member_whose_record_was_dropped_is_woken_when_it_has_devices() -> None:
+    process, names = FakeProcess(Cluster(n1=2)), ["m2", "m0", "m1"]
+    for first in (1, 2, 0):
+        asked = members_of(process.cluster, names[first:] + names[:first])
+        assert not (await process.calls.prefilter_group(asked)).fit
+    records = process.cluster.state.records
+    records.end("m0", RecordEvent.DROPPED)
+    records.limit = len(records)
+    process.cluster.add(Node("n2"), gpu_slice("n2", 3))
+    assert (await process.calls.prefilter_group(members_of(process.cluster, names))).fit
+    assert process.published == ["m0", "m1"]
 
 
 async def test_members_without_a_part_do_not_wake_each_other_while_others_have_theirs() -> None:

@@ -28,6 +28,7 @@ from tests.cluster.fake.trouble import Seen
 from tests.world.network import LATEST_SECONDS, SYSTEM, Network, WorldSession
 
 _HOSTS = ("control-a", "control-b")
+_RUN_SECONDS = 1.0
 
 
 class _Session(WorldSession):
@@ -95,8 +96,10 @@ class ControllerProcess:
         return (self.leads and bool(self._rules.holds(node))) or now - sent_at < LATEST_SECONDS
 
     def _find_trouble(self) -> float:
+        """Return until when it is still or cut off, or waits for an answer and its next run."""
         who = f"controller {self.host}"
-        return max(self.network.find_still(who), self.network.trouble_of(who).cut)
+        late = self.network.late.get(who, float("-inf")) + _RUN_SECONDS
+        return max(self.network.find_still(who), self.network.trouble_of(who).cut, late)
 
     async def run(self) -> None:
         """Run until cancelled."""

@@ -28,6 +28,7 @@ LEASE_SECONDS = 15
 LATEST_SECONDS = 10.0
 # Clients whose roles can lack something for a moment.
 OURS = ("allocator", "controller", "webhook")
+_PROMPT_SECONDS = 0.5
 
 
 @dataclass
@@ -95,6 +96,7 @@ class Network:
     # Whose requests about a resource hang, and until when.
     hanging: dict[tuple[str, str], float] = field(default_factory=dict)
     traps: dict[str, Trap] = field(default_factory=dict)  # by the kind of process
+    late: dict[str, float] = field(default_factory=dict)  # until when clients wait for an answer
     followers: list[Follower] = field(default_factory=list)
     # Until when no server opens a watch for our processes, as a server with many watches does.
     no_watch: float = 0.0
@@ -228,6 +230,8 @@ class Network:
         if (trap := self._find_trap(who, seen)) and trap.late:
             is_lost, pause = True, trap.late
             self._spring(who, seen)
+        if pause > _PROMPT_SECONDS:
+            self.late[who] = max(self.late.get(who, 0.0), loop.time() + pause)
         # It arrives also if nobody waits for it any more.
         arrive = functools.partial(self._arrive, who, front, seen, answered)
         loop.call_later(pause, arrive, front.stops)

@@ -353,6 +353,8 @@ class Scheduler:
             reply = await parts.calls.prefilter_group(
                 PreFilterGroupRequest(pod_uid=uid, group=group, members=members, max_nodes=0)
             )
+        if not reply.fit and not reply.complete:
+            self.tries.note_cut(uid, asyncio.get_running_loop().time())
         return reply
 
     def _choose(self, reply: PreFilterReply) -> str:

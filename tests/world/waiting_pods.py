@@ -175,8 +175,8 @@ def _lacks(world: "World", members: Sequence[JSON], waiting: int) -> int:
     gang = gang_of(members[0])
     assert gang is not None
     least = find_least(members[0], gang, lambda gang: world.network.store.find(*gang.place))
-    if not least:
-        return waiting
+    if not least:  # as many as exist
+        return waiting if waiting == sum(map(is_waiting, members)) else 0
     bound = sum("nodeName" in pod["spec"] and not has_ended(pod) for pod in members)
     lacks = max(1, least - bound)
     return lacks if lacks <= waiting else 0
