@@ -264,10 +264,10 @@ class OwnedNodeReconciler:
         was_owned = change.node in self._leaving and not self._giving_back.has_ended(change.node)
         if cached is None or (change.removed and was_owned):
             return
+        if change.settled in ("", LEAVING) and not self._is_needed(change, cached):
+            return
         if change.settled:
             await self._merge(cached, {SETTLED_ANNOTATION: change.settled}, {})
-            return
-        if not self._is_needed(change, cached):
             return
         spec = msgspec.json.decode(cached.raw).get("spec") or {}
         added_at = None if change.removed else self._now()
@@ -278,11 +278,14 @@ class OwnedNodeReconciler:
             self._reporter.count(NAME, "untainted" if change.removed else "tainted")
 
     def _is_needed(self, change: TaintChange, node: WatchedObject[WatchedNode]) -> bool:
-        """Whether a change is needed still: what the run has asked for in between takes time."""
+        """Whether a change is needed still: what the run has asked for in between takes time.
+
+        A taint leaves before it is removed.
+        """
         owned = owned_pools(self._configuration())
         decided = {node.name: decide_node(owned, node.value.metadata.labels or {})}
         needed = taint_changes([node], decided, former=self._former, rules_hold=self._rules_hold)
-        return change in needed
+        return TaintChange(change.removed or change.settled == LEAVING, change.node) in needed
 
     async def _merge(
         self,

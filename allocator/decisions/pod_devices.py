@@ -457,10 +457,12 @@ class PodDecisions:
         """Make a decision for a namespace, in which the search on a node has its time."""
         planner, self._basis.out_of_time = self.state.planner, out_of_time
         planner.begin_decision(self._briefs.seconds(namespace, now))
-        yield
-        self._basis.out_of_time = never
-        if planner.was_cut:
-            self._briefs.note_cut(namespace, now)
+        try:
+            yield
+        finally:
+            self._basis.out_of_time = never
+            if planner.was_cut:
+                self._briefs.note_cut(namespace, now)
 
     def _settle(self, now: float) -> None:
         """Keep what is kept for pods in step with the cluster, before anything is decided."""

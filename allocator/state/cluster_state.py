@@ -277,8 +277,11 @@ class AllocatorState:
             self._pools_naming.move(pool, (), filter(None, {after.node_name, pool.name}))
             self._decide_owner(pool)
             self.conflicts.note_pool(pool)
-            if self.ledger.quotas.counts_capacity:
-                self.ledger.charge_again(pool)
+            self._charge_again(pool)
+
+    def _charge_again(self, pool: PoolID) -> None:
+        if self.ledger.quotas.counts_capacity:
+            self.ledger.charge_again(pool)
 
     def take_over(self, earlier: "AllocatorState") -> None:
         """Keep what another state knows beside the caches, because the decisions are built anew.
@@ -286,6 +289,7 @@ class AllocatorState:
         Responses and schedulers have told of claims before the watch does. It may never tell: a
         list does not have what was deleted meanwhile, whose devices can still be in use.
         """
+        self.pods.take_over(earlier.pods)
         for uid, record in earlier.ledger.claims.items():
             if record.version > self.ledger.observed_to:
                 self.observe_claim(earlier.claims[uid], told=not record.is_confirmed)
@@ -327,6 +331,8 @@ class AllocatorState:
         if owned:
             self._owned[pool] = node
             self._add_owned_pool(node)
+            # Of large pools of others, it is not known what their devices publish.
+            self._charge_again(pool)
 
     def _use_slices(self, pool: PoolID, members: Collection[Slice]) -> None:
         """Give these slices of a pool to the planner, and take back those that it has besides."""

@@ -154,6 +154,16 @@ class SeenPods:
         self._settled.append(uid)
         self._update_claims_of(uid)
 
+    def take_over(self, earlier: "SeenPods") -> None:
+        """Keep which pods have gone or were bound: no list tells that again."""
+        self._unused = earlier._unused  # noqa: SLF001  # of this class; a release goes on
+        for uid in dict(earlier._bound.items()):  # noqa: SLF001  # of this class
+            self.note_bound(uid)
+        for uid, unconfirmed in earlier._gone.items():  # noqa: SLF001  # of this class
+            if uid not in self._pods:
+                self._gone.put(uid, unconfirmed)
+                self._update_claims_of(uid)
+
     def note_bound(self, uid: str) -> None:
         """Remember that a pod may have a node: it can vanish before a watch or a list shows it."""
         self._bound.put(uid, None)

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import (
@@ -14,6 +15,7 @@ from allocator.scheduler.protocol import (
     PreemptRequest,
     PreFilterGroupRequest,
 )
+from allocator.state.cluster_state import MAX_SLICES
 from drawbridge.dra.device_quotas import Charge, DeviceQuota, QuotaKey
 from drawbridge.dra.quantity import Quantity, from_json
 from drawbridge.ledger.quota_use import QuotaUse
@@ -25,6 +27,7 @@ from tests.allocator.clusters import (
     codes,
     gpu_class,
     gpu_slice,
+    owns_all,
     pod,
 )
 
@@ -441,3 +444,14 @@ def test_a_claim_of_two_members_counts_once() -> None:
         pod_uid="m0", group=GroupReference(key="default/g", min_count=2), members=members
     )
     assert [each.node for each in ask_group(cluster.decisions, request, cluster.now).fit] == ["n1"]
+
+
+def test_a_large_pool_counts_as_soon_as_its_devices_are_known() -> None:
+    first = replace(gpu_slice("n1", 1, capacity=BIG), slice_count=MAX_SLICES + 1)
+    others = [replace(first, name=f"s{number}", devices=()) for number in range(MAX_SLICES)]
+    cluster = Cluster(first, *others, quotas=[limit({MEMORY: "100Gi"})], n1=0)
+    cluster.state.decide_owners(lambda *_: False)
+    cluster.add_claim(claim("c", allocation=allocation_on("n1", 0), pods=["p"]))
+    assert used(cluster) == ["0/100Gi"]
+    cluster.state.decide_owners(owns_all)
+    assert used(cluster) == ["80Gi/100Gi"]

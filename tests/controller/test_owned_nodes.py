@@ -1,6 +1,7 @@
 """The taint of owned nodes, and its findings."""
 
 import asyncio
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from controller.giving_back import LEASE_SECONDS
 from controller.owned_nodes import MAX_CHANGES, OwnedNodeReconciler
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import WatchedNode
-from drawbridge.agreement.owned_pools import SETTLE_SECONDS
+from drawbridge.agreement.owned_pools import LEAVING, SETTLE_SECONDS
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.names import SETTLED_ANNOTATION
@@ -297,6 +298,29 @@ def test_the_taint_depends_on_the_fence_of_rules_where_it_is_asked_for(
     scene.rules_hold = rules_hold
     scene.settle()
     assert scene.settle() == {"a": bare, "b": tainted, "c": None}
+
+
+def test_a_taint_that_is_needed_again_before_the_write_does_not_leave(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene({**ENTRY, "fence": "rules"})
+    scene.node("a", OWNED, [FENCE])
+    scene.rules_hold = True
+    scene.reconcile()
+    find_ended = scene.giving_back.find_ended
+
+    async def lose_the_rules(leaving: Collection[str]) -> frozenset[str]:
+        scene.rules_hold = False
+        return await find_ended(leaving)
+
+    scene.time = SETTLE_SECONDS
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.giving_back, "find_ended", lose_the_rules)
+        scene.reconcile()
+    assert scene.said("a") != LEAVING
+    scene.rules_hold = True
+    scene.settle()
+    assert scene.said("a") == LEAVING
 
 
 def test_an_entry_that_needs_the_taint_keeps_it_on_its_nodes() -> None:
