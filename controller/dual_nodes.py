@@ -103,7 +103,8 @@ class DualNodeReconciler:
             blocker = await self._find_blocker(name, context) if value is None else None
             if blocker is not None:
                 findings.add(blocker)
-            else:
+            # Its slices can be back by now: other nodes were written before it.
+            elif value is not None or not self._is_dual(name):
                 await self._write_label(versions[name], name, value)
 
         async def look(name: str) -> None:
@@ -122,6 +123,9 @@ class DualNodeReconciler:
             await process_each(self._without_plugin.find(others, self._publishing(), context), look)
         finally:
             self._report(findings)
+
+    def _is_dual(self, name: str) -> bool:
+        return any(each.node == name for each in self._dual_nodes() or ())
 
     def _report(self, findings: set[Finding]) -> None:
         for finding in sorted(findings - self._reported, key=lambda each: each.message):

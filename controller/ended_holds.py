@@ -61,7 +61,8 @@ class EndedHoldReconciler:
 
     async def _remove(self, name: str) -> None:
         cached = self._nodes.get(name)
-        if cached is None:
+        # What was removed before it took time, and another hold can have begun meanwhile.
+        if cached is None or not any(find_ended([cached], self._now())):
             return
         version, annotations = cached.version, {HOLD_ANNOTATION: None}
         change = {"metadata": {"resourceVersion": version, "annotations": annotations}}

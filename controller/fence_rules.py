@@ -172,6 +172,8 @@ class FenceRuleReconciler:
         published = await self._find_pools(owned) if is_wanted else {}
         named = read_pools(parts.policy.spec) if parts.policy and not installed else frozenset()
         contest = self._find_contest(frozenset() if installed else self._named - named)
+        if not installed:
+            self._named &= named  # each loss counts once, also if the write that mends it fails
         announced = read_leaving(parts.policy) if named else frozenset()
         self.policy_version = parts.policy.metadata.resource_version if parts.policy else ""
         self._nodes = {pool: self._nodes[pool] for pool in named & self._nodes.keys()} | published

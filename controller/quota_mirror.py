@@ -274,6 +274,7 @@ class QuotaMirrorReconciler:
         # these times, so it requests one recount in every namespace.
         self._changed: dict[str, float] = {}
         self._recounted: set[str] = set()
+        self._failed: set[str] = set()  # the namespaces that could not be written the last time
 
     async def reconcile(self) -> None:
         """Write the quotas that have to change and delete those that are not needed."""
@@ -288,7 +289,15 @@ class QuotaMirrorReconciler:
                 by_namespace.setdefault(quota.namespace, []).append(quota.value)
         self._forget_all_but(by_namespace.keys())
 
-        await process_each(sorted(by_namespace.items()), self._reconcile_namespace)
+        async def process(item: tuple[str, list[WatchedQuota]]) -> None:
+            self._failed.add(item[0])
+            await self._reconcile_namespace(item)
+            self._failed.discard(item[0])
+
+        # A namespace whose writes get no response ends the run; the next one begins with others.
+        self._failed &= by_namespace.keys()
+        items = sorted(by_namespace.items(), key=lambda item: (item[0] in self._failed, item[0]))
+        await process_each(items, process)
 
     def _forget_all_but(self, namespaces: AbstractSet[str]) -> None:
         """Drop the state of namespaces without a quota, most of which are deleted."""
@@ -306,9 +315,11 @@ class QuotaMirrorReconciler:
             # A quota can have thousands of entries, and each name costs translations.
             plan = await asyncio.to_thread(self._make_plan, others, own_quota)
         if plan.hard and plan.hard != _mirrored_entries(own_quota):
+            # Also if there is no response: the limits can have changed.
+            self._recounted.discard(namespace)
+            self._changed.pop(namespace, None)
             await self._store.apply(_compose_quota(namespace, plan.hard), namespace)
             self._changed[namespace] = self._now()
-            self._recounted.discard(namespace)
             self._reporter.count(NAME, "mirrored")
         elif own_quota is not None and not plan.hard:
             await self._delete(own_quota)

@@ -90,6 +90,7 @@ class TemplateGarbageCollector:
         self._is_enforced = is_enforced
         self._reporter = reporter
         self._now = now
+        self._failed: set[str] = set()  # the namespaces that could not be collected the last time
 
     async def reconcile(self) -> None:
         """Delete the templates that are unused now."""
@@ -98,7 +99,16 @@ class TemplateGarbageCollector:
         unused: dict[str, _Templates] = {}
         for template in collected:
             unused.setdefault(template.namespace, []).append(template)
-        await process_each(sorted(unused.items()), self._collect_namespace)
+
+        async def process(item: tuple[str, _Templates]) -> None:
+            self._failed.add(item[0])
+            await self._collect_namespace(item)
+            self._failed.discard(item[0])
+
+        self._failed &= unused.keys()
+        await process_each(
+            sorted(unused.items(), key=lambda item: (item[0] in self._failed, item[0])), process
+        )
 
     async def _collect_namespace(self, unused: tuple[str, _Templates]) -> None:
         """Delete the templates that no pod of the namespace refers to, and renew the others.

@@ -15,8 +15,8 @@ version than the bindings that were sent before name: it would run without its d
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -73,8 +73,10 @@ class PodBinder:
         self._cache = claims
         self._leads = leads
         self._times = times
-        # Other pods wait, because the API server is the bottleneck of a burst.
-        self._slots = asyncio.Semaphore(CONCURRENT_WRITES)
+        # Other pods wait, because the API server is the bottleneck of a burst. What one namespace
+        # writes leaves room for others, also if it gets no response.
+        self._slots = asyncio.Semaphore(2 * CONCURRENT_WRITES)
+        self._slots_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         # By pod and claim, as long as a call has the lock or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._term = 0
@@ -108,29 +110,37 @@ class PodBinder:
         If that is not possible now, the pod is woken later: no change of the cluster would do it.
         """
         async with self._locked(pod_uid):
-            released: list[str] = []
-            try:
-                for claim in self._state.claims_of(pod_uid):
+            released, failed = list[str](), list[str]()
+            for claim in self._state.claims_of(pod_uid):
+                try:
                     released += await self._release(pod_uid, claim)
-            except (ApiError, NotLeadingError) as error:
+                except (ApiError, NotLeadingError) as error:
+                    failed.append(f"{error}")
+                    if not isinstance(error, ApiError) or not error.refused:
+                        break  # a policy can refuse the change of one claim
+            if failed:
                 self._state.wake_at(pod_uid, _loop_time() + RETRY_SECONDS)
-                return PostFilterReply(released=tuple(released), message=f"{error}")
-            return PostFilterReply(released=tuple(released))
+            return PostFilterReply(released=tuple(released), message="".join(failed[:1]))
 
     def _locked(self, uid: str) -> asyncio.Lock:
         """Return the lock of a pod or a claim; nobody but `async with` may refer to it."""
         return self._locks.setdefault(uid, asyncio.Lock())
 
+    @asynccontextmanager
+    async def _slot(self, namespace: str) -> AsyncIterator[None]:
+        """Wait until more may be written; nobody who has a slot waits for a lock."""
+        of_one = asyncio.Semaphore(CONCURRENT_WRITES)
+        async with self._slots_of.setdefault(namespace, of_one), self._slots:
+            yield
+
     async def _bind_reserved(self, reservation: PodReservation, term: int) -> BindReply:
         claims = self._make_claim_writer(term)
         place = self._last_place(_pod_of(reservation))
         try:
-            async with self._slots:
-                allocated = await self._allocate(reservation, claims)
+            allocated = await self._allocate(reservation, claims)
             waiting = await self._wait_for_devices(reservation.uid, allocated)
             if not waiting:
-                async with self._slots:
-                    await self._bind(reservation, place, claims)
+                await self._bind(reservation, place, claims)
         except (BindRefusedError, ApiError, NotLeadingError) as error:
             if self._term == term:
                 self._undo_soon(reservation)
@@ -172,12 +182,12 @@ class PodBinder:
         marked, allocated = [], []
         for reserved in reservation.claims:
             # Each write changes the version of a claim, so that pods that share it take turns.
-            async with self._locked(reserved.uid):
+            async with self._locked(reserved.uid), self._slot(reserved.namespace):
                 marked.append(await claims.mark(reserved))
         # Nobody joins those who wait for a device that has failed, and leave it one by one.
         await self._find_unready(reservation.uid, marked)
         for live, reserved in zip(marked, reservation.claims, strict=True):
-            async with self._locked(reserved.uid):
+            async with self._locked(reserved.uid), self._slot(reserved.namespace):
                 allocated.append(await claims.allocate(live, reserved))
         return allocated
 
@@ -253,7 +263,8 @@ class PodBinder:
             await self._check_claims(place, reservation)
             check()
             try:
-                await self._writes.bind(pod, reservation.node, place.version, check)
+                async with self._slot(pod.namespace):
+                    await self._writes.bind(pod, reservation.node, place.version, check)
                 break
             except ApiError as error:
                 if error.unknown:

@@ -68,3 +68,21 @@ def test_a_policy_that_is_installed_again_is_no_contest() -> None:
         assert scene.reconcile(5) is False
         scene.install()
         assert scene.reconcile(5) is True
+
+
+def test_one_loss_counts_once_although_the_writes_that_mend_it_fail() -> None:
+    scene = Scene(ENTRY)
+    scene.node("a")
+    scene.reconcile()
+    scene.install()
+
+    def fail(*_: object) -> None:
+        raise ApiError(500, "InternalError", "the storage is slow")
+
+    scene.policies.before_write = fail
+    for _ in range(4):
+        with pytest.raises(ApiError):
+            scene.reconcile(5)
+    scene.policies.before_write = lambda *_: None
+    assert scene.reconcile(5)
+    assert scene.messages == []

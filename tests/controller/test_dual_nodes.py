@@ -277,3 +277,18 @@ def test_nodes_publish_if_a_plugin_can_have_allocated_their_devices() -> None:
     assert gather_facts(other).publishing == frozenset()
     mapped = _cluster(gpus="x", extended="example.com/gpu", driver="example.com")
     assert gather_facts(mapped).publishing == {"a", "b"}
+
+
+def test_a_node_that_is_dual_again_before_the_write_keeps_its_label() -> None:
+    """Its driver was away for a moment, and the label of another node was removed before."""
+    scene = Scene(a={LABEL: "true"}, b={LABEL: "true"})
+    allocatable = {NAME: "8"}
+    status = {"allocatable": allocatable, "capacity": allocatable}
+    scene.nodes.put({"metadata": {"name": "b", "labels": {LABEL: "true"}}, "status": status})
+    scene.dual_nodes = ()
+
+    def publish_again(*_: object) -> None:
+        scene.dual_nodes = (DualNode("b", (NAME,), 8),)
+
+    scene.nodes.before_write = publish_again
+    assert scene.reconcile()["b"] == {LABEL: "true"}

@@ -90,3 +90,13 @@ def test_nodes_that_a_plan_moves_are_counted() -> None:
     scene.nodes.put({"metadata": {"name": "b", "annotations": moving}})
     asyncio.run(scene.reconciler.reconcile())
     assert scene.reporter.gauges[Gauge.MOVING_NODES] == 1
+
+
+def test_a_hold_that_begins_while_others_are_removed_stays() -> None:
+    scene = Scene(KEPT_SECONDS)
+    scene.node("a", HOLD)
+    scene.node("b", HOLD)
+    later = HOLD.replace("T10:00", "T11:00")
+    assert later != HOLD
+    scene.nodes.before_write = lambda *_: scene.node("b", later)
+    assert scene.reconcile() == {"a": None, "b": later}

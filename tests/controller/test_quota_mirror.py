@@ -24,6 +24,7 @@ from controller.watched_objects import (
 )
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.errors import UnreachableError
 from drawbridge.cluster.store import CachedObject, read_header
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
@@ -335,3 +336,46 @@ def test_a_namespace_that_comes_back_is_reported_again() -> None:
         scene.quotas.put(quota)
     scene.reconcile()
     assert scene.reporter.codes == [*told, *told]
+
+
+def test_a_quota_whose_write_got_no_response_is_counted_again() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    for scene.seconds in (0, 3):
+        scene.reconcile()
+    counted = scene.reporter.counts["quota", "recounted"]
+
+    def store(_: str, value: Unstructured) -> None:
+        scene.quotas.before_write = lambda *_: None
+        scene.quotas.put({**scene.quotas.objects[TEAM, MIRRORED_QUOTA], "spec": value["spec"]})
+        raise ApiError(504, "Timeout")
+
+    scene.set_claim_usage({"gpu.nvidia.com": 4})
+    scene.quotas.before_write = store
+    with pytest.raises(ApiError):
+        scene.reconcile()
+    for scene.seconds in (6, 9):
+        scene.reconcile()
+    assert scene.reporter.counts["quota", "recounted"] == counted + 1
+
+
+def test_a_namespace_whose_writes_get_no_response_keeps_no_others_from_their_quota(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.add_namespace("first")
+    scene.add_namespace("last")
+    apply = scene.quotas.apply
+
+    async def hang(value: Unstructured, namespace: str = "") -> None:
+        if namespace == "first":
+            raise UnreachableError("no response")
+        await apply(value, namespace)
+
+    monkeypatch.setattr(scene.quotas, "apply", hang)
+    for _ in range(2):
+        with pytest.raises(UnreachableError):
+            scene.reconcile()
+    assert {space for space, name in scene.quotas.objects if name == MIRRORED_QUOTA} == {
+        TEAM,
+        "last",
+    }

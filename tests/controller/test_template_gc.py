@@ -13,6 +13,7 @@ from controller.template_gc import TemplateGarbageCollector
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.owned_templates import is_exclusively_owned
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import UnreachableError
 from drawbridge.documents.values import Value
 from drawbridge.names import USED_ANNOTATION
 from drawbridge.translate.changes.template import make_template
@@ -242,3 +243,28 @@ def test_a_server_error_is_raised() -> None:
     scene.templates.before_write = fail
     with pytest.raises(ApiError):
         scene.collects()
+
+
+def test_a_namespace_whose_writes_get_no_response_keeps_the_templates_of_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    spaces = {"first", "last"}
+    scene.enforced |= spaces
+    for space in spaces:
+        metadata = {**scene.stored["metadata"], "namespace": space}
+        scene.templates.put(
+            {**scene.stored, "metadata": metadata}, created=START - dt.timedelta(days=2)
+        )
+    delete = scene.templates.delete
+
+    async def hang(name: str, namespace: str = "", *, uid: str, version: str) -> None:
+        if namespace == "first":
+            raise UnreachableError("no response")
+        await delete(name, namespace, uid=uid, version=version)
+
+    monkeypatch.setattr(scene.templates, "delete", hang)
+    for _ in range(2):
+        with pytest.raises(UnreachableError):
+            asyncio.run(scene.reconciler.reconcile())
+    assert not any(space == "last" for space, _ in scene.templates.objects)
