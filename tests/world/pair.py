@@ -13,6 +13,7 @@ from drawbridge.cluster.history import HistoryChangedError
 from drawbridge.cluster.store import CachedObject
 from drawbridge.dra.allocation import Allocation, Consumer, gives_same_devices
 from drawbridge.dra.claim import Claim
+from drawbridge.ledger.pods import Pod
 from drawbridge.process.run import StopSignal
 from drawbridge.process.settings import Settings, watch_in_use
 from tests.world.conditions import Conditions
@@ -159,6 +160,13 @@ class Pair:
         for cached in caches.claims.all():
             self._see(None, cached)
         caches.claims.subscribe(self._see)
+        for pod in caches.pods.all():
+            self._see_pod(None, pod)
+        caches.pods.subscribe(self._see_pod)
+
+    def _see_pod(self, _: object, after: CachedObject[Pod] | None) -> None:
+        if after is not None:
+            self.seen.add(("pod", after.uid))
 
     def _see(self, _: object, after: CachedObject[Claim] | None) -> None:
         allocation = after.value.status.allocation if after else None

@@ -19,7 +19,7 @@ from tests.world.stock import NAME as STOCK
 
 # The UID of a claim, and what it got.
 Decided = tuple[str, frozenset[Device]]
-# Or the UID of a pod that it is reserved for; "" for a group.
+# Or the UID of a pod that it is reserved for; "" for a group. Or "pod" and the UID of one.
 Seen = Decided | tuple[str, str]
 
 
@@ -143,9 +143,13 @@ class Uses:
 
 
 def _has_seen(seen: Collection[Seen], decided: Decided, pod: str) -> bool:
-    """Whether an allocator has seen what a claim got, and that a pod, or a group, uses it."""
+    """Whether an allocator has seen what a claim got, and that a pod uses it.
+
+    A claim of a group does not name its members: some can have vanished before a process starts.
+    """
     claim = decided[0]
-    return decided in seen and ((claim, pod) in seen or (claim, "") in seen)
+    is_member = (claim, "") in seen and ("pod", pod) in seen
+    return decided in seen and ((claim, pod) in seen or is_member)
 
 
 def _meet(some: frozenset[Device], others: frozenset[Device]) -> bool:
