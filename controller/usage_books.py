@@ -139,9 +139,10 @@ class UsageReconciler:
     async def _begin_changes(self, until: int) -> None:
         """Count changes from the book of today on, after a change of leader or a failed write."""
         stored, today = self._latest, until // DAY
-        is_today = stored is not None and stored.book.day == today
-        live = stored.config_map if stored and is_today else None
-        await self._changes.begin(live, today, until)
+        if stored is None or today - stored.book.day not in (0, 1):
+            await self._changes.begin(None, today, until)
+        else:  # the last minutes of yesterday are still to be written
+            await self._changes.begin(stored.config_map, stored.book.day, until)
 
     # --- the latest book -----------------------------------------------------------------------
 

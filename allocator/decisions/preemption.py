@@ -77,13 +77,17 @@ class DevicePreemption:
 
     def expire(self, now: float) -> None:
         """Let pods preempt again that wait for what does not happen in time."""
+        self.observe_time(now)
+        self._releases.settle()
+        self._preemptors.settle(now)
+        self._preemptors.expire(now)
+
+    def observe_time(self, now: float) -> None:
+        """Begin and end the times of pods that terminate or vanished, whoever leads."""
         self._state.vanished.observe_time(now)
         if kept := self._state.pods.observe_time(now):
             self._preemptors.wait_no_more_for(kept)
             self._releases.unpair(kept)
-        self._releases.settle()
-        self._preemptors.settle(now)
-        self._preemptors.expire(now)
 
     # --- a pod that asks for nodes ---
 

@@ -34,6 +34,7 @@ from allocator.state.live_state import LiveState
 from allocator.state.reports import Report
 from allocator.term import TermKeeper
 from allocator.writes.binding import PodBinder
+from drawbridge.ledger.planner import Planner
 from drawbridge.process import metrics
 from drawbridge.process.build_info import read_build_info
 from drawbridge.process.forked import ForkRefusedError
@@ -267,8 +268,8 @@ class SchedulerCalls:
             # Also while another scheduler leads: otherwise the pods that ended would add up.
             while not self._state.waiting.end_settled(self._now(), self._deadline(_TURN_SECONDS)):
                 await self._pause(0)
-            # The time of devices of vanished pods begins when they are seen, whoever leads then.
-            self._state.decisions.state.vanished.observe_time(self._now())
+            # The time of pods that terminate or vanished begins when that is seen.
+            self._state.decisions.preemption.observe_time(self._now())
             unfinished, turns = True, 0
             # The term can end between two turns, and with it all that is promised.
             while unfinished and self._leadership.leading:
@@ -279,7 +280,10 @@ class SchedulerCalls:
                 if turn.woken:
                     self._publish(turn.woken)
                 if turn.aside:
-                    self._copy = asyncio.create_task(self._decide_aside(waiting, turn.aside))
+                    # The copy decides by these decisions, also if others are built meanwhile.
+                    planner = self._state.decisions.state.planner
+                    deciding = self._decide_aside(waiting, planner, turn.aside)
+                    self._copy = asyncio.create_task(deciding)
                 unfinished = turn.unfinished
                 turns += 1
                 # Calls of the scheduler are answered between two turns. A search on one node can
@@ -291,11 +295,10 @@ class SchedulerCalls:
             count = len(self._state.waiting) if self._leadership.leading else 0
             metrics.ALLOCATOR_WAITING.set(count)
 
-    async def _decide_aside(self, waiting: WaitingPods, uid: str) -> None:
+    async def _decide_aside(self, waiting: WaitingPods, planner: Planner, uid: str) -> None:
         """Let a copy of this process decide about a pod, so that calls are answered meanwhile."""
         now = self._now()
         try:
-            planner = self._state.decisions.state.planner
             await decide_ahead(waiting, planner, uid, now, self._decide_in_copy)
         except ForkRefusedError as error:
             _LOG.warning("a copy cannot decide about a pod, which waits: %s", error)

@@ -131,7 +131,7 @@ class AllocatorState:
             self.ledger.confirm(claim)
             return False
         if not self.ledger.observe(claim, told=told):
-            if claim.reduced and self.ledger.reduce(claim):
+            if claim.reduced and self.ledger.replace_spec(claim):
                 self.claims[uid] = claim  # a response had the whole claim before
             return False
         self.claims[uid] = claim
@@ -149,6 +149,8 @@ class AllocatorState:
             self._follow_claim(uid, self.claims.pop(uid, None), None, record)
         if after is not None:
             self.observe_claim(after)
+            if before is not None and before.reduced and self.ledger.replace_spec(after):
+                self.claims[uid_of(after)] = after  # its namespace has room again
 
     def forget_unlisted(self, version: str, uids: Collection[str]) -> None:
         """Remove the claims that a list does not have.
@@ -293,7 +295,8 @@ class AllocatorState:
         for uid, record in earlier.ledger.claims.items():
             if record.version > self.ledger.observed_to:
                 self.observe_claim(earlier.claims[uid], told=not record.is_confirmed)
-        self.vanished.take_over(earlier.vanished.claims)
+        self.vanished.take_over(earlier.vanished)
+        self._penalties |= earlier._penalties  # noqa: SLF001  # of this class
         self.reports.extend(earlier.reports)
 
     # --- ownership ---

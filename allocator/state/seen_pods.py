@@ -155,13 +155,17 @@ class SeenPods:
         self._update_claims_of(uid)
 
     def take_over(self, earlier: "SeenPods") -> None:
-        """Keep which pods have gone or were bound: no list tells that again."""
+        """Keep which pods have gone, were bound or linger: no list tells that again."""
         self._unused = earlier._unused  # noqa: SLF001  # of this class; a release goes on
         for uid in dict(earlier._bound.items()):  # noqa: SLF001  # of this class
             self.note_bound(uid)
         for uid, unconfirmed in earlier._gone.items():  # noqa: SLF001  # of this class
             if uid not in self._pods:
                 self._gone.put(uid, unconfirmed)
+                self._update_claims_of(uid)
+        for uid, seen in tuple(self._pods.items()):
+            if seen.terminating and earlier.get(uid).lingers:
+                self._pods[uid] = seen._replace(lingers=True)
                 self._update_claims_of(uid)
 
     def note_bound(self, uid: str) -> None:

@@ -234,9 +234,10 @@ class VanishedPods:
             f" vanished before it was confirmed that their containers have ended"
         )
 
-    def take_over(self, claims: Mapping[str, KeptClaim]) -> None:
+    def take_over(self, earlier: "VanishedPods") -> None:
         """Keep what another state kept, because the decisions are built anew."""
-        for uid, kept in claims.items() if self._seconds is not None else ():
+        self._left |= earlier._left & self._ledger.claims.keys()  # noqa: SLF001  # of this class
+        for uid, kept in earlier.claims.items() if self._seconds is not None else ():
             self._put(uid, kept)
 
     def _put(self, uid: str, kept: KeptClaim) -> None:

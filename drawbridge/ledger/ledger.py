@@ -168,8 +168,8 @@ class Ledger:
         if self._records.get(uid) is record and not record.is_confirmed:
             self._records[uid] = record._replace(doubted=True)
 
-    def reduce(self, claim: Claim) -> bool:
-        """Keep no more than a reduced claim has, if it is known as it is; return whether it is."""
+    def replace_spec(self, claim: Claim) -> bool:
+        """Keep what a claim has that is reduced now, or no more; False if it is another version."""
         uid = uid_of(claim)
         record = self._records.get(uid)
         if record is None or record.version != parse_version(claim.metadata.resource_version):

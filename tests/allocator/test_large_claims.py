@@ -18,7 +18,7 @@ from drawbridge.dra.taints import Toleration
 from drawbridge.ledger.ledger import Ledger, uid_of
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import NodeAffinity
-from tests.allocator.clusters import Cluster, Plain, gpu_slice, pod
+from tests.allocator.clusters import Cluster, Plain, as_claim, gpu_slice, pod
 from tests.allocator.clusters import claim as small_claim
 from tests.dra.test_large_claims import claim
 
@@ -175,3 +175,16 @@ def test_the_allocator_knows_the_devices_of_a_claim_of_which_not_all_is_kept() -
     record = state.ledger.claims[uid_of(claim("", allocated=True))]
     assert record.allocation is not None
     assert [each.device for each in record.allocation.devices.results] == ["d"]
+
+
+def test_a_claim_that_is_whole_again_at_its_version_is_used() -> None:
+    """Its namespace has room again, so that the cache lists it again."""
+    cluster, whole = Cluster(n1=1), as_claim(small_claim("c"))
+    reduced = reduce_claim(whole)
+    cluster.state.apply(None, reduced)
+    assert [each.code for each in asked(cluster, {}).reasons] == ["ClaimTooLarge"]
+    # A response that has the whole claim gives it no room.
+    assert not cluster.state.observe_claim(whole)
+    assert cluster.state.claims[uid_of(whole)].reduced
+    cluster.state.apply(reduced, whole)
+    assert [each.node for each in asked(cluster, {}).fit] == ["n1"]

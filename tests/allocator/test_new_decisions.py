@@ -4,7 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from allocator.state.cluster_state import AllocatorState
-from tests.allocator.clusters import as_claim, claim
+from allocator.state.seen_pods import TERMINATION_SECONDS
+from tests.allocator.clusters import as_claim, claim, device
+from tests.allocator.test_vanished_members import of_group, with_members
 from tests.allocator.test_vanished_pods import (
     RELEASED,
     SECONDS,
@@ -70,3 +72,33 @@ def test_what_is_being_released_while_decisions_are_built_is_free_at_once() -> N
     new.apply(RELEASED, again)
     new.apply(again, as_claim(claim("c", version=8)))
     assert not is_free(new)
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+@pytest.mark.parametrize("ends", ["ended", "runs"])
+def test_which_members_have_gone_is_known_to_new_decisions(ends: str, *, rebuilt: bool) -> None:
+    state, pods = with_members(ends)
+    state.apply(pods[0], None)
+    for seconds in (0.0, 30.0 + SECONDS):
+        state.vanished.observe_time(seconds)
+    if rebuilt:
+        state = built_after(state, of_group())
+    state.apply(of_group(), RELEASED)
+    assert is_free(state)
+
+
+def test_a_pod_that_lingers_does_so_for_new_decisions() -> None:
+    deleted = {"deletionTimestamp": "2026-11-22T00:00:00Z", "deletionGracePeriodSeconds": 30}
+    terminating = running(**deleted)
+    state = state_with(terminating, allocated("p"))
+    for seconds in (0.0, 31.0 + TERMINATION_SECONDS):
+        state.pods.observe_time(seconds)
+    new = built_after(state, terminating, allocated("p"))
+    assert new.pods.is_lingering("p")
+    assert not new.pods.releasing
+
+
+def test_new_decisions_avoid_a_device_that_has_failed() -> None:
+    state = state_with()
+    state.penalise(device("n1"), 60.0)
+    assert built_after(state).preferred_view(1.0) is not None

@@ -141,7 +141,7 @@ def test_new_decisions_charge_what_the_former_ones_kept_by_their_quotas(quota: s
     cluster = Cluster(quotas=[limit({DEVICES: "1"})], vanished_seconds=SECONDS, n1=4)
     run_and_vanish(cluster, "a")
     again = Cluster(quotas=[limit({DEVICES: quota})], vanished_seconds=SECONDS, n1=4)
-    again.state.vanished.take_over(cluster.state.vanished.claims)
+    again.state.vanished.take_over(cluster.state.vanished)
     assert used(again) == [f"1/{quota}"]
     end_in_time(again)
     assert used(again) == [f"0/{quota}"]

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.allocator.clusters import Cluster
+from tests.allocator.clusters import Cluster, allocation_on, claim, pod
 from tests.allocator.fake_process import FakeProcess
 from tests.virtual_time import run_virtually
 
@@ -23,3 +23,20 @@ def test_a_standby_does_not_look_at_what_is_due_in_the_next_term() -> None:
         waking.cancel()
 
     run_virtually(main)
+
+
+def test_a_pod_that_hangs_in_termination_lingers_for_a_standby_too() -> None:
+    async def story() -> None:
+        cluster = Cluster(n1=1)
+        process = FakeProcess(cluster, now=asyncio.get_running_loop().time)
+        process.leading = False
+        deleted = {"deletionTimestamp": "2026-11-22T00:00:00Z", "deletionGracePeriodSeconds": 30}
+        cluster.add_claim(claim("c", allocation=allocation_on("n1", 0), pods=["p"]))
+        cluster.add(pod("p", "c", node="n1", phase="Running", **deleted))
+        waking = asyncio.create_task(process.calls.wake_pods())
+        await asyncio.sleep(3600)
+        assert cluster.state.pods.is_lingering("p")
+        assert not cluster.state.pods.releasing
+        waking.cancel()
+
+    run_virtually(story)

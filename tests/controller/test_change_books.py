@@ -253,3 +253,28 @@ def count_used(cluster: Cluster) -> int:
     cluster.time += 90
     controller.write()
     return len(cluster.used())
+
+
+def test_the_changes_of_a_day_outlast_a_leader_that_starts_after_midnight() -> None:
+    cluster = Cluster()
+    cluster.templates.put(template())
+    midnight = NOW - NOW % DAY + DAY
+    cluster.time = midnight - 1000
+    first = Controller(cluster)
+    first.write()
+    cluster.time += 10
+    translated_pod(cluster, "a")
+    cluster.time = midnight - 60
+    first.write()
+    (book,) = cluster.config_maps.objects.values()
+    before = read_changes(book)
+    cluster.time = midnight + 5
+    second = Controller(cluster)
+    second.check()
+    for _ in range(2):
+        cluster.time += 90
+        second.write()
+    stored = cluster.config_maps.objects.values()
+    (after,) = (each for each in stored if each["metadata"]["name"] == book["metadata"]["name"])
+    assert before is not None
+    assert read_changes(after) == before
