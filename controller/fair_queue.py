@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
+from drawbridge.turn_times import TurnTimes
+
 NamespacedName: TypeAlias = tuple[str, str]
 
 
@@ -11,6 +13,7 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._waiting: dict[str, dict[str, None]] = {}
+        self._times: TurnTimes[str] = TurnTimes()
 
     def __len__(self) -> int:
         return sum(len(names) for names in self._waiting.values())
@@ -25,6 +28,10 @@ class FairQueue:
         for key in keys:
             self.add(key)
 
+    def note_time(self, namespace: str, seconds: float) -> None:
+        """Note how long a turn took: those whose turns took less come before."""
+        self._times.note(namespace, seconds)
+
     def discard(self, key: NamespacedName) -> None:
         """Remove a pod, if it waits."""
         namespace, name = key
@@ -38,7 +45,7 @@ class FairQueue:
         for _ in range(len(self)):
             if not self._waiting:
                 return
-            namespace = next(iter(self._waiting))
+            namespace = self._times.choose(self._waiting)
             names = self._waiting.pop(namespace)
             name = next(iter(names))
             del names[name]

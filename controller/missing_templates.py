@@ -194,7 +194,11 @@ class MissingTemplateReconciler:
 
         async def process(key: NamespacedName) -> None:
             failed.append(key)
-            await self._process_pod(key)
+            began = self._elapsed()
+            try:
+                await self._process_pod(key)
+            finally:
+                self._queue.note_time(key[0], self._elapsed() - began)
             failed.remove(key)
 
         try:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from allocator.scheduler.protocol import PreemptRequest
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.fair_cache import FairCache
 from drawbridge.turn_times import MAX_NAMES, TurnTimes
 
 MAX_PREEMPTIONS: Final = 64
@@ -77,7 +78,8 @@ class CutSearches(SearchesAside):
         self._times: TurnTimes[str] = TurnTimes()
         self._answered = ""
         # What was asked when a search for victims was cut, by pod.
-        self._preemptions: BoundedCache[str, PreemptRequest] = BoundedCache(MAX_PREEMPTIONS)
+        self._preemptions: FairCache[PreemptRequest] = FairCache(MAX_PREEMPTIONS)
+        self._asked: dict[str, str] = {}  # the keys there, by pod
 
     def _next_namespace(self) -> str:
         self._namespace = self._times.choose(self._pods)
@@ -115,12 +117,17 @@ class CutSearches(SearchesAside):
     def add_preemption(self, namespace: str, uid: str, name: str, request: PreemptRequest) -> None:
         """Set a search for victims of a pod aside."""
         self.add(namespace, uid, name)
-        self._preemptions.put(uid, request)
+        if self._answered == name:
+            self._answered = ""  # the copy did not hear of this request
+        self.end_preemption(uid)
+        self._asked[uid] = key = f"{namespace}/{uid}"
+        for lost in self._preemptions.put(key, request):
+            del self._asked[lost.partition("/")[2]]
 
     def preemption(self, uid: str) -> PreemptRequest | None:
         """Return what was asked when the search for victims of a pod was cut."""
-        return self._preemptions.get(uid)
+        return self._preemptions.get(self._asked.get(uid, ""))
 
     def end_preemption(self, uid: str) -> bool:
         """Forget it, because a copy has decided; return whether there was one."""
-        return self._preemptions.pop(uid) is not None
+        return self._preemptions.pop(self._asked.pop(uid, "")) is not None

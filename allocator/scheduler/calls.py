@@ -284,16 +284,21 @@ class SchedulerCalls:
                     planner = self._state.decisions.state.planner
                     deciding = self._decide_aside(waiting, planner, turn.aside)
                     self._copy = asyncio.create_task(deciding)
+                # Pods of one namespace can keep the turns from an end.
+                self._tell_reports()
                 unfinished = turn.unfinished
                 turns += 1
                 # Calls of the scheduler are answered between two turns. A search on one node can
                 # take longer than a turn; others have as much time then.
                 pause = 0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS
                 await self._pause(max(pause, self._now() - began - _TURN_SECONDS))
-            for each in self._state.decisions.state.take_reports():
-                self._report(each)
+            self._tell_reports()
             count = len(self._state.waiting) if self._leadership.leading else 0
             metrics.ALLOCATOR_WAITING.set(count)
+
+    def _tell_reports(self) -> None:
+        for each in self._state.decisions.state.take_reports():
+            self._report(each)
 
     async def _decide_aside(self, waiting: WaitingPods, planner: Planner, uid: str) -> None:
         """Let a copy of this process decide about a pod, so that calls are answered meanwhile."""

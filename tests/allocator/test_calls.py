@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -465,3 +465,15 @@ async def test_the_end_of_a_hold_is_reported_on_a_member() -> None:
     (ended,) = process.reported
     assert isinstance(ended, EndedHold)
     assert (ended.pod.uid, *ended[1:]) == ("m1", HoldEnd.DEADLINE, 1, 2)
+
+
+async def test_reports_are_told_although_turns_have_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    process, report = FakeProcess(Cluster(n1=1)), cast(Any, object())
+
+    def wake(*_: object, **__: object) -> Turn:
+        process.cluster.state.reports.append(report)
+        return Turn((), unfinished=True)
+
+    monkeypatch.setattr(process.waiting, "wake", wake)
+    await process.run_until(lambda: process.reported)
+    assert process.reported[0] is report

@@ -8,8 +8,9 @@ from msgspec.structs import replace
 from allocator.copies import decide_in_copy
 from allocator.decisions import searches_aside
 from allocator.decisions.deciding_ahead import CopyReport, Decide, decide_ahead
-from allocator.decisions.searches_aside import CutSearches
+from allocator.decisions.searches_aside import MAX_PREEMPTIONS, CutSearches
 from allocator.decisions.waiting import WaitingPods
+from allocator.scheduler.protocol import PreemptRequest
 from drawbridge.dra.device import Attribute
 from drawbridge.dra.nodes import Node
 from drawbridge.process.forked import ForkLimits
@@ -123,3 +124,23 @@ def test_copies_decide_about_one_search_of_a_namespace_until_its_end(
         if left[name]:
             searches.add("team", name, name)
     assert turns == expected
+
+
+def test_a_namespace_with_many_searches_for_victims_displaces_its_own() -> None:
+    searches, request = CutSearches(), PreemptRequest(pod_uid="p", nodes=())
+    searches.add_preemption("light", "p", "p", request)
+    for number in range(2 * MAX_PREEMPTIONS):
+        searches.add_preemption("heavy", f"h{number}", f"h{number}", request)
+    assert searches.preemption("p") is request
+    assert searches.preemption("h0") is None
+    assert searches.end_preemption("p")
+    assert not searches.end_preemption("p")
+
+
+def test_a_search_for_victims_that_is_cut_after_a_copy_has_ended_is_not_the_answered_one() -> None:
+    searches, request = CutSearches(), PreemptRequest(pod_uid="p", nodes=())
+    searches.add("n", "p", "p")
+    searches.note_answered("p")
+    searches.add_preemption("n", "p", "p", request)
+    assert searches.take_answered() is None
+    assert searches.take() == "p"

@@ -43,3 +43,13 @@ def test_a_queue_that_is_emptied_meanwhile_ends() -> None:
     for _ in queue.drain():
         queue.discard(("a", "2"))
     assert len(queue) == 0
+
+
+def test_a_namespace_whose_turns_take_long_comes_after_the_others() -> None:
+    queue = FairQueue()
+    queue.update([(space, f"{number}") for space in ("slow", "quick") for number in range(3)])
+    served = []
+    for space, _ in queue.drain():
+        served.append(space)
+        queue.note_time(space, 2.0 if space == "slow" else 0.01)
+    assert served == ["slow", *["quick"] * 3, "slow", "slow"]

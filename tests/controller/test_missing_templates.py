@@ -403,3 +403,23 @@ def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
     (finding,) = scene.reporter.findings
     assert finding.code == "TemplateNotReproduced"
     assert "gives no result" in finding.message
+
+
+def test_a_namespace_whose_pods_take_long_delays_those_of_others_once() -> None:
+    scene, took, created = Scene(), [0.0], list[tuple[str, float]]()
+    elapsed, process_pod = scene.reconciler._elapsed, scene.reconciler._process_pod  # noqa: SLF001
+
+    async def process(key: tuple[str, str]) -> None:
+        took[0] += 2.0 if key[0] == "slow" else 0.01
+        created.append((key[0], took[0]))
+        await process_pod(key)
+
+    scene.reconciler._elapsed = lambda: elapsed() + took[0]  # noqa: SLF001
+    scene.reconciler._process_pod = process  # type: ignore[method-assign]  # noqa: SLF001
+    for number in range(20):
+        for space in ("slow", "team"):
+            pod, _ = translated(name=f"p{number}", namespace=space)
+            pod["metadata"]["namespace"] = space
+            scene.put(pod)
+    asyncio.run(scene.reconciler.reconcile())
+    assert max(at for space, at in created if space == "team") < 3.0
