@@ -5,7 +5,7 @@ of equally severe ones, a new finding is before the repetitions of an older one.
 full, the namespace with the most series loses its least severe one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -123,9 +123,11 @@ class SeriesTable:
         if not any(self._namespaces[name]):
             del self._namespaces[name]
 
-    def take_turn(self, now: float) -> Series | None:
+    def take_turn(self, now: float, without: Collection[str] = ()) -> Series | None:
         """Return the series to write next, and give the following turn to another namespace."""
         for name, members in self._namespaces.items():
+            if name in without:
+                continue
             for alike in members:
                 due = [each for each in alike.values() if each.pending and each.not_before <= now]
                 if due:

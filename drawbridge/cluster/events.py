@@ -41,6 +41,9 @@ BURST: Final = 25
 # How often the log says what was dropped.
 _REPORT_SECONDS: Final = 60.0
 _NAMED_NAMESPACES: Final = 3
+# Namespaces that are written to at once, each one event: one without a response delays no other.
+_CONCURRENT: Final = 16
+_PATIENCE_SECONDS: Final = 1.0
 
 
 class EventRecorder:
@@ -66,6 +69,7 @@ class EventRecorder:
         self._now, self._pause = now, pause
         self._series = SeriesTable(MAX_SERIES)
         self._pending = asyncio.Event()
+        self._writing: dict[str, asyncio.Task[None]] = {}  # by namespace
         self._tokens = float(BURST)
         self._refilled = now()
         self._unreported: Counter[str] = Counter()  # dropped events by namespace
@@ -90,21 +94,48 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write recorded events until cancelled; failures are logged, never raised."""
-        while True:
-            await self._pending.wait()
-            self._pending.clear()
-            if await self.write_due():
-                # More events are waiting for the rate limit or for the next series update.
-                self._pending.set()
-                await self._pause(1)
+        try:
+            while True:
+                await self._pending.wait()
+                self._pending.clear()
+                if await self.write_due():
+                    # More events wait for the rate limit or for the next series update.
+                    self._pending.set()
+                    await self._pause(1)
+        finally:
+            for task in self._writing.values():
+                task.cancel()
 
     async def write_due(self) -> bool:
         """Write the due events within the rate limit; returns whether any are left."""
         self._report_dropped()
-        while self._has_token() and (series := self._series.take_turn(self._now())) is not None:
+        has_waited = False
+        while not has_waited:
+            self._end_writes()
+            self._begin_writes()
+            if not self._writing:
+                break
+            tasks, first = self._writing.values(), asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait(tasks, timeout=_PATIENCE_SECONDS, return_when=first)
+            has_waited = not done
+        return bool(self._writing) or self._series.has_pending()
+
+    def _begin_writes(self) -> None:
+        """Write one event for each namespace that has its turn."""
+        while len(self._writing) < _CONCURRENT and self._has_token():
+            series = self._series.take_turn(self._now(), self._writing)
+            if series is None:
+                return
             self._tokens -= 1
-            await self._write(series)
-        return self._series.has_pending()
+            task = asyncio.create_task(self._write(series))
+            self._writing[series.key.involved.namespace] = task
+
+    def _end_writes(self) -> None:
+        """Forget the writes that have ended; raises what is a bug."""
+        for namespace, task in tuple(self._writing.items()):
+            if task.done():
+                del self._writing[namespace]
+                task.result()
 
     def _has_token(self) -> bool:
         now = self._now()
