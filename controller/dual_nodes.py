@@ -21,7 +21,7 @@ from controller.protocols import (
     Unstructured,
     WatchedObject,
 )
-from controller.reconcile import process_each
+from controller.reconcile import FailedLast, process_each
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
@@ -84,6 +84,7 @@ class DualNodeReconciler:
         self._reporter = reporter
         self._reference = reference
         self._reported: frozenset[Finding] = frozenset()
+        self._failed_last = FailedLast()
 
     async def reconcile(self) -> None:
         """Update the labels; do nothing until facts were gathered once."""
@@ -117,7 +118,7 @@ class DualNodeReconciler:
 
         try:
             changes = label_changes(nodes, dual_nodes)
-            await process_each(sorted(changes.items()), change_label)
+            await self._failed_last.process_each(changes, change_label)
             unlabelled = [e for e in nodes if LABEL not in (e.value.metadata.labels or {})]
             others = [each for each in unlabelled if each.name not in changes]
             await process_each(self._without_plugin.find(others, self._publishing(), context), look)

@@ -29,7 +29,7 @@ from controller.protocols import (
     Unstructured,
 )
 from controller.quota_charges import NameCharge, compute_charge
-from controller.reconcile import process_each
+from controller.reconcile import FailedLast
 from controller.watched_objects import (
     PartialObject,
     WatchedQuota,
@@ -274,7 +274,7 @@ class QuotaMirrorReconciler:
         # these times, so it requests one recount in every namespace.
         self._changed: dict[str, float] = {}
         self._recounted: set[str] = set()
-        self._failed: set[str] = set()  # the namespaces that could not be written the last time
+        self._failed_last = FailedLast()
 
     async def reconcile(self) -> None:
         """Write the quotas that have to change and delete those that are not needed."""
@@ -289,15 +289,7 @@ class QuotaMirrorReconciler:
                 by_namespace.setdefault(quota.namespace, []).append(quota.value)
         self._forget_all_but(by_namespace.keys())
 
-        async def process(item: tuple[str, list[WatchedQuota]]) -> None:
-            self._failed.add(item[0])
-            await self._reconcile_namespace(item)
-            self._failed.discard(item[0])
-
-        # A namespace whose writes get no response ends the run; the next one begins with others.
-        self._failed &= by_namespace.keys()
-        items = sorted(by_namespace.items(), key=lambda item: (item[0] in self._failed, item[0]))
-        await process_each(items, process)
+        await self._failed_last.process_each(by_namespace, self._reconcile_namespace)
 
     def _forget_all_but(self, namespaces: AbstractSet[str]) -> None:
         """Drop the state of namespaces without a quota, most of which are deleted."""

@@ -4,7 +4,7 @@ The failure of one reconciler is reported and does not stop the others.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -96,6 +96,30 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
         await asyncio.sleep(0)
     if first is not None:
         raise first
+
+
+class FailedLast:
+    """Processes items in the order of their names, those behind that failed the last time.
+
+    An item whose writes get no response ends a run, and is not the first one of the next.
+    """
+
+    def __init__(self) -> None:
+        self._failed: set[str] = set()
+
+    async def process_each(
+        self, items: Mapping[str, T], process: Callable[[tuple[str, T]], Awaitable[None]]
+    ) -> None:
+        """Process every item as `process_each` does."""
+
+        async def note(item: tuple[str, T]) -> None:
+            self._failed.add(item[0])
+            await process(item)
+            self._failed.discard(item[0])
+
+        self._failed &= items.keys()
+        ordered = sorted(items, key=lambda name: (name in self._failed, name))
+        await process_each([(name, items[name]) for name in ordered], note)
 
 
 def _affects_all_requests(error: Exception) -> bool:

@@ -21,7 +21,7 @@ from controller.protocols import (
     WallClock,
     WatchedObject,
 )
-from controller.reconcile import process_each
+from controller.reconcile import FailedLast, process_each
 from controller.template_use import is_created_ahead, last_used
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.agreement.owned_templates import has_owned_name, is_exclusively_owned
@@ -90,7 +90,7 @@ class TemplateGarbageCollector:
         self._is_enforced = is_enforced
         self._reporter = reporter
         self._now = now
-        self._failed: set[str] = set()  # the namespaces that could not be collected the last time
+        self._failed_last = FailedLast()
 
     async def reconcile(self) -> None:
         """Delete the templates that are unused now."""
@@ -99,16 +99,7 @@ class TemplateGarbageCollector:
         unused: dict[str, _Templates] = {}
         for template in collected:
             unused.setdefault(template.namespace, []).append(template)
-
-        async def process(item: tuple[str, _Templates]) -> None:
-            self._failed.add(item[0])
-            await self._collect_namespace(item)
-            self._failed.discard(item[0])
-
-        self._failed &= unused.keys()
-        await process_each(
-            sorted(unused.items(), key=lambda item: (item[0] in self._failed, item[0])), process
-        )
+        await self._failed_last.process_each(unused, self._collect_namespace)
 
     async def _collect_namespace(self, unused: tuple[str, _Templates]) -> None:
         """Delete the templates that no pod of the namespace refers to, and renew the others.

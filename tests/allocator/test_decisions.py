@@ -476,3 +476,17 @@ def test_a_node_that_changed_is_not_the_only_one_while_others_were_not_examined(
     reply = cluster.prefilter("p", claim("c"))
     assert [each.node for each in reply.fit] == ["n0"]
     assert not reply.complete
+
+
+def test_a_decision_after_one_with_a_bug_has_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster(n1=1)
+    request = cluster.request("p", claim("c"))
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(cluster.decisions, "_prefilter", fail)
+        with pytest.raises(ZeroDivisionError):
+            cluster.decisions.prefilter(request, cluster.now, lambda: True)
+    assert not cluster.decisions._basis.out_of_time()  # noqa: SLF001
