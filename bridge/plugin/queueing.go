@@ -22,8 +22,9 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return nil
 }
 
-// EventsToRegister names the events that concern the pod's own claims. Everything else that frees
-// or adds devices reaches the allocator, which wakes the pods that can use them.
+// EventsToRegister names the events that concern the pod's own claims, and who serves its extended
+// resources. Everything else that frees or adds devices reaches the allocator, which wakes the pods
+// that can use them.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -33,6 +34,14 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodGeneratedResourceClaim},
 			QueueingHintFn: afterPodChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
+			QueueingHintFn: p.afterNodeChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update | fwk.Delete},
+			QueueingHintFn: afterClassChange,
 		},
 	}, nil
 }
@@ -60,6 +69,38 @@ func afterPodChange(_ klog.Logger, pod *v1.Pod, _, newObject any) (fwk.QueueingH
 		return fwk.Queue, fmt.Errorf("the event of a Pod has a %T", newObject)
 	}
 	if pod.UID != changed.UID {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// afterNodeChange queues a pod if device plugins begin to serve its mapped resources on a node.
+func (p *Plugin) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObject, newObject any) (fwk.QueueingHint, error) {
+	node, ok := newObject.(*v1.Node)
+	if !ok {
+		return fwk.Queue, fmt.Errorf("the event of a Node has a %T", newObject)
+	}
+	mapped, status := p.mappedResources(pod)
+	if status != nil {
+		return fwk.Queue, status.AsError()
+	}
+	before, existed := oldObject.(*v1.Node)
+	if len(mapped) == 0 || !servesAll(node, mapped) || existed && servesAll(before, mapped) {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// afterClassChange queues a pod if a DeviceClass no longer maps one of its extended resources.
+func afterClassChange(_ klog.Logger, pod *v1.Pod, oldObject, newObject any) (fwk.QueueingHint, error) {
+	before, ok := oldObject.(*resourceapi.DeviceClass)
+	if !ok {
+		return fwk.Queue, fmt.Errorf("the event of a DeviceClass has a %T", oldObject)
+	}
+	after, _ := newObject.(*resourceapi.DeviceClass) // nil after it was deleted
+	name := before.Spec.ExtendedResourceName
+	if name == nil || !extendedResources(pod).Has(v1.ResourceName(*name)) ||
+		after != nil && isMapped(v1.ResourceName(*name), []*resourceapi.DeviceClass{after}) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

@@ -6,7 +6,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 )
@@ -49,6 +51,29 @@ func podWithoutGenerated() *v1.Pod {
 	return pod
 }
 
+// hint returns what the plugin says of an event about a pod that it refused: QueueSkip if it did not
+// register for it.
+func (s *stage) hint(t *testing.T, pod *v1.Pod, event fwk.ClusterEvent, before, after any) fwk.QueueingHint {
+	t.Helper()
+	events, err := s.EventsToRegister(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, registered := range events {
+		if registered.Event.Resource != event.Resource || registered.Event.ActionType&event.ActionType == 0 {
+			continue
+		}
+		hint, err := registered.QueueingHintFn(klog.Background(), pod, before, after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hint == fwk.Queue {
+			return fwk.Queue
+		}
+	}
+	return fwk.QueueSkip
+}
+
 func TestOnlyItsOwnClaimsWakeAPod(t *testing.T) {
 	annotated := claim("a", "")
 	annotated.Annotations = map[string]string{"a": "b"}
@@ -56,23 +81,25 @@ func TestOnlyItsOwnClaimsWakeAPod(t *testing.T) {
 	replaced.UID = "another"
 	elsewhere := claim("a", "")
 	elsewhere.Namespace = "elsewhere"
+	added := fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Add}
+	updated := fwk.ClusterEvent{Resource: fwk.ResourceClaim, ActionType: fwk.Update}
 	cases := map[string]struct {
+		event         fwk.ClusterEvent
 		before, after any
 		hint          fwk.QueueingHint
 	}{
-		"its claim is created":         {nil, claim("a", ""), fwk.Queue},
-		"its claim is allocated":       {claim("a", ""), allocatedClaim("a"), fwk.Queue},
-		"its claim is deallocated":     {allocatedClaim("a"), claim("a", ""), fwk.Queue},
-		"its claim is created anew":    {claim("a", ""), replaced, fwk.Queue},
-		"its claim is annotated":       {claim("a", ""), annotated, fwk.QueueSkip},
-		"another claim is deallocated": {allocatedClaim("b"), claim("b", ""), fwk.QueueSkip},
-		"a claim in another namespace": {nil, elsewhere, fwk.QueueSkip},
+		"its claim is created":         {added, nil, claim("a", ""), fwk.Queue},
+		"its claim is allocated":       {updated, claim("a", ""), allocatedClaim("a"), fwk.Queue},
+		"its claim is deallocated":     {updated, allocatedClaim("a"), claim("a", ""), fwk.Queue},
+		"its claim is created anew":    {updated, claim("a", ""), replaced, fwk.Queue},
+		"its claim is annotated":       {updated, claim("a", ""), annotated, fwk.QueueSkip},
+		"another claim is deallocated": {updated, allocatedClaim("b"), claim("b", ""), fwk.QueueSkip},
+		"a claim in another namespace": {added, nil, elsewhere, fwk.QueueSkip},
 	}
 	for name, each := range cases {
 		t.Run(name, func(t *testing.T) {
-			hint, err := afterClaimChange(klog.Background(), podWith("a"), each.before, each.after)
-			if err != nil || hint != each.hint {
-				t.Errorf("got %v, %v; want %v", hint, err, each.hint)
+			if hint := newStage(t).hint(t, podWith("a"), each.event, each.before, each.after); hint != each.hint {
+				t.Errorf("got %v; want %v", hint, each.hint)
 			}
 		})
 	}
@@ -89,7 +116,54 @@ func TestOnlyItsOwnGeneratedClaimsWakeAPod(t *testing.T) {
 	}
 }
 
+func TestWhoServesItsExtendedResourcesWakesAPod(t *testing.T) {
+	const gpu = "nvidia.com/gpu"
+	maps := func(name string) *resourceapi.DeviceClass {
+		return &resourceapi.DeviceClass{Spec: resourceapi.DeviceClassSpec{ExtendedResourceName: &name}}
+	}
+	serves := node("n", v1.ResourceList{gpu: resource.MustParse("8")}).Node()
+	fewer := node("n", v1.ResourceList{gpu: resource.MustParse("7")}).Node()
+	driver := node("n", v1.ResourceList{gpu: resource.MustParse("0")}).Node()
+	added := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
+	updated := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeAllocatable}
+	cases := map[string]struct {
+		requested     string
+		event         fwk.ClusterEvent
+		before, after any
+		hint          fwk.QueueingHint
+	}{
+		"a node with a plugin":         {gpu, added, nil, serves, fwk.Queue},
+		"a node without a plugin":      {gpu, added, nil, driver, fwk.QueueSkip},
+		"a plugin begins to serve":     {gpu, updated, driver, serves, fwk.Queue},
+		"a plugin serves more":         {gpu, updated, fewer, serves, fwk.QueueSkip},
+		"a plugin ends to serve":       {gpu, updated, serves, driver, fwk.QueueSkip},
+		"a name that no class maps":    {"example.com/fpga", added, nil, serves, fwk.QueueSkip},
+		"a pod with claims alone":      {"", added, nil, serves, fwk.QueueSkip},
+		"a node says that it is alive": {gpu, fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.UpdateNodeCondition}, driver, serves, fwk.QueueSkip},
+		"its class is deleted":         {gpu, fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Delete}, maps(gpu), nil, fwk.Queue},
+		"its class maps another name":  {gpu, fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update}, maps(gpu), maps("b"), fwk.Queue},
+		"its class maps no name":       {gpu, fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update}, maps(gpu), &resourceapi.DeviceClass{}, fwk.Queue},
+		"its class maps it still":      {gpu, fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Update}, maps(gpu), maps(gpu), fwk.QueueSkip},
+		"another class is deleted":     {gpu, fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Delete}, maps("b"), nil, fwk.QueueSkip},
+		"a class without a name goes":  {gpu, fwk.ClusterEvent{Resource: fwk.DeviceClass, ActionType: fwk.Delete}, &resourceapi.DeviceClass{}, nil, fwk.QueueSkip},
+	}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t)
+			s.cluster.mapping = []*resourceapi.DeviceClass{maps(gpu)}
+			pod := podRequesting(each.requested)
+			if each.requested == "" {
+				pod = podWith("a")
+			}
+			if hint := s.hint(t, pod, each.event, each.before, each.after); hint != each.hint {
+				t.Errorf("got %v; want %v", hint, each.hint)
+			}
+		})
+	}
+}
+
 func TestEventsThatFreeDevicesOfOthersAreLeftToTheAllocator(t *testing.T) {
+	concern := sets.New(fwk.ResourceClaim, fwk.Pod, fwk.Node, fwk.DeviceClass)
 	events, err := newStage(t).EventsToRegister(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +172,7 @@ func TestEventsThatFreeDevicesOfOthersAreLeftToTheAllocator(t *testing.T) {
 		if event.QueueingHintFn == nil {
 			t.Errorf("%v has no hint", event.Event)
 		}
-		if event.Event.Resource != fwk.ResourceClaim && event.Event.Resource != fwk.Pod {
+		if !concern.Has(event.Event.Resource) {
 			t.Errorf("%v wakes pods", event.Event)
 		}
 	}
