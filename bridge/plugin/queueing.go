@@ -11,6 +11,9 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
+// rulesAnnotation of a claim has the rules that the allocator obeys. The API server lets it change.
+const rulesAnnotation = "drawbridge.dev/rules"
+
 // PreEnqueue holds a pod back until its claims exist and belong to it.
 func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	if len(pod.Spec.ResourceClaims) == 0 {
@@ -22,9 +25,9 @@ func (p *Plugin) PreEnqueue(_ context.Context, pod *v1.Pod) *fwk.Status {
 	return nil
 }
 
-// EventsToRegister names the events that concern the pod's own claims, and who serves its extended
-// resources. Everything else that frees or adds devices reaches the allocator, which wakes the pods
-// that can use them.
+// EventsToRegister names the events that concern the pod's own claims, what its own object says, and
+// who serves its extended resources. Everything else that frees or adds devices reaches the
+// allocator, which wakes the pods that can use them.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		{
@@ -32,8 +35,16 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 			QueueingHintFn: afterClaimChange,
 		},
 		{
-			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodGeneratedResourceClaim},
+			// The allocator compares taints too, so TaintToleration rejects none of the pods that it refuses.
+			Event: fwk.ClusterEvent{
+				Resource:   fwk.Pod,
+				ActionType: fwk.UpdatePodGeneratedResourceClaim | fwk.UpdatePodToleration,
+			},
 			QueueingHintFn: afterPodChange,
+		},
+		{
+			Event:          fwk.ClusterEvent{Resource: fwk.Pod, ActionType: fwk.UpdatePodLabel},
+			QueueingHintFn: afterLabelChange,
 		},
 		{
 			Event:          fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAllocatable},
@@ -56,19 +67,36 @@ func afterClaimChange(_ klog.Logger, pod *v1.Pod, oldObject, newObject any) (fwk
 		return fwk.QueueSkip, nil
 	}
 	before, ok := oldObject.(*resourceapi.ResourceClaim)
-	if ok && before.UID == claim.UID && apiequality.Semantic.DeepEqual(before.Status, claim.Status) {
-		return fwk.QueueSkip, nil // a finalizer or an annotation
+	if ok && before.UID == claim.UID && apiequality.Semantic.DeepEqual(before.Status, claim.Status) &&
+		before.Annotations[rulesAnnotation] == claim.Annotations[rulesAnnotation] {
+		return fwk.QueueSkip, nil // a finalizer or another annotation
 	}
 	return fwk.Queue, nil
 }
 
-// afterPodChange runs when the claims of a pod are created, for each waiting pod.
+// afterPodChange runs when the claims of a pod are created, or it tolerates more taints, for each
+// waiting pod.
 func afterPodChange(_ klog.Logger, pod *v1.Pod, _, newObject any) (fwk.QueueingHint, error) {
 	changed, ok := newObject.(*v1.Pod)
 	if !ok {
 		return fwk.Queue, fmt.Errorf("the event of a Pod has a %T", newObject)
 	}
 	if pod.UID != changed.UID {
+		return fwk.QueueSkip, nil
+	}
+	return fwk.Queue, nil
+}
+
+// afterLabelChange runs when the labels of a pod change, for each waiting pod. Labels of Coscheduling
+// say which gang it is in and how many members must run together.
+func afterLabelChange(_ klog.Logger, pod *v1.Pod, oldObject, newObject any) (fwk.QueueingHint, error) {
+	before, wasPod := oldObject.(*v1.Pod)
+	changed, isPod := newObject.(*v1.Pod)
+	if !wasPod || !isPod {
+		return fwk.Queue, fmt.Errorf("the event of a Pod has a %T and a %T", oldObject, newObject)
+	}
+	if pod.UID != changed.UID || groupOf(before) == groupOf(changed) &&
+		before.Labels[minAvailableLabel] == changed.Labels[minAvailableLabel] {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil

@@ -77,6 +77,8 @@ func (s *stage) hint(t *testing.T, pod *v1.Pod, event fwk.ClusterEvent, before, 
 func TestOnlyItsOwnClaimsWakeAPod(t *testing.T) {
 	annotated := claim("a", "")
 	annotated.Annotations = map[string]string{"a": "b"}
+	ruled := claim("a", "")
+	ruled.Annotations = map[string]string{"drawbridge.dev/rules": "{}"}
 	replaced := claim("a", "")
 	replaced.UID = "another"
 	elsewhere := claim("a", "")
@@ -93,6 +95,9 @@ func TestOnlyItsOwnClaimsWakeAPod(t *testing.T) {
 		"its claim is deallocated":     {updated, allocatedClaim("a"), claim("a", ""), fwk.Queue},
 		"its claim is created anew":    {updated, claim("a", ""), replaced, fwk.Queue},
 		"its claim is annotated":       {updated, claim("a", ""), annotated, fwk.QueueSkip},
+		"its claim gets rules":         {updated, claim("a", ""), ruled, fwk.Queue},
+		"its claim loses its rules":    {updated, ruled, claim("a", ""), fwk.Queue},
+		"the rules of its claim stay":  {updated, ruled, ruled, fwk.QueueSkip},
 		"another claim is deallocated": {updated, allocatedClaim("b"), claim("b", ""), fwk.QueueSkip},
 		"a claim in another namespace": {added, nil, elsewhere, fwk.QueueSkip},
 	}
@@ -105,14 +110,39 @@ func TestOnlyItsOwnClaimsWakeAPod(t *testing.T) {
 	}
 }
 
-func TestOnlyItsOwnGeneratedClaimsWakeAPod(t *testing.T) {
-	other := podFromTemplate("a")
-	other.UID = "pod-2"
-	for changed, want := range map[*v1.Pod]fwk.QueueingHint{podFromTemplate("a"): fwk.Queue, other: fwk.QueueSkip} {
-		hint, err := afterPodChange(klog.Background(), podFromTemplate(""), nil, changed)
-		if err != nil || hint != want {
-			t.Errorf("pod %s: got %v, %v; want %v", changed.UID, hint, err, want)
-		}
+func TestOnlyItsOwnChangesWakeAPod(t *testing.T) {
+	tolerating := podFromTemplate("a")
+	tolerating.Spec.Tolerations = []v1.Toleration{{Key: "gpu", Operator: v1.TolerationOpExists}}
+	labelled := func(labels ...string) *v1.Pod {
+		pod := podFromTemplate("a")
+		pod.Labels = map[string]string{coschedulingLabel: labels[0], minAvailableLabel: labels[1], "app": labels[2]}
+		return pod
+	}
+	cases := map[string]struct {
+		action        fwk.ActionType
+		before, after *v1.Pod
+		hint          fwk.QueueingHint
+	}{
+		"its claim is created":       {fwk.UpdatePodGeneratedResourceClaim, podFromTemplate(""), podFromTemplate("a"), fwk.Queue},
+		"it tolerates a taint":       {fwk.UpdatePodToleration, podFromTemplate("a"), tolerating, fwk.Queue},
+		"its gang needs fewer":       {fwk.UpdatePodLabel, labelled("g", "4", ""), labelled("g", "1", ""), fwk.Queue},
+		"it is of another gang":      {fwk.UpdatePodLabel, labelled("g", "4", ""), labelled("h", "4", ""), fwk.Queue},
+		"it gets a label of others":  {fwk.UpdatePodLabel, labelled("g", "4", ""), labelled("g", "4", "a"), fwk.QueueSkip},
+		"a change that says nothing": {fwk.UpdatePodScaleDown, podFromTemplate("a"), podFromTemplate("a"), fwk.QueueSkip},
+	}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			event := fwk.ClusterEvent{Resource: fwk.Pod, ActionType: each.action}
+			s := newStage(t)
+			if hint := s.hint(t, each.before, event, each.before, each.after); hint != each.hint {
+				t.Errorf("got %v; want %v", hint, each.hint)
+			}
+			other := each.before.DeepCopy()
+			other.UID = "pod-2"
+			if hint := s.hint(t, other, event, each.before, each.after); hint != fwk.QueueSkip {
+				t.Errorf("another pod: got %v", hint)
+			}
+		})
 	}
 }
 
