@@ -149,8 +149,11 @@ class AllocatorState:
             self._follow_claim(uid, self.claims.pop(uid, None), None, record)
         if after is not None:
             self.observe_claim(after)
-            if before is not None and before.reduced and self.ledger.replace_spec(after):
+            was_reduced = before is not None and before.reduced
+            if was_reduced and self.ledger.replace_spec(after):
                 self.claims[uid_of(after)] = after  # its namespace has room again
+            if was_reduced and not after.reduced:
+                self._try_again(uid for _, uid in self.pods.users_of(name_of(after)))
 
     def forget_unlisted(self, version: str, uids: Collection[str]) -> None:
         """Remove the claims that a list does not have.
@@ -220,6 +223,8 @@ class AllocatorState:
         uid = gone.metadata.uid if gone else ""
         left = self.claims_of(uid) if gone else ()
         self.pods.apply(before, after)
+        if before and after and not gone and _selection(before) != _selection(after):
+            self._try_again((after.metadata.uid,))  # its namespace has room again, for example
         for node in self.amounts.apply(before, after):
             self.decide_owners_on(node)
         # A cache that is behind can tell of the end of a pod first.
@@ -230,6 +235,12 @@ class AllocatorState:
             self.vanished.follow_user(uid, claim, self.ledger.claims.get(uid_of(claim)))
         if before is not None and not before.spec.resource_claims and not _has_ended(before):
             self._freed |= bool(gone or ended) and before.spec.node_name in self._owned_on
+
+    def _try_again(self, pods: Iterable[str]) -> None:
+        """Have the scheduler ask again about those that it can schedule: nothing else tells it."""
+        for uid in pods:
+            if not self.pods.get(uid).node:
+                self.records.times.set("retry", uid, 0.0)
 
     def take_reports(self) -> tuple[Report, ...]:
         """Return what is to be told since the last call."""
@@ -474,12 +485,12 @@ class AllocatorState:
 
 
 def _place(of_pool: Slice) -> tuple[str, str, str, str | None]:
-    return (
-        of_pool.name,
-        of_pool.driver,
-        of_pool.pool,
-        of_pool.node_name,
-    )
+    return of_pool.name, of_pool.driver, of_pool.pool, of_pool.node_name
+
+
+def _selection(pod: Pod) -> tuple[object, ...]:
+    """Return what selects nodes for a pod."""
+    return pod.spec.node_selector, pod.spec.affinity, pod.spec.tolerations
 
 
 def _has_ended(pod: Pod) -> bool:

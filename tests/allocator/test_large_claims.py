@@ -8,6 +8,7 @@ import pytest
 
 from allocator.decisions.pod_requests import check_claim
 from allocator.decisions.shortlist import NodeSearch, open_nodes
+from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, ProtocolError
 from allocator.state.caches import without_conditions, without_unused_parts
 from allocator.state.cluster_state import AllocatorState
@@ -188,3 +189,38 @@ def test_a_claim_that_is_whole_again_at_its_version_is_used() -> None:
     assert cluster.state.claims[uid_of(whole)].reduced
     cluster.state.apply(reduced, whole)
     assert [each.node for each in asked(cluster, {}).fit] == ["n1"]
+
+
+def test_the_pods_of_a_claim_that_is_whole_again_are_tried_again() -> None:
+    cluster, whole = Cluster(n1=1), as_claim(small_claim("c"))
+    waiting, reduced = WaitingPods(cluster.decisions), reduce_claim(whole)
+    cluster.add(pod("p", "c"), pod("bound", "c", node="n1"), pod("other", "d"))
+    cluster.state.apply(None, reduced)
+    asked(cluster, {})
+    cluster.state.apply(reduced, reduced)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.apply(reduced, whole)
+    assert waiting.wake(2.0).woken == ("p",)
+
+
+def test_a_pod_that_is_kept_whole_again_is_tried_again() -> None:
+    cluster, affinity = Cluster(n1=1), selecting(300)
+    waiting = WaitingPods(cluster.decisions)
+    whole = pod("p", "c", spec={"affinity": {"nodeAffinity": affinity}})
+    reduced = without_conditions(whole)
+    cluster.add(reduced)
+    cluster.add_claim(small_claim("c"))
+    asked(cluster, affinity)
+    cluster.state.apply(reduced, reduced)
+    assert waiting.wake(1.0).woken == ()
+    cluster.state.apply(reduced, whole)
+    assert waiting.wake(2.0).woken == ("p",)
+
+
+def test_a_pod_of_which_less_is_kept_because_it_is_bound_is_not_tried_again() -> None:
+    cluster = Cluster(n1=1)
+    spec = {"nodeSelector": {"zone": "a"}}
+    before, bound = pod("p", "c", spec=spec), pod("p", "c", node="n1", spec=spec)
+    cluster.add(before)
+    cluster.state.apply(before, without_unused_parts(bound))
+    assert WaitingPods(cluster.decisions).wake(1.0).woken == ()
