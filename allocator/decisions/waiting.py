@@ -64,7 +64,7 @@ class WaitingPods:
         self._state = decisions.state
         self._records = decisions.state.records
         self._settled: list[str] = []  # the pods that have ended and have a record; the next last
-        self._questions = VictimQuestions(self._records, self._state.changes)
+        self._questions = VictimQuestions(self._records, self._state)
         self._bound = BoundVictims(self._records, self._state.pods)
         # Groups are set aside by their keys, pods alone by their UIDs.
         self._aside = CutSearches()

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from allocator.state.change_log import ChangeLog
+from allocator.state.cluster_state import AllocatorState
 from allocator.state.pauses import NO_PAUSE, WAKE_PAUSES, Pause
 from allocator.state.pod_table import PodTable
 from allocator.state.record_states import RecordEvent
@@ -134,15 +134,18 @@ class BoundVictims:
 class VictimQuestions:
     """The pods that ask for victims again: when others can have some, or their pause is over."""
 
-    def __init__(self, records: PodTable, changes: ChangeLog) -> None:
-        self._records, self._changes = records, changes
-        self._ended, self._told, self._offers = 0, 0, changes.of_offers
+    def __init__(self, records: PodTable, state: AllocatorState) -> None:
+        self._records, self._changes, self._quotas = records, state.changes, state.ledger.quotas
+        self._ended, self._told, self._offers = 0, 0, self._changes.of_offers
         self._heard_at: float | None = None  # when kube-scheduler has heard of the last offer
 
     @property
     def changed(self) -> int:
-        """How often pods ended, or nodes changed and were heard of: others can have victims."""
-        return self._ended + self._changes.of_offers
+        """How often others could have victims.
+
+        Pods ended, nodes changed and were heard of, or quotas apply to other namespaces.
+        """
+        return self._ended + self._changes.of_offers + self._quotas.selections
 
     def may_ask(self, now: float) -> bool:
         """Whether a pod may ask now."""

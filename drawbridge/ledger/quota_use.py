@@ -111,6 +111,7 @@ class QuotaUse:
         self._selecting: dict[str, tuple[int, ...]] = {}
         # Grows when something is given back, or a limit applies to other namespaces.
         self.revision = 0
+        self.selections = 0  # how often a limit began to apply to other namespaces
 
     def __bool__(self) -> bool:
         return bool(self.quotas)
@@ -126,17 +127,18 @@ class QuotaUse:
 
     def set_labels(self, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Follow the labels of a namespace; None when it is deleted. Its claims stay charged."""
-        before = self._find_selecting(namespace)
-        # A pod that waited for the labels can have room now.
-        self.revision += self._lacks_labels(namespace)
+        before, lacked = self._find_selecting(namespace), self._lacks_labels(namespace)
         if labels is None:
             self._labels.pop(namespace, None)
         else:
             self._labels[namespace] = labels
         after = self._select(namespace)
+        if lacked or before != after:
+            # A pod that waited for the labels can have room now.
+            self.revision += 1
+            self.selections += 1
         if before == after:
             return
-        self.revision += 1
         self._used.move(namespace, before, after)
         self._vanished.move(namespace, before, after)
         self._keep_selecting(namespace, after)

@@ -138,6 +138,32 @@ def test_pods_whose_devices_had_too_much_ask_for_victims_when_they_leave_the_quo
     assert sorted(woken) == ["first", "second"]
 
 
+def test_a_pod_that_a_quota_refused_victims_asks_again_when_it_leaves_the_quota() -> None:
+    """Only the search for victims says that devices have too much, because none are free."""
+    fifty = {MEMORY: from_json("50Gi")}
+    quota = DeviceQuota("q", lambda _, labels: "left" not in labels, {}, fifty)
+    cluster = Cluster(gpu_slice("n1", 1, capacity=BIG), quotas=[quota], n1=0)
+    quotas = cluster.state.ledger.quotas
+    quotas.set_labels("other", {"left": ""})
+    quotas.set_labels("default", {})
+    waiting = WaitingPods(cluster.decisions)
+    cluster.schedule("low", claim("c-low", namespace="other"), namespace="other")
+    cluster.write("low")
+    cluster.add(pod("low", "c-low", node="n1", namespace="other"), pod("high", "c-high"))
+    waiting.wake(0.1)
+    reply = cluster.prefilter("high", claim("c-high"), priority=9)
+    waiting.note_answer("high", [], cluster.now, complete=reply.complete)
+    node = PreemptionNode(node="n1", pods=(PotentialVictim(uid="low", priority=0),))
+    asked = PreemptRequest(pod_uid="high", nodes=(node,))
+    assert "quota q" in cluster.decisions.preempt(asked, cluster.now).message
+    waiting.note_preemption("high", refused=True)
+    quotas.set_labels("default", {"a": "label that no quota selects"})
+    assert waiting.wake(1.0).woken == ()
+    quotas.set_labels("default", {"left": ""})
+    assert waiting.wake(2.0).woken == ("high",)
+    assert cluster.decisions.preempt(asked, cluster.now).victims == ("low",)
+
+
 def test_a_gang_over_quota_asks_for_victims_once_when_its_quota_has_room() -> None:
     own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: Quantity.of(2)})
     cluster = Cluster(quotas=[own], n1=2)
