@@ -78,6 +78,11 @@ class PodGroup(NamedTuple):
         return self.form in _GANGS
 
     @property
+    def key(self) -> str:
+        """A text that no other group has, of whatever form, and no pod as its name or UID."""
+        return f"{self.form} {self.namespace}/{self.name}/{self.part}/{self.replica}"
+
+    @property
     def policy(self) -> "PodGroup":
         """The key of the group's policy among those of `read_policies`."""
         return self._replace(replica="")

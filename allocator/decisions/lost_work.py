@@ -63,7 +63,7 @@ class LostWork:
 
     def _gang_of(self, uid: str) -> str:
         gang = self._state.pods.get(uid).gang
-        return "" if gang is None else f"{gang}"
+        return "" if gang is None else gang.key
 
     def _sum(self, holder: str, claims: Collection[str]) -> int:
         """Return what a pod or a gang loses with its claims."""

@@ -193,7 +193,7 @@ def running_pod(pod: Pod, priority: int, held: Amounts = MappingProxyType({})) -
         terminating=pod.metadata.deletion_timestamp is not None,
         labels=pod.metadata.labels,
         held=held,
-        group=f"{pod.group}" if pod.group and pod.group.is_gang else "",
+        group=pod.group.key if pod.group and pod.group.is_gang else "",
         interval=read_interval(pod.metadata.annotations),
     )
 

@@ -26,7 +26,7 @@ class RunningPod(msgspec.Struct, frozen=True):
 
     `held` is what it requests of the node, or empty if that does not count. `interval` are the
     seconds between its checkpoints, and `lost` the device-seconds that its eviction costs, with all
-    pods of its group if that is a gang.
+    pods of its `group`, the key of its gang.
     """
 
     namespace: str

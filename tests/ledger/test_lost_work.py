@@ -15,6 +15,7 @@ from drawbridge.ledger.lost_work import (
     seconds_since,
     with_lost_work,
 )
+from drawbridge.ledger.preemption import running_pod
 from drawbridge.ledger.victims import NodeVictims, RunningPod, choose_victims, find_victims
 from drawbridge.names import CHECKPOINTS_ANNOTATION
 from drawbridge.pod_groups import COSCHEDULING_LABEL
@@ -203,6 +204,29 @@ def _gang(contest: Contest, claims: Mapping[str, str], node: str, start: str) ->
         member = pod(uid, name, node=node, labels={COSCHEDULING_LABEL: "g"})
         contest.cluster.add(member)
         contest.enlist(uid, node, start=start, priority=0 if uid == "g" else 200)
+
+
+# Two gangs with one name, of two APIs.
+_NAMESAKES: Mapping[str, Mapping[str, Any]] = {
+    "old": {"labels": {COSCHEDULING_LABEL: "g"}, "annotations": {CHECKPOINTS_ANNOTATION: "10m"}},
+    "young": {"spec": {"schedulingGroup": {"podGroupName": "g"}}},
+}
+
+
+def test_gangs_of_one_name_in_two_apis_lose_their_own_work() -> None:
+    contest = _contest({})
+    for uid, node in (("young", "n1"), ("old", "n2")):
+        contest.cluster.add(pod(uid, f"of-{uid}", node=node, **_NAMESAKES[uid]))
+    assert contest.victims("high") == ["old"]
+
+
+def test_gangs_of_one_name_in_two_apis_are_two_holders() -> None:
+    pods = [running_pod(pod(uid, **fields), 0) for uid, fields in _NAMESAKES.items()]
+    alone = RunningPod("default", "g", "n1")
+    claims = [LostClaim("x", ["default/old"]), LostClaim("yz", ["default/young"])]
+    lost = with_lost_work([*pods, alone], claims, 0)
+    expected = {"default/old": RESTART, "default/young": 2 * RESTART, "default/g": 0}
+    assert {name: each.lost for name, each in lost.items()} == expected
 
 
 def test_members_that_share_a_device_elsewhere_do_not_make_a_gang_dearer() -> None:
