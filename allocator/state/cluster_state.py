@@ -98,7 +98,7 @@ class AllocatorState:
         self._owned: dict[PoolID, str | None] = {}  # with the node of a pool that names one
         self._owned_on: dict[str | None, int] = {}
         self._names: list[str] = []
-        self._uids: dict[str, str] = {}
+        self._uids: Index[str, str] = Index()  # of each name, also until a deletion is told
         self._allocated: list[tuple[str, str]] = []  # sorted names, with the UIDs
         # Claims that were allocated since somebody asked.
         self._newly_allocated: deque[str] = deque(maxlen=MAX_NEWLY_ALLOCATED)
@@ -135,7 +135,7 @@ class AllocatorState:
                 self.claims[uid] = claim  # a response had the whole claim before
             return False
         self.claims[uid] = claim
-        self._uids[name_of(claim)] = uid
+        self._uids.move(uid, (), (name_of(claim),))
         self._follow_claim(uid, before, claim, record)
         return True
 
@@ -144,8 +144,7 @@ class AllocatorState:
             uid = uid_of(before)
             record = self.ledger.claims.get(uid)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
-            if self._uids.get(name_of(before)) == uid:
-                del self._uids[name_of(before)]
+            self._uids.move(uid, (name_of(before),), ())
             self._follow_claim(uid, self.claims.pop(uid, None), None, record)
         if after is not None:
             self.observe_claim(after)
@@ -432,7 +431,8 @@ class AllocatorState:
 
     def claims_of(self, pod_uid: str) -> tuple[Claim, ...]:
         """Return the claims that a pod names or that are reserved for it."""
-        named = (self._uids.get(name, "") for name in self.pods.get(pod_uid).claim_names)
+        names = self.pods.get(pod_uid).claim_names
+        named = (uid for name in names for uid in [*self._uids.get(name)][-1:])
         uids = dict.fromkeys((*named, *self.pods.claims_reserved_for(pod_uid)))
         return tuple(self.claims[uid] for uid in uids if uid in self.claims)
 

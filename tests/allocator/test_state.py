@@ -167,6 +167,29 @@ def test_a_claim_of_the_same_name_is_another_claim() -> None:
     assert list(cluster.state.ledger.holders(device("n1"))) == ["u2"]
 
 
+def test_what_is_told_late_of_a_claim_hides_no_later_one_of_its_name() -> None:
+    """A scheduler tells of the second claim before the watch tells how the first one went."""
+    old, ends = (claim("c", version=version) for version in (1, 2))
+    ends["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    new = claim("c", version=3)
+    new["metadata"]["uid"] = "new"
+    cluster = Cluster(n1=1)
+    cluster.add(pod("p", "c"))
+    cluster.add_claim(old)
+    cluster.prefilter("p", new)
+    told = [
+        (as_claim(old), as_claim(ends)),
+        (as_claim(ends), None),
+        (None, as_claim(new)),
+        (as_claim(new), None),
+    ]
+    named = []
+    for before, after in told:
+        cluster.state.apply(before, after)
+        named.append([each.metadata.uid for each in cluster.state.claims_of("p")])
+    assert named == [["new"], ["new"], ["new"], []]
+
+
 def test_an_outdated_claim_is_not_applied() -> None:
     cluster = Cluster(n1=1)
     cluster.add_claim(claim("c", version=5))
