@@ -261,8 +261,7 @@ class SchedulerCalls:
         """Wake waiting pods after changes and at the end of their back-off, until cancelled."""
         while True:
             await self._wait_for_reason()
-            if self._copy is None:
-                self._collect()
+            self._look_at_garbage()
             if not self._state.ready:
                 continue
             # Also while another scheduler leads: otherwise the pods that ended would add up.
@@ -285,20 +284,26 @@ class SchedulerCalls:
                     deciding = self._decide_aside(waiting, planner, turn.aside)
                     self._copy = asyncio.create_task(deciding)
                 # Pods of one namespace can keep the turns from an end.
-                self._tell_reports()
+                self._tell_state()
+                self._look_at_garbage()
                 unfinished = turn.unfinished
                 turns += 1
                 # Calls of the scheduler are answered between two turns. A search on one node can
                 # take longer than a turn; others have as much time then.
                 pause = 0 if turns < _TURNS_IN_A_ROW else _TURN_SECONDS
                 await self._pause(max(pause, self._now() - began - _TURN_SECONDS))
-            self._tell_reports()
-            count = len(self._state.waiting) if self._leadership.leading else 0
-            metrics.ALLOCATOR_WAITING.set(count)
+            self._tell_state()
 
-    def _tell_reports(self) -> None:
+    def _tell_state(self) -> None:
+        """Report what is to be told, and how many pods wait."""
         for each in self._state.decisions.state.take_reports():
             self._report(each)
+        count = len(self._state.waiting) if self._leadership.leading else 0
+        metrics.ALLOCATOR_WAITING.set(count)
+
+    def _look_at_garbage(self) -> None:
+        if self._copy is None:
+            self._collect()
 
     async def _decide_aside(self, waiting: WaitingPods, planner: Planner, uid: str) -> None:
         """Let a copy of this process decide about a pod, so that calls are answered meanwhile."""

@@ -467,13 +467,21 @@ async def test_the_end_of_a_hold_is_reported_on_a_member() -> None:
     assert (ended.pod.uid, *ended[1:]) == ("m1", HoldEnd.DEADLINE, 1, 2)
 
 
-async def test_reports_are_told_although_turns_have_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    process, report = FakeProcess(Cluster(n1=1)), cast(Any, object())
+async def test_what_a_process_tells_does_not_wait_for_the_end_of_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    collected: list[int] = []
+    process = FakeProcess(Cluster(n1=1), collect=lambda: collected.append(1))
+    report, counted = cast(Any, object()), list[int]()
 
     def wake(*_: object, **__: object) -> Turn:
         process.cluster.state.reports.append(report)
         return Turn((), unfinished=True)
 
     monkeypatch.setattr(process.waiting, "wake", wake)
-    await process.run_until(lambda: process.reported)
+    monkeypatch.setattr(metrics.ALLOCATOR_WAITING, "set", counted.append)
+    process.calls.prefilter(request("p", 2))
+    await process.run_until(lambda: len(process.reported) > 2)
     assert process.reported[0] is report
+    assert counted[:2] == [1, 1]
+    assert len(collected) > 2
