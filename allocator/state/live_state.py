@@ -234,7 +234,6 @@ class LiveState:
         if facts is None or not self._caches.synced:
             return
         before, inputs = self._inputs, Inputs(self._configuration(), facts)
-        self._inputs = inputs
         effect = compare_inputs(before, inputs) if before is not None else Effect.REBUILD
         if effect is Effect.REBUILD:
             nodes = (each.value for each in self._caches.nodes.all())
@@ -249,6 +248,7 @@ class LiveState:
         elif effect is Effect.OWNERS:
             self.cluster.decide_owners(self._make_filter(inputs))
             self._on_change()
+        self._inputs = inputs  # not before: what failed is done with the next change
 
     def _make_filter(self, inputs: Inputs) -> OwnsPool:
         fences = self._fences

@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
+from allocator.state import live_state as live_state_module
 from allocator.state.caches import AllocatorCaches
+from allocator.state.cluster_state import AllocatorState
 from allocator.state.conflicts import MAX_SEARCHES
 from allocator.state.live_state import Effect, Inputs, LiveState, compare_inputs, make_state
 from allocator.state.reports import ClaimFinding
@@ -361,6 +363,26 @@ async def test_decisions_that_are_built_anew_know_what_responses_have_told_of_cl
     assert [each.is_confirmed for each in records.values()] == [True, True, False]
     claims.list_again(told.metadata.resource_version)
     assert records.keys() == {"ours"}
+
+
+@pytest.mark.asyncio
+async def test_a_build_that_failed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    configuration, failing = [Configuration()], [True]
+    live, _, _ = live_state(OURS, configuration=lambda: configuration[0])
+
+    def make(*args: Any, **options: Any) -> AllocatorState:  # noqa: ANN401  # those of the function
+        if failing[0]:
+            raise MemoryError
+        return make_state(*args, **options)
+
+    monkeypatch.setattr(live_state_module, "make_state", make)
+    configuration[0] = Configuration(quotas=(QUOTA,))
+    with pytest.raises(MemoryError):
+        live.update()
+    assert live.cluster.ledger.quotas.quotas == ()
+    failing[0] = False
+    live.update()
+    assert [each.name for each in live.cluster.ledger.quotas.quotas] == ["q"]
 
 
 @pytest.mark.asyncio
