@@ -21,8 +21,8 @@ from drawbridge.dra.nodes import (
     Node,
     matches_selector,
     named_nodes,
-    selector_problems,
     with_sets_of_values,
+    without_malformed_terms,
 )
 from drawbridge.dra.taints import UNSCHEDULABLE, first_untolerated
 from drawbridge.ledger.ledger import uid_of
@@ -268,10 +268,9 @@ class SelectedNodes:
         self._nodes, self._pod = state.planner.nodes, search.pod
         required = search.required
         self._too_long = count_expressions(search) > _MAX_EXPRESSIONS
-        self._required = self._invalid = None
+        self._required = None
         if required is not None and not self._too_long:
-            self._invalid = selector_problems(required)
-            self._required = with_sets_of_values(required)
+            self._required = with_sets_of_values(without_malformed_terms(required))
         self._tolerated: dict[Taint, bool] = {}
 
     def among(self, names: Iterable[str], unfit: Counter[str]) -> list[Node]:
@@ -292,7 +291,7 @@ class SelectedNodes:
         if self._pod.node_selector and not has_labels(self._pod.node_selector, node):
             return "excluded by the node selector of the pod"
         required = self._required
-        if required is not None and (self._invalid or not matches_selector(required, node)):
+        if required is not None and not matches_selector(required, node):
             return "excluded by the required node affinity of the pod"
         taint = self._untolerated_taint(node)
         if taint is None:

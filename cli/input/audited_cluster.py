@@ -25,7 +25,7 @@ from drawbridge.documents.document import Document, LocatedFinding
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_mapping
 from drawbridge.dra.device import NodeSelector
-from drawbridge.dra.nodes import Node, matches_selector, selector_problems
+from drawbridge.dra.nodes import Node, matches_selector, without_malformed_terms
 from drawbridge.finding import Severity
 from drawbridge.report.stuck.found import Stuck
 from drawbridge.report.stuck.objects import KINDS, from_values
@@ -245,8 +245,9 @@ def _tie_volumes(
             selector = msgspec.convert(required, NodeSelector) if required is not None else None
         except msgspec.ValidationError:
             continue
-        if selector is not None and not selector_problems(selector):
-            selected = (node.name for node in nodes if matches_selector(selector, node))
+        if selector is not None:
+            valid = without_malformed_terms(selector)
+            selected = (node.name for node in nodes if matches_selector(valid, node))
             tied[text_at(persistent, "metadata", "name")] = frozenset(selected)
     for volume_claim in by_kind.get("PersistentVolumeClaim", ()):
         volume = text_at(volume_claim, "spec", "volumeName")

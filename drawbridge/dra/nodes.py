@@ -1,11 +1,12 @@
 """Nodes, and matching of node selectors.
 
 Implements the node affinity of the scheduler: one term must match, all requirements of a term must
-be met, an empty term matches nothing, and a malformed requirement makes the selector invalid.
+be met, and an empty term matches nothing. A malformed requirement makes the selector of a slice or
+an allocation invalid; in the selector of a pod or a volume, only its term matches nothing.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -149,7 +150,7 @@ def selects_node(
 
 
 def named_nodes(selector: NodeSelector) -> frozenset[str] | None:
-    """Return the nodes that a valid selector can match, if every term names its node."""
+    """Return the nodes that a selector can match, if every term names its node."""
     names: set[str] = set()
     for term in selector.node_selector_terms:
         named = [
@@ -167,16 +168,28 @@ def named_nodes(selector: NodeSelector) -> frozenset[str] | None:
 
 def selector_problems(selector: NodeSelector) -> tuple[str, ...]:
     """Return the errors of a selector; empty if it is valid."""
-    problems: list[str] = []
-    for i, term in enumerate(selector.node_selector_terms):
-        path = f"nodeSelectorTerms[{i}]"
-        for j, requirement in enumerate(term.match_expressions):
-            at = f"{path}.matchExpressions[{j}]"
-            problems += [f"{at}: {text}" for text in _label_problems(requirement)]
-        for j, requirement in enumerate(term.match_fields):
-            at = f"{path}.matchFields[{j}]"
-            problems += [f"{at}: {text}" for text in _field_problems(requirement)]
-    return tuple(problems)
+    terms = enumerate(selector.node_selector_terms)
+    return tuple(text for i, term in terms for text in _term_problems(term, i))
+
+
+def without_malformed_terms(selector: NodeSelector) -> NodeSelector:
+    """Return the valid terms of the selector of a pod or a volume.
+
+    The API server accepts terms that the scheduler cannot parse, as Gt with 40Gi. For the scheduler
+    such a term matches no node, and the other terms count.
+    """
+    terms = enumerate(selector.node_selector_terms)
+    return NodeSelector(tuple(term for i, term in terms if not any(_term_problems(term, i))))
+
+
+def _term_problems(term: NodeSelectorTerm, index: int) -> Iterator[str]:
+    path = f"nodeSelectorTerms[{index}]"
+    for i, requirement in enumerate(term.match_expressions):
+        at = f"{path}.matchExpressions[{i}]"
+        yield from (f"{at}: {text}" for text in _label_problems(requirement))
+    for i, requirement in enumerate(term.match_fields):
+        at = f"{path}.matchFields[{i}]"
+        yield from (f"{at}: {text}" for text in _field_problems(requirement))
 
 
 def _term_matches(term: NodeSelectorTerm, node: Node) -> bool:

@@ -16,7 +16,13 @@ from drawbridge.dra.allocation import Consumer
 from drawbridge.dra.claim import CLAIM, Claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device import NodeSelector, Taint
-from drawbridge.dra.nodes import Node, matches_selector, named_nodes, selector_problems
+from drawbridge.dra.nodes import (
+    Node,
+    matches_selector,
+    named_nodes,
+    selector_problems,
+    without_malformed_terms,
+)
 from drawbridge.dra.taints import UNSCHEDULABLE, Toleration, first_untolerated
 from drawbridge.finding import Code, Finding
 from drawbridge.ledger import codes, extended_resources
@@ -115,8 +121,8 @@ def _near_nodes(
     required = pod.required_nodes
     if required is None:
         return nodes, ()
-    near = [] if selector_problems(required) else _named(nodes, required)
-    near = [node for node in near if matches_selector(required, node)]
+    valid = without_malformed_terms(required)
+    near = [node for node in _named(nodes, valid) if matches_selector(valid, node)]
     text = "excluded by the required node affinity"
     return near, _exclusion_reasons(text, len(nodes), len(near))
 

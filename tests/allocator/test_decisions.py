@@ -101,11 +101,13 @@ def test_required_affinity_that_names_a_node_selects_it() -> None:
     assert cluster.nodes("p", claim("c"), nodeAffinity=required) == ["n2"]
 
 
-def test_invalid_affinity_selects_nothing() -> None:
+def test_a_malformed_term_selects_nothing_and_the_others_count() -> None:
     cluster = Cluster(n1=1)
-    term = {"matchExpressions": [{"key": "name", "operator": "Near"}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    terms = [{"matchExpressions": [{"key": "name", "operator": "Gt", "values": ["40Gi"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     assert codes(cluster.prefilter("p", claim("c"), nodeAffinity=required)) == ["NodeRefused"]
+    terms.append({"matchExpressions": [{"key": "none", "operator": "DoesNotExist"}]})
+    assert cluster.nodes("p", claim("c"), nodeAffinity=required) == ["n1"]
 
 
 @pytest.mark.parametrize(("terms", "nodes"), [(256, ["n1"]), (257, [])])

@@ -197,6 +197,12 @@ AFFINITY = (
         (AFFINITY % "{key: drawbridge.dev/dual, operator: DoesNotExist}", "n1", []),
         (AFFINITY % "{key: zone, operator: In, values: [c]}", None, ["NodeUnfit"]),
         (AFFINITY % "{key: zone, operator: Near}", None, ["NodeUnfit"]),
+        (
+            AFFINITY % "{key: a, operator: Near}]}, {matchExpressions: [{key: none, operator: "
+            "DoesNotExist}",
+            "n1",
+            [],
+        ),
         ("affinity: {podAffinity: {}, nodeAffinity: null}", "n1", []),
         ("nodeName: n2", "n2", []),
         ("nodeName: n2\n  nodeSelector: {zone: a}", None, ["NodeUnfit", "NodeUnfit"]),

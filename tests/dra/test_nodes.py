@@ -14,6 +14,7 @@ from drawbridge.dra.nodes import (
     node_reader,
     selector_problems,
     selects_node,
+    without_malformed_terms,
 )
 from tests.tables import every_row, read_yaml
 
@@ -29,6 +30,8 @@ def selector_of(terms: list[Any]) -> NodeSelector:
 def test_a_selector_matches_the_same_nodes_as_in_the_scheduler(case: dict[str, Any]) -> None:
     selector = selector_of(case["terms"])
     node = Node(**case.get("node", NODE))
+    of_pod = matches_selector(without_malformed_terms(selector), node)
+    assert of_pod is case.get("pod", case.get("matches", False))
     if "malformed" in case:
         assert case["malformed"] in "; ".join(selector_problems(selector))
         with pytest.raises(NodeSelectorError):
