@@ -203,12 +203,12 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
         reason = error.strerror or str(error)
         log_event(log, logging.ERROR, "the process cannot continue", reason=reason)
         return REFUSED
-    except ExceptionGroup as errors:
-        if (restore := _find_restore(errors)) is not None:
+    except Exception as error:
+        if (restore := _find_restore(error)) is not None:
             what = "the API server was restored from a backup, so this process starts again"
             log_event(log, logging.ERROR, what, reason=f"{restore}")
             return RESTORED
-        log.critical("the process ended in an unhandled exception", exc_info=errors)
+        log.critical("the process ended in an unhandled exception", exc_info=True)
         return BUG
     finally:
         stop.remove()
@@ -216,14 +216,12 @@ async def run_process(options: ProcessOptions, log: logging.Logger, serve: Serve
     return 0
 
 
-def _find_restore(errors: ExceptionGroup[Exception]) -> HistoryChangedError | None:
+def _find_restore(error: Exception) -> HistoryChangedError | None:
     """Return what shows that the API server was restored; None for other errors."""
-    for error in errors.exceptions:
-        if isinstance(error, HistoryChangedError):
-            return error
-        if isinstance(error, ExceptionGroup) and (restore := _find_restore(error)) is not None:
-            return restore
-    return None
+    if isinstance(error, HistoryChangedError):
+        return error
+    parts = error.exceptions if isinstance(error, ExceptionGroup) else ()
+    return next(filter(None, map(_find_restore, parts)), None)
 
 
 def _announce_build(log: logging.Logger) -> None:

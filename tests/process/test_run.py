@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from drawbridge.cluster.history import HistoryChangedError
+from drawbridge.cluster.session import Session
 from drawbridge.process import logs
 from drawbridge.process.addresses import Address
 from drawbridge.process.run import (
+    BUG,
+    RESTORED,
     ProcessOptions,
     StartedProcess,
     StopSignal,
     run_configured,
+    run_process,
     wait_unless_stopped,
 )
 from tests.cluster.fake.api import FakeApi
@@ -34,6 +39,12 @@ async def nothing() -> None:
 
 async def fails() -> None:
     raise ConnectionError
+
+
+def make_options(api: FakeApi, folder: Path) -> ProcessOptions:
+    local = Address("127.0.0.1", 0)
+    kubeconfig = f"{api.kubeconfig(folder / 'kubeconfig')}"
+    return ProcessOptions(health=local, metrics=local, kubeconfig=kubeconfig)
 
 
 def running() -> set[asyncio.Task[None]]:
@@ -106,10 +117,37 @@ def test_a_process_with_a_configuration_is_not_ready_before_it_has_its_parts(
 
     async def play() -> int:
         async with FakeApi() as api:
-            local = Address("127.0.0.1", 0)
-            kubeconfig = f"{api.kubeconfig(tmp_path / 'kubeconfig')}"
-            options = ProcessOptions(health=local, metrics=local, kubeconfig=kubeconfig)
+            options = make_options(api, tmp_path)
             return await run_configured(options, logging.getLogger("test"), serve)
 
     assert asyncio.run(play()) == 0
     assert reasons == ["the process starts"]
+
+
+BUG_ALONE, RESTORE = ValueError("a bug"), HistoryChangedError("older than before")
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "level"),
+    [
+        (BUG_ALONE, BUG, logging.CRITICAL),
+        (ExceptionGroup("background", [BUG_ALONE]), BUG, logging.CRITICAL),
+        (RESTORE, RESTORED, logging.ERROR),
+        (ExceptionGroup("background", [BUG_ALONE, RESTORE]), RESTORED, logging.ERROR),
+        (ExceptionGroup("outer", [ExceptionGroup("inner", [RESTORE])]), RESTORED, logging.ERROR),
+    ],
+    ids=["bug alone", "bug in a group", "restore alone", "restore beside a bug", "restore within"],
+)
+def test_an_exception_has_its_exit_code_alone_and_in_a_group(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, raised: Exception, code: int, level: int
+) -> None:
+    async def serve(_stop: StopSignal, _session: Session) -> None:
+        raise raised
+
+    async def play() -> int:
+        async with FakeApi() as api:
+            return await run_process(make_options(api, tmp_path), logging.getLogger("test"), serve)
+
+    assert asyncio.run(play()) == code
+    (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
+    assert (record.name, record.levelno) == ("test", level)
