@@ -218,9 +218,7 @@ class EventRecorder:
 
 def _is_permanent(error: ApiError | NotLeadingError) -> bool:
     """Whether a retry fails too: the namespace is gone or terminating, or access is denied."""
-    if isinstance(error, NotLeadingError):
-        return True
-    return 400 <= error.code < 500 and error.code != 429
+    return isinstance(error, NotLeadingError) or error.refused
 
 
 def _series_field(count: int) -> dict[str, Any]:

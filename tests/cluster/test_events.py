@@ -250,6 +250,18 @@ async def test_an_event_that_cannot_be_written_is_dropped_and_counted(
     assert len(rig.api.asked("POST", "events")) == attempts
 
 
+@pytest.mark.parametrize("code", [401, 408, 429, 503])
+async def test_an_event_is_written_after_a_failure_that_passes(rig: Rig, code: int) -> None:
+    # The session sends a request again once after 401, with a new token.
+    rig.api.fail(code, method="POST", part="events", times=2)
+    rig.recorder.record(finding(), POD, "Translate")
+    for _ in range(3):
+        await rig.write_due(later=1)
+
+    assert len(rig.events_written()) == 1
+    assert rig.recorder.dropped == 0
+
+
 async def test_events_behind_a_closed_fence_are_dropped(rig: Rig) -> None:
     class Closed:
         """A fence of a process that does not lead."""
