@@ -8,6 +8,7 @@ driver publishes the devices. This reconciler changes only its own label.
 
 import enum
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -21,7 +22,7 @@ from controller.protocols import (
     Unstructured,
     WatchedObject,
 )
-from controller.reconcile import FailedLast, process_each
+from controller.reconcile import FailedLast
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
@@ -99,8 +100,7 @@ class DualNodeReconciler:
         idle_devices = sum(each.devices for each in dual_nodes)
         self._reporter.set_gauge(Gauge.DUAL_NODE_IDLE_DEVICES, idle_devices)
 
-        async def change_label(change: tuple[str, str | None]) -> None:
-            name, value = change
+        async def change_label(name: str, value: str | None) -> None:
             blocker = await self._find_blocker(name, context) if value is None else None
             if blocker is not None:
                 findings.add(blocker)
@@ -116,12 +116,14 @@ class DualNodeReconciler:
             else:
                 self._without_plugin.note_free(name)
 
+        changes = label_changes(nodes, dual_nodes)
+        unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
+        others = [each for each in unlabelled if each.name not in changes]
+        work = {name: partial(change_label, name, value) for name, value in changes.items()}
+        for name in self._without_plugin.find(others, self._publishing(), context):
+            work[name] = partial(look, name)
         try:
-            changes = label_changes(nodes, dual_nodes)
-            await self._failed_last.process_each(changes, change_label)
-            unlabelled = [e for e in nodes if LABEL not in (e.value.metadata.labels or {})]
-            others = [each for each in unlabelled if each.name not in changes]
-            await process_each(self._without_plugin.find(others, self._publishing(), context), look)
+            await self._failed_last.process_each(work, lambda item: item[1]())
         finally:
             self._report(findings)
 

@@ -99,7 +99,7 @@ async def process_each(items: Iterable[T], process: Callable[[T], Awaitable[None
 
 
 class FailedLast:
-    """Processes items in the order of their names, those behind that failed the last time.
+    """Processes items in their order, those behind that failed the last time.
 
     An item whose writes get no response ends a run, and is not the first one of the next.
     """
@@ -118,7 +118,7 @@ class FailedLast:
             self._failed.discard(item[0])
 
         self._failed &= items.keys()
-        ordered = sorted(items, key=lambda name: (name in self._failed, name))
+        ordered = sorted(items, key=lambda name: name in self._failed)
         await process_each([(name, items[name]) for name in ordered], note)
 
 

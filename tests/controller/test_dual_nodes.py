@@ -133,6 +133,27 @@ def test_a_rejected_label_does_not_stop_the_other_labels() -> None:
     assert scene.reporter.codes == ["DualNodes"]
 
 
+@pytest.mark.parametrize(("code", "runs"), [(403, 1), (422, 1), (0, 2)])
+def test_a_label_that_cannot_be_written_delays_no_node_that_pods_keep_from_others(
+    code: int, runs: int
+) -> None:
+    """A refusal ends no run; what gets no response ends it, and comes last in the next."""
+    scene = Scene(a={})
+    scene.nodes.put(_node("old", "0"))
+    scene.pod("p", "old", NAME, phase="Running")
+
+    def fail(_verb: str, _value: Unstructured) -> None:
+        if scene.nodes.requests[-1] == ("merge", "a"):
+            raise ApiError(code, "", "a webhook of others")
+
+    scene.nodes.before_write = fail
+    for _ in range(runs):
+        with pytest.raises(ApiError):
+            scene.reconcile()
+    assert scene.nodes.objects["", "old"]["metadata"]["labels"] == {LABEL: "true"}
+    assert scene.reporter.codes == ["DualNodes", "DualNodesHeld"]
+
+
 HELD = {"phase": "Running"}
 CLAIMED = {"extendedResourceClaimStatus": {"requestMappings": [{"resourceName": NAME}]}}
 

