@@ -14,6 +14,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import Path, format_path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
+from drawbridge.dra.quantity import valid_quantity
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_ANNOTATIONS
 from drawbridge.translate.changes.patch import restore_original
@@ -30,6 +31,7 @@ OptionalValue = Value | _Absent
 
 _CONTAINER_LISTS: Final = ("initContainers", "containers")
 _CONTAINER_FIELDS: Final = ("resources", "env")
+_AMOUNT_PARTS: Final = ("limits", "requests")
 # Node selectors and affinity are separate: other clients may narrow them while a pod is gated.
 _SPEC_FIELDS: Final = ("resourceClaims", "tolerations", "schedulerName", "runtimeClassName")
 _PLACEMENT_FIELDS: Final = ("nodeSelector", "affinity")
@@ -46,7 +48,10 @@ def preserve_translation(
 ) -> tuple[tuple[Edit, ...], tuple[Finding, ...]]:
     """Return edits of an update that keep the translation, and findings about other changes."""
     restored = restore_original(old)
-    original: Value = old if restored is None else restored
+    # The annotation has the amounts of the manifest.
+    old, original, new = (
+        _as_stored(each) for each in (old, old if restored is None else restored, new)
+    )
     names = _find_read_names(original, configuration)
     edits = [
         *_edit_metadata(old, original, new, names),
@@ -58,6 +63,28 @@ def preserve_translation(
         *_check_annotations(old, original, new, names),
     )
     return tuple(edits), findings
+
+
+def _as_stored(pod: Value) -> Value:
+    """Return a pod with amounts as the API server writes them: a manifest can have 1 or 3000."""
+    if not isinstance(pod, dict) or not isinstance(spec := pod.get("spec"), dict):
+        return pod
+    lists = {part: spec[part] for part in _CONTAINER_LISTS if isinstance(spec.get(part), list)}
+    stored = {part: [_store_amounts(each) for each in as_list(lists[part])] for part in lists}
+    return {**pod, "spec": {**spec, **stored}}
+
+
+def _store_amounts(container: Value) -> Value:
+    if not isinstance(container, dict) or not isinstance(container.get("resources"), dict):
+        return container
+    resources = as_mapping(container["resources"])
+    stored: dict[str, Value] = {}
+    for part in _AMOUNT_PARTS:
+        amounts = resources.get(part)
+        if isinstance(amounts, dict):
+            read = {name: (amount, valid_quantity(amount)) for name, amount in amounts.items()}
+            stored[part] = {k: each if q is None else f"{q}" for k, (each, q) in read.items()}
+    return {**container, "resources": {**resources, **stored}}
 
 
 def _find_read_names(
@@ -226,7 +253,7 @@ def _match_containers(old: Value, original: Value, new: Value) -> Iterator[_Matc
 def _check_devices(old: Value, original: Value, new: Value) -> Iterator[Finding]:
     """Report changed device amounts, which the API server does not allow."""
     for path, *containers in _match_containers(old, original, new):
-        for part in ("limits", "requests"):
+        for part in _AMOUNT_PARTS:
             current, before, update = (_read_part(each, part) for each in containers)
             for name in dict.fromkeys((*update, *before)):
                 value = update.get(name)
