@@ -1,38 +1,43 @@
 """Adds tolerations of taints with the effect NoSchedule to a pod."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.dra.device import Taint
+from drawbridge.dra.taints import Toleration, tolerates
 from drawbridge.translate.changes.patch import Patch
 
 _TOLERATIONS: Final[Path] = ("spec", "tolerations")
+_EFFECT: Final = "NoSchedule"
 
 
 def add_toleration(patch: Patch, key: str) -> bool:
-    """Tolerate all taints with a key; returns whether the pod did not tolerate them before.
+    """Tolerate all taints with a key; returns whether the pod did not tolerate one before.
 
     Raises EditError if the field has the wrong type.
     """
     if is_tolerated(patch.pod, key):
         return False
-    patch.append(_TOLERATIONS, {"key": key, "operator": "Exists", "effect": "NoSchedule"})
+    patch.append(_TOLERATIONS, {"key": key, "operator": "Exists", "effect": _EFFECT})
     return True
 
 
 def is_tolerated(pod: Value, key: str) -> bool:
-    """Whether a toleration of the pod has this key, or tolerates all taints."""
-    return not {key, ""}.isdisjoint(_find_tolerated(pod))
+    """Whether the pod tolerates the taint with this key and no value."""
+    taint = Taint(key, _EFFECT)
+    tolerations = map(_read, as_list(get_value(pod, _TOLERATIONS)))
+    return any(each is not None and tolerates(each, taint) for each in tolerations)
 
 
-def _find_tolerated(pod: Value) -> Iterator[str]:
-    """Yield the keys of tolerations of the NoSchedule effect; an empty one tolerates all taints."""
-    for toleration in map(as_mapping, as_list(get_value(pod, _TOLERATIONS))):
-        if toleration.get("effect") not in (None, "", "NoSchedule"):  # the value may be unhashable
-            continue
-        key = toleration.get("key")
-        if key and isinstance(key, str):
-            yield key
-        elif not key and toleration.get("operator") == "Exists":
-            yield ""
+def _read(value: Value) -> Toleration | None:
+    """Return a toleration; None if the API server refuses it."""
+    fields = as_mapping(value)
+    key, operator, text, effect = (
+        fields.get(name) or "" for name in ("key", "operator", "value", "effect")
+    )
+    if not isinstance(key, str) or not isinstance(operator, str):
+        return None
+    if not isinstance(text, str) or not isinstance(effect, str):
+        return None
+    return Toleration(key, operator, text, effect)
