@@ -16,12 +16,13 @@ _HUNDRED = 100
 class Budget(NamedTuple):
     """A PodDisruptionBudget: what it selects, and the least number of pods that must run.
 
-    One of `least` and `most_away` is set: a number, or a share with `%`.
+    `match_labels` is None if the budget has no selector, and then it selects no pod. At most one of
+    `least` and `most_away` is set: a number, or a share with `%`.
     """
 
     name: str
     namespace: str
-    match_labels: Mapping[str, str]
+    match_labels: Mapping[str, str] | None
     requirements: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     least: str = ""
     most_away: str = ""
@@ -30,6 +31,7 @@ class Budget(NamedTuple):
         """Whether the budget is about a pod with these labels."""
         return (
             namespace == self.namespace
+            and self.match_labels is not None
             and all(labels.get(key) == text for key, text in self.match_labels.items())
             and all(_meets(labels.get(key), how, of) for key, how, of in self.requirements)
         )
@@ -41,8 +43,8 @@ class Budget(NamedTuple):
         return _round_up(self.least, wanted)
 
     def allows(self, wanted: int, running: int) -> bool:
-        """Whether one of the running pods may be evicted."""
-        return running - 1 >= self.must_run(wanted)
+        """Whether one of the running pods may be evicted; none, by a budget without a number."""
+        return bool(self.least or self.most_away) and running - 1 >= self.must_run(wanted)
 
     def can_ever_allow(self, wanted: int) -> bool:
         """Whether a pod may be evicted while all others run."""
@@ -53,7 +55,7 @@ def read_budget(value: Value) -> Budget:
     """Read a PodDisruptionBudget."""
     spec = as_mapping(get_value(value, ("spec",)))
     selector = as_mapping(spec.get("selector"))
-    labels = as_mapping(selector.get("matchLabels"))
+    labels = as_mapping(selector.get("matchLabels")) if spec.get("selector") is not None else None
     requirements = tuple(
         (
             f"{each.get('key')}",
@@ -66,7 +68,7 @@ def read_budget(value: Value) -> Budget:
     return Budget(
         f"{get_value(value, ('metadata', 'name'))}",
         f"{get_value(value, ('metadata', 'namespace')) or 'default'}",
-        {key: f"{text}" for key, text in labels.items()},
+        None if labels is None else {key: f"{text}" for key, text in labels.items()},
         requirements,
         "" if least is None else f"{least}",
         "" if most is None else f"{most}",
@@ -85,6 +87,6 @@ def _round_up(number: str, wanted: int) -> int:
     """Return a number, or a share of the wanted pods, rounded up as the API server does."""
     digits = number.removesuffix("%")
     if not digits.isdecimal() or len(digits) > 9:  # no such budget exists
-        return 1 if not number else 0
+        return 0
     whole = int(digits)
     return -(-whole * wanted // _HUNDRED) if number.endswith("%") else whole
