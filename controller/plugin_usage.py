@@ -73,8 +73,8 @@ def _join_names(units: dict[str, int]) -> Iterator[tuple[str, int]]:
 def _count_units(pod: HangingPod, served: Collection[str]) -> dict[str, int]:
     """Return the units that containers have at the same time."""
     containers = (
-        (not is_init or each.restart_policy == "Always", each.resources.limits or {})
-        for among, is_init in ((pod.spec.containers, False), (pod.spec.init_containers, True))
+        (is_init and each.restart_policy != "Always", each.resources.limits or {})
+        for among, is_init in ((pod.spec.init_containers, True), (pod.spec.containers, False))
         for each in among or ()
     )
     return sum_units(containers, served.__contains__)

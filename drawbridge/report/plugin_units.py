@@ -1,8 +1,8 @@
 """Counts the units of device plugins that a pod uses."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
+from drawbridge.containers import most_at_once
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.dra.quantity import valid_quantity
@@ -16,10 +16,10 @@ def count_units(pod: Value) -> dict[str, int]:
     """Return the units of legacy names that containers use at the same time."""
     containers = (
         (
-            part == "containers" or as_mapping(each).get("restartPolicy") == "Always",
+            part == "initContainers" and as_mapping(each).get("restartPolicy") != "Always",
             as_mapping(get_value(each, ("resources", "limits"))),
         )
-        for part in ("containers", "initContainers")
+        for part in ("initContainers", "containers")
         for each in as_list(get_value(pod, ("spec", part)))
     )
     return sum_units(containers, is_device_resource)
@@ -30,15 +30,14 @@ def sum_units(
 ) -> dict[str, int]:
     """Return the units at the same time of names that count, from the limits of containers.
 
-    The limits come with whether the container runs all the time.
+    The limits come in the order in which the containers start, with whether the container ends
+    before the next one starts.
     """
-    main, init = Counter[str](), dict[str, int]()
-    for is_main, limits in containers:
+    units: dict[str, list[tuple[bool, int]]] = {}
+    for ends, limits in containers:
         for name, amount in limits.items():
             quantity = valid_quantity(amount) if is_counted(name) else None
-            units = min(quantity.value(), MOST_UNITS) if quantity else 0
-            if units > 0 and is_main:
-                main[name] += units
-            elif units > 0:
-                init[name] = max(init.get(name, 0), units)
-    return {name: max(main[name], init.get(name, 0)) for name in sorted({*main, *init})}
+            number = min(quantity.value(), MOST_UNITS) if quantity else 0
+            if number > 0:
+                units.setdefault(name, []).append((ends, number))
+    return {name: most_at_once(units[name]) for name in sorted(units)}

@@ -16,6 +16,7 @@ from drawbridge.agreement.admission_codes import (
     LIMIT_RANGE_TOO_LARGE,
     LIMIT_RANGE_UNMEETABLE,
 )
+from drawbridge.containers import most_at_once
 from drawbridge.documents.patch import Edit
 from drawbridge.documents.paths import format_path
 from drawbridge.documents.values import Value
@@ -184,16 +185,13 @@ def _find_targets(
 
 
 def _sum_pod(parts: Iterable[tuple[bool, Mapping[str, int]]]) -> dict[str, int]:
-    """Sum the containers that run together. Each init container counts on its own."""
-    total: dict[str, int] = {}
-    init_max: dict[str, int] = {}
-    for init, amounts in parts:
-        for name, amount in amounts.items():
-            if init:
-                init_max[name] = max(init_max.get(name, 0), amount)
-            else:
-                total[name] = total.get(name, 0) + amount
-    return {name: max(total.get(name, 0), init_max.get(name, 0)) for name in {**total, **init_max}}
+    """Return what the containers need at the same time, as LimitRanger counts it."""
+    containers = [*parts]
+    names = dict.fromkeys(name for _, amounts in containers for name in amounts)
+    return {
+        name: most_at_once((init, amounts.get(name, 0)) for init, amounts in containers)
+        for name in names
+    }
 
 
 def _check_item(item: LimitRangeItem, name: str, target: _Target) -> Iterator[tuple[str, str]]:

@@ -8,8 +8,10 @@ more than is left may fit later.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from itertools import chain
 from typing import Final
 
+from drawbridge.containers import most_at_once
 from drawbridge.dra.claim import TEMPLATE, request_choices
 from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS, quota_charges
@@ -169,15 +171,8 @@ def _count_extended_resources(pod: Pod) -> Mapping[str, int]:
 
 def _peak(pod: Pod, measure: Callable[[PodContainer], int]) -> int:
     """Return the most that the containers of a pod need at the same time."""
-    peak = sidecars = 0
-    for container in pod.spec.init_containers:
-        amount = measure(container)
-        if container.restart_policy == SIDECAR:
-            sidecars += amount
-            peak = max(peak, sidecars)
-        else:
-            peak = max(peak, sidecars + amount)
-    return max(peak, sidecars + sum(map(measure, pod.spec.containers)))
+    init = ((e.restart_policy != SIDECAR, measure(e)) for e in pod.spec.init_containers)
+    return most_at_once(chain(init, ((False, measure(e)) for e in pod.spec.containers)))
 
 
 def _amount(container: PodContainer, name: str) -> int:

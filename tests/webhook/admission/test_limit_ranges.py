@@ -22,11 +22,14 @@ def container(name: str, limit: int, request: int) -> YamlValue:
 def build_pods(case: YamlValue) -> tuple[YamlValue, YamlValue]:
     """Return the pod, and the pod without its device requests."""
     parts = {"containers": [container("main", case["main"], case.get("requests", case["main"]))]}
-    if "init" in case:
-        parts["initContainers"] = [container("init", case["init"], case["init"])]
+    first = []
     if "sidecar" in case:
         sidecar = container("sidecar", case["sidecar"], case["sidecar"])
-        parts["initContainers"] = [{**sidecar, "restartPolicy": "Always"}]
+        first.append({**sidecar, "restartPolicy": "Always"})
+    if "init" in case:
+        first.append(container("init", case["init"], case["init"]))
+    if first:
+        parts["initContainers"] = first
     bare = {
         part: [{**each, "resources": {"limits": {"cpu": 1}, "claims": []}} for each in listed]
         for part, listed in parts.items()
