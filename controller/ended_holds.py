@@ -5,11 +5,10 @@ no effect after that. Text that is no hold stays, because nobody knows what it m
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 from controller.protocols import Gauge, ObjectCache, ObjectStore, Reporter, WatchedObject
-from controller.reconcile import process_each
+from controller.reconcile import FailedLast
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold
@@ -48,6 +47,7 @@ class EndedHoldReconciler:
         self._store = store
         self._reporter = reporter
         self._now = now
+        self._failed_last = FailedLast()
 
     async def reconcile(self) -> None:
         """Remove the ended holds of a bounded number of nodes, and count those that move."""
@@ -56,10 +56,11 @@ class EndedHoldReconciler:
             for each in self._nodes.all()
         )
         self._reporter.set_gauge(Gauge.MOVING_NODES, moving)
-        ended = islice(find_ended(self._nodes.all(), self._now()), MAX_CHANGES)
-        await process_each([*ended], self._remove)
+        ended = dict.fromkeys(find_ended(self._nodes.all(), self._now()))
+        await self._failed_last.process_each(ended, self._remove, MAX_CHANGES)
 
-    async def _remove(self, name: str) -> None:
+    async def _remove(self, item: tuple[str, None]) -> None:
+        name, _ = item
         cached = self._nodes.get(name)
         # What was removed before it took time, and another hold can have begun meanwhile.
         if cached is None or not any(find_ended([cached], self._now())):

@@ -17,7 +17,6 @@ of the taint, the node says that the taint leaves, and keeps it until each alloc
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,7 +31,7 @@ from controller.protocols import (
     Reporter,
     WatchedObject,
 )
-from controller.reconcile import process_each
+from controller.reconcile import FailedLast
 from controller.watched_objects import WatchedNode
 from drawbridge.agreement.owned_pools import (
     FENCE,
@@ -150,7 +149,7 @@ class OwnedNodeReconciler:
         # Since when this process sees the taints of nodes, by node and the name of the taint.
         self._seen: dict[tuple[str, str], float] = {}
         self._leaving: frozenset[str] = frozenset()  # the former nodes when it last found removals
-        self._failed: set[str] = set()  # the nodes that the last run could not write
+        self._parts, self._additions, self._removals = FailedLast(), FailedLast(), FailedLast()
         self._written = 0  # by this run
         # Since when owned nodes have the taint without need.
         self._left: dict[str, float] = {}
@@ -173,39 +172,38 @@ class OwnedNodeReconciler:
         added += self._find_settled(nodes, decided, {each.node for each in unneeded})
         self._reporter.set_gauge(Gauge.OWNED_NODES, sum(each.owned for each in decided.values()))
         self._reporter.set_gauge(Gauge.UNFENCED_NODES, len(unfenced))
-        failed, self._failed, self._written = self._failed, set(), 0
+        self._written = 0
 
         async def add() -> None:
             # Others are about to use a node that has the name of an owned one.
-            added.sort(key=lambda each: (each.node in failed, each.node not in self._former))
-            await self._write_each(added)
+            added.sort(key=lambda each: each.node not in self._former)
+            await self._write_each(self._additions, added)
 
         async def remove() -> None:
-            await self._write_each(await self._find_removed(unneeded, decided))
+            removed = await self._find_removed(unneeded, decided)
+            await self._write_each(self._removals, removed)
 
         try:
             # What keeps nodes from their taint is no reason to keep others closed.
-            await process_each((add, remove), lambda part: part())
+            parts = {"add": add, "remove": remove}
+            await self._parts.process_each(parts, lambda part: part[1]())
         finally:
             findings = (
                 report_selection(owned, decided),
                 report_disagreement(decided),
-                report_unfenced_nodes(sorted(self._failed.intersection(unfenced))),
+                report_unfenced_nodes(sorted(self._additions.failed.intersection(unfenced))),
             )
             self._report(frozenset(each for each in findings if each is not None))
 
-    async def _write_each(self, changes: Iterable[TaintChange]) -> None:
+    async def _write_each(self, failed_last: FailedLast, changes: Iterable[TaintChange]) -> None:
         """Write as many changes as this run has left; those that failed take nothing of it."""
 
-        async def write(change: TaintChange) -> None:
-            try:
-                await self._write(change)
-            except ApiError:
-                self._failed.add(change.node)
-                raise
+        async def write(change: tuple[str, TaintChange]) -> None:
+            await self._write(change[1])
             self._written += 1
 
-        await process_each(islice(changes, MAX_CHANGES - self._written), write)
+        by_node = {change.node: change for change in changes}
+        await failed_last.process_each(by_node, write, MAX_CHANGES - self._written)
 
     async def _find_removed(
         self, changes: Collection[TaintChange], decided: Mapping[str, NodeOwnership]

@@ -105,21 +105,24 @@ class FailedLast:
     """
 
     def __init__(self) -> None:
-        self._failed: set[str] = set()
+        self.failed: set[str] = set()
 
     async def process_each(
-        self, items: Mapping[str, T], process: Callable[[tuple[str, T]], Awaitable[None]]
+        self,
+        items: Mapping[str, T],
+        process: Callable[[tuple[str, T]], Awaitable[None]],
+        most: int | None = None,
     ) -> None:
-        """Process every item as `process_each` does."""
+        """Process every item, or the first ones up to a number, as `process_each` does."""
 
         async def note(item: tuple[str, T]) -> None:
-            self._failed.add(item[0])
+            self.failed.add(item[0])
             await process(item)
-            self._failed.discard(item[0])
+            self.failed.discard(item[0])
 
-        self._failed &= items.keys()
-        ordered = sorted(items, key=lambda name: name in self._failed)
-        await process_each([(name, items[name]) for name in ordered], note)
+        self.failed &= items.keys()
+        ordered = sorted(items, key=lambda name: name in self.failed)
+        await process_each([(name, items[name]) for name in ordered[:most]], note)
 
 
 def _affects_all_requests(error: Exception) -> bool:

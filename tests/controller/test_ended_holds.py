@@ -71,6 +71,23 @@ def test_a_run_changes_a_bounded_number_of_nodes() -> None:
     assert list(scene.reconcile().values()).count(HOLD) == 0
 
 
+def test_nodes_whose_holds_cannot_be_removed_leave_the_others_their_turn() -> None:
+    scene = Scene(KEPT_SECONDS)
+    for number in range(MAX_CHANGES):
+        scene.node(f"a{number}", HOLD)
+    scene.node("b", HOLD)
+
+    def refuse(_verb: str, _value: Unstructured) -> None:
+        if scene.nodes.requests[-1][1].startswith("a"):
+            raise ApiError(403, "Forbidden", "a policy")
+
+    scene.nodes.before_write = refuse
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            scene.reconcile()
+    assert HOLD_ANNOTATION not in scene.nodes.objects["", "b"]["metadata"]["annotations"]
+
+
 @pytest.mark.parametrize("code", [404, 409])
 def test_a_node_that_changed_meanwhile_is_left_alone(code: int) -> None:
     scene = Scene(KEPT_SECONDS)

@@ -250,27 +250,6 @@ def test_an_owned_node_that_came_back_without_its_taint_is_kept_from_others_late
     assert scene.reconcile()["a"]
 
 
-@pytest.mark.parametrize("code", [422, 500])
-def test_a_node_that_cannot_be_written_stops_no_other(code: int) -> None:
-    scene = Scene(ENTRY)
-    for number in range(MAX_CHANGES + 1):
-        scene.node(f"a{number:02}", OWNED)
-    scene.node("b", {}, [FENCE])
-
-    def refuse(_verb: str, _value: Unstructured) -> None:
-        if scene.nodes.requests[-1][1].startswith("a"):
-            raise ApiError(code, "InternalError", "failed calling webhook")
-
-    scene.nodes.before_write = refuse
-    scene.node("z", OWNED)
-    for scene.time in (0, 1, 2, LEASE_SECONDS):
-        with pytest.raises(ApiError):
-            scene.reconcile()
-        scene.nodes.requests.clear()
-    taints = {name: each["spec"].get("taints") for (_, name), each in scene.nodes.objects.items()}
-    assert (bool(taints["z"]), taints["b"]) == (True, None)
-
-
 def test_a_node_that_changes_before_the_write_keeps_its_taint() -> None:
     scene = Scene(ENTRY)
     scene.node("a", {}, [FENCE])
@@ -398,38 +377,6 @@ def test_one_run_changes_a_bounded_number_of_nodes_and_adds_first() -> None:
     assert len(scene.nodes.requests) == MAX_CHANGES
     assert scene.nodes.requests[0] == ("merge", "z")
     assert scene.reconcile()["a049"] is None
-
-
-def test_a_rejected_write_is_reported_and_the_other_nodes_get_the_taint() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a", OWNED)
-    scene.node("b", OWNED)
-    scene.node("c", {})
-
-    def reject(_verb: str, _value: Unstructured) -> None:
-        if scene.nodes.requests[-1] == ("merge", "a"):
-            raise ApiError(403, "Forbidden", "a policy")
-
-    scene.nodes.before_write = reject
-    for _ in range(2):
-        with pytest.raises(ApiError):
-            scene.reconcile()
-    assert scene.nodes.objects["", "b"]["spec"]["taints"] == [FENCE]
-    (finding,) = scene.reporter.findings
-    assert finding.code == "FenceMissing"
-    assert finding.message == "node a lacks the taint drawbridge.dev/owned:NoSchedule"
-
-
-def test_a_deleted_node_is_ignored() -> None:
-    scene = Scene(ENTRY)
-    scene.node("a", OWNED)
-
-    def fail(_verb: str, _value: Unstructured) -> None:
-        raise ApiError(404, "NotFound")
-
-    scene.nodes.before_write = fail
-    scene.reconcile()
-    assert scene.reporter.counts == {}
 
 
 def test_an_entry_without_nodes_is_reported_once() -> None:
