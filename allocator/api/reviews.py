@@ -16,6 +16,7 @@ from allocator.api.messages import ApiFailureError, FailureCode
 from allocator.api.tenants import Tenant, find_tenant
 from drawbridge.api_error import ApiError
 from drawbridge.bounded_cache import BoundedCache
+from drawbridge.cluster.errors import decode_response
 from drawbridge.cluster.session import Session
 
 ALLOWED_SECONDS: Final = 10.0
@@ -188,8 +189,9 @@ class Reviews:
         spec: dict[str, object] = {"token": token.decode("ascii")}
         if self._audiences:
             spec["audiences"] = self._audiences
-        reply = await self._post(_TOKEN_REVIEWS, "TokenReview", "authentication.k8s.io/v1", spec)
-        status = msgspec.json.decode(reply, type=_TokenReview).status
+        version = "authentication.k8s.io/v1"
+        review = await self._post(_TOKEN_REVIEWS, "TokenReview", version, spec, _TokenReview)
+        status = review.status
         # An authenticator that knows no audiences names none.
         is_for_us = not self._audiences or not set(self._audiences).isdisjoint(status.audiences)
         user = status.user
@@ -207,13 +209,15 @@ class Reviews:
             "resourceAttributes": attributes,
         }
         version = "authorization.k8s.io/v1"
-        reply = await self._post(_ACCESS_REVIEWS, "SubjectAccessReview", version, spec)
-        return msgspec.json.decode(reply, type=_AccessReview).status.allowed
+        kind = "SubjectAccessReview"
+        review = await self._post(_ACCESS_REVIEWS, kind, version, spec, _AccessReview)
+        return review.status.allowed
 
-    async def _post(self, path: str, kind: str, version: str, spec: object) -> bytes:
+    async def _post(self, path: str, kind: str, version: str, spec: object, reply: type[T]) -> T:
         body = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
         try:
-            return await self._session.call("POST", path, body=body, seconds=_SECONDS)
+            response = await self._session.call("POST", path, body=body, seconds=_SECONDS)
+            return decode_response(response, reply)
         except ApiError as error:
             text = f"the API server does not answer a {kind}: {error}"
             raise ApiFailureError(FailureCode.NOT_READY, text, retry_after=1) from None

@@ -25,7 +25,7 @@ from drawbridge.agreement.required_versions import read_required
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.backoff import Backoff
 from drawbridge.cluster.client import Fence
-from drawbridge.cluster.errors import NotLeadingError, level_of
+from drawbridge.cluster.errors import NotLeadingError, decode_response, level_of
 from drawbridge.cluster.resources import LEASES
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
@@ -183,10 +183,10 @@ class SchedulerLease:
         path = LEASES.path(self._name.namespace, self._name.name)
         try:
             response = await self._session.call("GET", path, seconds=5)
+            lease = decode_response(response, _Lease)
         except ApiError as error:
             self._answered, self._failed = self._sent, error
             raise
-        lease = msgspec.json.decode(response, type=_Lease)
         self._versions.require(read_required(lease.metadata.annotations))
         self._observe(lease.spec, sent)
         self._answered, self._failed = self._sent, None

@@ -12,6 +12,7 @@ import msgspec
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import protobuf_metadata
+from drawbridge.cluster.errors import unreadable
 from drawbridge.cluster.nesting import DeepDecoder
 from drawbridge.cluster.protobuf_metadata import MetadataEdit
 from drawbridge.cluster.resources import ApiObject, Resource
@@ -130,7 +131,7 @@ class ResourceClient(Generic[T]):
             try:
                 page = PAGE_DECODER.decode(response)
             except DECODE_ERRORS as error:
-                raise _unreadable(error) from None
+                raise unreadable(error) from None
             for number, raw in enumerate(page.items or ()):
                 if number % _OBJECTS_PER_STEP == 0:
                     await asyncio.sleep(0)  # others run
@@ -271,7 +272,7 @@ class ResourceClient(Generic[T]):
         try:
             return self._decode(response)
         except DECODE_ERRORS as error:
-            raise _unreadable(error) from None
+            raise unreadable(error) from None
 
     def _with_type(self, value: Mapping[str, Any]) -> ApiObject:
         """Add kind and apiVersion, which the items of a list do not have but a write needs."""
@@ -289,9 +290,3 @@ class ResourceClient(Generic[T]):
 
 def _namespace_of(value: Mapping[str, Any]) -> str:
     return str(value["metadata"].get("namespace", ""))
-
-
-def _unreadable(error: Exception) -> ApiError:
-    """Return the error of a response that is, for example, the page of a proxy."""
-    message = f"the response cannot be read: {error}"
-    return ApiError(0, "InvalidData", message, unknown=True)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from drawbridge.api_error import ApiError
+from drawbridge.cluster.errors import decode_response
 from drawbridge.cluster.resources import TAINT_RULE_VERSIONS, TAINT_RULES, Resource
 from drawbridge.cluster.session import Session
 
@@ -29,7 +30,7 @@ async def find_served(
             if error.not_found:
                 continue
             raise
-        served = msgspec.json.decode(response, type=_ServedResources)
+        served = decode_response(response, _ServedResources)
         if any(each.name == resource.plural for each in served.resources):
             return candidate
     return None

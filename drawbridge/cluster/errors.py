@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from drawbridge.api_error import ApiError
+
+T = TypeVar("T")
 
 
 class UnreachableError(ApiError):
@@ -60,6 +62,19 @@ def error_from_status(code: int, body: bytes, retry_after: float | None = None) 
     return ApiError(
         status.code or code, status.reason, message, retry_after=retry_after, details=details
     )
+
+
+def unreadable(error: Exception) -> ApiError:
+    """Return the error of a response that is, for example, the page of a proxy."""
+    return ApiError(0, "InvalidData", f"the response cannot be read: {error}", unknown=True)
+
+
+def decode_response(response: bytes, kind: type[T]) -> T:
+    """Decode the JSON of a response; raises ApiError."""
+    try:
+        return msgspec.json.decode(response, type=kind)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise unreadable(error) from None
 
 
 def _parse_seconds(text: str) -> float | None:

@@ -15,12 +15,11 @@ import random
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-
-import msgspec
+from typing import Any
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.client import Fence
-from drawbridge.cluster.errors import NotLeadingError, level_of
+from drawbridge.cluster.errors import NotLeadingError, decode_response, level_of
 from drawbridge.cluster.resources import LEASES, ApiObject
 from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
@@ -154,7 +153,7 @@ class LeaderElector:
 
     def _observe(self, raw: bytes) -> None:
         """Store the Lease; its observation time starts when its spec changes."""
-        seen = msgspec.json.decode(raw)
+        seen = decode_response(raw, dict[str, Any])
         if self._observed == float("-inf") or seen.get("spec") != self._object.get("spec"):
             self._observed = self._now()
         self._object, self._is_current = seen, True

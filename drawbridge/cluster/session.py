@@ -15,7 +15,12 @@ import msgspec
 
 from drawbridge.api_error import ApiError
 from drawbridge.cluster.credentials import Access, Credentials
-from drawbridge.cluster.errors import AccessError, UnreachableError, error_from_response
+from drawbridge.cluster.errors import (
+    AccessError,
+    UnreachableError,
+    decode_response,
+    error_from_response,
+)
 from drawbridge.cluster.lines import LineSplitter
 from drawbridge.cluster.reachability import Reachability, describe_failure
 from drawbridge.cluster.server_clock import ServerClock
@@ -325,7 +330,7 @@ class Session:
 
     async def version(self) -> str:
         """Return the minor version of the server, such as `1.36`."""
-        version = msgspec.json.decode(await self.call("GET", "/version"), type=_Version)
+        version = decode_response(await self.call("GET", "/version"), _Version)
         # Some distributions report `36+`.
         return f"{version.major}.{version.minor.rstrip('+')}"
 

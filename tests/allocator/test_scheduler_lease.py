@@ -175,6 +175,15 @@ async def test_a_lease_that_cannot_be_read_expires(rig: Rig) -> None:
     assert not rig.lease.leading
 
 
+async def test_a_response_that_is_no_json_confirms_nobody_and_ends_nothing(rig: Rig) -> None:
+    await rig.lead()
+    rig.api.fail(200, part="leases", body=b"<html>Sign in</html>")
+    with pytest.raises(ApiError, match="cannot be read"):
+        await rig.read_after(1)
+    assert rig.lease.leading
+    assert await rig.read_after(1)
+
+
 async def test_the_loop_reads_on_after_an_error_and_tells_the_reason(rig: Rig) -> None:
     rig.renew()
     rig.api.fail(part="leases", code=403, times=2, message="no right to get leases")

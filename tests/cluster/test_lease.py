@@ -239,6 +239,16 @@ async def test_a_lost_response_does_not_end_the_leadership(rig: Rig) -> None:
     assert rig.story == ["leads", "is stopped"]
 
 
+async def test_a_response_that_is_no_json_does_not_end_the_process(rig: Rig) -> None:
+    async with rig.running() as running:
+        await rig.leads()
+        rig.api.fail(200, part="leases", body=b"<html>Sign in</html>", times=2)
+        before = len(rig.api.asked("PUT", "leases"))
+        await rig.api.until(lambda: len(rig.api.asked("PUT", "leases")) >= before + 5)
+        assert not running.done()
+        await rig.elector.check()
+
+
 async def test_a_leader_that_sees_another_holder_stops_immediately(rig: Rig) -> None:
     async with rig.running():
         await rig.leads()
