@@ -286,6 +286,13 @@ class ObjectIndex(Generic[T]):
         self.keep_only(listed, version)
         for key in [key for key in self.objects if key not in now]:
             self.drop(key)  # it cannot be decoded any more
+        for key, stored in now.items():
+            before = self.objects.get(key)
+            if before is not None and before.uid != stored.uid:
+                # Another object has its name, whose memory is charged already.
+                del self.objects[key]
+                self.deleted.put(before.uid, None)
+                self._notify(before, None)
         for stored in now.values():
             self.put(stored)
 

@@ -8,7 +8,7 @@ import pytest
 
 from drawbridge.cluster.cache import Cache
 from drawbridge.cluster.resources import CONFIG_MAPS
-from drawbridge.cluster.store import CachedObject
+from drawbridge.cluster.store import CachedObject, ObjectIndex, read_header
 from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
@@ -136,6 +136,29 @@ async def test_the_age_counts_from_the_last_response(rig: Rig) -> None:
 
 
 # --- undecodable objects and failing listeners -------------------------------------------------
+
+
+async def test_a_list_tells_first_that_the_former_object_of_a_name_has_gone() -> None:
+    index = ObjectIndex[Text](CONFIG_MAPS, lambda raw: msgspec.json.decode(raw, type=Text))
+    told: list[tuple[str, str]] = []
+
+    def show(version: str, *listed: tuple[str, str]) -> None:
+        values = [text(name, "1") for name, _ in listed]
+        for value, (_, uid) in zip(values, listed, strict=True):
+            value["metadata"] |= {"uid": uid, "resourceVersion": version}
+        raws = [msgspec.json.encode(value) for value in values]
+        headers = [read_header(raw) for raw in raws]
+        objects = [index.read(*each) for each in zip(headers, raws, strict=True)]
+        index.replace(filter(None, objects), {each.key for each in headers}, version)
+
+    def tell(before: CachedObject[Text] | None, after: CachedObject[Text] | None) -> None:
+        told.append((before.uid if before else "", after.uid if after else ""))
+
+    show("5", ("z", "1"))
+    index.subscribe(tell)
+    show("9", ("a", "3"), ("z", "2"))
+    assert told == [("1", ""), ("", "3"), ("", "2")]
+    assert [uid for uid, _ in index.deleted.items()] == ["1"]
 
 
 def unreadable(name: str, **metadata: object) -> JSON:
