@@ -176,6 +176,7 @@ class NodesWithoutPlugin:
     def __init__(self) -> None:
         self._states: dict[str, tuple[str, _Plugin]] = {}
         self._free: set[str] = set()
+        self._served: object = None  # what decides which resource names are those of DRA devices
 
     def find(
         self,
@@ -184,6 +185,11 @@ class NodesWithoutPlugin:
         context: TranslationContext,
     ) -> list[str]:
         """Return the nodes whose pods are not known; all are known if no driver publishes."""
+        classes = context.facts.classes if context.facts else ()
+        served = context.configuration.targets, frozenset(each.extended for each in classes)
+        if served != self._served:
+            # What a node says, and what its pods hold, can mean something else now.
+            self._served, self._states, self._free = served, {}, set()
         states: dict[str, tuple[str, _Plugin]] = {}
         for node in nodes if publishing else ():
             state = self._states.get(node.name)

@@ -11,6 +11,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.gather import FactsInput, gather_facts
+from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.facts.served_names import DualNode
 from drawbridge.translate.pods import make_context
 from tests.cluster.memory_store import MemoryStore
@@ -36,13 +37,13 @@ class Scene:
         self.dual_nodes: tuple[DualNode, ...] | None = TWICE
         self.publishing = frozenset({"a"})
         reference = ObjectReference("ConfigMap", "drawbridge-facts", "own")
-        context = make_context(Configuration())
+        self.context = make_context(Configuration())
         self.reconciler = DualNodeReconciler(
             self.nodes,
             DualNodeStores(self.nodes, self.pods),
             dual_nodes=lambda: self.dual_nodes,
             publishing=lambda: self.publishing,
-            context=lambda: context,
+            context=lambda: self.context,
             reporter=self.reporter,
             reference=reference,
         )
@@ -282,6 +283,21 @@ def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the
         before = len(scene.pods.requests)
         assert scene.reconcile() == {"x": {LABEL: "true"} if is_labelled else {}}
         assert (len(scene.pods.requests) > before) is lists
+
+
+def test_pods_are_listed_again_when_a_name_begins_to_mean_devices_of_a_driver() -> None:
+    """The plugin of a node goes before the node tells anything new."""
+    scene = Scene()
+    scene.dual_nodes = ()
+    cards = "example.com/card"
+    scene.nodes.put(_node("a", "0", **{cards: "8"}))
+    scene.pod("old", "a", cards, phase="Running")
+    assert scene.reconcile() == {"a": {}}
+    classes = (ClassFacts("gpu.nvidia.com"), ClassFacts("card", extended=cards))
+    scene.context = make_context(Configuration(), Facts(classes=classes))
+    scene.nodes.put(_node("a", "0", **{cards: "0"}))
+    assert scene.reconcile() == {"a": {LABEL: "true"}}
+    assert scene.reporter.codes == ["DualNodesHeld"]
 
 
 def test_no_node_is_labelled_where_no_driver_publishes_devices() -> None:
