@@ -391,7 +391,9 @@ def _is_own(quota: WatchedQuota) -> bool:
 
 def _mirrored_entries(quota: WatchedQuota | None) -> dict[str, str]:
     hard = (quota.spec.hard if quota else None) or {}
-    return {key: f"{value}" for key, value in hard.items() if key != RECOUNT}
+    # The API server writes 1000 as 1k. What cannot be read is none of ours.
+    amounts = {key: parse_amount(value) for key, value in hard.items() if key != RECOUNT}
+    return {key: f"{amount}" for key, amount in amounts.items()}
 
 
 def _claim_usage(quota: WatchedQuota | None) -> dict[str, int]:

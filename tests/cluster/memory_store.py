@@ -43,7 +43,7 @@ class MemoryStore(Generic[T]):
     requests: list[tuple[str, str]] = field(default_factory=list)
     # Called before a write with its verb and object; raises the error to inject.
     before_write: Callable[[str, ApiObject], None] = lambda _verb, _object: None
-    # Returns the stored form of a created object.
+    # Returns the stored form of a created or applied object.
     admit: Callable[[ApiObject], ApiObject] = lambda value: value
     decode: Callable[[bytes], T] | None = None
     unblocked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -144,7 +144,7 @@ class MemoryStore(Generic[T]):
     async def apply(self, value: ApiObject, namespace: str = "") -> ApiObject:
         name = value["metadata"]["name"]
         await self._begin("apply", name, value)
-        self.put({**self.objects.get((namespace, name), {}), **copied(value)})
+        self.put(self.admit({**self.objects.get((namespace, name), {}), **copied(value)}))
         return self.objects[namespace, name]
 
     async def merge(self, name: str, value: ApiObject, namespace: str = "") -> ApiObject:

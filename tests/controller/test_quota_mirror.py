@@ -28,6 +28,7 @@ from drawbridge.cluster.errors import UnreachableError
 from drawbridge.cluster.store import CachedObject, read_header
 from drawbridge.config.accept import accept_configuration
 from drawbridge.config.model import Configuration
+from drawbridge.dra.quantity import from_json
 from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import MIRRORED_QUOTA
@@ -100,11 +101,18 @@ def test_other_objects_of_a_namespace_do_not_displace_its_quota() -> None:
     assert len(kept.value.spec.hard) == MAX_ENTRIES_OF_REDUCED
 
 
+def as_stored(quota: YamlValue) -> YamlValue:
+    """Return a quota with amounts as the API server writes them."""
+    hard = {key: f"{from_json(amount)}" for key, amount in quota["spec"]["hard"].items()}
+    return {**quota, "spec": {**quota["spec"], "hard": hard}}
+
+
 class Scene:
     """A reconciler over the quotas of a namespace."""
 
     def __init__(self, case: YamlValue) -> None:
         self.quotas, self.namespaces = MemoryStore(WatchedQuota), MemoryStore(PartialObject)
+        self.quotas.admit = as_stored
         self.reporter = FakeReporter()
         label = case.get("label", "enforce")
         self.namespaces.put(
@@ -275,6 +283,14 @@ def test_one_recount_is_requested_after_a_change() -> None:
     assert scene.reconcile() == {GPUS: "8", "requests.nvidia.com/gpu": "10"}
     scene.seconds = 12
     assert RECOUNT in (scene.reconcile() or {})
+
+
+@pytest.mark.parametrize("limit", [999, 1000, 1500, 12000])
+def test_a_quota_that_the_api_server_writes_in_another_form_is_written_once(limit: int) -> None:
+    scene = Scene({"quotas": {"gpus": {"requests.nvidia.com/gpu": [limit, 0]}}})
+    for scene.seconds in range(0, 60, 3):
+        scene.reconcile()
+    assert scene.quotas.requests == [("apply", MIRRORED_QUOTA)] * 2  # the quota, and the recount
 
 
 def test_a_new_leader_requests_one_recount() -> None:
