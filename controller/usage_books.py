@@ -70,6 +70,7 @@ class UsageReconciler:
         self._changes = changes
         self._reporter = reporter
         self._latest: _Stored | None = None
+        self._unsure: tuple[Book | None, Book] | None = None  # a write that may have succeeded
 
     async def reconcile(self) -> None:
         """Bring the books up to date, unless nobody can know what claims hold now."""
@@ -81,6 +82,7 @@ class UsageReconciler:
         try:
             if self._latest is None:
                 self._latest = await self._find_latest(until // DAY)
+                self._count_unsure()
                 await self._begin_changes(until)
             while await self._continue(until):
                 pass
@@ -109,9 +111,16 @@ class UsageReconciler:
         self._observer.forget_names(unused)
         if following is None:
             return False
+        self._unsure = before, following
         await self._write(following)
-        self._add_totals(before, following)
+        self._count_unsure()
         return True
+
+    def _count_unsure(self) -> None:
+        """Count what this term wrote, also if it learns that from the stored book only."""
+        unsure, self._unsure = self._unsure, None
+        if unsure is not None and self._latest is not None and self._latest.book == unsure[1]:
+            self._add_totals(*unsure)
 
     async def _write(self, book: Book) -> None:
         stored = self._latest

@@ -374,6 +374,7 @@ def test_a_failed_write_counts_nothing_twice(stored: bool) -> None:  # noqa: FBT
     cluster.time += 60
     controller.write()
     assert cluster.used() == {(TEAM, "ResourceClaim/a"): devices(177, gib=177 * 80)}
+    assert [each.devices for each in controller.books.totals.values()] == [177]
 
 
 def test_a_clock_that_goes_back_waits_for_the_end_of_the_book() -> None:
