@@ -129,7 +129,8 @@ class MissingTemplateReconciler:
         self._unresolved: dict[NamespacedName, _Unresolved] = {}
         # Pods whose template the API server rejected: the pod's uid, and when to retry.
         self._rejected: dict[NamespacedName, tuple[str, float]] = {}
-        # Pods whose templates their client may still create: the pod's uid, and until when.
+        # Pods whose templates their client may still create, or are to be tried again: the pod's
+        # uid, and until when.
         self._early: dict[NamespacedName, tuple[str, float]] = {}
         # Pods whose templates were created, and that no watch has shown: a restore of etcd can take
         # them back before that. The pod's uid, and when to look again.
@@ -298,6 +299,9 @@ class MissingTemplateReconciler:
         try:
             rebuilt = await self._rebuild(pod, missing, current)
         except ForkRefusedError:
+            # No event tells that the system has room again.
+            until = self._elapsed() + _RETRY_SECONDS
+            self._early[pod.namespace, pod.name] = (pod.uid, until)
             return None
         except ForkEndedError as limit:
             return (describe_unfinished(pod.value, missing, f"{limit}"),)

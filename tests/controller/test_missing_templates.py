@@ -17,7 +17,7 @@ from drawbridge.brief import Brief, CutShort
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
-from drawbridge.process.forked import ForkLimits, run_forked
+from drawbridge.process.forked import ForkLimits, ForkRefusedError, run_forked
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import make_context, translate
 from tests.controller.waiting_pods import ASKED, NEW, OLD, OTHER, TEAM, Scene, translated
@@ -381,6 +381,25 @@ def test_what_takes_long_is_rebuilt_in_a_copy_of_the_process(
     assert scene.reconcile() == [name]
     assert len(copies) == 1
     assert name_matches_content(scene.templates.objects[TEAM, name])
+
+
+def test_a_template_is_tried_again_after_the_system_refused_a_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results = [ForkRefusedError("no memory"), None]
+
+    async def refuse(function: Callable[[], bytes], limits: ForkLimits) -> bytes:
+        if (error := results.pop(0)) is not None:
+            raise error
+        return await run_forked(function, limits)
+
+    monkeypatch.setattr(missing_templates, "run_forked", refuse)
+    scene = Scene(brief=CutAlways())
+    pod, name = translated()
+    scene.put(pod)
+    assert scene.reconcile() == []
+    assert scene.reconcile() == [name]
+    assert (results, scene.reporter.findings) == ([], [])
 
 
 def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
