@@ -149,6 +149,22 @@ def test_a_wake_up_ends_the_back_off_after_a_permanent_error() -> None:
 
 
 @every_row(
+    ("asked_for", "waits"),
+    [(None, 1), (0.0, 1), (30.0, 30), (7200.0, 60)],
+)
+def test_a_pause_is_as_long_as_the_server_asks_for_up_to_a_limit(
+    asked_for: float | None, waits: float
+) -> None:
+    def refused() -> None:
+        raise ApiError(429, "TooManyRequests", "later", retry_after=asked_for)
+
+    recorded, _ = run_script(lambda: ScriptedReconciler(refused), woken=True)
+    assert recorded[0] == ("sleep", waits)
+    # What wakes the reconciler makes the server no less busy.
+    assert len(recorded) == 1 or asked_for is None
+
+
+@every_row(
     ("error", "done"),
     [
         (ApiError(403, "Forbidden", "a quota"), ["a", "b", "c"]),
