@@ -88,10 +88,14 @@ class ReservedDevices(msgspec.Struct, frozen=True):
     promised: bool = False
     writing: bool = False
 
-    def count(self) -> int:
-        """Return how many devices are reserved."""
-        allocations = (each.allocation for each in self.reservation.claims)
-        return sum(len(each.devices.results) for each in allocations if each)
+    def count(self, counted: set[str]) -> int:
+        """Return how many devices are reserved, without claims that are `counted`, and add these.
+
+        Several pods can have one claim.
+        """
+        new = [each for each in self.reservation.claims if each.uid not in counted]
+        counted.update(each.uid for each in new)
+        return sum(len(each.allocation.devices.results) for each in new if each.allocation)
 
 
 # --- devices that others release ---

@@ -151,7 +151,8 @@ class ReservedPods:
 
     def count_renewed_devices(self, now: float) -> int:
         """Return how many devices are reserved longer than without a renewal."""
-        return sum(each.count() for each in self._all() if _is_renewed(each, now))
+        counted = set[str]()
+        return sum(each.count(counted) for each in self._all() if _is_renewed(each, now))
 
     def _all(self) -> Iterator[ReservedDevices]:
         return (each.devices for each in self._records.having("devices") if each.devices)
@@ -265,13 +266,13 @@ class ReservedPods:
         devices to the limit because of a later one.
         """
         of_pods = (self._records.get(uid).devices for uid in dict.fromkeys(pod_uids))
-        counted: Counter[str] = Counter()
+        counted, claims = Counter[str](), set[str]()
         for devices in sorted(filter(None, of_pods), key=lambda each: each.since):
             if devices.promised:
                 continue  # the scheduler has not reserved the pod since it gave it up
             if _is_renewed(devices, now):
                 namespace = devices.reservation.namespace
-                counted[namespace] += devices.count()
+                counted[namespace] += devices.count(claims)
                 if counted[namespace] > self._limits.devices:
                     continue
             self._extend(devices, RecordEvent.RENEWED, now)

@@ -7,6 +7,7 @@ reservation, and the audit afterwards.
 """
 
 import enum
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -111,7 +112,8 @@ class Ledger:
         self._reservations: dict[str, ActiveReservation] = {}
         self._kept: dict[str, tuple[Hold, ...]] = {}
         self._released: dict[str, ReleasedClaim] = {}  # those that are charged, by key
-        self._expected = set[str]()  # claims that get what is kept for their pods
+        # Claims that get what is kept for their pods, by the number of these.
+        self._expected = Counter[str]()
         # The versions at which claims were deleted; later events about them are ignored.
         self._deleted: BoundedCache[str, int] = BoundedCache(MAX_DELETED)
         self.observed_to = -1  # the version up to which the watch has told all
@@ -230,7 +232,7 @@ class Ledger:
         empty = Ledger(sharing=self._sharing, quotas=self.quotas.without_claims())
         for key, held in self._kept.items():
             empty.keep(key, held, self._released.get(key))
-        empty._expected |= self._expected
+        empty._expected.update(self._expected)
         return empty
 
     # --- reservations ---
@@ -290,7 +292,9 @@ class Ledger:
         Two pods of one namespace could else preempt for room that is there for one.
         """
         for uid in uids:
-            (self._expected.add if expected else self._expected.discard)(uid)
+            self._expected[uid] += 1 if expected else -1
+            if not self._expected[uid]:
+                del self._expected[uid]
             self._charge(uid)
 
     def is_expected(self, uid: str) -> bool:

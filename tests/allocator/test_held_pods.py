@@ -148,6 +148,17 @@ def test_a_namespace_holds_a_limited_number_of_devices_for_a_long_time(case: Cei
     assert reservations.count_renewed_devices(100.0) == held == len(cluster.held())
 
 
+def test_a_claim_that_pods_share_counts_once_for_their_namespace() -> None:
+    cluster = Cluster(n1=16, limits=HoldLimits(devices=6))
+    shared, names = claim("shared", 3), [f"p{number}" for number in range(4)]
+    for number, name in enumerate(names):
+        cluster.now = number / 10
+        cluster.schedule(name, shared, claim(f"own-{name}"))
+    ended = follow(cluster, *names, seconds=100, named=range(100))
+    assert list(ended) == ["p3"]  # the claim of all, and one of each of the others
+    assert cluster.decisions.reservations.count_renewed_devices(100.0) == len(cluster.held()) == 6
+
+
 def test_the_end_of_a_cycle_for_a_group_holds_the_devices_of_a_member_for_a_moment() -> None:
     cluster = Cluster(n1=1)
     cluster.schedule("p", claim("c"))

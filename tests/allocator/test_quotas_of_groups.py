@@ -141,3 +141,27 @@ def test_a_gang_evicts_others_if_its_quota_has_room_again_while_its_search_is_cu
             cluster.add(pod(f"v-{node}", f"c-{node}", node=node, namespace="o"))
     assert is_changed
     assert (codes(reply), reply.group_preemptible) == (["GangTooLarge"], True)
+
+
+def test_a_claim_of_a_gang_stays_charged_when_one_of_its_preempting_members_goes() -> None:
+    own = DeviceQuota("q", lambda name, _: name == "default", {}, {DEVICES: from_json("3")})
+    cluster, running = Cluster(quotas=[own], n1=3), [f"v{number}" for number in range(3)]
+    for number, uid in enumerate(running):
+        held = allocation_on("n1", number)
+        cluster.add_claim(claim(f"c-{uid}", allocation=held, pods=[uid], namespace="o"))
+        cluster.add(pod(uid, f"c-{uid}", node="n1", namespace="o"))
+    members = [
+        member(cluster, uid, claim("shared"), claim(f"c-{uid}"), priority=9) for uid in ("m0", "m1")
+    ]
+    assert ask(cluster, "m0", *members, least=2).group_preemptible
+    victims = tuple(PotentialVictim(uid=uid, priority=0) for uid in running)
+    node = PreemptionNode(node="n1", pods=victims, running=tuple(running))
+    reply = cluster.decisions.preempt(PreemptRequest(pod_uid="m0", nodes=(node,)), cluster.now)
+    assert sum(len(each.victims) for each in reply.evictions) == 3
+    assert used(cluster) == ["3/3"]
+    gone = pod("m1", "shared", "c-m1")
+    cluster.add(gone)
+    cluster.state.apply(gone, None)
+    for uid in cluster.state.pods.take_settled():
+        cluster.decisions.end(uid)
+    assert used(cluster) == ["2/3"]  # the shared claim and that of m0
