@@ -4,10 +4,11 @@ Preemption deletes pods. It ignores a budget that selects every pod, and violate
 resort. The API server refuses an eviction that violates a budget, or of a pod with several.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.dra.decode import Metadata, Object, Reader
 from drawbridge.dra.device import Requirement
@@ -109,6 +110,15 @@ def split_by_budgets(
             allowed[i] -= 1
         (violating if any(allowed[i] < 0 for i in charged) else others).append(pod)
     return violating, others
+
+
+def charge_budgets(
+    budgets: Iterable[DisruptionBudget], gone: Sequence[LabelledPod]
+) -> Iterator[DisruptionBudget]:
+    """Yield budgets as they are after these pods were preempted."""
+    for each in budgets:
+        left = max(0, each.status.disruptions_allowed - sum(map(each.counts, gone)))
+        yield replace(each, status=replace(each.status, disruptions_allowed=left))
 
 
 def has_several(pod: LabelledPod, budgets: Iterable[DisruptionBudget]) -> bool:

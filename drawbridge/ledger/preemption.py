@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from drawbridge.dra.counted import count_noun
 from drawbridge.ledger import codes
-from drawbridge.ledger.disruption_budgets import DisruptionBudget
+from drawbridge.ledger.disruption_budgets import DisruptionBudget, charge_budgets
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.lost_work import LostClaim, newest_start, read_interval, with_lost_work
 from drawbridge.ledger.node_fit import make_reason
@@ -63,7 +63,8 @@ class PreemptingPlacer:
         """Create the placer; `running` are the pods by name, and change with each placement."""
         self._placer = placer
         self._running = running
-        self._budgets = budgets
+        # Those beside this one share them, as the running pods.
+        self._budgets = budgets if isinstance(budgets, list) else list(budgets)
         self._priorities = priorities
 
     def beside(self, placer: Placer) -> "PreemptingPlacer":
@@ -146,6 +147,8 @@ class PreemptingPlacer:
     def _evict(self, attempt: _Attempt, victims: NodeVictims) -> PodPlacement:
         names = [each.name for each in victims.pods]
         self._placer.release(attempt.holders.released_without({*names, *attempt.leaving}))
+        # The next pod finds them charged, as the disruption controller does.
+        self._budgets[:] = charge_budgets(self._budgets, victims.pods)
         for name in (*names, *attempt.leaving):
             gone = self._running.pop(name)
             if self._placer.resources is not None:

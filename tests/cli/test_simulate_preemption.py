@@ -172,6 +172,21 @@ status: {disruptionsAllowed: 0}
     assert codes(printed["pods"][0]) == ["BudgetViolated"]
 
 
+def test_the_next_pod_finds_the_evictions_before_charged_to_their_budget(run: Run) -> None:
+    budget = """\
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: b, namespace: default}
+spec: {selector: {matchExpressions: [{key: app, operator: In, values: [low, mid]}]}}
+status: {disruptionsAllowed: 1}
+"""
+    both = pod("a", spec=HIGH) + pod("b", spec=HIGH)
+    _, printed, _ = run(both, "--preempt", cluster=FULL + budget)
+    assert sorted(preempted(printed)) == [["default/low"], ["default/mid"]]
+    assert [codes(each) for each in printed["pods"]] == [[], ["BudgetViolated"]]
+
+
 def test_an_unreadable_budget_is_reported(run: Run) -> None:
     wrong = "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b}\nspec: 5\n"
     code, printed, err = run(pod("a", spec=HIGH), "--preempt", cluster=FULL + wrong)
