@@ -119,7 +119,13 @@ class DevicesOfNodes:
                 continue
             for part in current_parts(indexed.slices):
                 wide = tuple(each for each in part if not each.node_name)
-                pool = Pool(pool_id, wide[0].generation if wide else 0, slices=wide)
+                pool = Pool(
+                    pool_id,
+                    wide[0].generation if wide else 0,
+                    slices=wide,
+                    other_slices=tuple(each for each in part if each.node_name),
+                    counter_sets={e.name: e for each in part for e in each.shared_counters},
+                )
                 inside = [device for each in wide for device in each.devices]
                 devices = [*self._devices(pool, inside)]
                 if devices:
@@ -139,10 +145,11 @@ class DevicesOfNodes:
         self, pool: Pool, devices: Sequence[Device]
     ) -> Iterator[tuple[str, Device, DeviceOnPage]]:
         driver, name = pool.id
-        allocated = {e.name for e in devices if _takes(self._by_device.get((driver, name, e.name)))}
-        counters = available_counters(
-            pool.counter_sets, (device for _, device in pool.devices()), allocated
-        )
+        # Devices of other nodes consume the same counters.
+        published = [e for each in (*pool.slices, *pool.other_slices) for e in each.devices]
+        by_device = self._by_device
+        allocated = {e.name for e in published if _takes(by_device.get((driver, name, e.name)))}
+        counters = available_counters(pool.counter_sets, published, allocated)
         for device in devices:
             holders = self._by_device.get((driver, name, device.name), ())
             yield (
