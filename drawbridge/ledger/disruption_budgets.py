@@ -116,9 +116,9 @@ def charge_budgets(
     budgets: Iterable[DisruptionBudget], gone: Sequence[LabelledPod]
 ) -> Iterator[DisruptionBudget]:
     """Yield budgets as they are after these pods were preempted."""
-    for each in budgets:
-        left = max(0, each.status.disruptions_allowed - sum(map(each.counts, gone)))
-        yield replace(each, status=replace(each.status, disruptions_allowed=left))
+    for budget in budgets:
+        left = max(0, budget.status.disruptions_allowed - sum(map(budget.counts, gone)))
+        yield replace(budget, status=replace(budget.status, disruptions_allowed=left))
 
 
 def has_several(pod: LabelledPod, budgets: Iterable[DisruptionBudget]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
 from prometheus_client import CollectorRegistry
 
 from controller.device_users import NO_DEVICES, read_device_pod, read_watched_claim
@@ -150,6 +151,30 @@ def test_free_devices_are_those_that_nobody_holds() -> None:
     scene.search()
     labels = {"driver": "gpu.nvidia.com"}
     assert scene.registry.get_sample_value("drawbridge_free_devices", labels) == free
+
+
+def test_a_device_that_an_administrator_looks_at_is_free() -> None:
+    devices = [{"name": f"gpu-{number}"} for number in range(3)]
+    pool = {"name": "n1", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d.com", "nodeName": "n1", "pool": pool, "devices": devices}
+    of_node = slice_reader().read({"metadata": {"name": "s"}, "spec": spec})
+    assert isinstance(of_node, Slice)
+    held = [
+        {"driver": "d.com", "pool": "n1", "device": "gpu-0", "request": "r"},
+        {"driver": "d.com", "pool": "n1", "device": "gpu-1", "request": "r", "adminAccess": True},
+    ]
+    claims = [
+        read_watched_claim(
+            msgspec.json.encode(
+                {
+                    "metadata": {"name": f"c{number}", "namespace": "a", "uid": f"u{number}"},
+                    "status": {"allocation": {"devices": {"results": [each]}}},
+                }
+            )
+        )
+        for number, each in enumerate(held)
+    ]
+    assert count_free([of_node], [each.hanging for each in claims]) == {"d.com": 2}
 
 
 def test_pods_without_devices_are_one_value() -> None:

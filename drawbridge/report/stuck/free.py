@@ -21,6 +21,8 @@ def count_free(slices: Iterable[Slice], claims: Iterable[HangingClaim]) -> dict[
     held: dict[tuple[str, str], set[str]] = {}
     for claim in claims:
         for result in claim.results:
+            if result.admin_access:
+                continue
             held.setdefault((result.driver, result.pool), set()).add(result.device)
     pools: dict[tuple[str, str], list[Slice]] = {}
     nodes: dict[str, set[str | None]] = {}

@@ -100,6 +100,8 @@ class HeldResult(_Part, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
+    # Of an administrator, who takes nothing from others.
+    admin_access: bool | None = None
 
     def __str__(self) -> str:
         """Name the device."""
