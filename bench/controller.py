@@ -147,7 +147,7 @@ def _facts(configuration: Configuration, reporter: FakeReporter) -> FactsReconci
     async def support() -> ServerSupport:
         return ServerSupport("1.36", ("exactly.capacity",), Gates(version="1.36"))
 
-    async def never() -> bool:
+    async def never(*, was_missing: bool) -> bool:  # noqa: ARG001
         return False
 
     classes: Iterable[Any] = [{"metadata": {"name": "gpu.nvidia.com"}, "spec": {}}]

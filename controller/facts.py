@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -121,6 +121,13 @@ class ParsedVersions:
         return version[1] if version is not None and digest in version[0] else None
 
 
+class SchedulerMissing(Protocol):
+    """Tells whether the scheduler is missing, and gets what was published of it before."""
+
+    def __call__(self, *, was_missing: bool) -> Awaitable[bool]:
+        """Return it."""
+
+
 # An object as its reader reads it: decoded, or the findings about what cannot be read.
 Reading: TypeAlias = T | tuple[Finding, ...]
 
@@ -190,7 +197,7 @@ class FactsReconciler:
         configuration: Callable[[], Configuration],
         server_support: Callable[[], Awaitable[ServerSupport]],
         reporter: Reporter,
-        scheduler_missing: Callable[[], Awaitable[bool]],
+        scheduler_missing: SchedulerMissing,
         pause_collection: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         self.context: TranslationContext | None = None
@@ -222,7 +229,7 @@ class FactsReconciler:
         )
         # Thousands of slices take seconds; the event loop has to renew the Lease meanwhile.
         gathered, unreadable = await asyncio.to_thread(self._gather, cached, configuration, support)
-        missing = await self._scheduler_missing()
+        missing = await self._scheduler_missing(was_missing=await self._read_scheduler())
         facts = msgspec.structs.replace(gathered.facts, scheduler=not missing)
         context, encoded = await asyncio.to_thread(
             lambda: (make_context(configuration, facts), serialized.encode_facts(facts))
@@ -232,6 +239,14 @@ class FactsReconciler:
             await self._write(change, live)
         self._report((*gathered.findings, *unreadable[:_MAX_UNREADABLE_REPORTED]))
         self._publish(gathered, context)
+
+    async def _read_scheduler(self) -> bool:
+        """Return whether the facts that are published now say that the scheduler is missing."""
+        if self.context is not None and self.context.facts is not None:
+            return not self.context.facts.scheduler
+        digest = self._data.get(CURRENT_KEY, "")
+        published = await asyncio.to_thread(self._versions.find, self._data, digest)
+        return published is not None and not published.scheduler
 
     def _publish(self, gathered: GatheredFacts, context: TranslationContext) -> None:
         """Update the context and the dual nodes; call the listeners if either changed."""

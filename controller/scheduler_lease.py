@@ -7,6 +7,7 @@ The time in the Lease is that of the scheduler's machine. Only its changes count
 the last one by the clock of this process.
 """
 
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -36,23 +37,29 @@ class SchedulerLeaseReconciler:
         self._now = now
         self._was_missing: bool | None = None
         self._renewed: float | None = None  # the time in the Lease, and when it was first read
-        self._seen = 0.0
+        self._seen: float | None = None
 
-    async def is_missing(self) -> bool:
-        """Return whether bridge placement is configured and its scheduler does not run."""
-        missing = False
-        if self._configuration().placement is Placement.BRIDGE:
-            missing = self._is_left(last_renewal(await self._leases.read(SCHEDULER_LEASE)))
-        self._was_missing = missing
-        return missing
+    async def is_missing(self, *, was_missing: bool) -> bool:
+        """Return whether bridge placement is configured and its scheduler does not run.
 
-    def _is_left(self, renewed: float | None) -> bool:
-        if renewed != self._renewed:
+        `was_missing` is what was published before: only that says how old a Lease is that this
+        process reads for the first time.
+        """
+        # Also with native placement, so that its age is known once this is bridge placement.
+        renewed = last_renewal(await self._leases.read(SCHEDULER_LEASE))
+        left = self._is_left(renewed, was_missing=was_missing)
+        self._was_missing = left and self._configuration().placement is Placement.BRIDGE
+        return self._was_missing
+
+    def _is_left(self, renewed: float | None, *, was_missing: bool) -> bool:
+        if self._seen is None:
+            self._renewed, self._seen = renewed, -math.inf if was_missing else self._now()
+        elif renewed != self._renewed:
             self._renewed, self._seen = renewed, self._now()
         return renewed is None or self._now() - self._seen > PATIENCE_SECONDS
 
     async def reconcile(self) -> None:
-        """Wake the facts if the answer has changed."""
+        """Wake the facts if the answer has changed since they asked."""
         before = self._was_missing
-        if await self.is_missing() is not before:
+        if before is not None and await self.is_missing(was_missing=before) is not before:
             self.listener()

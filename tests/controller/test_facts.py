@@ -125,12 +125,13 @@ class Scene:
             reporter=self.reporter,
             scheduler_missing=self._is_scheduler_missing,
         )
-        self.scheduler_missing = False
+        self.scheduler_missing, self.was_missing = False, list[bool]()
         self.notifications = 0
         self.reconciler.listeners.append(self._notify)
         self.put_class("gpu.example.com")
 
-    async def _is_scheduler_missing(self) -> bool:
+    async def _is_scheduler_missing(self, *, was_missing: bool) -> bool:
+        self.was_missing.append(was_missing)
         return self.scheduler_missing
 
     async def _read_support(self) -> ServerSupport:
@@ -192,6 +193,18 @@ def test_a_new_configuration_with_equal_facts_notifies_without_a_write() -> None
     scene.configuration = Configuration()
     scene.reconcile()
     assert (scene.writes, scene.notifications) == (["create"], 2)
+
+
+def test_a_new_leader_says_what_was_published_of_the_scheduler() -> None:
+    scene = Scene()
+    scene.scheduler_missing = True
+    scene.reconcile()
+    leader = Scene()
+    leader.maps = scene.maps
+    leader.reconciler._store = scene.maps  # noqa: SLF001  # another process over the same objects
+    leader.reconcile()
+    leader.reconcile()
+    assert (scene.was_missing, leader.was_missing) == ([False], [True, False])
 
 
 def test_earlier_facts_are_found_by_their_hash() -> None:

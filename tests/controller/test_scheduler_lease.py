@@ -43,7 +43,7 @@ def test_a_scheduler_is_missing_a_minute_after_its_last_renewal_whatever_its_clo
         if renewed:
             leases.renew()
         await watched.reconcile()
-        return await watched.is_missing()
+        return await watched.is_missing(was_missing=False)
 
     async def play() -> list[bool]:
         return [
@@ -56,9 +56,42 @@ def test_a_scheduler_is_missing_a_minute_after_its_last_renewal_whatever_its_clo
         ]
 
     assert asyncio.run(play()) == [True, False, False, False, True, False]
-    assert told == [0, 1, 64, 664]
+    assert told == [1, 64, 664]  # the facts asked at first
 
 
-def test_native_placement_needs_no_scheduler() -> None:
-    watched = SchedulerLeaseReconciler(Leases(0), Configuration)  # type: ignore[arg-type]  # as above
-    assert asyncio.run(watched.is_missing()) is False
+@every_row(
+    ("was_missing", "renews", "missing"),
+    [(True, False, True), (True, True, False), (False, False, False)],
+)
+def test_a_new_leader_trusts_a_lease_as_the_facts_before_do(
+    *, was_missing: bool, renews: bool, missing: bool
+) -> None:
+    leases = Leases(0)
+    leases.renew()
+    leases.now = 3600
+    watched = SchedulerLeaseReconciler(leases, lambda: BRIDGE, lambda: leases.now)  # type: ignore[arg-type]  # as above
+
+    async def play() -> bool:
+        await watched.reconcile()  # what was published is not known yet
+        await watched.is_missing(was_missing=was_missing)
+        leases.now += 5
+        if renews:
+            leases.renew()
+        return await watched.is_missing(was_missing=was_missing)
+
+    assert asyncio.run(play()) is missing
+
+
+def test_native_placement_needs_no_scheduler_and_knows_how_old_its_lease_is() -> None:
+    leases, configuration = Leases(0), [Configuration()]
+    watched = SchedulerLeaseReconciler(leases, lambda: configuration[0], lambda: leases.now)  # type: ignore[arg-type]  # as above
+
+    async def play() -> list[bool]:
+        leases.renew()
+        native = [await watched.is_missing(was_missing=False)]
+        leases.now = 61
+        native.append(await watched.is_missing(was_missing=False))
+        configuration[0] = BRIDGE
+        return [*native, await watched.is_missing(was_missing=False)]
+
+    assert asyncio.run(play()) == [False, False, True]
