@@ -17,7 +17,7 @@ from allocator.state.node_amounts import PodsOnNodes
 from allocator.state.pod_table import PodTable
 from allocator.state.reports import MAX_REPORTS, Report
 from allocator.state.seen_pods import SeenPods
-from allocator.state.vanished_pods import VanishedPods
+from allocator.state.vanished_pods import FormerClaim, VanishedPods
 from drawbridge.agreement.device_fence import without_fence
 from drawbridge.agreement.owned_pools import find_local_pool
 from drawbridge.dra.claim import Claim
@@ -31,7 +31,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.dra.taints import DeviceTaintRule
 from drawbridge.ledger.holdings import DeviceID
-from drawbridge.ledger.ledger import ClaimRecord, Ledger, name_of, uid_of
+from drawbridge.ledger.ledger import Ledger, name_of, uid_of
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from drawbridge.ledger.planner import Planner, PlannerObject
 from drawbridge.ledger.pods import FINISHED, Pod
@@ -126,7 +126,7 @@ class AllocatorState:
     def observe_claim(self, claim: Claim, *, told: bool = False) -> bool:
         """Apply a claim of the API server, or `told` by a scheduler; False if it is outdated."""
         uid = uid_of(claim)
-        record, before = self.ledger.claims.get(uid), self.claims.get(uid)
+        former, before = self._find_former(uid), self.claims.get(uid)
         if before == claim and not told:
             self.ledger.confirm(claim)
             return False
@@ -136,16 +136,16 @@ class AllocatorState:
             return False
         self.claims[uid] = claim
         self._uids.move(uid, (), (name_of(claim),))
-        self._follow_claim(uid, before, claim, record)
+        self._follow_claim(uid, before, claim, former)
         return True
 
     def _apply_claim(self, before: Claim | None, after: Claim | None) -> None:
         if before is not None and (after is None or uid_of(before) != uid_of(after)):
             uid = uid_of(before)
-            record = self.ledger.claims.get(uid)
+            former = self._find_former(uid)
             self.ledger.observe_deletion(uid, before.metadata.resource_version)
             self._uids.move(uid, (name_of(before),), ())
-            self._follow_claim(uid, self.claims.pop(uid, None), None, record)
+            self._follow_claim(uid, self.claims.pop(uid, None), None, former)
         if after is not None:
             self.observe_claim(after)
             was_reduced = before is not None and before.reduced
@@ -169,16 +169,17 @@ class AllocatorState:
         for claim in gone:
             self._apply_claim(claim, None)
 
-    def _follow_claim(
-        self, uid: str, before: Claim | None, after: Claim | None, record: ClaimRecord | None
-    ) -> None:
-        """Follow the change of a claim, which had this record in the ledger before.
+    def _find_former(self, uid: str) -> FormerClaim | None:
+        record = self.ledger.claims.get(uid)
+        return record and FormerClaim(record, self.ledger.quotas.charge_of(uid))
 
-        The allocated claims are kept in order, and the new ones are noted.
-        """
+    def _follow_claim(
+        self, uid: str, before: Claim | None, after: Claim | None, former: FormerClaim | None
+    ) -> None:
+        """Follow the change of a claim, of which the ledger knew this before."""
         self.conflicts.note_change(uid)
-        if before is not None and record is not None and record.holds:
-            self.vanished.follow_claim(before, after, record)
+        if before is not None and former is not None and former.record.holds:
+            self.vanished.follow_claim(before, after, former)
         self.pods.follow_claim(uid, before)
         was_allocated = before is not None and before.status.allocation is not None
         if before is not None and was_allocated:

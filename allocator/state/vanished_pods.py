@@ -33,6 +33,7 @@ from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.allocation import AllocatedDevices, Allocation
 from drawbridge.dra.claim import Claim, reduce_claim
 from drawbridge.dra.counted import count_noun
+from drawbridge.dra.device_quotas import Charge
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import named_nodes
 from drawbridge.fair_cache import FairCache
@@ -67,6 +68,13 @@ class KeptClaim(NamedTuple):
     holds: tuple[Hold, ...] = ()
     until: float | None = None
     charged: ReleasedClaim | None = None
+
+
+class FormerClaim(NamedTuple):
+    """A claim before a change: its record in the ledger, and what it was charged."""
+
+    record: ClaimRecord
+    charged: Charge
 
 
 class VanishedPods:
@@ -104,8 +112,9 @@ class VanishedPods:
         self._reports = reports
         self._ended: set[PoolID] = set()
 
-    def follow_claim(self, before: Claim, after: Claim | None, record: ClaimRecord) -> None:
-        """Follow the change of an allocated claim, which had this record."""
+    def follow_claim(self, before: Claim, after: Claim | None, former: FormerClaim) -> None:
+        """Follow the change of an allocated claim, of which the ledger knew this."""
+        record = former.record
         if self._seconds is None:
             return
         is_released = after is None or after.status.allocation is None
@@ -126,8 +135,9 @@ class VanishedPods:
         if kept is not None:
             self._release(uid)
         if served:
-            charged = _charge(before, {each.device_id for each in served})
-            changed = changed._replace(holds=tuple(served), charged=charged)
+            charged = former.charged if len(served) == len(record.holds) else {}
+            released = _release(before, {each.device_id for each in served}, charged)
+            changed = changed._replace(holds=tuple(served), charged=released)
             self._put(f"{uid}@{record.version}", changed)
             finding = DEVICES_MAY_BE_IN_USE.at("", self._describe((changed,)))
             self._reports.append(ClaimFinding(finding, after or before))
@@ -275,9 +285,9 @@ def _fair_key(uid: str, kept: KeptClaim) -> str:
     return f"{kept.name.partition('/')[0]}/{uid}"
 
 
-def _charge(released: Claim, kept: Collection[DeviceID]) -> ReleasedClaim:
+def _release(claim: Claim, kept: Collection[DeviceID], charged: Charge) -> ReleasedClaim:
     """Return what is charged for the devices of a claim that are kept."""
-    reduced = reduce_claim(released)
+    reduced = reduce_claim(claim)
     allocated = reduced.status.allocation
     results = [
         each
@@ -285,7 +295,8 @@ def _charge(released: Claim, kept: Collection[DeviceID]) -> ReleasedClaim:
         if DeviceID(PoolID(each.driver, each.pool), each.device) in kept
     ]
     allocation = Allocation(AllocatedDevices(tuple(results)))
-    return ReleasedClaim(name_of(released).partition("/")[0], reduced.spec, allocation)
+    namespace = name_of(claim).partition("/")[0]
+    return ReleasedClaim(namespace, reduced.spec, allocation, charged)
 
 
 def _node_of(claim: Claim) -> str:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import Allocation, gives_same_devices
 from drawbridge.dra.claim import Claim, ClaimSpec, Template
+from drawbridge.dra.device_quotas import Charge
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.layered_map import LayeredMap
 from drawbridge.finding import Finding
@@ -87,6 +88,7 @@ class ReleasedClaim(NamedTuple):
     namespace: str
     spec: ClaimSpec
     allocation: Allocation
+    charged: Charge  # counts while a device of it is not published
 
 
 def uid_of(claim: Claim) -> str:
@@ -432,7 +434,7 @@ class Ledger:
         Under a key, charge what a released claim had.
         """
         if (released := self._released.get(uid)) is not None:
-            self.quotas.charge_allocation(uid, *released, vanished=True)
+            self.quotas.charge_allocation(uid, *released[:3], vanished=released.charged)
         record, active = self._records.get(uid), self._reservations.get(uid)
         if record is not None and self.quotas:
             reserved = active.reservation.allocation if active else None

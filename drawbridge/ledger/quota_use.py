@@ -194,9 +194,9 @@ class QuotaUse:
         spec: ClaimSpec,
         allocation: Allocation | None,
         *,
-        vanished: bool = False,
+        vanished: Charge | None = None,
     ) -> None:
-        """Charge a claim what it has, or had when its pods `vanished`.
+        """Charge a claim what it has, or had and was charged when its pods `vanished`.
 
         While a whole device is not published, its capacity counts as it did before.
         """
@@ -211,11 +211,11 @@ class QuotaUse:
             return capacity
 
         charge = self.read_charge(spec, allocation, find_capacity)
-        before = self.charge_of(uid)
+        before = self.charge_of(uid) or vanished
         if missing and before:
             keys = before.keys() | charge.keys()
             charge = {key: max(charge.get(key, _ZERO), before.get(key, _ZERO)) for key in keys}
-        self.charge(uid, namespace, charge, vanished=vanished)
+        self.charge(uid, namespace, charge, vanished=vanished is not None)
 
     def read_charge(
         self, spec: ClaimSpec, allocation: Allocation | None, find: FindCapacity | None = None

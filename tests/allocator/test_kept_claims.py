@@ -3,7 +3,7 @@
 import pytest
 
 from allocator.state.cluster_state import AllocatorState
-from allocator.state.vanished_pods import VanishedPods
+from allocator.state.vanished_pods import FormerClaim, VanishedPods
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.ledger import Ledger
 from drawbridge.ledger.planner import Planner
@@ -36,7 +36,7 @@ class Table:
         allocation = {**allocation_on("n1", first), "devices": {"results": on}}
         before = as_claim(claim(uid, allocation=allocation, pods=[f"p-{uid}"], namespace=namespace))
         self.ledger.observe(before)
-        self.vanished.follow_claim(before, None, self.ledger.claims[uid])
+        self.vanished.follow_claim(before, None, FormerClaim(self.ledger.claims[uid], {}))
         self.ledger.observe_deletion(uid)
 
     def kept(self) -> list[str]:

@@ -75,6 +75,25 @@ def test_a_pod_beyond_the_quota_waits_until_a_vanished_pod_has_ended(
     assert waiting.wake(2.0).woken == ("b",)
 
 
+def test_a_device_counts_its_memory_also_if_its_driver_was_away_when_the_pod_vanished() -> None:
+    of_node, other = gpu_slice("n1", 1, capacity=BIG), gpu_slice("n2", 1, capacity=BIG)
+    quotas = [limit({MEMORY: "100Gi", DEVICES: "9"})]
+    cluster = Cluster(of_node, other, quotas=quotas, vanished_seconds=SECONDS, n1=0, n2=0)
+    assert cluster.schedule("a", claim("c-a")) == "n1"
+    cluster.write("a")
+    cluster.state.apply(None, running("a"))
+    cluster.state.apply(of_node, None)
+    cluster.state.apply(running("a"), None)
+    cluster.delete_claim("c-a")
+    cluster.state.vanished.observe_time(cluster.now)
+    assert used(cluster) == ["80Gi/100Gi", "1/9"]
+    assert cluster.nodes("b", claim("c-b")) == []
+    cluster.state.apply(None, of_node)
+    assert used(cluster) == ["80Gi/100Gi", "1/9"]
+    end_in_time(cluster)
+    assert used(cluster) == ["0/100Gi", "0/9"]
+
+
 def test_forced_deletions_hold_no_more_devices_than_the_quota() -> None:
     cluster = Cluster(quotas=[limit({DEVICES: "3"})], vanished_seconds=SECONDS, n1=8)
     run_and_vanish(cluster, "a", 2)

@@ -249,7 +249,7 @@ class Model:
         record = self.ledger.claims[uid]
         self.store(uid)
         if record.allocation is not None:
-            released = ReleasedClaim("ml", record.spec, record.allocation)
+            released = ReleasedClaim("ml", record.spec, record.allocation, {})
             self.ledger.keep(f"of {uid}", record.holds, released)
 
     def store(self, uid: str, *devices: str) -> None:
