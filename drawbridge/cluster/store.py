@@ -15,7 +15,7 @@ import msgspec
 
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.cluster.history import Identity
-from drawbridge.cluster.nesting import DeepDecoder
+from drawbridge.cluster.nesting import DeepDecoder, without_deep_parts
 from drawbridge.cluster.resources import Resource
 from drawbridge.memory_shares import MemoryShares, estimate_memory
 from drawbridge.resource_version import parse_version
@@ -212,12 +212,26 @@ class ObjectIndex(Generic[T]):
             # The items of a list have neither kind nor apiVersion, but a write needs both.
             raw = self._resource.add_type(raw)
         try:
-            value = self._charge(header, raw, self._decode(raw))
+            raw, value = self._decode_shallow(raw)
+            value = self._charge(header, raw, value)
         except DECODE_ERRORS as error:
             self._record_decode_error(header, f"{error}")
             return None
         kept, version = raw if self._keep_raw else b"", metadata.resource_version
         return CachedObject(key[0], key[1], metadata.uid, version, kept, value, created)
+
+    def _decode_shallow(self, raw: bytes) -> tuple[bytes, T]:
+        """Decode an object; without its deep parts, if it cannot be decoded with them.
+
+        What decodes the list or the watch can allow more levels than what decodes one object.
+        """
+        try:
+            return raw, self._decode(raw)
+        except DECODE_ERRORS:
+            shallow = without_deep_parts(raw)
+            if shallow == raw:
+                raise
+            return shallow, self._decode(shallow)
 
     def _charge(self, header: ObjectHeader, raw: bytes, value: T) -> T:
         """Return what is kept of an object; raises TooLargeError if that is nothing."""
