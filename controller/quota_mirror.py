@@ -285,7 +285,7 @@ class QuotaMirrorReconciler:
             self._charges = (context, {})
         by_namespace: dict[str, list[WatchedQuota]] = {}
         for quota in self._quotas.all():
-            if not self._is_terminating(quota.namespace):
+            if self._is_present(quota.namespace):
                 by_namespace.setdefault(quota.namespace, []).append(quota.value)
         self._forget_all_but(by_namespace.keys())
 
@@ -360,10 +360,13 @@ class QuotaMirrorReconciler:
             return
         self._reporter.count(NAME, "removed")
 
-    def _is_terminating(self, namespace: str) -> bool:
-        """Whether the namespace is being deleted, so that nothing can be created in it."""
+    def _is_present(self, namespace: str) -> bool:
+        """Whether the namespace is known, and not being deleted: nothing can be created then.
+
+        The watch of quotas can be ahead of that of namespaces.
+        """
         cached = self._namespaces.get(namespace)
-        return cached is not None and cached.value.metadata.deletion_timestamp is not None
+        return cached is not None and cached.value.metadata.deletion_timestamp is None
 
     def _charge(self, name: str) -> NameCharge:
         context, charges = self._charges

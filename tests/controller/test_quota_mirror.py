@@ -341,6 +341,16 @@ def test_a_terminating_namespace_gets_no_quota() -> None:
     assert ("going", MIRRORED_QUOTA) not in scene.quotas.objects
 
 
+def test_a_mirror_stays_while_its_namespace_is_not_known_yet() -> None:
+    """A new leader can know the quotas of a namespace before the namespace."""
+    scene = Scene({"quotas": {"gpus": LIMIT}})
+    hard = scene.reconcile()
+    scene.namespaces.remove(TEAM)
+    scene.start()
+    assert scene.reconcile() == hard
+    assert scene.writes == ["apply"]
+
+
 def test_a_namespace_that_comes_back_is_reported_again() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
     scene.reconcile()
