@@ -155,7 +155,7 @@ class DualNodeReconciler:
 
     async def _find_holders(self, node: str, context: TranslationContext) -> Finding | None:
         pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
-        holders = find_holders(pods, context)
+        holders = find_holders(pods, lambda name: _is_served(name, context))
         return _describe_holders(node, holders, plugin_serves=False) if holders else None
 
 
@@ -225,10 +225,17 @@ def _read_plugin(node: Unstructured, context: TranslationContext) -> _Plugin:
 def describe_held_node(
     name: str, node: Unstructured, pods: Iterable[Unstructured], context: TranslationContext
 ) -> Finding | None:
-    """Return a finding if pods of a node that is no longer dual may hold devices of a plugin."""
+    """Return a finding if pods of a node that is no longer dual may hold devices of a plugin.
+
+    Names that no plugin of the node serves any more count as well. The configuration or a class
+    can have given them a meaning when the node got its label, and nobody knows that later.
+    """
     status = _status(node)
-    served = _device_names(status.get("allocatable"), context)
-    if holders := find_holders(pods, context):
+    allocatable = status.get("allocatable") or {}
+    served = _device_names(allocatable, context)
+    if holders := find_holders(
+        pods, lambda name: _is_served(name, context) or not _is_available(allocatable, name)
+    ):
         return _describe_holders(name, holders, plugin_serves=bool(served))
     if served:
         return None  # without slices, no translated pod can get devices of the node
@@ -248,17 +255,19 @@ def describe_outlived_plugin(
     """Return a finding if pods of a node without a plugin hold devices that a plugin gave them."""
     if _device_names(_status(node).get("allocatable"), context):
         return None
-    holders = find_holders(pods, context)
+    holders = find_holders(pods, lambda name: _is_served(name, context))
     return _describe_holders(name, holders, plugin_serves=False) if holders else None
 
 
-def find_holders(pods: Iterable[Unstructured], context: TranslationContext) -> list[frozenset[str]]:
-    """Return the names for which each of these pods may hold devices of a plugin."""
+def find_holders(
+    pods: Iterable[Unstructured], counts: Callable[[str], bool]
+) -> list[frozenset[str]]:
+    """Return the names that count for which each of these pods may hold devices of a plugin."""
     reader, holders = pod_reader(), []
     for value in pods:
         pod = reader.read(value)
         held = find_held_names(pod) if isinstance(pod, Pod) else frozenset[str]()
-        if names := frozenset(name for name in held if _is_served(name, context)):
+        if names := frozenset(filter(counts, held)):
             holders.append(names)
     return holders
 
@@ -281,9 +290,13 @@ def _device_names(amounts: Mapping[str, Any] | None, context: TranslationContext
     """Return the names of DRA devices with an amount other than 0."""
     return sorted(
         name
-        for name, amount in (amounts or {}).items()
-        if f"{amount}" != "0" and _is_served(name, context)
+        for name in amounts or {}
+        if _is_available(amounts or {}, name) and _is_served(name, context)
     )
+
+
+def _is_available(amounts: Mapping[str, Any], name: str) -> bool:
+    return f"{amounts.get(name, 0)}" != "0"
 
 
 def _status(value: Unstructured) -> Mapping[str, Any]:

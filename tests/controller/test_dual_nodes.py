@@ -9,6 +9,8 @@ from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
+from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
+from drawbridge.config.target import Target
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import ClassFacts, Facts
@@ -164,7 +166,8 @@ CLAIMED = {"extendedResourceClaimStatus": {"requestMappings": [{"resourceName": 
     [
         ("a", NAME, HELD, True),
         ("a", "nvidia.com/mig-1g.5gb", HELD, True),
-        ("a", "example.com/fpga", HELD, False),
+        ("a", "example.com/served", HELD, False),
+        ("a", "example.com/gone", HELD, True),  # it can have had a meaning
         ("a", "cpu", HELD, False),
         ("a", NAME, {"phase": "Succeeded"}, False),
         ("a", NAME, {**HELD, **CLAIMED}, False),
@@ -174,8 +177,11 @@ CLAIMED = {"extendedResourceClaimStatus": {"requestMappings": [{"resourceName": 
 def test_a_label_stays_while_a_pod_may_hold_a_device_of_the_plugin(
     node: str, resource: str, status: dict[str, object], *, stays: bool
 ) -> None:
-    scene = Scene(a={LABEL: "true"})
+    scene = Scene()
     scene.dual_nodes = ()
+    labelled = {"name": "a", "labels": {LABEL: "true"}}
+    plugins = {"example.com/served": "2", "example.com/gone": "0"}
+    scene.nodes.put({"metadata": labelled, "status": {"allocatable": plugins}})
     scene.pod("old", node, resource, **status)
     assert scene.reconcile() == {"a": {LABEL: "true"} if stays else {}}
     assert scene.reporter.codes == (["DualNodesHeld"] if stays else [])
@@ -285,19 +291,49 @@ def test_pods_of_a_node_are_listed_until_none_holds_a_device_and_again_after_the
         assert (len(scene.pods.requests) > before) is lists
 
 
-def test_pods_are_listed_again_when_a_name_begins_to_mean_devices_of_a_driver() -> None:
-    """The plugin of a node goes before the node tells anything new."""
+NIC = "example.com/nic"
+_TARGET = Target(
+    driver=DriverName("nics.example.com"), class_=ObjectName("nics"), resources=(ResourceName(NIC),)
+)
+MEANINGS = {
+    "the configuration names it": make_context(Configuration(targets=(_TARGET,))),
+    "a class maps it": make_context(
+        Configuration(), Facts(classes=(ClassFacts("nics", extended=NIC),))
+    ),
+}
+
+
+@every_row("case", MEANINGS)
+@pytest.mark.parametrize("served", ["8", "0"])
+def test_a_name_that_gets_a_meaning_later_labels_the_nodes_of_its_former_plugin(
+    case: str, served: str
+) -> None:
+    """Its plugin is gone before or after it gets a meaning, and that of the GPUs before."""
     scene = Scene()
     scene.dual_nodes = ()
-    cards = "example.com/card"
-    scene.nodes.put(_node("a", "0", **{cards: "8"}))
-    scene.pod("old", "a", cards, phase="Running")
+    scene.pod("old", "a", NIC, phase="Running")
+    scene.nodes.put(_node("a", "0", **{NIC: served}))
     assert scene.reconcile() == {"a": {}}
-    classes = (ClassFacts("gpu.nvidia.com"), ClassFacts("card", extended=cards))
-    scene.context = make_context(Configuration(), Facts(classes=classes))
-    scene.nodes.put(_node("a", "0", **{cards: "0"}))
+    scene.context = MEANINGS[case]
+    assert scene.reconcile() == {"a": {} if served == "8" else {LABEL: "true"}}
+    scene.nodes.put(_node("a", "0", **{NIC: "0"}))
     assert scene.reconcile() == {"a": {LABEL: "true"}}
-    assert scene.reporter.codes == ["DualNodesHeld"]
+
+
+@every_row("case", MEANINGS)
+def test_a_name_without_a_meaning_keeps_the_label_of_the_nodes_of_its_former_plugin(
+    case: str,
+) -> None:
+    scene = Scene()
+    scene.dual_nodes = ()
+    scene.context, without = MEANINGS[case], scene.context
+    scene.pod("old", "a", NIC, phase="Running")
+    scene.nodes.put(_node("a", "0", **{NIC: "0"}))
+    assert scene.reconcile() == {"a": {LABEL: "true"}}
+    scene.context = without
+    assert scene.reconcile() == {"a": {LABEL: "true"}}
+    scene.pods.remove("old", "x")
+    assert scene.reconcile() == {"a": {}}
 
 
 def test_no_node_is_labelled_where_no_driver_publishes_devices() -> None:
