@@ -46,6 +46,13 @@ def compute_charge(name: str, context: TranslationContext) -> NameCharge:
     return NameCharge()
 
 
+def names_of_classes(context: TranslationContext) -> Mapping[str, str]:
+    """Return the legacy names to which the API server charges claims, by class."""
+    facts = context.facts
+    charges_names = facts is not None and facts.cluster.classes_serve_names
+    return {c.name: c.extended for c in facts.classes} if facts and charges_names else {}
+
+
 def _is_proportional(name: str, single: Mapping[str, int], double: Mapping[str, int]) -> bool:
     key = f"{name}{DEVICES}"
     return (single.get(key), double.get(key)) == (1, 2)
@@ -63,9 +70,7 @@ def _claim_specs(name: str, count: int, context: TranslationContext) -> list[Val
 
 def _sum_charges(specs: Iterable[Value], context: TranslationContext) -> Mapping[str, int]:
     """Sum the charges of claims."""
-    facts = context.facts
-    charges_names = facts is not None and facts.cluster.classes_serve_names
-    classes = {c.name: c.extended for c in facts.classes} if facts and charges_names else {}
+    classes = names_of_classes(context)
     total: dict[str, int] = {}
     hook = QuantityDecoder()
     for spec in specs:

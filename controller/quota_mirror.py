@@ -10,6 +10,9 @@ the quota controller counted it and this reconciler updated the quota. Until the
 the same remainder, so together they can reach at most twice the limit. The reconciler must not
 update a quota too often: each change of a limit makes the quota controller count again, and a pod
 that was just charged is not yet in that count.
+
+A name can get another class, or none, while claims of its former class exist. They count until they
+are gone: the quota notes in an annotation which classes count for which name.
 """
 
 import asyncio
@@ -28,7 +31,7 @@ from controller.protocols import (
     Reporter,
     Unstructured,
 )
-from controller.quota_charges import NameCharge, compute_charge
+from controller.quota_charges import NameCharge, compute_charge, names_of_classes
 from controller.reconcile import FailedLast
 from controller.watched_objects import (
     PartialObject,
@@ -45,7 +48,7 @@ from drawbridge.api_error import ApiError
 from drawbridge.dra.quantity import valid_quantity
 from drawbridge.dra.quota import DEVICES, REQUESTS
 from drawbridge.finding import Finding
-from drawbridge.names import MIRRORED_QUOTA
+from drawbridge.names import MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "quota"
@@ -60,6 +63,9 @@ _MAX_CHARGES: Final = 1024
 
 # Of a quota whose writer has more than a share of the memory.
 MAX_ENTRIES_OF_REDUCED: Final = 32
+_MAX_CLASSES_TEXT: Final = 4096
+
+_Classes = Mapping[str, AbstractSet[str]]  # by name
 
 
 def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
@@ -72,8 +78,11 @@ def reduce_quota(quota: WatchedQuota) -> WatchedQuota:
     labels = quota.metadata.labels or {}
     own = {key: text for key, text in labels.items() if MANAGED_LABELS.get(key) == text}
     scoped = {"matchExpressions": ()} if quota.spec.scope_selector else None
+    classes = (quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION, "")
+    is_noted = own and 0 < len(classes) <= _MAX_CLASSES_TEXT
+    noted = {QUOTA_CLASSES_ANNOTATION: classes} if is_noted else None
     return WatchedQuota(
-        replace(quota.metadata, labels=own, annotations=None),
+        replace(quota.metadata, labels=own, annotations=noted),
         WatchedQuotaSpec({key: hard[key] for key in named}, quota.spec.scopes, scoped),
         WatchedQuotaStatus({key: used[key] for key in named if key in used}),
     )
@@ -94,9 +103,13 @@ class NameLimit(msgspec.Struct, frozen=True):
 
 
 class MirrorPlan(NamedTuple):
-    """The entries of Drawbridge's quota in a namespace; without entries no quota is needed."""
+    """The entries of Drawbridge's quota in a namespace; without entries no quota is needed.
 
-    hard: dict[str, str]
+    `classes` are those whose claims count for a name.
+    """
+
+    hard: dict[str, int]
+    classes: _Classes
     findings: tuple[Finding, ...] = ()
 
 
@@ -139,32 +152,37 @@ def plan_mirror(
     limits: Mapping[str, NameLimit],
     charge_of: Callable[[str], NameCharge],
     claim_usage: Mapping[str, int],
+    former: _Classes,
 ) -> MirrorPlan:
-    """Return the entries that the quota needs; `claim_usage` is the usage of claims by class."""
-    charges = {name: charge_of(name) for name in sorted(limits)}
+    """Return the entries that the quota needs; `claim_usage` is the usage of claims by class.
+
+    The claims of `former` classes count whatever becomes of their name.
+    """
     findings = []
-    mirrored: dict[str, NameCharge] = {}
-    for name, charge in charges.items():
-        if not charge.classes or charge.is_mapped:
-            continue
-        if not charge.counts_devices:
-            findings.append(_describe_unbound(name, limits[name]))
-            continue
-        if charge.is_shared:
-            findings.append(_describe_shared(name, limits[name]))
-        mirrored[name] = charge
-    hard: dict[str, str] = {}
+    mirrored: dict[str, AbstractSet[str]] = {}
+    for name in sorted(limits):
+        charge, classes = charge_of(name), former.get(name, frozenset())
+        if charge.classes and not charge.is_mapped:
+            if not charge.counts_devices:
+                findings.append(_describe_unbound(name, limits[name]))
+            else:
+                classes |= charge.classes
+                if charge.is_shared:
+                    findings.append(_describe_shared(name, limits[name]))
+        if classes:
+            mirrored[name] = classes
+    hard: dict[str, int] = {}
     for names in _group_by_class(mirrored):
         hard |= _divide_limit({name: limits[name] for name in names}, mirrored, claim_usage)
     findings += [_describe_mirrored(name, limits[name], each) for name, each in mirrored.items()]
-    return MirrorPlan(dict(sorted(hard.items())), tuple(findings))
+    return MirrorPlan(dict(sorted(hard.items())), mirrored, tuple(findings))
 
 
-def _group_by_class(charges: Mapping[str, NameCharge]) -> list[set[str]]:
+def _group_by_class(mirrored: _Classes) -> list[set[str]]:
     """Group the names that become devices of a common class."""
     groups: list[tuple[set[str], set[str]]] = []
-    for name, charge in charges.items():
-        names, classes = {name}, set(charge.classes)
+    for name, own in mirrored.items():
+        names, classes = {name}, set(own)
         for group in [group for group in groups if group[1] & classes]:
             names |= group[0]
             classes |= group[1]
@@ -175,11 +193,11 @@ def _group_by_class(charges: Mapping[str, NameCharge]) -> list[set[str]]:
 
 def _divide_limit(
     group: Mapping[str, NameLimit],
-    charges: Mapping[str, NameCharge],
+    mirrored: _Classes,
     claim_usage: Mapping[str, int],
-) -> dict[str, str]:
+) -> dict[str, int]:
     """Return the entries of a group: each side gets what the others leave of the common limit."""
-    classes = {each for name in group for each in charges[name].classes}
+    classes = {each for name in group for each in mirrored[name]}
     total = sum(each.hard for each in group.values())
     pods_used = sum(each.used for each in group.values())
     claims_used = sum(claim_usage.get(each, 0) for each in classes)
@@ -192,7 +210,7 @@ def _divide_limit(
         - (claims_used - claim_usage.get(device_class, 0))
         for device_class in classes
     }
-    return {key: str(max(0, value)) for key, value in hard.items()}
+    return {key: max(0, value) for key, value in hard.items()}
 
 
 def _on_quota(finding: Finding, limit: NameLimit) -> Finding:
@@ -212,10 +230,10 @@ def _describe_unbound(name: str, limit: NameLimit) -> Finding:
     return _on_quota(QUOTA_DOES_NOT_BIND.at("spec.hard", message), limit)
 
 
-def _describe_mirrored(name: str, limit: NameLimit, charge: NameCharge) -> Finding:
-    classes = " and ".join(sorted(charge.classes))
+def _describe_mirrored(name: str, limit: NameLimit, classes: AbstractSet[str]) -> Finding:
+    listed = " and ".join(sorted(classes))
     message = (
-        f"no DeviceClass maps {name}, so pods and claims of {classes} share the limit "
+        f"claims of {listed} are not charged to {name}, so they and pods share the limit "
         f"{REQUESTS}{name}: {limit.hard} of {limit.quota} through {MIRRORED_QUOTA}"
     )
     return _on_quota(QUOTA_MIRRORED.at("spec.hard", message), limit)
@@ -301,31 +319,47 @@ class QuotaMirrorReconciler:
         namespace, quotas = item
         own_quota = next((each for each in quotas if _is_own(each)), None)
         others = [each for each in quotas if each.metadata.name != MIRRORED_QUOTA]
-        plan = MirrorPlan({})
+        plan = MirrorPlan({}, {})
         # Claims can outlive the namespace's opt-in; they count as long as they exist.
         if self._is_enforced(namespace) or any(_claim_usage(own_quota).values()):
             # A quota can have thousands of entries, and each name costs translations.
             plan = await asyncio.to_thread(self._make_plan, others, own_quota)
-        if plan.hard and plan.hard != _mirrored_entries(own_quota):
+        mirrored = _mirrored_entries(own_quota), _noted_classes(own_quota)
+        if plan.hard and (plan.hard, plan.classes) != mirrored:
             # Also if there is no response: the limits can have changed.
             self._recounted.discard(namespace)
             self._changed.pop(namespace, None)
-            await self._store.apply(_compose_quota(namespace, plan.hard), namespace)
+            await self._store.apply(_compose_quota(namespace, plan), namespace)
             self._changed[namespace] = self._now()
             self._reporter.count(NAME, "mirrored")
         elif own_quota is not None and not plan.hard:
             await self._delete(own_quota)
         elif own_quota is not None:
-            await self._request_recount(namespace, own_quota)
+            await self._request_recount(namespace, own_quota, plan)
         self._report(namespace, plan.findings)
 
     def _make_plan(self, others: list[WatchedQuota], own_quota: WatchedQuota | None) -> MirrorPlan:
         limits = collect_limits(others, own_quota)
-        plan = plan_mirror(limits, self._charge, _claim_usage(own_quota))
+        plan = plan_mirror(
+            limits, self._charge, _claim_usage(own_quota), self._find_former(own_quota)
+        )
         unsupported = (f for each in others for f in find_unsupported_entries(each, self._charge))
         return plan._replace(findings=(*plan.findings, *unsupported))
 
-    async def _request_recount(self, namespace: str, own_quota: WatchedQuota) -> None:
+    def _find_former(self, own_quota: WatchedQuota | None) -> _Classes:
+        """Return the noted classes that have claims which are not charged to the name itself."""
+        context, used = self._charges[0], _claim_usage(own_quota)
+        charged = names_of_classes(context) if context else {}
+        return {
+            name: frozenset(
+                each for each in classes if used.get(each) and charged.get(each) != name
+            )
+            for name, classes in _noted_classes(own_quota).items()
+        }
+
+    async def _request_recount(
+        self, namespace: str, own_quota: WatchedQuota, plan: MirrorPlan
+    ) -> None:
         """Make the quota controller count again some time after the limits changed.
 
         The controller counts when limits change, and a pod that was charged at that moment can be
@@ -336,10 +370,9 @@ class QuotaMirrorReconciler:
         since = self._changed.setdefault(namespace, self._now())
         if self._now() - since < _RECOUNT_DELAY:
             return
-        hard = _mirrored_entries(own_quota)
-        if RECOUNT not in (own_quota.spec.hard or {}):
-            hard[RECOUNT] = "0"
-        await self._store.apply(_compose_quota(namespace, hard), namespace)
+        recount = {} if RECOUNT in (own_quota.spec.hard or {}) else {RECOUNT: 0}
+        changed = plan._replace(hard={**plan.hard, **recount})
+        await self._store.apply(_compose_quota(namespace, changed), namespace)
         self._recounted.add(namespace)
         self._changed.pop(namespace, None)
         self._reporter.count(NAME, "recounted")
@@ -392,11 +425,20 @@ def _is_own(quota: WatchedQuota) -> bool:
     return quota.metadata.name == MIRRORED_QUOTA and MANAGED_LABELS.items() <= labels.items()
 
 
-def _mirrored_entries(quota: WatchedQuota | None) -> dict[str, str]:
+def _mirrored_entries(quota: WatchedQuota | None) -> dict[str, int | None]:
+    """Return the entries as amounts: the API server stores 1000 as 1k."""
     hard = (quota.spec.hard if quota else None) or {}
-    # The API server writes 1000 as 1k. What cannot be read is none of ours.
-    amounts = {key: parse_amount(value) for key, value in hard.items() if key != RECOUNT}
-    return {key: f"{amount}" for key, amount in amounts.items()}
+    return {key: parse_amount(value) for key, value in hard.items() if key != RECOUNT}
+
+
+def _noted_classes(quota: WatchedQuota | None) -> _Classes:
+    """Return the classes whose claims count for a name, as the last write noted them."""
+    annotations = (quota.metadata.annotations if quota else None) or {}
+    text = annotations.get(QUOTA_CLASSES_ANNOTATION, "{}")
+    try:
+        return msgspec.json.decode(text, type=dict[str, frozenset[str]])
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}
 
 
 def _claim_usage(quota: WatchedQuota | None) -> dict[str, int]:
@@ -409,7 +451,8 @@ def _claim_usage(quota: WatchedQuota | None) -> dict[str, int]:
     }
 
 
-def _compose_quota(namespace: str, hard: Mapping[str, str]) -> Unstructured:
+def _compose_quota(namespace: str, plan: MirrorPlan) -> Unstructured:
+    classes = msgspec.json.encode(plan.classes, order="deterministic").decode()
     return {
         "apiVersion": "v1",
         "kind": "ResourceQuota",
@@ -417,6 +460,7 @@ def _compose_quota(namespace: str, hard: Mapping[str, str]) -> Unstructured:
             "name": MIRRORED_QUOTA,
             "namespace": namespace,
             "labels": dict(MANAGED_LABELS),
+            "annotations": {QUOTA_CLASSES_ANNOTATION: classes},
         },
-        "spec": {"hard": dict(hard)},
+        "spec": {"hard": {key: f"{amount}" for key, amount in plan.hard.items()}},
     }

@@ -58,6 +58,8 @@ CONDITIONS_ANNOTATION: Final = "drawbridge.dev/conditions"
 PROBE_ANNOTATION: Final = "drawbridge.dev/probe"
 # On the pods of the webhook: the paths that older versions do not serve.
 SERVES_ANNOTATION: Final = "drawbridge.dev/serves"
+# On the mirrored quota: the classes whose claims count for a legacy name.
+QUOTA_CLASSES_ANNOTATION: Final = "drawbridge.dev/quota-classes"
 
 # The field manager of every write. A template with another manager is not only Drawbridge's.
 FIELD_MANAGER: Final = "drawbridge"

@@ -88,12 +88,13 @@ def make_garbage_collector(turns: Turns) -> Reconciler:
 
 
 def make_quota_mirror(turns: Turns) -> Reconciler:
-    quotas = MemoryStore(WatchedQuota)
+    quotas, namespaces = MemoryStore(WatchedQuota), MemoryStore(PartialObject)
     for number in range(OBJECTS):
         quotas.put({"metadata": {"name": "quota", "namespace": f"team-{number}"}})
+        namespaces.put({"metadata": {"name": f"team-{number}"}})
     return QuotaMirrorReconciler(
         quotas,
-        MemoryStore(PartialObject),
+        namespaces,
         quotas,
         is_enforced=turns.decide,
         context=lambda: make_context(Configuration()),

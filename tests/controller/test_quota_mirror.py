@@ -31,7 +31,7 @@ from drawbridge.config.model import Configuration
 from drawbridge.dra.quantity import from_json
 from drawbridge.dra.quota import DEVICES
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
-from drawbridge.names import MIRRORED_QUOTA
+from drawbridge.names import MIRRORED_QUOTA, QUOTA_CLASSES_ANNOTATION
 from drawbridge.translate.pods import TranslationContext, make_context
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
@@ -55,9 +55,12 @@ def make_scene_context(case: YamlValue) -> TranslationContext:
     assert isinstance(configuration, Configuration), configuration
     keeps = ("exactly.capacity", "constraints.distinctAttribute", "firstAvailable")
     gates = tuple(case.get("gates", ["extended_resource"]))
+    mapped = case.get("mapped", "")
+    mapped = mapped if isinstance(mapped, dict) else {"gpu.nvidia.com": mapped}
+    classes = case.get("classes", ["gpu.nvidia.com"])
     facts = Facts(
         cluster=Cluster("1.36", gates=gates, keeps=keeps),
-        classes=(ClassFacts("gpu.nvidia.com", extended=case.get("mapped", "")),),
+        classes=tuple(ClassFacts(name, extended=mapped.get(name, "")) for name in classes),
     )
     return make_context(configuration, facts)
 
@@ -250,6 +253,89 @@ def test_the_mirror_is_deleted_when_a_class_maps_the_name() -> None:
     assert scene.reconcile() is None
 
 
+OTHER = f"whole-gpu{DEVICES}"
+TO_OTHER = {
+    "classes": ["gpu.nvidia.com", "whole-gpu"],
+    "targets": [{"kind": "gpu", "driver": "gpu.nvidia.com", "class": "whole-gpu"}],
+}
+OTHER_MAPS = {**TO_OTHER, "mapped": {"whole-gpu": "nvidia.com/gpu"}}
+FORMER_MAPS = {**TO_OTHER, "mapped": {"gpu.nvidia.com": "nvidia.com/gpu"}}
+PODS = "requests.nvidia.com/gpu"
+
+
+@pytest.mark.parametrize("is_new_leader", [False, True])
+@pytest.mark.parametrize(
+    ("after", "entries", "left"),
+    [
+        ({}, {PODS: "2", GPUS: "10"}, {PODS: "10", GPUS: "10"}),
+        (TO_OTHER, {PODS: "2", GPUS: "10", OTHER: "2"}, {PODS: "10", OTHER: "10"}),
+        # No claim can be made any more; the class can be created again.
+        ({"classes": []}, {PODS: "2", GPUS: "10"}, None),
+        # The API server charges new claims to the name, and the former ones to their class.
+        (OTHER_MAPS, {PODS: "2", GPUS: "10"}, None),
+        # Only claims of the former class are charged to the name.
+        (FORMER_MAPS, {PODS: "10", OTHER: "10"}, {PODS: "10", OTHER: "10"}),
+    ],
+    ids=["the same", "another", "none", "another that maps the name", "the former maps the name"],
+)
+def test_claims_of_a_former_class_count_as_long_as_they_exist(
+    after: YamlValue,
+    entries: dict[str, str],
+    left: dict[str, str] | None,
+    is_new_leader: bool,  # noqa: FBT001  # a row
+) -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.reconcile()
+    scene.set_claim_usage({"gpu.nvidia.com": 8})
+    scene.reconcile()
+    scene.context = make_scene_context(after)
+    for _ in range(2):  # the quota says itself what the second run has to know
+        if is_new_leader:
+            scene.start()
+        assert scene.reconcile() == entries
+    scene.set_claim_usage({"gpu.nvidia.com": 0})
+    assert scene.reconcile() == left
+
+
+def test_claims_of_a_former_class_limit_only_the_name_that_had_it() -> None:
+    name = "example.com/fpga"
+    fpga = {"driver": "fpga.example.com", "class": "fpga", "resources": [name]}
+    case = {"classes": ["gpu.nvidia.com", "whole-gpu", "fpga"], "targets": [fpga]}
+    scene = Scene({**case, "quotas": {"team": {**LIMIT, f"requests.{name}": [5, 0]}}})
+    scene.reconcile()
+    scene.set_claim_usage({"gpu.nvidia.com": 8})
+    scene.reconcile()
+    scene.context = make_scene_context({**case, "targets": [fpga, *TO_OTHER["targets"]]})
+    scene.start()
+    ours = scene.reconcile() or {}
+    assert (ours[PODS], ours[OTHER], ours[f"requests.{name}"]) == ("2", "2", "5")
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"nvidia.com/gpu": 1}'])
+def test_former_classes_that_cannot_be_read_are_none(text: str) -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.reconcile()
+    ours = scene.quotas.objects[TEAM, MIRRORED_QUOTA]
+    annotations = {QUOTA_CLASSES_ANNOTATION: text}
+    scene.quotas.put({**ours, "metadata": {**ours["metadata"], "annotations": annotations}})
+    assert scene.reconcile() == {PODS: "10", GPUS: "10"}
+    ours = scene.quotas.objects[TEAM, MIRRORED_QUOTA]
+    assert ours["metadata"]["annotations"][QUOTA_CLASSES_ANNOTATION] != text
+
+
+def test_a_quota_that_is_left_out_keeps_the_former_classes() -> None:
+    scene = Scene({"quotas": {"team": LIMIT}})
+    scene.quotas.decode = lambda raw: reduce_quota(msgspec.json.decode(raw, type=WatchedQuota))
+    scene.reconcile()
+    scene.reconcile()
+    assert scene.writes == ["apply"]
+    own = scene.quotas.cached((TEAM, MIRRORED_QUOTA)).value
+    assert reduce_quota(own) == own
+    long = {QUOTA_CLASSES_ANNOTATION: "x" * 10_000, "other": "x"}
+    big = msgspec.structs.replace(own.metadata, annotations=long)
+    assert not reduce_quota(msgspec.structs.replace(own, metadata=big)).metadata.annotations
+
+
 def test_nothing_is_written_before_the_first_facts() -> None:
     scene = Scene({"quotas": {"team": LIMIT}, "held": {"gpu.nvidia.com": 1}})
     scene.context = None
@@ -296,7 +382,12 @@ def test_a_quota_that_the_api_server_writes_in_another_form_is_written_once(limi
 def test_a_new_leader_requests_one_recount() -> None:
     scene = Scene({"quotas": {"gpus": LIMIT}})
     hard = {GPUS: "10", "requests.nvidia.com/gpu": "10", RECOUNT: "0"}
-    metadata = {"name": MIRRORED_QUOTA, "namespace": TEAM, "labels": dict(MANAGED_LABELS)}
+    metadata = {
+        "name": MIRRORED_QUOTA,
+        "namespace": TEAM,
+        "labels": dict(MANAGED_LABELS),
+        "annotations": {QUOTA_CLASSES_ANNOTATION: '{"nvidia.com/gpu":["gpu.nvidia.com"]}'},
+    }
     scene.quotas.put({"metadata": metadata, "spec": {"hard": hard}, "status": {"used": {}}})
     assert scene.reconcile() == hard
     scene.seconds = 3
