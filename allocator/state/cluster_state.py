@@ -103,7 +103,7 @@ class AllocatorState:
         # Claims that were allocated since somebody asked.
         self._newly_allocated: deque[str] = deque(maxlen=MAX_NEWLY_ALLOCATED)
         self.node_holds: dict[str, NodeHold] = {}  # that administrators ask for, by node
-        self._freed = False  # whether a pod without claims has ended beside owned devices
+        self._freed = False  # whether a claim was released, or a pod beside devices has ended
         self._penalties: dict[DeviceID, float] = {}
         self._penalised_uses: dict[PoolID, tuple[PoolUse, frozenset[str], PoolUse]] = {}
         self._apply_kind: Mapping[type, Callable[[Any, Any], None]] = {
@@ -188,6 +188,8 @@ class AllocatorState:
             insort(self._allocated, (name_of(after), uid_of(after)))
             if not was_allocated:
                 self._newly_allocated.append(uid_of(after))
+        elif was_allocated:
+            self._freed = True
 
     def _apply_node(self, before: Node | None, after: Node | None) -> None:
         node = after or before
@@ -249,10 +251,7 @@ class AllocatorState:
         return taken
 
     def take_freed(self) -> bool:
-        """Whether a pod without claims has ended on a node with owned devices since the last call.
-
-        A pod that needs its CPU can have nodes or victims now.
-        """
+        """Whether devices, or the CPU beside them, became free since the last call."""
         freed, self._freed = self._freed, False
         return freed
 
@@ -261,7 +260,9 @@ class AllocatorState:
 
         Evicting them did not free what was kept beside them.
         """
-        for pool in self.vanished.take_ended():
+        ended = self.vanished.take_ended()
+        self._freed |= bool(ended)
+        for pool in ended:
             for uid in self.ledger.claims_in(pool):
                 yield from self.pods.consumers(uid)
 
