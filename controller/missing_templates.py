@@ -12,6 +12,7 @@ import math
 import pickle
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from controller.admission_scope import AdmissionScope
@@ -263,8 +264,13 @@ class MissingTemplateReconciler:
             findings = None if included is None else _describe_scope(pod.value, missing)
             self._set_unresolved(key, pod, findings if missing else ())
             return
-        for template in filter(None, stored.values()):
-            await self._check_template(template, key, pod)
+        work = [partial(self._check_template, each, key, pod) for each in stored.values() if each]
+        # A use that cannot be recorded does not leave the pod without its other templates.
+        await process_each((*work, partial(self._ensure, key, pod, missing)), lambda part: part())
+
+    async def _ensure(
+        self, key: NamespacedName, pod: WatchedObject[WatchedPod], missing: frozenset[str]
+    ) -> None:
         if missing and self._is_early(key, pod):
             return
         findings = await self._create_missing(pod, missing) if missing else ()

@@ -9,6 +9,7 @@ import pytest
 from controller.fair_queue import FairQueue
 from controller.protocols import Gauge, Unstructured
 from drawbridge.agreement.template_objects import build_object
+from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration, Decisions, LabelSelector, Rollout, Scope
 from drawbridge.config.string_formats import DNSLabel
 from drawbridge.facts.model import ClassFacts, Cluster, Driver, Facts
@@ -279,3 +280,20 @@ def test_a_template_with_admin_access_needs_the_label_of_the_namespace(
     scene.namespaces.put({"metadata": {"name": TEAM, "labels": labels}})
     scene.put(jsonpatch.apply_patch(asked, to_operations(done.edits)))
     assert scene.reconcile() == ([template.name] if created else [])
+
+
+def test_a_use_that_cannot_be_recorded_does_not_leave_the_pod_without_another_template() -> None:
+    scene = Scene(now=OTHER)
+    (_, used), (pod, name) = translated(), translated(OTHER)
+    ahead(scene, used)
+    claim = {"name": "used", "resourceClaimTemplateName": used}
+    pod["spec"]["resourceClaims"].append(claim)
+    scene.put(pod)
+
+    def refuse(verb: str, _value: Unstructured) -> None:
+        if verb == "merge":
+            raise ApiError(403, "Forbidden", "a policy")
+
+    scene.templates.before_write = refuse
+    assert scene.reconcile() == [used, name]
+    assert scene.reporter.codes == ["TemplateRefused"]
