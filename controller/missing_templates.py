@@ -55,7 +55,13 @@ from drawbridge.brief import BriefRuns, CutShort
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import USED_ANNOTATION
-from drawbridge.process.forked import ForkEndedError, ForkLimits, ForkRefusedError, run_forked
+from drawbridge.process.forked import (
+    ForkEndedError,
+    ForkLimits,
+    ForkRefusedError,
+    ForkSlowError,
+    run_forked,
+)
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext
 
@@ -63,6 +69,7 @@ NAME: Final = "templates"
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 # No watch event shows that a quota has free capacity again or that a policy changed.
 _RETRY_SECONDS: Final = 5.0
+_PAUSE_FACTOR: Final = 5
 # Who applies a translated manifest can create the templates after the workload and its pods, and
 # `kubectl apply` fails if they exist by then.
 _GRACE_SECONDS: Final = 3.0
@@ -130,12 +137,12 @@ class MissingTemplateReconciler:
         self._unresolved: dict[NamespacedName, _Unresolved] = {}
         # Pods whose template the API server rejected: the pod's uid, and when to retry.
         self._rejected: dict[NamespacedName, tuple[str, float]] = {}
-        # Pods whose templates their client may still create, or are to be tried again: the pod's
-        # uid, and until when.
+        # Pods whose templates their client may still create: the pod's uid, and until when.
         self._early: dict[NamespacedName, tuple[str, float]] = {}
         # Pods whose templates were created, and that no watch has shown: a restore of etcd can take
-        # them back before that. The pod's uid, and when to look again.
-        self._created: dict[NamespacedName, tuple[str, float]] = {}
+        # them back before that. Also those that the machine has no room for now, which no event
+        # ends. The pod's uid, and when to look again.
+        self._later: dict[NamespacedName, tuple[str, float]] = {}
         self._checked: dict[NamespacedName, _CheckedTemplate] = {}
         # Pods: the version of the mismatched template that was reported.
         self._warned: dict[NamespacedName, str] = {}
@@ -165,7 +172,7 @@ class MissingTemplateReconciler:
             self._checked.pop((template.namespace, template.name), None)
             for key in users:
                 # It was there, so nobody is about to create it.
-                self._created.pop(key, None)
+                self._later.pop(key, None)
                 if (pod := self._pods.get(key[1], key[0])) is not None:
                     self._early[key] = (pod.uid, math.inf)
         self._queue.update(users)
@@ -183,6 +190,8 @@ class MissingTemplateReconciler:
     def queue_unresolved(self) -> None:
         """Queue the unresolved pods, because new facts or a new scope may resolve them."""
         self._queue.update(self._unresolved)
+        for key in self._unresolved:
+            self._later.pop(key, None)
 
     async def reconcile(self) -> None:
         """Process the queue; pods that failed on API errors stay queued."""
@@ -190,7 +199,7 @@ class MissingTemplateReconciler:
             await self._queue_all()
             self._is_first_run = False
         now = self._elapsed()
-        waiting = (*self._rejected.items(), *self._early.items(), *self._created.items())
+        waiting = (*self._rejected.items(), *self._early.items(), *self._later.items())
         self._queue.update(key for key, (_, until) in waiting if until <= now)
         failed: list[NamespacedName] = []
 
@@ -239,7 +248,7 @@ class MissingTemplateReconciler:
         self._unresolved.pop(key, None)
         self._rejected.pop(key, None)
         self._early.pop(key, None)
-        self._created.pop(key, None)
+        self._later.pop(key, None)
         self._warned.pop(key, None)
 
     def _must_wait(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
@@ -273,18 +282,22 @@ class MissingTemplateReconciler:
     ) -> None:
         if missing and self._is_early(key, pod):
             return
+        began = self._elapsed()
         findings = await self._create_missing(pod, missing) if missing else ()
         if findings == ():
             self._early.pop(key, None)
-        if findings == () and missing:
-            self._created[key] = (pod.uid, self._elapsed() + _RETRY_SECONDS)
-        elif not missing:
-            self._created.pop(key, None)
+        if missing and not findings:
+            ended = self._elapsed()
+            # Pods that take long leave the most time to others.
+            pause = _RETRY_SECONDS + _PAUSE_FACTOR * (ended - began)
+            self._later[key] = (pod.uid, ended + pause)
+        else:
+            self._later.pop(key, None)
         self._set_unresolved(key, pod, findings)
 
     def _is_early(self, key: NamespacedName, pod: WatchedObject[WatchedPod]) -> bool:
-        """Whether the client of a pod may still create its templates, or a watch show them."""
-        uid, until = self._created.get(key, ("", 0.0))
+        """Whether others may still create the templates of a pod, or it has to wait."""
+        uid, until = self._later.get(key, ("", 0.0))
         if uid == pod.uid:
             return self._elapsed() < until
         uid, until = self._early.get(key, ("", 0.0))
@@ -304,10 +317,7 @@ class MissingTemplateReconciler:
             return None
         try:
             rebuilt = await self._rebuild(pod, missing, current)
-        except ForkRefusedError:
-            # No event tells that the system has room again.
-            until = self._elapsed() + _RETRY_SECONDS
-            self._early[pod.namespace, pod.name] = (pod.uid, until)
+        except (ForkRefusedError, ForkSlowError):
             return None
         except ForkEndedError as limit:
             return (describe_unfinished(pod.value, missing, f"{limit}"),)
@@ -321,7 +331,7 @@ class MissingTemplateReconciler:
     ) -> tuple[ClaimTemplate, ...]:
         """Rebuild the templates of a pod, in a copy of this process if that takes long.
 
-        Raise ForkEndedError if it reaches a limit there, and ForkRefusedError.
+        Raise ForkEndedError if it reaches a limit there, ForkSlowError and ForkRefusedError.
         """
         placement = self._scope.placement(pod.namespace)
         admin_access = self._scope.allows_admin_access(pod.namespace)

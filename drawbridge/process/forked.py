@@ -44,6 +44,10 @@ class ForkEndedError(Exception):
     """A copy reached one of its limits."""
 
 
+class ForkSlowError(ForkEndedError):
+    """A copy did not end in time, within its other limits: others use the machine."""
+
+
 class ForkRefusedError(Exception):
     """The system refuses one more process or file descriptor."""
 
@@ -76,7 +80,7 @@ async def run_forked(
     if written.traceback:
         raise ForkFailedError(written.traceback)
     if written.limit:
-        raise ForkEndedError(written.limit)
+        raise (ForkSlowError if written.was_slow else ForkEndedError)(written.limit)
     return b"".join(written.messages)
 
 

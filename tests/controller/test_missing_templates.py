@@ -17,7 +17,7 @@ from drawbridge.brief import Brief, CutShort
 from drawbridge.config.model import Configuration
 from drawbridge.facts.model import ClassFacts, Cluster, Facts
 from drawbridge.names import ORIGINAL_ANNOTATION, USED_ANNOTATION
-from drawbridge.process.forked import ForkLimits, ForkRefusedError, run_forked
+from drawbridge.process.forked import ForkLimits, ForkRefusedError, ForkSlowError, run_forked
 from drawbridge.translate.changes.patch import to_operations
 from drawbridge.translate.pods import make_context, translate
 from tests.controller.waiting_pods import ASKED, NEW, OLD, OTHER, TEAM, Scene, translated
@@ -90,7 +90,8 @@ def test_before_the_first_facts_nothing_is_created_or_reported() -> None:
     assert scene.reporter.reported == []
     scene.context = NEW
     scene.reconciler.queue_unresolved()
-    assert scene.reconcile() == [name]
+    asyncio.run(scene.reconciler.reconcile())
+    assert [*scene.templates.objects] == [(TEAM, name)]
 
 
 def test_a_deleted_template_of_a_pending_pod_is_created_again_at_once() -> None:
@@ -383,25 +384,6 @@ def test_what_takes_long_is_rebuilt_in_a_copy_of_the_process(
     assert name_matches_content(scene.templates.objects[TEAM, name])
 
 
-def test_a_template_is_tried_again_after_the_system_refused_a_copy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    results = [ForkRefusedError("no memory"), None]
-
-    async def refuse(function: Callable[[], bytes], limits: ForkLimits) -> bytes:
-        if (error := results.pop(0)) is not None:
-            raise error
-        return await run_forked(function, limits)
-
-    monkeypatch.setattr(missing_templates, "run_forked", refuse)
-    scene = Scene(brief=CutAlways())
-    pod, name = translated()
-    scene.put(pod)
-    assert scene.reconcile() == []
-    assert scene.reconcile() == [name]
-    assert (results, scene.reporter.findings) == ([], [])
-
-
 def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -414,7 +396,7 @@ def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
         return rebuild(raw, *args, **options)
 
     monkeypatch.setattr(missing_templates, "rebuild_templates", never_end)
-    monkeypatch.setattr(missing_templates, "_COPY_LIMITS", ForkLimits(cpu_seconds=1))
+    monkeypatch.setattr(missing_templates, "_COPY_LIMITS", ForkLimits(60, cpu_seconds=1))
     scene = Scene(brief=CutAlways())
     scene.put(hostile)
     scene.put(other)
@@ -422,6 +404,39 @@ def test_a_pod_that_reaches_a_limit_is_reported_and_the_next_one_has_its_turn(
     (finding,) = scene.reporter.findings
     assert finding.code == "TemplateNotReproduced"
     assert "gives no result" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("error", "took", "waits"), [(ForkRefusedError, 0, 5), (ForkSlowError, 10, 55)]
+)
+def test_a_pod_that_the_machine_has_no_room_for_is_tried_again_later(
+    monkeypatch: pytest.MonkeyPatch, error: type[Exception], took: int, waits: int
+) -> None:
+    """It is not reported: the cause is not the pod. The longer a try takes, the later the next."""
+    tried, scene = [], Scene(brief=CutAlways())
+    pod, name = translated()
+    scene.put(pod)
+
+    async def fail(_function: Callable[[], bytes], _limits: ForkLimits) -> bytes:
+        scene.clock.now += dt.timedelta(seconds=took)
+        tried.append(scene.clock.elapsed())
+        raise error
+
+    def run(after: float) -> None:
+        scene.clock.now += dt.timedelta(seconds=after)
+        asyncio.run(scene.reconciler.reconcile())
+
+    monkeypatch.setattr(missing_templates, "run_forked", fail)
+    run(0)
+    run(5)  # the time of the client
+    run(waits - 1)
+    assert len(tried) == 1
+    assert scene.reporter.codes == []
+    assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 1}
+    monkeypatch.undo()
+    run(1)
+    assert [*scene.templates.objects] == [(TEAM, name)]
+    assert scene.reporter.gauges == {Gauge.PODS_WITHOUT_TEMPLATE: 0}
 
 
 def test_a_namespace_whose_pods_take_long_delays_those_of_others_once() -> None:
