@@ -179,11 +179,16 @@ def _units(pod: Value, registered: Mapping[str, _Indexes]) -> Iterator[DeviceUse
 
 
 def _requested(pod: Value) -> dict[str, str]:
-    """Return the resources of device plugins, without those that a class serves to the pod."""
+    """Return the resources of device plugins, without those that a class serves to the pod.
+
+    Sidecars have theirs as long as the pod runs, as containers do.
+    """
     path: Path = ("status", "extendedResourceClaimStatus", "requestMappings")
     served = {_text(each, ("resourceName",)) for each in as_list(get_value(pod, path))}
     amounts: dict[str, str] = {}
-    for container in as_list(get_value(pod, ("spec", "containers"))):
+    init = as_list(get_value(pod, ("spec", "initContainers")))
+    sidecars = (each for each in init if get_value(each, ("restartPolicy",)) == "Always")
+    for container in (*sidecars, *as_list(get_value(pod, ("spec", "containers")))):
         for key, amount in as_mapping(get_value(container, ("resources", "limits"))).items():
             if is_device_resource(key) and key not in served and f"{amount}" != "0":
                 before = amounts.get(key)
