@@ -186,8 +186,9 @@ class UsageReconciler:
         await process_each(waiting[:_NAMESPACES_A_RUN], self._find_owners_in)
 
     async def _find_owners_in(self, namespace: str) -> None:
-        pods = await self._pods.list(namespace)
-        self._observer.add_pods(namespace, iter(pods))
+        # Pods that are created while the list is under way are not in it.
+        wanted = self._observer.waiting_in(namespace)
+        self._observer.add_pods(wanted, iter(await self._pods.list(namespace)))
         self._reporter.count(NAME, "owners")
 
 

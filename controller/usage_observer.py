@@ -5,6 +5,7 @@ Only the leader writes books, but a replica that becomes the leader knows what h
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import Final, Protocol
 
@@ -259,12 +260,15 @@ class UsageObserver:
 
     # --- owners --------------------------------------------------------------------------------
 
-    def add_pods(self, namespace: str, pods: Iterator[Unstructured]) -> None:
-        """Take the owners of waiting pods of a namespace from all its pods.
+    def waiting_in(self, namespace: str) -> AbstractSet[str]:
+        """Return the waiting pods of a namespace."""
+        return {owner for owner, key in self.waiting.items() if key[0] == namespace}
+
+    def add_pods(self, wanted: AbstractSet[str], pods: Iterator[Unstructured]) -> None:
+        """Take the owners of pods that waited before all pods of their namespace were listed.
 
         Pods that do not exist any more have an unknown owner.
         """
-        wanted = {owner for owner, key in self.waiting.items() if key[0] == namespace}
         names: dict[str, str] = dict.fromkeys(wanted, UNKNOWN)
         for pod in pods:
             metadata = pod.get("metadata") or {}

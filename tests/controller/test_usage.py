@@ -241,6 +241,27 @@ def test_the_owner_of_a_pod_that_is_already_scheduled_is_looked_up_once() -> Non
     assert controller.reporter.counts["usage", "owners"] == 1
 
 
+def test_a_pod_that_is_created_while_owners_are_looked_up_is_looked_up_later() -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    cluster.claim("a", "gpu-0", pod="old-0", uid=cluster.pod("old-0", "old", pending=False))
+    list_pods = cluster.every_pod.list
+
+    async def list_slowly(*args: Any, **options: Any) -> list[Unstructured]:  # noqa: ANN401
+        listed = await list_pods(*args, **options)
+        cluster.every_pod.list = list_pods  # type: ignore[method-assign]
+        uid = cluster.pod("new-0", "new", pending=False)
+        cluster.claim("b", "gpu-1", pod="new-0", uid=uid)
+        return listed
+
+    cluster.every_pod.list = list_slowly  # type: ignore[method-assign]
+    for _ in range(3):
+        cluster.time += 60
+        controller.write()
+    assert {owner for _, owner in cluster.used()} == {"Job/old", "Job/new"}
+
+
 def test_a_pod_that_was_scheduled_before_its_claim_was_seen_keeps_its_owner() -> None:
     cluster = Cluster()
     controller = Controller(cluster)
