@@ -16,7 +16,7 @@ from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.pod_groups import WORKLOADS_API
 from drawbridge.report.claim_requests import read_amounts
-from drawbridge.translate.legacy.pod_view import is_device_resource
+from drawbridge.report.plugin_units import count_plugin_units
 
 UNKNOWN: Final = "device unknown"
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -27,6 +27,7 @@ _HAMI_NODE: Final = re.compile(r"hami\.io/node-(?:[\w-]+-)?register")
 _MAX_ANNOTATION: Final = 65_536
 _MAX_DEVICES: Final = 64
 _MAX_NAME: Final = 253
+_ADMIN: Final = "admin access"
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class DeviceUse(msgspec.Struct, frozen=True):
     def is_known(self) -> bool:
         """Whether it is known which device this is."""
         return self.device != UNKNOWN
+
+    @property
+    def takes(self) -> bool:
+        """Whether nobody else can have it: access of administrators takes nothing."""
+        return _ADMIN not in self.amounts
 
     def matches(self, wanted: str) -> bool:
         """Whether a person means this device: by its name, its identity, or its number."""
@@ -135,7 +141,7 @@ def _held_by(
             claim=f"{namespace}/{_text(claim, ('metadata', 'name'))}",
             pods=tuple(f"{namespace}/{name}" for name in names),
             amounts=read_amounts(result.get("consumedCapacity"))
-            | ({"admin access": "yes"} if result.get("adminAccess") is True else {}),
+            | ({_ADMIN: "yes"} if result.get("adminAccess") is True else {}),
             since=_text(claim, ("status", "allocation", "allocationTimestamp")) or None,
             groups=tuple(f"{namespace}/{name}" for name in groups),
         )
@@ -170,30 +176,12 @@ def _units(pod: Value, registered: Mapping[str, _Indexes]) -> Iterator[DeviceUse
         return
     name = f"{_namespace(pod)}/{_text(pod, ('metadata', 'name'))}"
     since = _text(pod, ("status", "startTime")) or None
-    requested = _requested(pod)
+    requested = {key: f"{units}" for key, units in count_plugin_units(pod).items()}
     named = [*_named_devices(pod, registered.get(node, {}))] if requested else []
     for device, identity, amounts in named[:_MAX_DEVICES]:
         yield DeviceUse(node, "", "", device, None, (name,), amounts, identity, since)
     if requested and not named:
         yield DeviceUse(node, "", "", UNKNOWN, None, (name,), requested, since=since)
-
-
-def _requested(pod: Value) -> dict[str, str]:
-    """Return the resources of device plugins, without those that a class serves to the pod.
-
-    Sidecars have theirs as long as the pod runs, as containers do.
-    """
-    path: Path = ("status", "extendedResourceClaimStatus", "requestMappings")
-    served = {_text(each, ("resourceName",)) for each in as_list(get_value(pod, path))}
-    amounts: dict[str, str] = {}
-    init = as_list(get_value(pod, ("spec", "initContainers")))
-    sidecars = (each for each in init if get_value(each, ("restartPolicy",)) == "Always")
-    for container in (*sidecars, *as_list(get_value(pod, ("spec", "containers")))):
-        for key, amount in as_mapping(get_value(container, ("resources", "limits"))).items():
-            if is_device_resource(key) and key not in served and f"{amount}" != "0":
-                before = amounts.get(key)
-                amounts[key] = f"{amount}" if before is None else f"{before} + {amount}"
-    return amounts
 
 
 _NamedDevice = tuple[str, str, Mapping[str, str]]

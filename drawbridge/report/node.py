@@ -92,7 +92,7 @@ def _pools(slices: Iterable[Value], node: str, held: Sequence[DeviceUse]) -> Ite
         if spec.get("nodeName") == node:
             key = f"{spec.get('driver')}", f"{get_value(spec.get('pool'), ('name',))}"
             by_pool.setdefault(key, []).append(spec)
-    taken = {(each.driver, each.pool, each.device) for each in held}
+    taken = {(each.driver, each.pool, each.device) for each in held if each.takes}
     for (driver, pool), specs in sorted(by_pool.items()):
         newest = max(_number(spec, "generation") for spec in specs)
         current = [spec for spec in specs if _number(spec, "generation") == newest]

@@ -25,6 +25,22 @@ def count_units(pod: Value) -> dict[str, int]:
     return sum_units(containers, is_device_resource)
 
 
+def count_plugin_units(pod: Value) -> dict[str, int]:
+    """Return the units that device plugins give to a pod, without names that a class serves to it.
+
+    A container that has ended keeps its units until the pod ends; later containers use them.
+    """
+    served = served_by_class(pod)
+    return {name: units for name, units in count_units(pod).items() if name not in served}
+
+
+def served_by_class(pod: Value) -> frozenset[str]:
+    """Return the extended resources for which the scheduler gave the pod a claim."""
+    path = ("status", "extendedResourceClaimStatus", "requestMappings")
+    names = (get_value(each, ("resourceName",)) for each in as_list(get_value(pod, path)))
+    return frozenset(each for each in names if isinstance(each, str))
+
+
 def sum_units(
     containers: Iterable[tuple[bool, Mapping[str, Value]]], is_counted: Callable[[str], bool]
 ) -> dict[str, int]:

@@ -171,6 +171,20 @@ def test_explain_shows_a_node_with_its_pools_and_holders(tmp_path: Path) -> None
     assert (data["node"], data["held"][0]["pods"]) == ("n9", ["team-b/old"])
 
 
+def test_a_device_to_which_only_administrators_have_access_is_not_allocated(
+    tmp_path: Path,
+) -> None:
+    dump = tmp_path / "dump.yaml"
+    seen = claim("team-a", "monitor", "n7", "gpu-0")
+    seen["status"]["allocation"]["devices"]["results"][0]["adminAccess"] = True
+    dump.write_text(
+        write_yaml([node("n7"), published("n7", 1), seen, pod("team-a", "monitor", "n7")])
+    )
+    lines = rows(command("explain", "node/n7", "--cluster", str(dump)))
+    assert "gpu.nvidia.com, pool n7: 1 device, 1 not allocated (gpu-0)" in lines
+    assert lines[-1].endswith("team-a/monitor - admin access yes")
+
+
 OWNING = """\
 apiVersion: drawbridge.dev/v1alpha1
 kind: Configuration

@@ -13,7 +13,7 @@ from drawbridge.dra.nodes import Node
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.report.node_names import GROUP_LABELS, name_nodes
-from drawbridge.report.page.devices import DevicesOfNodes, served_by_class
+from drawbridge.report.page.devices import DevicesOfNodes
 from drawbridge.report.page.model import (
     ClusterOnPage,
     DeviceState,
@@ -25,7 +25,7 @@ from drawbridge.report.page.model import (
 )
 from drawbridge.report.page.quotas import describe_quotas
 from drawbridge.report.page.waiting import find_waiting, is_waiting, namespace_of
-from drawbridge.report.plugin_units import count_units
+from drawbridge.report.plugin_units import count_units, served_by_class
 
 # A browser shows so many at once; commands show all.
 MAX_NODES: Final = 2_000

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_list
+from drawbridge.documents.values import Value
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.counters import (
     Counters,
@@ -35,7 +35,7 @@ from drawbridge.report.page.model import (
     PCIeRootOnPage,
     PluginOnPage,
 )
-from drawbridge.report.plugin_units import count_units
+from drawbridge.report.plugin_units import count_plugin_units
 
 # What one device and one node add to the page at most.
 MAX_HOLDERS: Final = 8
@@ -147,11 +147,11 @@ class DevicesOfNodes:
         driver, name = pool.id
         # Devices of other nodes consume the same counters.
         published = [e for each in (*pool.slices, *pool.other_slices) for e in each.devices]
-        by_device = self._by_device
-        allocated = {e.name for e in published if _takes(by_device.get((driver, name, e.name)))}
+        uses = {e.name: self._by_device.get((driver, name, e.name), ()) for e in published}
+        allocated = {device for device, held in uses.items() if any(use.takes for use in held)}
         counters = available_counters(pool.counter_sets, published, allocated)
         for device in devices:
-            holders = self._by_device.get((driver, name, device.name), ())
+            holders = uses[device.name]
             yield (
                 driver,
                 device,
@@ -170,7 +170,7 @@ class DevicesOfNodes:
     def _find_state(
         self, device: Device, holders: Sequence[DeviceUse], counters: Counters
     ) -> DeviceState:
-        if _takes(holders):
+        if any(use.takes for use in holders):
             can_share = bool(device.allow_multiple_allocations)
             return DeviceState.SHARED if can_share else DeviceState.HELD
         if any(each.effect in _TAINTING for each in device.taints):
@@ -180,11 +180,6 @@ class DevicesOfNodes:
         ):
             return DeviceState.BLOCKED
         return DeviceState.FREE if self._holders_known else DeviceState.UNKNOWN
-
-
-def _takes(holders: Sequence[DeviceUse] | None) -> bool:
-    """Whether a device is taken from others: access of administrators takes nothing."""
-    return any("admin access" not in each.amounts for each in holders or ())
 
 
 def _own_devices(pool: Pool, node: Node) -> Iterator[Device]:
@@ -267,17 +262,8 @@ def _count_units(pods: Iterable[Value]) -> Mapping[str, Mapping[str, int]]:
     for pod in pods:
         node = get_value(pod, ("spec", "nodeName"))
         if isinstance(node, str) and get_value(pod, ("status", "phase")) not in _FINISHED:
-            served = served_by_class(pod)
-            units = {name: n for name, n in count_units(pod).items() if name not in served}
-            by_node[node].update(units)
+            by_node[node].update(count_plugin_units(pod))
     return by_node
-
-
-def served_by_class(pod: Value) -> frozenset[str]:
-    """Return the extended resources for which the scheduler gave the pod a claim."""
-    path = ("status", "extendedResourceClaimStatus", "requestMappings")
-    names = (get_value(each, ("resourceName",)) for each in as_list(get_value(pod, path)))
-    return frozenset(each for each in names if isinstance(each, str))
 
 
 def describe_states(states: Mapping[DeviceState, int]) -> str:
