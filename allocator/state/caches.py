@@ -118,7 +118,8 @@ class AllocatorCaches(CacheSet):
         self.namespaces = self.add(namespaces, required=False)
         # Not needed for decisions, so the allocator is ready without it.
         self.events = self.add(_watch_events(session, shares), required=False)
-        # A role of an earlier release may not read these groups. Their members count then.
+        # A role of an earlier release may not read these groups. Their members count then, but not
+        # before this is known: a gang could get devices for a part of its members.
         groups_of = _watch_groups(session, shares) if groups else None
         self._groups = self.add(groups_of, required=False) if groups_of else None
         # Needed for owned pools with a fence of rules only, and a role may not read them.
@@ -230,6 +231,9 @@ class AllocatorCaches(CacheSet):
         missing = [*super().find_missing(), *self.facts.find_missing()]
         if needs_namespaces and not self.namespaces.synced:
             missing.append(f"namespaces are not synced: {self.namespaces.problem}")
+        groups = self._groups
+        if groups is not None and not groups.synced and not groups.refused:
+            missing.append(f"PodGroups of Coscheduling are not synced: {groups.problem}")
         return missing
 
 

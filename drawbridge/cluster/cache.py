@@ -108,6 +108,7 @@ class Cache(Generic[T]):
 
     restarts = 0
     problem = "not listed yet"
+    refused = False  # whether the last failure is one for want of a right or of the resource
     _last_response: float | None = None
     _chunks = 0  # the number of chunks that watches delivered
     _version = ""  # the latest resourceVersion
@@ -138,8 +139,7 @@ class Cache(Generic[T]):
         now: Callable[[], float] = time.monotonic,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self.resource = resource
-        self._session = session
+        self.resource, self._session = resource, session
         selectors = {"labelSelector": labels, "fieldSelector": fields}
         self._selectors = {name: text for name, text in selectors.items() if text}
         self._index = ObjectIndex(
@@ -289,7 +289,7 @@ class Cache(Generic[T]):
             self.restarts += 1
 
     async def _back_off(self, error: ApiError) -> None:
-        self.problem = f"{error}"
+        self.problem, self.refused = f"{error}", error.refused
         if error.gone:
             self._backoff.reset()  # the server answers, and what it had told is old
         pause = self._backoff.pause(error.retry_after)

@@ -1,6 +1,7 @@
 """A PodGroup of Coscheduling that changes while its members wait."""
 
 import asyncio
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,9 +9,12 @@ import pytest
 
 from allocator.decisions.waiting import WaitingPods
 from allocator.process import _Parts
+from allocator.state.caches import AllocatorCaches
+from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject
 from drawbridge.pod_groups import COSCHEDULING_LABEL
 from tests.allocator.clusters import Cluster, allocation_on, claim, codes
+from tests.cluster.fake.api import FakeApi
 
 KEY = f"default/{COSCHEDULING_LABEL}=g"
 
@@ -96,3 +100,26 @@ def test_a_group_is_tried_again_when_its_minimum_changes(
     _Parts._follow_group(parts, before, after)  # noqa: SLF001
     assert noted == tried
     assert parts.changed.is_set() is bool(tried)
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("code", "missing"),
+    [(503, ["PodGroups of Coscheduling are not synced"]), (403, [])],
+)
+async def test_the_allocator_waits_for_groups_that_its_role_may_read(
+    tmp_path: Path, code: int, missing: list[str]
+) -> None:
+    """Before that, a gang could get devices for those of its members that exist."""
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        caches = AllocatorCaches(session, "drawbridge-system", groups=True)
+        before = frozenset(caches.find_missing())
+        groups = caches._groups  # noqa: SLF001
+        assert groups is not None
+        api.fail(code, part="podgroups", times=99)
+        running = asyncio.ensure_future(groups.run())
+        await api.until(lambda: groups.problem != "not listed yet")
+        running.cancel()
+        await asyncio.wait((running,))
+        added = [each for each in caches.find_missing() if each not in before]
+        assert [each.partition(":")[0] for each in added] == missing
