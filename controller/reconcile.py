@@ -13,8 +13,6 @@ from drawbridge.api_error import ApiError
 
 _FACTOR: Final = 2.0
 _MAX_FAILURES: Final = 20
-# A server, or a proxy before it, can name any time.
-_MOST_RETRY_AFTER: Final = 60.0
 _MAX_INTERNAL_ERRORS: Final = 50  # of one run
 
 T = TypeVar("T")
@@ -176,7 +174,7 @@ async def _back_off(
 ) -> None:
     pause = min(schedule.first_retry * _FACTOR**failures, schedule.max_retry)
     if isinstance(error, ApiError) and error.retry_after is not None:
-        await clock.sleep(max(pause, min(error.retry_after, _MOST_RETRY_AFTER)))
+        await clock.sleep(max(pause, error.retry_after))
         return
     if isinstance(error, ApiError) and _answered(error):
         # One rejected object must not delay the others, so a wake-up ends the pause.

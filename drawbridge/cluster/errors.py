@@ -40,6 +40,8 @@ class _Status(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Status)
 # The first lines of a proxy's HTML page are enough.
 _MAX_MESSAGE_BYTES = 500
+# A server, or a proxy before it, can name any time.
+_MOST_RETRY_AFTER = 60.0
 
 
 def error_from_response(code: int, headers: Mapping[str, str], body: bytes) -> ApiError:
@@ -83,7 +85,7 @@ def _parse_seconds(text: str) -> float | None:
         seconds = float(text)
     except ValueError:
         return None
-    return seconds if 0 <= seconds < 86_400 else None
+    return min(seconds, _MOST_RETRY_AFTER) if seconds >= 0 else None
 
 
 def level_of(error: Exception) -> int:

@@ -368,14 +368,13 @@ def _pause_before_retry(request: _Request, error: ApiError, attempt: int) -> flo
     if attempt == MAX_ATTEMPTS:
         return None
     is_idempotent = request.method in _RETRYABLE and request.content_type != _JSON_PATCH
-    jitter = 0.5 + random.random()  # noqa: S311
-    pause = FIRST_RETRY_SECONDS * 2 ** (attempt - 1) * jitter
+    fraction = random.random()  # noqa: S311
+    pause = FIRST_RETRY_SECONDS * 2 ** (attempt - 1) * (0.5 + fraction)
+    asked_for = None if error.retry_after is None else error.retry_after * (1 + fraction / 4)
     if isinstance(error, UnreachableError):
         if error.permanent:
             return None
         return pause if is_idempotent or not error.unknown else None
     if error.code == 429:  # rejected before it was processed
-        return error.retry_after if error.retry_after is not None else pause
-    if error.code in _UNAVAILABLE and error.retry_after is not None and is_idempotent:
-        return error.retry_after
-    return None
+        return pause if asked_for is None else asked_for
+    return asked_for if error.code in _UNAVAILABLE and is_idempotent else None
