@@ -239,7 +239,8 @@ class ApiCalls:
         pod = self._find_waiting(request)
         if problem := self._preemption.find_problem():
             raise ApiFailureError(FailureCode.NOT_READY, problem, retry_after=1)
-        run = functools.partial(plan_for_pod, self._current(), pod, self._preemption, request)
+        decisions = self._state.decisions
+        run = functools.partial(plan_for_pod, decisions, pod, self._preemption, request)
         reply = await self._searches.run(caller, run, DefragReply, PLAN_LIMITS)
         return replace(reply, leading=self._leadership.leading)
 

@@ -6,7 +6,7 @@ Both run in a copy of the process, change it as they like, and end early when ti
 import functools
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -27,6 +27,7 @@ from allocator.api.searching import (
     live_nodes,
     with_reservation,
 )
+from allocator.decisions.pod_devices import PodDecisions
 from allocator.state.cluster_state import AllocatorState
 from allocator.state.records import key_of
 from drawbridge.dra.allocation import Allocation
@@ -156,7 +157,7 @@ _: tuple[type[FragmentedCluster], type[ClusterCopy]] = (_Cluster, _Copy)
 
 
 def plan_for_pod(
-    state: AllocatorState,
+    decisions: PodDecisions,
     pod: Pod,
     view: PreemptionView,
     request: DefragRequest,
@@ -164,7 +165,7 @@ def plan_for_pod(
 ) -> DefragReply:
     """Plan the fewest moves after which a pod fits."""
     tries = make_tries()
-    cluster = _Cluster(state, view, pod.metadata.uid)
+    cluster = _Cluster(decisions.state, view, pod.metadata.uid)
     movable = MovablePods(
         cluster.running(), cluster.pods, tuple(view.budgets()), cluster.priority_of(pod)
     )
@@ -174,7 +175,7 @@ def plan_for_pod(
         return msgspec.structs.replace(named, reasons=plan.reasons)
     hold = None
     if request.hold_seconds:
-        until = datetime.now(UTC) + timedelta(seconds=request.hold_seconds)
+        until = datetime.fromtimestamp(decisions.server_time() + request.hold_seconds, UTC)
         hold = hold_for(plan, pod.metadata.uid, until.replace(microsecond=0))
     return msgspec.structs.replace(
         named,

@@ -5,7 +5,7 @@ Moves nothing: prints the plan with the commands that carry it out.
 
 import argparse
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cli.input import codes as input_codes
@@ -76,7 +76,7 @@ def answer(options: argparse.Namespace, streams: Streams) -> int:
     plan = hold = None
     if pod is not None and not has_errors(findings):
         plan = plan_for(pod, inputs, findings)
-        hold = _hold_for(plan, pod, options, findings)
+        hold = _hold_for(plan, pod, options, inputs, findings)
     output.print_findings(findings, streams.err)
     if plan is None or has_errors(findings):
         return BAD
@@ -149,6 +149,7 @@ def _hold_for(
     plan: MovePlan | NoPlan,
     pod: Pod,
     options: argparse.Namespace,
+    inputs: SimulationInput,
     findings: list[LocatedFinding],
 ) -> NodeHold | None:
     """Return the hold of what a plan frees, if the command asks for one."""
@@ -162,7 +163,7 @@ def _hold_for(
     elif not uid or not all(move.uid for move in plan.moves):
         text = "it, or a pod that moves, has no UID in the input"
     else:
-        until = datetime.now(UTC) + timedelta(seconds=options.hold)
+        until = datetime.fromtimestamp(inputs.now() + options.hold, UTC)
         return hold_for(plan, uid, until.replace(microsecond=0))
     finding = codes.HOLD_IMPOSSIBLE.at("--hold", text, object=name)
     findings.append(LocatedFinding(finding))

@@ -4,7 +4,8 @@ Also keeps what the structs of `drawbridge.dra` do not have: allocations as writ
 """
 
 import argparse
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -80,6 +81,7 @@ class SimulatedCluster(NamedTuple):
     has_pods: bool = True
     serves_taint_rules: bool = False
     holds: tuple[PlannedHold, ...] = ()
+    now: Callable[[], float] = time.time  # the Unix time of the API server
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,7 @@ class SimulationInput:
     is_live: bool = False
     # What nodes of a live cluster hold for pods that wait.
     holds: tuple[PlannedHold, ...] = ()
+    now: Callable[[], float] = time.time  # the Unix time of a live cluster's API server
 
 
 def read_input(
@@ -139,6 +142,7 @@ def read_input(
         running,
         is_live=bool(live.documents),
         holds=live.holds,
+        now=live.now,
     )
 
 
@@ -302,6 +306,7 @@ def read_live_cluster(options: argparse.Namespace, streams: Streams) -> Simulate
             has_pods=pods is not None,
             serves_taint_rules=rules is not None,
             holds=tuple(holds or ()),
+            now=session.clock.now,
         )
 
     try:

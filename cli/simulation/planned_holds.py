@@ -1,6 +1,5 @@
 """Reads what the nodes of a live cluster hold for pods that wait."""
 
-import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ async def read_planned_holds(
 ) -> list[PlannedHold]:
     """Return the holds of the nodes among objects that last, whose pods wait for devices."""
     holds: list[PlannedHold] = []
-    for node, hold in _find_holds(objects, time.time()):
+    for node, hold in _find_holds(objects, session.clock.now()):
         namespace, _, name = hold.pod.partition("/")
         if not name:
             continue

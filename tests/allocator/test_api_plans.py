@@ -1,6 +1,5 @@
 """The calls that plan: which pods would have to move for a pod, and whether a claim could grow."""
 
-import json
 import shlex
 import time
 from typing import Any
@@ -12,6 +11,7 @@ from allocator.api.planning import ending_in, plan_for_pod
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.quantity import from_json
 from drawbridge.ledger.disruption_budgets import DisruptionBudget, disruption_budget_reader
+from drawbridge.ledger.node_holds import NodeHold, read_node_hold
 from drawbridge.ledger.pods import Pod, pod_reader
 from drawbridge.ledger.removals import OutOfTriesError, Tries
 from drawbridge.names import HOLD_ANNOTATION
@@ -19,6 +19,7 @@ from drawbridge.pod_groups import COSCHEDULING_LABEL
 from drawbridge.process.forked import ForkLimits
 from tests.allocator.api_served import ReviewServer, ServedApi, serving_api
 from tests.allocator.clusters import (
+    START,
     Cluster,
     allocation_on,
     claim,
@@ -101,8 +102,11 @@ async def test_the_commands_of_a_plan_with_a_hold_hold_what_it_frees() -> None:
         add_waiting(served, 2)
         told = await defrag(served, holdSeconds=600)
         words = shlex.split(told["commands"][0])
-        hold = words[-1].removeprefix(f"{HOLD_ANNOTATION}=")
-        assert json.loads(hold)["evicted"] == ["a"]
+        hold = read_node_hold(words[-1].removeprefix(f"{HOLD_ANNOTATION}="))
+        assert isinstance(hold, NodeHold)
+        assert hold.evicted == ("a",)
+        # The allocator compares it with the time of the API server.
+        assert hold.until.timestamp() == START + 600
     assert words[:4] == ["kubectl", "annotate", "node", "n1"]
     assert told["commands"][-1] == f"kubectl annotate node n1 {HOLD_ANNOTATION}-"
 
@@ -170,9 +174,7 @@ async def test_a_plan_whose_search_is_cut_says_so() -> None:
         add_running(served, "a", "n1", 0)
         add_waiting(served, 2)
         request = DefragRequest(namespace="default", name="big")
-        told = plan_for_pod(
-            served.cluster.state, served.pods["default", "big"], served, request, cut
-        )
+        told = plan_for_pod(served.decisions, served.pods["default", "big"], served, request, cut)
     assert told.reasons == ("the search ended before all sets of pods were tried",)
     assert ending_in(-1.0).left > 0
 

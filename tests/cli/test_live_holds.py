@@ -1,12 +1,14 @@
 """A simulation in a live cluster leaves the devices that nodes hold for pods that wait."""
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from drawbridge.cluster.server_clock import ServerClock
 from drawbridge.ledger.node_holds import NodeHold, write_node_hold
 from drawbridge.names import HOLD_ANNOTATION
 from tests.cli.running import on_api
@@ -54,6 +56,20 @@ def test_held_devices_are_for_their_pod(
     holders = [each for device in simulated["ledger"]["devices"] for each in device["holders"]]
     held = [each["pod"] for each in holders if each["state"] == "held"]
     assert held == ["default/train"] * (3 - placed)
+
+
+def test_a_hold_ends_by_the_clock_of_the_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = time.time() - 2 * _HOUR
+    monkeypatch.setattr(ServerClock, "now", lambda _: behind)
+    pods = tmp_path / "pods.yaml"
+    pods.write_text("".join(map(pod, "abc")), encoding="utf-8")
+    words = ("simulate", "-f", str(pods), "--context", "--allocator", "drawbridge")
+    # By the own clock it has ended.
+    hold = partial(_hold, seconds=-_HOUR, other=False)
+    printed = on_api(tmp_path, read_yaml_documents(CLUSTER), *words, prepare=hold)
+    assert "held for default/train" in printed[1]
 
 
 def test_held_devices_are_drawn(tmp_path: Path) -> None:

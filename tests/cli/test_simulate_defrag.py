@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from drawbridge.cluster.server_clock import ServerClock
 from drawbridge.ledger.node_holds import NodeHold, read_node_hold
-from tests.cli.running import command
+from tests.cli.running import command, on_api
 from tests.cli.simulating import ONLY_N1, pod
+from tests.tables import read_yaml_documents
 
 defrag = partial(command, "simulate", "--defrag")
 CLUSTER = """\
@@ -234,6 +236,20 @@ def test_the_commands_hold_what_is_freed_for_the_pod(plan: Any) -> None:  # noqa
         "--for=condition=PodScheduled",
     ]
     assert last == ["kubectl", "annotate", "node", "n1", "drawbridge.dev/held-for-"]
+
+
+def test_a_hold_ends_by_the_clock_of_the_api_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = time.time() + 7200
+    monkeypatch.setattr(ServerClock, "now", lambda _: ahead)
+    objects = read_yaml_documents(TWO_NODES + with_uids(running("a")) + HELD)
+    words = ("simulate", "--defrag", "default/ask", "--hold", "30m", "--context", "-o", "json")
+    _, out, err = on_api(tmp_path, objects, *words)
+    assert err == ""
+    hold = read_node_hold(shlex.split(json.loads(out)["commands"][0])[-1].partition("=")[2])
+    assert isinstance(hold, NodeHold)
+    assert hold.until.timestamp() == int(ahead) + 1800
 
 
 @pytest.mark.parametrize(
