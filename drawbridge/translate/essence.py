@@ -12,7 +12,8 @@ from typing import Final
 import msgspec
 
 from drawbridge import pod_groups
-from drawbridge.documents.values import Value
+from drawbridge.documents.values import Value, as_mapping
+from drawbridge.names import ORIGINAL_ANNOTATION
 from drawbridge.translate.changes.environment import DEVICE_VARIABLES
 from drawbridge.translate.legacy import pod_view
 from drawbridge.translate.legacy.asks import SET_VARIABLES
@@ -97,7 +98,8 @@ def reduce_to_essence(pod: Mapping[str, Value]) -> Value:
                 kept[part] = {key: _reduce_text(key, texts[key]) for key in texts}
         result["metadata"] = kept
     if isinstance(spec, dict):
-        result["spec"] = _reduce_spec(spec)
+        annotations = as_mapping(as_mapping(metadata).get("annotations"))
+        result["spec"] = _reduce_spec(spec, has_undo=ORIGINAL_ANNOTATION in annotations)
     return result
 
 
@@ -116,13 +118,13 @@ def _is_set_by_tool(key: str) -> bool:
     return key in _TOOL_KEYS or key.startswith(_TOOL_PREFIXES)
 
 
-def _reduce_spec(spec: Mapping[str, Value]) -> Value:
+def _reduce_spec(spec: Mapping[str, Value], *, has_undo: bool) -> Value:
     kept: dict[str, Value] = {
         key: value if key in _READ_OF_POD else None for key, value in spec.items()
     }
     for part in _CONTAINERS:
         if isinstance(listed := kept.get(part), list):
-            kept[part] = [_reduce_container(each) for each in listed]
+            kept[part] = [_reduce_container(each, has_undo=has_undo) for each in listed]
     for field in pod_groups.FIELDS:
         if isinstance(group := kept.get(field), dict):
             kept[field] = {key: _reduce_name(value) for key, value in group.items()}
@@ -131,21 +133,22 @@ def _reduce_spec(spec: Mapping[str, Value]) -> Value:
     return kept
 
 
-def _reduce_container(container: Value) -> Value:
+def _reduce_container(container: Value, *, has_undo: bool) -> Value:
     if not isinstance(container, dict):
         return container
     kept: dict[str, Value] = {
         key: value if key in _READ_OF_CONTAINER else None for key, value in container.items()
     }
     if isinstance(env := kept.get("env"), list):
-        kept["env"] = _reduce_environment(env)
+        kept["env"] = _reduce_environment(env, has_undo=has_undo)
     return kept
 
 
-def _reduce_environment(listed: list[Value]) -> Value:
+def _reduce_environment(listed: list[Value], *, has_undo: bool) -> Value:
     """Keep the variables that a translation reads, and then of every other variable the name.
 
-    The undo of a variable that is removed has the name of its neighbor.
+    The undo of a variable that is removed has the name of its neighbor: an undo patch to be made,
+    or one that the pod has.
     """
     read: list[Value] = [
         variable
@@ -155,7 +158,7 @@ def _reduce_environment(listed: list[Value]) -> Value:
         else None
         for variable in listed
     ]
-    if any(read):
+    if has_undo or any(read):
         names = map(_reduce_variable, listed)
         return [variable or named for variable, named in zip(read, names, strict=True)]
     return read

@@ -1,8 +1,10 @@
 """A pod and its essence have equal translations, for every pod of every table."""
 
+import itertools
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from drawbridge.translate.essence import reduce_to_essence
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.tables import YamlValue, every_row, load_cases
 from tests.thorough import drawn
+from tests.translate.injected_webhooks import INJECTED, injected
 
 TABLES = Path(__file__).parent
 PODS = [
@@ -77,6 +80,27 @@ def check_equal_translations(pod: YamlValue, by: TranslationContext) -> None:
 def test_a_pod_and_its_essence_have_equal_translations(case: YamlValue) -> None:
     for by in (WITHOUT_FACTS, WITH_FACTS):
         check_equal_translations(build_pod(case), by)
+
+
+@pytest.mark.parametrize("put_back", [(), ("limits", "requests")])
+@settings(max_examples=drawn(20, thorough=200))
+@given(st.sampled_from(PODS), INJECTED)
+def test_a_translated_pod_and_its_essence_have_equal_translations(
+    put_back: tuple[str, ...], case: YamlValue, steps: list[tuple[str, int, int]]
+) -> None:
+    """Also after other webhooks inserted items, or put requests back."""
+    pod = build_pod(case)
+    for container in pod["spec"].get("containers") or ():
+        container["env"] = [{"name": "HOME"}, {"name": "NVIDIA_VISIBLE_DEVICES"}]
+    edits = translate(pod, WITHOUT_FACTS).edits
+    if not edits:
+        return
+    changed: YamlValue = apply_edits(pod, edits)
+    containers = zip(changed["spec"]["containers"], pod["spec"]["containers"], strict=True)
+    for part, (container, asked) in itertools.product(put_back, containers):
+        if part in asked.get("resources", {}):
+            container.setdefault("resources", {})[part] = asked["resources"][part]
+    check_equal_translations(injected(changed, pod, steps), WITHOUT_FACTS)
 
 
 JSON: YamlValue = st.recursive(
