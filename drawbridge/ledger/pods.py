@@ -248,12 +248,14 @@ class Pod(Object, frozen=True, rename="camel", kw_only=True):
         """When the scheduler first found no node; None while that is not known.
 
         A pod that was gated has the time of its creation in the condition. That its gates are gone
-        is a change of its spec, so it has another generation than the first.
+        is a change of its spec, so it has another generation than the first. The clock of the
+        scheduler, which writes the condition, can be behind that of the API server.
         """
         if self.metadata.generation != 1 or self.spec.scheduling_gates:
             return None
         told = (each for each in self.status.conditions if each.type == SCHEDULED)
-        return next((each.last_transition_time for each in told if each.status == "False"), None)
+        since = next((each.last_transition_time for each in told if each.status == "False"), None)
+        return since and max(since, self.metadata.creation_timestamp or "")
 
     @property
     def release(self) -> str:

@@ -367,8 +367,9 @@ async def test_a_pod_that_gets_a_new_node_meanwhile_evicts_nobody() -> None:
         ({"since": "2026-01-01T00:10:00Z", "generation": 1}, 0),
         ({"since": "soon", "generation": 1}, 0),
         ({"since": None, "generation": 1}, 0),
+        ({"since": "2026-01-01T00:00:10Z", "created": "2026-01-01T00:01:00Z"}, 20),
     ],
-    ids=["new", "told", "gated", "has-a-node", "of-the-future", "no-time", "no-text"],
+    ids=["new", "told", "gated", "has-a-node", "future", "no-time", "no-text", "no-pod-yet"],
 )
 async def test_the_delay_goes_on_when_another_process_leads(
     about: dict[str, Any], seconds: int
@@ -389,9 +390,11 @@ async def test_the_delay_goes_on_when_another_process_leads(
     assert process.calls.preempt(contest.preemption("pod")).victims == ("victim",)
 
 
-def unschedulable_pod(since: object = "", generation: int = 1, status: str = "False") -> Pod:
+def unschedulable_pod(
+    since: object = "", generation: int = 1, status: str = "False", created: str | None = None
+) -> Pod:
     """A pod that the scheduler found no node for."""
-    fields = pod_fields("pod", "of-pod", generation=generation)
+    fields = pod_fields("pod", "of-pod", generation=generation, creationTimestamp=created)
     told = {"type": "PodScheduled", "status": status, "lastTransitionTime": since}
     read = pod_reader().read({**fields, "status": {"conditions": [told] if since != "" else []}})
     assert isinstance(read, Pod)
