@@ -25,7 +25,12 @@ from allocator.state.caches import AllocatorCaches
 from allocator.state.live_state import LiveState
 from allocator.state.records import PodReservation
 from allocator.state.reports import about_claim
-from allocator.writes.binding_conditions import BindingState, Readiness, readiness
+from allocator.writes.binding_conditions import (
+    AllocationAges,
+    BindingState,
+    Readiness,
+    readiness,
+)
 from allocator.writes.claims import BindRefusedError, ClaimWriter
 from allocator.writes.cluster_writes import ClusterWrites, PodName, PodPlace
 from allocator.writes.undoing import CONCURRENT_WRITES, Undoing, Unfinished
@@ -73,6 +78,7 @@ class PodBinder:
         self._cache = claims
         self._leads = leads
         self._times = times
+        self._ages = AllocationAges(times.timeout)
         # Other pods wait, because the API server is the bottleneck of a burst. What one namespace
         # writes leaves room for others, also if it gets no response.
         self._slots = asyncio.Semaphore(2 * CONCURRENT_WRITES)
@@ -217,7 +223,10 @@ class PodBinder:
         return binding_state.missing
 
     def _readiness(self, claims: Iterable[Claim]) -> BindingState:
-        return readiness(claims, self._state.server_time(), self._times.timeout)
+        server_time, now = self._state.server_time(), _loop_time()
+        return readiness(
+            claims, lambda claim: self._ages.find(claim, server_time, now), self._times.timeout
+        )
 
     async def _changed(self, claims: Sequence[Claim], seconds: float) -> list[Claim]:
         """Wait until one of the claims changes, at most for some seconds; return all of them."""

@@ -6,16 +6,20 @@ fabric has attached the device.
 
 import datetime as dt
 import enum
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
+from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import AllocationResult, ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import name_of
 
-_TRUE = "True"
+_TRUE: Final = "True"
+_MAX_ALLOCATIONS: Final = 16384
+# What devices have left at least when a process first sees that they are not ready.
+LEFT_SECONDS: Final = 60.0
 
 
 class Readiness(enum.Enum):
@@ -34,8 +38,33 @@ class BindingState(NamedTuple):
     device: DeviceID | None = None
 
 
-def readiness(claims: Iterable[Claim], now: float, timeout: float) -> BindingState:
-    """Return the state of the binding conditions at Unix time `now`.
+class AllocationAges:
+    """How long ago claims with devices that are not ready were allocated.
+
+    It is counted by the own clock from the first look at an allocation. API servers have different
+    clocks, so their time only tells how old an allocation is then, and never that its time is over.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._most = max(0.0, timeout - LEFT_SECONDS)
+        # The own time since which an allocation counts, by the UID of its claim and by its time.
+        self._since: BoundedCache[tuple[str, str | None], float] = BoundedCache(_MAX_ALLOCATIONS)
+
+    def find(self, claim: Claim, server_time: float, now: float) -> float:
+        """Return the seconds since the allocation, at the own time `now`."""
+        allocation = claim.status.allocation
+        key = claim.metadata.uid, allocation.allocation_timestamp if allocation else None
+        since = self._since.get(key)
+        if since is None:
+            since = now - max(0.0, min(self._most, _age(claim.status, server_time)))
+            self._since.put(key, since)
+        return now - since
+
+
+def readiness(
+    claims: Iterable[Claim], age_of: Callable[[Claim], float], timeout: float
+) -> BindingState:
+    """Return the state of the binding conditions.
 
     It is FAILED if a failure condition is true, or if a condition is not true `timeout` seconds
     after the allocation.
@@ -54,7 +83,7 @@ def readiness(claims: Iterable[Claim], now: float, timeout: float) -> BindingSta
             missing = [each for each in result.binding_conditions if each not in conditions]
             if missing:
                 waiting = f"{device} does not report {', '.join(missing)}"
-                if _age(claim.status, now) >= timeout:
+                if age_of(claim) >= timeout:
                     return BindingState(
                         Readiness.FAILED, f"{waiting} after {timeout:g} s", device_id
                     )

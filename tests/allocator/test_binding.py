@@ -6,6 +6,8 @@ import datetime as dt
 import pytest
 from msgspec.structs import replace
 
+from allocator.writes import binding
+from allocator.writes.binding_conditions import LEFT_SECONDS
 from allocator.writes.cluster_writes import check_nothing
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Condition, Consumer, DeviceStatus
@@ -361,10 +363,17 @@ async def test_who_waits_for_devices_does_not_trust_a_watch_that_is_behind(
     assert rig.cluster.node_of("pod") == ("" if problem else "node-1")
 
 
-@pytest.mark.parametrize(("condition", "age"), [("Broken", 0), ("Waiting", 601)])
-async def test_a_failed_device_is_given_back(rig: Rig, condition: str, age: float) -> None:
+@pytest.mark.parametrize(("condition", "waits"), [("Broken", 0), ("Waiting", LEFT_SECONDS)])
+async def test_a_failed_device_is_given_back(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, condition: str, waits: float
+) -> None:
     await _allocated_and_unbound(rig)
-    _report(rig, condition, age)
+    _report(rig, condition, 601)
+    if waits:  # this process sees the device for the first time
+        assert await rig.bind()
+        rig.reservations.reserve("pod", "a")
+        later = asyncio.get_running_loop().time() + waits
+        monkeypatch.setattr(binding, "_loop_time", lambda: later)
     assert "device d.io/p/gpu-0-0" in await rig.bind()
     assert rig.claim("a").status.allocation is None
     assert rig.reservations.penalised == ["gpu-0-0"]

@@ -2,7 +2,7 @@
 
 import datetime as dt
 
-from allocator.writes.binding_conditions import Readiness, readiness
+from allocator.writes.binding_conditions import AllocationAges, Readiness, readiness
 from drawbridge.dra.claim import Claim, claim_reader
 from tests.tables import every_row
 
@@ -10,7 +10,9 @@ ALLOCATED = 1_700_000_000.0
 READER = claim_reader()
 
 
-def make_claim(conditions: dict[str, str], *, share: str | None = None) -> Claim:
+def make_claim(
+    conditions: dict[str, str], *, share: str | None = None, allocated: float = ALLOCATED
+) -> Claim:
     """Return a claim whose device needs `Attached`, and fails with `Broken`."""
     device = {"driver": "d.io", "pool": "p", "device": "gpu-0"}
     result = {
@@ -22,7 +24,7 @@ def make_claim(conditions: dict[str, str], *, share: str | None = None) -> Claim
     reported = {**device, "conditions": [{"type": k, "status": v} for k, v in conditions.items()]}
     if share:
         result["shareID"] = share
-    time = f"{dt.datetime.fromtimestamp(ALLOCATED, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
+    time = f"{dt.datetime.fromtimestamp(allocated, dt.UTC):%Y-%m-%dT%H:%M:%SZ}"
     claim = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
@@ -36,6 +38,11 @@ def make_claim(conditions: dict[str, str], *, share: str | None = None) -> Claim
     read = READER.read(claim)
     assert isinstance(read, Claim)
     return read
+
+
+def young(_: Claim) -> float:
+    """Return the age of a claim that was just allocated."""
+    return 0.0
 
 
 @every_row(
@@ -52,7 +59,7 @@ def make_claim(conditions: dict[str, str], *, share: str | None = None) -> Claim
 def test_a_device_is_ready_when_its_conditions_are_true(
     conditions: dict[str, str], age: float, state: Readiness, message: str
 ) -> None:
-    answer = readiness([make_claim(conditions)], ALLOCATED + age, 600)
+    answer = readiness([make_claim(conditions)], lambda _: age, 600)
     assert answer[0] is state
     assert message in answer[1]
     assert bool(message) == bool(answer[1])
@@ -60,14 +67,42 @@ def test_a_device_is_ready_when_its_conditions_are_true(
 
 def test_the_conditions_of_another_share_do_not_count() -> None:
     share = "4f7a1a0e-0000-4000-8000-000000000001"
-    assert readiness([make_claim({"Attached": "True"}, share=share)], ALLOCATED, 600)[0] is (
-        Readiness.WAITING
-    )
+    claim = make_claim({"Attached": "True"}, share=share)
+    assert readiness([claim], young, 600)[0] is Readiness.WAITING
 
 
 def test_all_claims_must_be_ready_and_one_failure_is_enough() -> None:
     ready, waiting = make_claim({"Attached": "True"}), make_claim({})
     failed = make_claim({"Broken": "True"})
-    assert readiness([ready, waiting], ALLOCATED, 600)[0] is Readiness.WAITING
-    assert readiness([waiting, failed, ready], ALLOCATED, 600)[0] is Readiness.FAILED
-    assert readiness([], ALLOCATED, 600)[0] is Readiness.READY
+    assert readiness([ready, waiting], young, 600)[0] is Readiness.WAITING
+    assert readiness([waiting, failed, ready], young, 600)[0] is Readiness.FAILED
+    assert readiness([], young, 600)[0] is Readiness.READY
+
+
+@every_row(
+    ("looks", "age"),
+    [
+        # The own time, and the time of the API server since the allocation.
+        ([(0, 0), (5, 5)], 5),
+        ([(0, 0), (6, 726)], 6),  # one API server is 12 minutes ahead
+        ([(0, 0), (700, -20)], 700),
+        ([(0, -720), (5, 5)], 5),  # the time in the claim is of a server that is ahead
+        # After a restart, as long as devices have some time left.
+        ([(0, 300)], 300),
+        ([(0, 5000)], 540),
+        ([(0, 5000), (60, 5060)], 600),
+    ],
+)
+def test_the_time_of_an_allocation_passes_by_the_own_clock(
+    looks: list[tuple[float, float]], age: float
+) -> None:
+    ages, claim = AllocationAges(600), make_claim({})
+    told = [ages.find(claim, ALLOCATED + server, own) for own, server in looks]
+    assert told[-1] == age
+
+
+def test_the_time_of_another_allocation_of_a_claim_begins_anew() -> None:
+    ages = AllocationAges(600)
+    ages.find(make_claim({}), ALLOCATED, 0)
+    again = make_claim({}, allocated=ALLOCATED + 90)
+    assert ages.find(again, ALLOCATED + 100, 100) == 10
