@@ -336,21 +336,19 @@ class ReservedPods:
         claims = devices.reservation.claims
         lost = filter(None, map(self.find_lost_device, claims))
         problem = self._lost_claim(claims) or next(lost, "")
-        if not problem and (excess := self._find_excess([each.uid for each in claims])):
-            problem = f"cannot write the allocation: {excess}"
         if not problem:
             self._change(devices, RecordEvent.WRITING, promised=False, writing=True)
         elif not devices.writing:
             self._records.change(pod_uid, RecordEvent.LOST, devices=None)
         return problem
 
-    def _find_excess(self, claims: Collection[str]) -> str:
-        """Return why these claims cannot have what is reserved for them beside all others."""
-        state = self._state
+    def _find_excess(self, claim_uid: str) -> str:
+        """Return why a claim cannot have what is reserved for it beside all others."""
+        state, claims = self._state, (claim_uid,)
         if state.ledger.has_conflict(claims):
-            return ReservationRefusal.HELD
+            return f"cannot write the allocation: {ReservationRefusal.HELD}"
         finding = find_exceeded(state.ledger, state.find_pool, claims)
-        return finding.message if finding else ""
+        return f"cannot write the allocation: {finding.message}" if finding else ""
 
     def end_write(self, pod_uid: str, *, written: bool) -> None:
         """End a write; without `written`, remove what is reserved and not allocated.
@@ -375,7 +373,7 @@ class ReservedPods:
         return ""
 
     def find_lost_device(self, claim: ClaimReservation) -> str:
-        """Return which reserved device is not ours any more, not published, or has a new taint."""
+        """Return which reserved device is lost: to an owner, a claim, its driver or a new taint."""
         if claim.allocation is None or not self.keeps(claim):
             return ""  # it is allocated
         results = claim.allocation.devices.results
@@ -393,7 +391,7 @@ class ReservedPods:
             taint = first_untolerated(device.taints, result.tolerations)
             if taint is not None:
                 return f"{name} has the taint {taint.key}:{taint.effect}; the pod is tried again"
-        return ""
+        return self._find_excess(claim.uid)
 
 
 def _is_renewed(devices: ReservedDevices, now: float) -> bool:

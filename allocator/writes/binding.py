@@ -217,6 +217,8 @@ class PodBinder:
         if binding_state.state is Readiness.FAILED:
             if binding_state.device is not None:
                 self._state.penalise(binding_state.device)
+            if binding_state.told is not None:
+                self._state.report(*binding_state.told)
             for claim in claims:
                 await self._release(pod_uid, claim)
             raise BindRefusedError(binding_state.missing)

@@ -1,7 +1,7 @@
 """Decides from the status of claims whether the devices of a pod are ready for its binding.
 
 A driver can require that conditions of a device are true before a pod is bound, for example that a
-fabric has attached the device.
+fabric has attached the device. An allocation that is not stored as a whole is never ready.
 """
 
 import datetime as dt
@@ -9,10 +9,13 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from allocator.state.reports import ClaimFinding, about_claim
+from drawbridge.agreement import allocator_codes as codes
 from drawbridge.bounded_cache import BoundedCache
 from drawbridge.dra.allocation import AllocationResult, ClaimStatus
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.inventory import PoolID
+from drawbridge.ledger.allocation_mark import find_dropped
 from drawbridge.ledger.holdings import DeviceID
 from drawbridge.ledger.ledger import name_of
 
@@ -31,11 +34,15 @@ class Readiness(enum.Enum):
 
 
 class BindingState(NamedTuple):
-    """The state of the binding conditions, what is missing, and the device that failed."""
+    """The state of the binding conditions, what is missing, and the device that failed.
+
+    `told` says what was not stored.
+    """
 
     state: Readiness
     missing: str = ""
     device: DeviceID | None = None
+    told: ClaimFinding | None = None
 
 
 class AllocationAges:
@@ -66,12 +73,16 @@ def readiness(
 ) -> BindingState:
     """Return the state of the binding conditions.
 
-    It is FAILED if a failure condition is true, or if a condition is not true `timeout` seconds
-    after the allocation.
+    It is FAILED if a failure condition is true, if a condition is not true `timeout` seconds
+    after the allocation, or if the allocation is not stored as a whole.
     """
     waiting = ""
     for claim in claims:
         name = f"claim {name_of(claim)}"
+        if dropped := find_dropped(claim):
+            text = f"{name}: the API server has not stored {dropped}"
+            told = ClaimFinding(about_claim(codes.ALLOCATION_NOT_STORED, claim, text), claim)
+            return BindingState(Readiness.FAILED, text, told=told)
         for result in _results(claim.status):
             device_id = DeviceID(PoolID(result.driver, result.pool), result.device)
             device = f"{name}: device {result.driver}/{result.pool}/{result.device}"

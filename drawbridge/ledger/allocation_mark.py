@@ -1,12 +1,14 @@
-"""The allocation mark: an annotation with the counters and capacity of devices at allocation.
+"""The allocation mark: an annotation with what devices have at allocation, such as counters.
 
 Slices can disappear after an allocation; the mark keeps the original values. A tenant can write the
 annotation, so its counters apply only to devices that the claim holds and that no slice describes,
 within the bounds of `drawbridge.solver.lost_devices`. The capacity in it is for people: what shares
-consume is in the status of the claim.
+consume is in the status of the claim. An API server of another version, or without a feature gate,
+can store less of that than is written; what the mark has and the status lacks was left out.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import msgspec
 
@@ -25,7 +27,7 @@ ALLOCATOR = "drawbridge"
 
 
 class MarkedDevice(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """The counters and capacity of a device, or of a share of it, when it was allocated."""
+    """A device, or a share of it, when it was allocated: its counters, and what is to be stored."""
 
     driver: str
     pool: str
@@ -33,6 +35,14 @@ class MarkedDevice(msgspec.Struct, frozen=True, rename="camel", kw_only=True, om
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumes_counters: tuple[CounterUse, ...] = ()
     consumed_capacity: Mapping[str, Quantity] = {}
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
+
+
+_STORED: Final = tuple(
+    each for each in msgspec.structs.fields(AllocationResult) if hasattr(MarkedDevice, each.name)
+)
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -56,13 +66,13 @@ def is_mark_of(mark: Mark, allocation: Allocation | None) -> bool:
     """Return whether our allocator wrote an allocation: its mark names exactly these devices.
 
     A tenant can forge or remove the mark of its own claim. So this alone is a reason to give a
-    device back, and never one to take a device from others.
+    device back, and never one to take a device from others. An API server can store no share.
     """
     if allocation is None or mark.allocator != ALLOCATOR:
         return False
-    held = (each for each in allocation.devices.results if not each.admin_access)
+    held, marked = _held(allocation), mark.by_result().keys()
     named = {(each.driver, each.pool, each.device, each.share_id) for each in held}
-    return named == mark.by_result().keys()
+    return named in (marked, {(*device, None) for *device, _ in marked})
 
 
 def read_mark(metadata: ClaimMetadata) -> Mark | Finding:
@@ -91,6 +101,19 @@ def is_allocated_by_us(claim: Claim) -> bool:
     return isinstance(mark, Mark) and is_mark_of(mark, claim.status.allocation)
 
 
+def find_dropped(claim: Claim) -> str:
+    """Return what an API server has not stored of an allocation of ours, and of which device."""
+    mark, allocation = read_mark(claim.metadata), claim.status.allocation
+    if not isinstance(mark, Mark) or allocation is None or not is_mark_of(mark, allocation):
+        return ""
+    for result, marked in zip(_held(allocation), mark.devices, strict=False):
+        for field in _STORED:
+            if getattr(marked, field.name) and not getattr(result, field.name):
+                device = f"{result.driver}/{result.pool}/{result.device}"
+                return f"{field.encode_name} of device {device}"
+    return ""
+
+
 def can_be_released(claim: Claim) -> bool:
     """Return whether our allocator may end the allocation of a claim that no bound pod uses.
 
@@ -117,18 +140,17 @@ def make_mark(
     `draws` returns the counters that a device consumes now, with its effective groups: the
     published ones, or those that the configuration declares instead.
     """
-    results = (each for each in allocation.devices.results if not each.admin_access)
-    return Mark(ALLOCATOR, tuple(_mark_device(each, draws) for each in results))
+    return Mark(ALLOCATOR, tuple(_mark_device(each, draws) for each in _held(allocation)))
+
+
+def _held(allocation: Allocation) -> Iterator[AllocationResult]:
+    return (each for each in allocation.devices.results if not each.admin_access)
 
 
 def _mark_device(
     result: AllocationResult, draws: Callable[[PoolID, str], tuple[CounterUse, ...]]
 ) -> MarkedDevice:
     return MarkedDevice(
-        driver=result.driver,
-        pool=result.pool,
-        device=result.device,
-        share_id=result.share_id,
         consumes_counters=draws(PoolID(result.driver, result.pool), result.device),
-        consumed_capacity=result.consumed_capacity,
+        **{each.name: getattr(result, each.name) for each in _STORED},
     )
