@@ -30,6 +30,13 @@ _OWNER_LABELS: Final = {
 }
 # The launcher of an MPIJob is a pod of a Job, and the workers are pods of the MPIJob.
 _LAUNCHER_LABELS: Final = {"training.kubeflow.org/job-name": "MPIJob"}
+# Objects that are the root owner of their pods. Other kinds may create objects with other names.
+_ROOT_KINDS: Final = frozenset(
+    (
+        *("CronJob", "DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"),
+        *(kind for by in (_HASH_LABELS, _OWNER_LABELS, _LAUNCHER_LABELS) for kind in by.values()),
+    )
+)
 _CRON_JOB_NAME: Final = re.compile(r"(.+)-\d{8,}")
 _HASH_RANGE: Final = 2**32
 
@@ -112,6 +119,11 @@ def find_label_without_effect(pod: PodMetadata, mode: Mode) -> tuple[Finding, ..
         return ()
     message = f"the label value is {value or 'empty'}, but on a pod only off has an effect"
     return (POD_LABEL_UNKNOWN.at(f"metadata.labels[{TRANSLATE_LABEL}]", message),)
+
+
+def is_shown_by_pods(owner: PodOwner) -> bool:
+    """Return whether the pods of an object show it as their root owner, or the object above it."""
+    return owner.kind in _ROOT_KINDS and bool(owner.name)
 
 
 def find_root_owner(namespace: str, pod: PodMetadata) -> str:

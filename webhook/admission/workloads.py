@@ -59,11 +59,16 @@ def review_workload(
     new = decode_object(request.object)
     if isinstance(new, Malformed):
         return new
-    if not _is_rolled_out(new, request, context.translation) or has_same_pods(request, new):
+    if has_same_pods(request, new):
         return ALLOWED
-    all_places = find_places(new)
-    places = [each for each in all_places if not scope.is_opted_out(_read_labels(each))]
-    places = places[:MAX_TEMPLATES]
+    all_places, configured = find_places(new), context.translation.configuration.scope
+    name = get_value(new, ("metadata", "name"))
+    owner = PodOwner(request.kind.kind, name if isinstance(name, str) else "")
+    places = [
+        each
+        for each in all_places
+        if scope.is_included(request.namespace, _read_metadata(each, owner), configured)
+    ][:MAX_TEMPLATES]
     queue = find_queue_of_pods(new, context.default_queue)
     decisions = [(place, _decide(place, request.namespace, context, queue)) for place in places]
     findings = tuple(dict.fromkeys(each for one in decisions for each in _move_findings(*one)))
@@ -73,7 +78,8 @@ def review_workload(
         findings += tuple(apply_policies(context.inactive_conditions, policies))
     denied = [one for _, one in decisions if one.is_denied]
     mode = context.namespace.mode
-    if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE:
+    is_certain = configured.rollout.percent >= 100 or scope.is_shown_by_pods(owner)
+    if denied and len(denied) == len(all_places) and mode is Mode.ENFORCE and is_certain:
         return respond(Decided(findings=findings), ResponseOptions())
     lines = list(_describe_claims((one for _, one in decisions), mode))
     return tell_later(Decided(findings=findings, lines=lines), _build_command(request))
@@ -100,7 +106,7 @@ def _add_findings(
     unconfigured = (
         *limit_ranges.check_template(decision.removed, context.ranges),
         *check_device_quotas(decision.device_charge, namespace, context.device_quotas),
-        *scope.find_label_without_effect(_read_labels(place), context.namespace.mode),
+        *scope.find_label_without_effect(_read_metadata(place), context.namespace.mode),
     )
     findings = apply_policies(unconfigured, context.translation.configuration.findings)
     return replace(decision, findings=(*decision.findings, *findings))
@@ -120,19 +126,13 @@ def _move_findings(place: Place, decision: PodDecision) -> Iterator[Finding]:
         yield replace(finding, path=format_path(map_path(tuple(tokens), place)))
 
 
-def _is_rolled_out(new: Value, request: AdmissionRequest, context: TranslationContext) -> bool:
-    """Return whether the rollout includes the pods of the object."""
-    name = get_value(new, ("metadata", "name"))
-    pod = PodMetadata(
-        owner_references=(PodOwner(request.kind.kind, name if isinstance(name, str) else ""),)
-    )
-    owner = scope.find_root_owner(request.namespace, pod)
-    return scope.is_rolled_out(owner, context.configuration.scope.rollout.percent)
-
-
-def _read_labels(place: Place) -> PodMetadata:
+def _read_metadata(place: Place, owner: PodOwner | None = None) -> PodMetadata:
+    """Return what decides the scope of the pods of a template, as far as it shows."""
     labels = as_mapping(get_value(place.pod, ("metadata", "labels")))
-    return PodMetadata(labels={key: text for key, text in labels.items() if isinstance(text, str)})
+    return PodMetadata(
+        labels={key: text for key, text in labels.items() if isinstance(text, str)},
+        owner_references=(owner,) if owner else None,
+    )
 
 
 def has_same_pods(request: AdmissionRequest, new: Value) -> bool:
