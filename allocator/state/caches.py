@@ -29,7 +29,7 @@ from drawbridge.cluster.resources import (
 )
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import Accounting, CachedObject
-from drawbridge.dra.claim import Claim, claim_reader, reduce_claim
+from drawbridge.dra.claim import Claim, claim_reader
 from drawbridge.dra.classes import class_reader
 from drawbridge.dra.decode import Metadata, Reader
 from drawbridge.dra.nodes import node_reader
@@ -38,6 +38,7 @@ from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
 from drawbridge.dra.taints import taint_rule_reader
 from drawbridge.ledger.lost_work import read_interval
 from drawbridge.ledger.pods import SCHEDULED, Pod, PodSpec, PodStatus
+from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.memory_shares import MemoryShares, keep_whole
 from drawbridge.names import CHECKPOINTS_ANNOTATION, FENCE_POLICY, RELEASED_CONDITION
 from drawbridge.pod_groups import read_min_member

@@ -31,7 +31,7 @@ from allocator.state.seen_pods import SeenPods
 from allocator.state.wheel import Wheel
 from drawbridge.agreement.allocator_codes import DEVICES_MAY_BE_IN_USE
 from drawbridge.dra.allocation import AllocatedDevices, Allocation
-from drawbridge.dra.claim import Claim, reduce_claim
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.counted import count_noun
 from drawbridge.dra.device_quotas import Charge
 from drawbridge.dra.inventory import PoolID
@@ -40,6 +40,7 @@ from drawbridge.fair_cache import FairCache
 from drawbridge.ledger.holdings import DeviceID, Hold
 from drawbridge.ledger.ledger import ClaimRecord, Ledger, ReleasedClaim, name_of, uid_of
 from drawbridge.ledger.node_fit import make_reason
+from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.solver.reasons import Reason
 
 # Beyond it, the namespace with most loses its oldest: only shares that take nothing can be so many.

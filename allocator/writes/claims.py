@@ -57,8 +57,9 @@ class ClaimWriter:
         self._is_confirmed = False
         live = live or self._cache.get(reserved.namespace, reserved.name)
         for _ in range(ATTEMPTS):
-            # A watch that is behind shows the claim that had its name before.
-            if live is None or live.metadata.uid != reserved.uid:
+            # A watch that is behind shows the claim that had its name before, and a reduced claim
+            # does not show the whole mark.
+            if live is None or live.metadata.uid != reserved.uid or live.reduced:
                 live = await self.read(reserved)
             _check_claim(live, reserved)
             current = live.metadata.annotations.get(ALLOCATION_ANNOTATION)

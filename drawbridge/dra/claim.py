@@ -7,10 +7,10 @@ flat requests of v1beta1. Fields that Drawbridge does not use are not decoded.
 
 from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from drawbridge.digest import digest
 from drawbridge.dra.allocation import ClaimStatus, Opaque, with_default_operators
@@ -20,14 +20,11 @@ from drawbridge.dra.quantity import Quantity
 from drawbridge.dra.shared_values import SharedValues
 from drawbridge.dra.taints import Toleration
 from drawbridge.finding import Finding
-from drawbridge.names import ALLOCATION_ANNOTATION
 
 CLAIM = "ResourceClaim"
 TEMPLATE = "ResourceClaimTemplate"
 EXACT_COUNT = "ExactCount"
 ALL = "All"
-# Of the annotation with what an allocation takes. A tenant can write any text there.
-MAX_KEPT_MARK: Final = 8192
 
 
 class Selector(msgspec.Struct, frozen=True):
@@ -215,32 +212,6 @@ def refers_to(entries: Collection[str], name: str) -> bool:
     An empty list includes all. The name of a request includes all its subrequests.
     """
     return not entries or name in entries or name.partition("/")[0] in entries
-
-
-def reduce_claim(claim: Claim) -> Claim:
-    """Return what must be known of a claim whatever else it has: the devices that it holds."""
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
-    held = {each.request.partition("/")[0] for each in results}
-    requests = [each for each in claim.spec.devices.requests if each.name in held]
-    if allocation is not None:
-        devices = replace(allocation.devices, config=())
-        allocation = replace(allocation, devices=devices)
-    mark = claim.metadata.annotations.get(ALLOCATION_ANNOTATION, "")
-    annotations = {ALLOCATION_ANNOTATION: mark} if 0 < len(mark) <= MAX_KEPT_MARK else {}
-    return Claim(
-        metadata=replace(claim.metadata, labels={}, annotations=annotations),
-        spec=ClaimSpec(Devices(tuple(map(_without_conditions, requests)))),
-        status=ClaimStatus(allocation, claim.status.reserved_for),
-        reduced=True,
-    )
-
-
-def _without_conditions(request: Request) -> Request:
-    """Return a request that an allocation fulfills: its class, number and amounts."""
-    exactly = request.exactly and replace(request.exactly, selectors=(), tolerations=())
-    subs = tuple(replace(each, selectors=(), tolerations=()) for each in request.first_available)
-    return Request(request.name, exactly, subs)
 
 
 class _FlatRequest(msgspec.Struct, frozen=True, rename="camel"):

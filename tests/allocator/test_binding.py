@@ -12,6 +12,8 @@ from allocator.writes.cluster_writes import check_nothing
 from drawbridge.api_error import ApiError
 from drawbridge.dra.allocation import Condition, Consumer, DeviceStatus
 from drawbridge.dra.claim import Claim
+from drawbridge.ledger.reduced_claim import reduce_claim
+from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.allocator.binding_rig import ORDER, Rig
 from tests.allocator.fake_cluster import NOW, Fault, KilledError
 
@@ -76,6 +78,17 @@ async def test_a_repeated_call_renews_the_claims_so_that_an_earlier_release_fail
     assert rig.cluster.writes == [*ORDER, "mark a", "mark b", "bind"]
     with pytest.raises(ApiError, match="409 Conflict"):
         await rig.cluster.deallocate(before)
+
+
+async def test_a_repeated_call_keeps_a_mark_of_which_the_watch_has_a_part(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.reservations.reserve("pod", "a")
+    assert not await rig.bind()
+    await rig.cluster.mark(rig.claim("a"), "of another client", check_nothing)
+    monkeypatch.setattr(rig.cluster, "get", lambda _, name: reduce_claim(rig.claim(name)))
+    assert not await rig.bind()
+    assert rig.claim("a").metadata.annotations == {ALLOCATION_ANNOTATION: "of another client "}
 
 
 async def test_calls_for_one_pod_take_turns(rig: Rig) -> None:

@@ -12,16 +12,17 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, ProtocolError
 from allocator.state.caches import without_conditions, without_unused_parts
 from allocator.state.cluster_state import AllocatorState
-from drawbridge.dra.claim import Claim, reduce_claim
+from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.taints import Toleration
 from drawbridge.ledger.ledger import Ledger, uid_of
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import NodeAffinity
+from drawbridge.ledger.reduced_claim import reduce_claim
 from tests.allocator.clusters import Cluster, Plain, as_claim, gpu_slice, pod
 from tests.allocator.clusters import claim as small_claim
-from tests.dra.test_large_claims import claim
+from tests.ledger.test_large_claims import claim
 
 
 def told(kept: Claim, received: Claim) -> str:

@@ -19,13 +19,14 @@ from drawbridge.cluster.resources import (
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import Accounting, CachedObject
 from drawbridge.config.model import Configuration
-from drawbridge.dra.claim import Claim, Template, claim_reader, reduce_claim, template_reader
+from drawbridge.dra.claim import Claim, Template, claim_reader, template_reader
 from drawbridge.dra.classes import DeviceClass, class_reader
 from drawbridge.dra.decode import Reader
 from drawbridge.dra.gates import DEFAULTS
 from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.dra.resource_quotas import ResourceQuota, quota_reader
 from drawbridge.dra.slices import Slice, find_slice_writer, slice_reader
+from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.memory_shares import MemoryShares, find_limit_writer
 from drawbridge.process.object_cache import watch_objects
 from drawbridge.process.watched_facts import WatchedFacts

@@ -1,8 +1,22 @@
 """What is kept of a claim whose namespace has more than its share of the memory."""
 
 import msgspec
+import pytest
 
-from drawbridge.dra.claim import Claim, read_claim, reduce_claim
+from drawbridge.dra.claim import Claim, read_claim
+from drawbridge.dra.device import Counter, CounterUse
+from drawbridge.dra.quantity import parse
+from drawbridge.ledger.allocation_mark import (
+    ALLOCATOR,
+    Mark,
+    MarkedDevice,
+    format_mark,
+    is_allocated_by_us,
+    is_mark_of,
+    read_mark,
+)
+from drawbridge.ledger.holdings import read_holds
+from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.names import ALLOCATION_ANNOTATION
 from tests.tables import YamlValue
 
@@ -47,7 +61,6 @@ def test_the_devices_that_a_claim_holds_stay_known() -> None:
     assert reduced.status.allocation is not None
     assert reduced.status.allocation.devices.results == whole.status.allocation.devices.results
     assert reduced.status.reserved_for == whole.status.reserved_for
-    assert reduced.metadata.annotations == {ALLOCATION_ANNOTATION: "mark"}
     assert (reduced.metadata.uid, reduced.metadata.namespace) == ("1", "team")
     (request,) = reduced.spec.devices.requests
     assert request.exactly is not None
@@ -56,6 +69,58 @@ def test_the_devices_that_a_claim_holds_stay_known() -> None:
         "c",
         2,
     )
+
+
+def mark_of(*devices: str, sets: int = 2, allocator: str = ALLOCATOR) -> str:
+    """The mark of devices with as many counters and capacities as Kubernetes allows."""
+    counters = {f"counter-{each:02}-{'x' * 52}": Counter(parse("1000Gi")) for each in range(32)}
+    amounts = {f"{'y' * 63}/capacity-{each}": parse("1000Gi") for each in range(32)}
+    uses = tuple(CounterUse(f"set-{each}", counters) for each in range(sets))
+    marked = [
+        MarkedDevice(
+            driver="x.io", pool="p", device=each, consumes_counters=uses, consumed_capacity=amounts
+        )
+        for each in devices
+    ]
+    return format_mark(Mark(allocator, tuple(marked)))
+
+
+def test_the_counters_that_a_claim_holds_stay_known() -> None:
+    whole = claim(mark_of("d"), allocated=True)
+    kept = read_mark(reduce_claim(whole).metadata)
+    recorded = read_mark(whole.metadata)
+    assert isinstance(kept, Mark)
+    assert isinstance(recorded, Mark)
+    assert read_holds(whole.status.allocation, kept) == read_holds(
+        whole.status.allocation, recorded
+    )
+    assert is_mark_of(kept, whole.status.allocation)
+    assert not kept.devices[0].consumed_capacity
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "",
+        "mark",
+        mark_of("d", "other", sets=0),
+        mark_of("d", sets=8),
+        mark_of("d", allocator="other"),
+    ],
+)
+def test_the_mark_of_other_devices_stays_one(mark: str) -> None:
+    for allocated in (True, False):
+        reduced = reduce_claim(claim(mark, allocated=allocated))
+        assert ALLOCATION_ANNOTATION in reduced.metadata.annotations
+        assert not is_allocated_by_us(reduced)
+
+
+def test_a_claim_without_a_mark_gets_none() -> None:
+    whole = claim("", allocated=True)
+    unmarked = msgspec.structs.replace(
+        whole, metadata=msgspec.structs.replace(whole.metadata, annotations={})
+    )
+    assert not reduce_claim(unmarked).metadata.annotations
 
 
 def test_what_a_tenant_writes_without_end_is_not_kept() -> None:
