@@ -3,13 +3,15 @@
 Tenants write the names of owners, so every name is quoted for the shell.
 """
 
+import json
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from drawbridge.agreement.gpu_operator import PLUGIN, RIVALS, find_rivals
 from drawbridge.audit.node_groups import Group
 from drawbridge.audit.servers import Plugin
+from drawbridge.documents.values import Value
 from drawbridge.names import DEVICES_LABEL, TRANSLATE_LABEL
 
 _VALUE: Final = DEVICES_LABEL.replace(".", "\\.")
@@ -44,11 +46,17 @@ def _release(driver: str) -> str:
     return shlex.quote(f"dra-{driver.replace('.', '-')}")
 
 
-def label_served(group: Group, drivers: Iterable[str]) -> str:
-    """Return the command that labels nodes where one of the drivers runs already."""
-    driver = next(each for each in drivers if each in group.now.drivers)
-    nodes = shlex.join(each.name for each in group.nodes)
-    return f"kubectl label nodes {nodes} {DEVICES_LABEL}={driver} --overwrite"
+def label_nodes(names: Iterable[str], driver: str | None) -> str:
+    """Return the command that lets a driver run on nodes; None removes the label."""
+    change = f"{DEVICES_LABEL}-" if driver is None else f"{DEVICES_LABEL}={driver} --overwrite"
+    return f"kubectl label nodes {shlex.join(names)} {change}"
+
+
+def patch_pods(namespace: str, owner: str, spec: Mapping[str, Value], kind: str = "") -> str:
+    """Return the command that changes what an owner says of its pods."""
+    text = shlex.quote(json.dumps({"spec": {"template": {"spec": spec}}}, separators=(",", ":")))
+    named = f"{shlex.quote(namespace)} patch {typed_owner(owner)}"
+    return f"kubectl -n {named}{f' --type={kind}' if kind else ''} -p {text}"
 
 
 def find_operands(group: Group) -> list[str]:

@@ -77,7 +77,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
         needed = {each.driver for each in to_move}
         publishing = frozenset(needed & {e.driver for e in objects.slices})
         installed = preparation.find_drivers(objects.pods, needed, daemons)
-        first.append(preparation.keep_apart(groups, to_move, daemons, installed, publishing))
+        first += preparation.keep_apart(groups, to_move, daemons, installed, publishing)
     planner.move_all()
     without = planner.translate_rest()
     last = [*_say_what_stays(planner, namespaces, without)]

@@ -1,7 +1,5 @@
 """The first and the last steps of a migration: what keeps plugins and drivers apart, and goes."""
 
-import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -23,12 +21,11 @@ _APART: Final[Value] = {"key": DEVICES_LABEL, "operator": "DoesNotExist"}
 
 
 class Daemon(NamedTuple):
-    """A DaemonSet: its affinity and node selector, and who manages it."""
+    """A DaemonSet: what its template says about nodes, and who manages it."""
 
     namespace: str
     name: str
-    affinity: Mapping[str, Value]
-    selector: Mapping[str, Value]
+    spec: Mapping[str, Value]
     manager: str
     release: str
 
@@ -46,10 +43,8 @@ def read_daemons(workloads: Iterable[Value]) -> Mapping[tuple[str, str], Daemon]
             name = text_at(workload, "metadata", "name")
             spec = as_mapping(get_value(workload, ("spec", "template", "spec")))
             manager = find_manager(workload)
-            affinity, selector = (as_mapping(spec.get(k)) for k in ("affinity", "nodeSelector"))
-            daemon = Daemon(
-                namespace_of(workload), name, affinity, selector, manager.text, manager.release
-            )
+            near = {key: spec.get(key) for key in ("affinity", "nodeSelector")}
+            daemon = Daemon(namespace_of(workload), name, near, manager.text, manager.release)
             daemons[daemon.namespace, name] = daemon
     return daemons
 
@@ -95,8 +90,8 @@ def keep_apart(
     daemons: Mapping[tuple[str, str], Daemon],
     drivers: Mapping[str, Daemon],
     publishing: frozenset[str],
-) -> MigrationStep:
-    """Return the step that keeps plugins and drivers on different nodes.
+) -> Iterator[MigrationStep]:
+    """Yield the step that keeps plugins and drivers on different nodes, if it changes anything.
 
     `drivers` are the DaemonSets of drivers that are installed, `publishing` the drivers that run.
     """
@@ -104,27 +99,24 @@ def keep_apart(
     needed = dict.fromkeys(group.driver for group in to_move)
     # A node selector would remove a driver from the nodes where it runs already.
     served = [e for e in groups if not e.has_plugin and e.now.drivers & needed.keys()]
-    lines = [commands.label_served(each, needed) for each in served]
-    undo: list[str] = []
+    labels = [change for each in served for change in _label_served(each, needed)]
+    changes: list[_Change] = []
     notes: list[str] = []
     for plugin in plugins:
         kind, _, name = plugin.owner.partition("/")
         daemon = daemons.get((plugin.namespace, name)) if kind == "DaemonSet" else None
-        affinity = daemon.affinity if daemon is not None else {}
-        lines.append(_patch(plugin, _apart(affinity)))
-        undo.append(_patch(plugin, affinity or None, "merge"))
+        spec = daemon.spec if daemon is not None else {}
+        apart: Value = {**_apart(as_mapping(spec.get("affinity")))}
+        changes += _patch(plugin.namespace, plugin.owner, spec, {"affinity": apart})
         if daemon is not None and daemon.manager:
             notes.append(
                 f"{daemon.text} belongs to {daemon.manager}, which can take a patch back: set the"
                 " node affinity there, too."
             )
     notes += _note_unread(plugins, daemons, "The patch replaces a node affinity that it has")
-    if not replaceable_plugins(to_move):
-        notes.append(f"Keep the device plugins off nodes with the label {DEVICES_LABEL}.")
     for driver in needed:
-        lines.append(_run(driver, drivers.get(driver)))
-        undo.append(_stop(driver, drivers.get(driver), is_running=driver in publishing))
         installed = drivers.get(driver)
+        changes += _limit(driver, installed, is_running=driver in publishing)
         if installed is not None:
             by = f" by {installed.manager}" if installed.manager else ""
             notes.append(f"{driver} is installed{by}: {installed.text}. Only its nodes change.")
@@ -134,15 +126,24 @@ def keep_apart(
     if tolerated := sorted({f"{each.key}:{each.effect}" for each in taints if _stays(each)}):
         notes.append(f"Nodes have taints that the driver must tolerate: {', '.join(tolerated)}.")
     notes.append("The names of the values depend on the chart of the driver.")
-    undo += [f"kubectl label nodes {_names(each)} {DEVICES_LABEL}-" for each in served]
-    return MigrationStep(
+    step = MigrationStep(
         "Keep plugins and drivers apart",
         f"Plugins avoid nodes with the label {DEVICES_LABEL}, and a driver runs only on nodes"
         " whose label names it. No node with a plugin has the label yet, so no pod changes.",
-        tuple(lines),
+        tuple(each.command for each in (*labels, *changes)),
         tuple(notes),
-        undo=tuple(filter(None, undo)),
+        # Without its label, a node would lose the driver before the driver is set free.
+        undo=tuple(each.undo for each in (*changes, *labels)),
     )
+    if step.commands:
+        yield step
+
+
+class _Change(NamedTuple):
+    """A command that changes an object, and the one that puts back what was read."""
+
+    command: str
+    undo: str
 
 
 def _stays(taint: Taint) -> bool:
@@ -150,8 +151,15 @@ def _stays(taint: Taint) -> bool:
     return taint.effect != "PreferNoSchedule" and not taint.key.startswith("node.kubernetes.io/")
 
 
-def _names(group: Group) -> str:
-    return shlex.join(each.name for each in group.nodes)
+def _label_served(group: Group, drivers: Iterable[str]) -> Iterator[_Change]:
+    """Yield what labels the nodes of a group where one of the drivers runs already."""
+    driver = next(each for each in drivers if each in group.now.drivers)
+    by_label: dict[str | None, list[str]] = {}
+    for node in group.nodes:
+        by_label.setdefault(node.labels.get(DEVICES_LABEL), []).append(node.name)
+    for label, names in by_label.items():
+        if label != driver:
+            yield _Change(commands.label_nodes(names, driver), commands.label_nodes(names, label))
 
 
 def _apart(affinity: Mapping[str, Value]) -> Mapping[str, Value]:
@@ -160,43 +168,53 @@ def _apart(affinity: Mapping[str, Value]) -> Mapping[str, Value]:
     terms = [*map(as_mapping, as_list(get_value(near.get(_AFFINITY), ("nodeSelectorTerms",))))]
     narrowed: list[Value] = []
     for term in terms or [{}]:
-        others = [e for e in as_list(term.get("matchExpressions")) if e != _APART]
-        narrowed.append({**term, "matchExpressions": [*others, _APART]})
+        rules = as_list(term.get("matchExpressions"))
+        more = [] if _APART in rules else [_APART]
+        narrowed.append({**term, "matchExpressions": [*rules, *more]})
     required: Value = {"nodeSelectorTerms": narrowed}
     whole: Value = {**near, _AFFINITY: required}
     return {**affinity, "nodeAffinity": whole}
 
 
-def _patch(plugin: Plugin, affinity: Mapping[str, Value] | None, kind: str = "") -> str:
-    patch = {"spec": {"template": {"spec": {"affinity": affinity}}}}
-    text = shlex.quote(json.dumps(patch, separators=(",", ":")))
-    named = f"{shlex.quote(plugin.namespace)} patch {commands.typed_owner(plugin.owner)}"
-    return f"kubectl -n {named}{f' --type={kind}' if kind else ''} -p {text}"
-
-
-def _run(driver: str, installed: Daemon | None) -> str:
-    """Return the command that lets a driver run only on nodes that moved."""
-    if installed is None or installed.release:
-        return commands.install_driver(driver, installed.release if installed else "")
-    return _select_nodes(installed, {DEVICES_LABEL: driver})
-
-
-def _stop(driver: str, installed: Daemon | None, *, is_running: bool) -> str:
-    """Return the command that takes back what let a driver run on nodes that moved."""
+def _limit(driver: str, installed: Daemon | None, *, is_running: bool) -> Iterator[_Change]:
+    """Yield what lets a driver run only on nodes that moved."""
+    near = as_mapping(installed.spec.get("nodeSelector")) if installed is not None else {}
     if installed is not None and not installed.release:
-        return _select_nodes(installed, {**installed.selector, DEVICES_LABEL: None})
-    if installed is not None or is_running:
-        return commands.roll_back(driver, installed.release if installed else "")
-    return commands.remove_driver(driver)
+        selector: Value = {**dict.fromkeys(near), DEVICES_LABEL: driver}
+        owner, change = f"DaemonSet/{installed.name}", {"nodeSelector": selector}
+        yield from _patch(installed.namespace, owner, installed.spec, change, "merge")
+    elif near.get(DEVICES_LABEL) != driver:
+        release = installed.release if installed is not None else ""
+        new = installed is None and not is_running
+        undo = commands.remove_driver(driver) if new else commands.roll_back(driver, release)
+        yield _Change(commands.install_driver(driver, release), undo)
 
 
-def _select_nodes(daemon: Daemon, selector: Mapping[str, object]) -> str:
-    patch = {"spec": {"template": {"spec": {"nodeSelector": selector}}}}
-    others = {key: None for key in daemon.selector if key not in selector}
-    patch["spec"]["template"]["spec"]["nodeSelector"] = {**others, **selector}
-    text = shlex.quote(json.dumps(patch, separators=(",", ":")))
-    named = f"{shlex.quote(daemon.namespace)} patch {shlex.quote(f'daemonset/{daemon.name}')}"
-    return f"kubectl -n {named} --type=merge -p {text}"
+def _patch(
+    namespace: str,
+    owner: str,
+    spec: Mapping[str, Value],
+    change: Mapping[str, Value],
+    kind: str = "",
+) -> Iterator[_Change]:
+    """Yield what changes the pods of a DaemonSet; nothing if their `spec` says so already."""
+    before = _restore(spec, change)
+    if before != change:
+        command, undo = (
+            commands.patch_pods(namespace, owner, *each)
+            for each in ((change, kind), (before, "merge"))
+        )
+        yield _Change(command, undo)
+
+
+def _restore(before: Mapping[str, Value], change: Mapping[str, Value]) -> dict[str, Value]:
+    """Return the merge patch that takes another one back: null removes a field."""
+    restored: dict[str, Value] = {}
+    for key, new in change.items():
+        then = before.get(key) or None
+        both = isinstance(then, Mapping) and isinstance(new, Mapping)
+        restored[key] = _restore(as_mapping(then), as_mapping(new)) if both else then
+    return restored
 
 
 # --- plugins -------------------------------------------------------------------------------------
