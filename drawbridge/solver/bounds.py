@@ -138,10 +138,7 @@ class SearchBounds:
             for pool in node_view.by_id
         )
         kinds = tuple([self._device_kind(candidate) for candidate in self.candidates])
-        all_mode_devices = tuple(
-            len(taken) for taken in self.search.orders.all_mode_devices.values()
-        )
-        return kinds, pools, all_mode_devices, self.search.orders.positions()
+        return kinds, pools, self.search.orders.positions()
 
     def _candidates_from(self, option: Option, start: int) -> Bits:
         """Return the candidates from a position on, in the order of an option."""
@@ -166,8 +163,6 @@ class SearchBounds:
             all_mode_devices = self.search.orders.all_mode_devices
             for candidate in all_mode_devices[option] if option.all_mode else self.candidates:
                 self._classify(cached, option, candidate)
-            if option.all_mode and cached.eligible.bit_count() < self._count(option):
-                cached.eligible = 0
         return cached
 
     def _classify(self, profile: OptionProfile, option: Option, candidate: Candidate) -> None:

@@ -5,6 +5,7 @@ have the same free counters. The key is computed only for searches that meet sev
 """
 
 import math
+import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -145,8 +146,12 @@ class SearchCache:
         try:
             result = _run(search, before)
         except _CacheHit as hit:
-            meter.return_to(before + hit.cached.work)
-            return _replay(State(state.demand, state.node_view, state.active_rules), hit.cached)
+            replayed = _replay(_empty(state), hit.cached)
+            if replayed is not None:
+                meter.return_to(before + hit.cached.work)
+                return replayed
+            warnings.warn("a node rejects the result of an equal one", stacklevel=1)
+            return _run(Search(_empty(state), orders, SearchBounds, steps), meter.spent)
         for key in () if meter.is_late else keys:
             search_result = _to_cached(state.node_view, result)
             self._cached.put(key, search_result, cost=len(state.node_view.candidates))
@@ -202,10 +207,20 @@ def _to_cached(node_view: NodeView, result: SearchResult) -> _CachedSearch:
     )
 
 
-def _replay(state: State, cached: _CachedSearch) -> SearchResult:
+def _empty(state: State) -> State:
+    """Return the state of the same search before any choice."""
+    return State(state.demand, state.node_view, state.active_rules)
+
+
+def _replay(state: State, cached: _CachedSearch) -> SearchResult | None:
+    """Return a cached result for another node, or None if the node rejects a choice.
+
+    Nodes with equal keys accept equal choices: the key of a node that does not is a bug, which must
+    not cost the pod this node.
+    """
     for option, position in cached.choices:
-        rejection = state.take(option, state.node_view.candidates[position])
-        assert rejection is None, rejection  # noqa: S101  # equal nodes accept equal choices
+        if state.take(option, state.node_view.candidates[position]) is not None:
+            return None
     taken = tuple(state.trail)
     if cached.solved:
         return SearchResult(solution=taken, work=cached.work)

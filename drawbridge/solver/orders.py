@@ -70,11 +70,12 @@ class CandidateOrders:
         return order
 
     def positions(self) -> tuple[tuple[int, ...], ...]:
-        """Return the orders of all options that differ from the listed order."""
+        """Return the orders of all options that differ from the listed order, as in mode All."""
         at = {candidate: number for number, candidate in enumerate(self._node_view.candidates)}
         for option in self._demand.options():
             self.candidates_for(option)
-        return tuple(tuple(at[each] for each in order) for order in self._sorted.values())
+        orders = (*self._sorted.values(), *self.all_mode_devices.values())
+        return tuple(tuple(at[each] for each in order) for order in orders)
 
     def _order(self, option: Option) -> tuple[Candidate, ...]:
         self._node_view.meter.spend(1)

@@ -9,7 +9,15 @@ from allocator.decisions.shortlist import MAX_FAILING_NODES
 from drawbridge.dra.nodes import Node
 from drawbridge.dra.slices import Slice
 from drawbridge.solver.demand import MAX_RESULTS
-from tests.allocator.clusters import Cluster, claim, codes, gpu_slice
+from tests.allocator.clusters import (
+    DRIVER,
+    Cluster,
+    allocation_on,
+    claim,
+    codes,
+    gpu_class,
+    gpu_slice,
+)
 from tests.allocator.test_quotas import DEVICES, limit
 
 EVERY = {"deviceClassName": "gpu", "allocationMode": "All"}
@@ -47,6 +55,19 @@ def test_a_pool_that_cannot_be_taken_names_only_the_own_claim() -> None:
     )
     assert "claim default/own" in own.reasons[0].message
     assert other.reasons[0].message == "an equal claim cannot have all devices of the node"
+
+
+def test_all_devices_of_a_free_node_are_found_behind_nodes_where_others_are_in_use() -> None:
+    names = ["n1", "n2", "n3"]
+    cluster = Cluster(**dict.fromkeys(names, 4))
+    nic = {"name": "nic", "exactly": {"deviceClassName": "nic"}}
+    for name, driver in (("gpu", DRIVER), ("nic", "nic.example.com")):
+        cluster.add(gpu_class(name, f'device.driver == "{driver}"'))
+    for name in names:
+        cluster.add(replace(gpu_slice(name, 8), name=f"nic-{name}", driver="nic.example.com"))
+    for name, number in (("n1", 1), ("n2", 0)):
+        cluster.add_claim(claim(name, allocation=allocation_on(name, number)))
+    assert cluster.nodes("p", claim("c", requests=[nic, *ALL])) == ["n3"]
 
 
 def test_a_quota_counts_what_a_request_for_all_devices_gets() -> None:

@@ -166,3 +166,22 @@ def test_nodes_in_the_same_state_are_searched_once(monkeypatch: pytest.MonkeyPat
     assert [each.node for each in solved.values()] == nodes
     assert {outcome(each) for each in solved.values()} == {"not this node"}
     assert solved["n2"].reasons[0].example == "n2: gpu.example.com/n2/d0"  # type: ignore[union-attr]
+
+
+def test_a_wrong_key_of_nodes_costs_no_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = ["n1", "n2", "n3"]
+    nics = {"driver": "nic.example.com", "devices": [f"e{i}" for i in range(8)]}
+    case = {
+        "name": "unequal",
+        "nodes": nodes,
+        "slices": [
+            {"node": n, **each} for n in nodes for each in ({"devices": ["d0", "d1"]}, nics)
+        ],
+        "allocated": ["n1/d1", "n2/d0"],
+        "claims": [{"requests": {"nic": {"class": "nic"}, "r": "all"}}],
+    }
+    expected = answers(scenario(case))
+    assert outcome(expected["n3"]) == "solved"
+    monkeypatch.setattr(SearchBounds, "node_state_key", lambda _: "equal")
+    with pytest.warns(UserWarning, match="a node rejects the result of an equal one"):
+        assert answers(scenario(case), memo=Memo()) == expected
