@@ -3,7 +3,7 @@
 import argparse
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
@@ -27,8 +27,8 @@ from drawbridge.report.tables import align_columns
 from drawbridge.usage.accounts import UsedAmount
 from drawbridge.usage.book import Book, BookError, format_day, format_time
 from drawbridge.usage.changes import read_changes, sum_changes
-from drawbridge.usage.stored_books import all_names, name_of_day, read_config_map
-from drawbridge.usage.summary import COLUMNS, UsageLine, UsageSummary, summarize
+from drawbridge.usage.stored_books import all_names, read_config_map
+from drawbridge.usage.summary import COLUMNS, UsageLine, UsageSummary, find_missing, summarize
 
 if TYPE_CHECKING:
     from drawbridge.cluster.session import Session
@@ -38,6 +38,8 @@ _DEFAULT: Final = ("namespace", "class")
 _HOUR: Final = 3_600
 _GIB: Final = 2**30
 _MAX_GAPS: Final = 5
+# Without a first day; no month is longer.
+_DEFAULT_DAYS: Final = 31
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,7 +53,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DURATION|DATE",
         type=_parse_first_day,
         help="from the beginning of the day (UTC) so long ago, for example 7d, or of a date"
-        " (default: all books, up to a month)",
+        " (default: the last 31 days; the books of 62 days are kept)",
     )
     parser.add_argument(
         "--by",
@@ -100,12 +102,14 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
         books = _read_books(objects, findings)
     except ClusterReadError as error:
         return output.print_unreadable([*findings, error.located], options.output, streams)
-    if options.changes:
-        output.print_findings(findings, streams.err)
-        print_changes(objects, books, options, streams)
-        return DONE
-    summary = summarize(books, options.by, since=options.first_day, namespace=options.only)
+    since = options.first_day or format_day(max(books) - _DEFAULT_DAYS + 1)
+    selected = [each for day, each in sorted(books.items()) if format_day(day) >= since]
+    findings += _find_missing(selected, options.first_day)
     output.print_findings(findings, streams.err)
+    if options.changes:
+        print_changes([config_map for _, config_map in selected], options, streams)
+        return DONE
+    summary = summarize([book for book, _ in selected], options.by, namespace=options.only)
     if options.output == "text":
         lines = _format(summary, options.by)
         output.write_lines(lines, streams.out)
@@ -129,19 +133,40 @@ def _read_objects(
     return [*live_cluster.run_with_session(options, _read_live)]
 
 
-def _read_books(objects: Sequence[Value], findings: list[LocatedFinding]) -> list[Book]:
-    """Read all books; raises ClusterReadError if there is none."""
-    books = []
+def _read_books(
+    objects: Sequence[Value], findings: list[LocatedFinding]
+) -> dict[int, tuple[Book, Mapping[str, Value]]]:
+    """Read the books, with their ConfigMaps, by day; raises ClusterReadError if there is none."""
+    books: dict[int, tuple[Book, Mapping[str, Value]]] = {}
     for value in objects:
+        config_map = as_mapping(value)
         try:
-            books.append(read_config_map(as_mapping(value)))
+            book = read_config_map(config_map)
+            # Since an update, the book of that day can have two names.
+            if book.day not in books or books[book.day][0].through < book.through:
+                books[book.day] = book, config_map
         except BookError as error:
             name = get_value(value, ("metadata", "name"))
             text = f"ConfigMap {name}: {error}"
             findings.append(LocatedFinding(USAGE_BOOK_UNREADABLE.at("", text)))
     if not books:
         raise ClusterReadError(codes.USAGE_MISSING.at("", "no ConfigMap has a book of usage"))
-    return sorted(books, key=lambda book: book.day)
+    return books
+
+
+def _find_missing(
+    stored: Sequence[tuple[Book, object]], since: date | None
+) -> Iterator[LocatedFinding]:
+    """Yield a warning if no book covers a part of the time."""
+    missing = [*find_missing((book for book, _ in stored), since)]
+    if missing:
+        times = ", ".join(map(_interval, missing[:_MAX_GAPS]))
+        more = f" and {len(missing) - _MAX_GAPS} more" if len(missing) > _MAX_GAPS else ""
+        yield LocatedFinding(codes.USAGE_INCOMPLETE.at("", f"no book covers {times}{more}"))
+
+
+def _interval(times: tuple[int, int]) -> str:
+    return " to ".join(map(format_time, times))
 
 
 def _has_book(value: Value) -> bool:
@@ -179,8 +204,8 @@ def _format(summary: UsageSummary, columns: Sequence[str]) -> Iterator[str]:
             f"not observed: {count_noun(len(summary.gaps), 'interval')} of {seconds:,} s together."
             " Claims that came and went in them are not known."
         )
-        for start, end in summary.gaps[:_MAX_GAPS]:
-            yield f"  {format_time(start)} to {format_time(end)}"
+        for interval in summary.gaps[:_MAX_GAPS]:
+            yield f"  {_interval(interval)}"
         if len(summary.gaps) > _MAX_GAPS:
             yield f"  and {len(summary.gaps) - _MAX_GAPS} more; -o json has all"
 
@@ -224,13 +249,10 @@ def _to_json(summary: UsageSummary) -> dict[str, object]:
 
 
 def print_changes(
-    objects: Sequence[Value], books: Sequence[Book], options: argparse.Namespace, streams: Streams
+    config_maps: Sequence[Mapping[str, Value]], options: argparse.Namespace, streams: Streams
 ) -> None:
     """Print which pods were translated in the days of the books."""
-    first = options.first_day
-    days = {name_of_day(e.day) for e in books if first is None or format_day(e.day) >= first}
-    named = [each for each in objects if get_value(each, ("metadata", "name")) in days]
-    read = (read_changes(as_mapping(each)) for each in named)
+    read = map(read_changes, config_maps)
     changes = [
         (change, number)
         for change, number in sum_changes(each for each in read if each is not None)

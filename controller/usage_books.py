@@ -21,6 +21,7 @@ from drawbridge.usage.meter import Observed
 from drawbridge.usage.stored_books import (
     KEY,
     MAX_DAYS,
+    all_names,
     compose_config_map,
     name_of_day,
     read_config_map,
@@ -123,11 +124,11 @@ class UsageReconciler:
             self._add_totals(*unsure)
 
     async def _write(self, book: Book) -> None:
-        stored = self._latest
-        if stored is not None and stored.book.day == book.day:
+        stored, name = self._latest, name_of_day(book.day)
+        if stored is not None and stored.config_map["metadata"]["name"] == name:
             live: Unstructured | None = stored.config_map
         else:
-            live = await self._config_maps.read(name_of_day(book.day), self._namespace)
+            live = await self._config_maps.read(name, self._namespace)
         config_map = await asyncio.to_thread(compose_config_map, book, live)
         await self._changes.settle()
         room = MAX_BYTES - len(config_map["data"][KEY].encode())
@@ -157,21 +158,24 @@ class UsageReconciler:
 
     async def _find_latest(self, today: int) -> _Stored | None:
         """Return the newest book; of tomorrow, if the clock went back."""
-        names: dict[str, int] = {}
-        for day in range(today + 1, today - MAX_DAYS, -1):
-            names.setdefault(name_of_day(day), day)
-        for name, day in names.items():
-            live = await self._config_maps.read(name, self._namespace)
-            book = None if live is None else self._decode_book(live)
-            if live is not None and book is not None and book.day == day:
-                return _Stored(book, live)
-        return None
+        near = [name_of_day(day) for day in (today + 1, today, today - 1)]
+        # Nobody wrote for days, or an earlier version gave the books other names.
+        others = [name for name in all_names() if name not in near]
+        stored: list[_Stored] = []
+        for names in (near, others):
+            read = [await self._read_book(name) for name in names]
+            stored += [e for e in read if e and today - MAX_DAYS < e.book.day <= today + 1]
+            if any(each.book.day >= today - 1 for each in stored):
+                break
+        return max(stored, key=lambda each: (each.book.day, each.book.through), default=None)
 
-    def _decode_book(self, config_map: Unstructured) -> Book | None:
+    async def _read_book(self, name: str) -> _Stored | None:
+        config_map = await self._config_maps.read(name, self._namespace)
+        if config_map is None:
+            return None
         try:
-            return read_config_map(config_map)
+            return _Stored(read_config_map(config_map), config_map)
         except BookError as error:
-            name = config_map["metadata"]["name"]
             message = f"the ConfigMap cannot be read: {error}"
             finding = USAGE_BOOK_UNREADABLE.at(f"data[{KEY}]", message)
             reference = ObjectReference("ConfigMap", name, self._namespace)

@@ -1,22 +1,24 @@
-"""The ConfigMaps of books, one for each day of a month: a book replaces that of a month ago.
+"""The ConfigMaps of books, one for each of the last 62 days: a book replaces that of 62 days ago.
 
-So their number and names are fixed, nothing has to be deleted, and a role can name them.
+So their number and names are fixed, nothing has to be deleted, and a role can name them. Until a
+month ends, they have all days of the month before. The name says nothing about the day: earlier
+versions named a book by its day of the month.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from drawbridge.names import USAGE_CONFIG_MAP_PREFIX
-from drawbridge.usage.book import Book, BookError, format_book, format_day, read_book
+from drawbridge.usage.book import Book, BookError, format_book, read_book
 
 KEY: Final = "book.json"
-# No day of a month is further back.
-MAX_DAYS: Final = 31
+# No two months in a row have more days.
+MAX_DAYS: Final = 62
 
 
 def name_of_day(day: int) -> str:
     """Return the name of the ConfigMap with the book of a day since 1970."""
-    return f"{USAGE_CONFIG_MAP_PREFIX}{format_day(day):%d}"
+    return f"{USAGE_CONFIG_MAP_PREFIX}{day % MAX_DAYS + 1:02}"
 
 
 def all_names() -> tuple[str, ...]:

@@ -1,13 +1,13 @@
 """Sums up books of several days by any of their columns."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from typing import Final
 
 import msgspec
 
 from drawbridge.usage.accounts import NOTHING, Account, UsedAmount
-from drawbridge.usage.book import Book, format_day
+from drawbridge.usage.book import DAY, Book, format_day
 
 COLUMNS: Final = ("day", "namespace", "class", "owner")
 
@@ -29,13 +29,10 @@ class UsageSummary(msgspec.Struct, frozen=True):
     gaps: tuple[tuple[int, int], ...]
 
 
-def summarize(
-    books: Iterable[Book], columns: Sequence[str], *, since: date | None, namespace: str
-) -> UsageSummary:
-    """Sum up books from a day on, of one namespace or of all."""
-    selected = [book for book in books if since is None or format_day(book.day) >= since]
+def summarize(books: Sequence[Book], columns: Sequence[str], *, namespace: str) -> UsageSummary:
+    """Sum up books, of one namespace or of all."""
     sums: dict[tuple[str, ...], UsedAmount] = {}
-    for book in selected:
+    for book in books:
         for account, used in book.used().items():
             if namespace in ("", account.namespace):
                 key = _key(book, account, columns)
@@ -49,12 +46,21 @@ def summarize(
         key=lambda each: (each[0][0] if columns[0] == "day" else "", -each[1].devices, each[0]),
     )
     return UsageSummary(
-        min((book.start for book in selected), default=0),
-        max((book.through for book in selected), default=0),
+        min((book.start for book in books), default=0),
+        max((book.through for book in books), default=0),
         tuple(UsageLine(dict(zip(columns, key, strict=True)), used) for key, used in ordered),
         whole,
-        _join(gap for book in selected for gap in book.gaps),
+        _join(gap for book in books for gap in book.gaps),
     )
+
+
+def find_missing(books: Iterable[Book], since: date | None) -> Iterator[tuple[int, int]]:
+    """Yield the times that no book covers: from a day on, or from the first book on."""
+    reached = None if since is None else (since - date(1970, 1, 1)).days * DAY
+    for book in books:
+        if reached is not None and reached < book.start:
+            yield reached, book.start
+        reached = book.through
 
 
 def _key(book: Book, account: Account, columns: Sequence[str]) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """`drawbridge usage`, on files and on an API server."""
 
 import json
+import re
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -199,3 +201,45 @@ def test_changes_of_the_books_are_listed_also_of_pods_that_are_gone(tmp_path: Pa
     assert lines[1].endswith("1 device of class gpu.nvidia.com")
     printed = command("usage", "research", "--changes", "--cluster", str(path), "-o", "json").out
     assert [each["pods"] for each in json.loads(printed)["changes"]] == [3]
+
+
+def months(*days: int) -> list[dict[str, Any]]:
+    """Return the books of whole days, of which each has 24 device-hours."""
+    account = Account("research", GPU, "Job/train")
+    written = []
+    for day in days:
+        end = FIRST + (day + 1) * DAY
+        book = add_entry(open_book(end - DAY), BookEntry(end, {account: amount(24)}, {}))
+        written.append(compose_config_map(book, None))
+    return written
+
+
+@pytest.mark.parametrize(
+    ("days", "words", "counted", "missing"),
+    [
+        (range(62), (), 31, ""),
+        (range(62), ("--from", "2024-10-04"), 62, ""),
+        (range(62), ("--from", "2024-10-02"), 62, "2024-10-02T00:00:00Z to 2024-10-04T00:00:00Z"),
+        ((*range(9), *range(10, 20)), (), 19, "2024-10-13T00:00:00Z to 2024-10-14T00:00:00Z"),
+        ((0, 40), (), 1, ""),  # the first book is of an earlier month
+    ],
+)
+def test_days_without_a_book_are_named(
+    tmp_path: Path, days: Iterable[int], words: tuple[str, ...], counted: int, missing: str
+) -> None:
+    path = tmp_path / "books.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": months(*days)}))
+    printed = usage(str(path), *words, "-o", "json")
+    assert json.loads(printed.out)["total"]["deviceHours"] == 24 * counted
+    told = re.findall(r"no book covers (.*) \[UsageIncomplete\]", printed.err)
+    assert told == ([missing] if missing else [])
+
+
+def test_of_two_books_of_a_day_the_later_one_counts(tmp_path: Path) -> None:
+    first, second = objects()
+    earlier = compose_config_map(open_book(FIRST + 3600), None)
+    earlier["metadata"]["name"] = "drawbridge-usage-04"
+    path = tmp_path / "books.json"
+    items = [first, second, earlier]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    assert json.loads(usage(str(path), "-o", "json").out)["total"]["deviceSeconds"] == "62460"

@@ -430,26 +430,52 @@ def test_a_book_that_somebody_damaged_is_reported_and_replaced() -> None:
     assert read_config_map(cluster.config_maps.objects[key]).through == cluster.time - 3
 
 
-def test_a_book_of_a_month_ago_is_replaced() -> None:
+def test_a_book_of_62_days_ago_is_replaced() -> None:
     cluster = Cluster()
     controller = Controller(cluster)
     controller.check()
     cluster.time += 60
     today = NOW // 86_400
-    for day in (today - 28, today - 1):  # 1 and 28 February, as of 1 March
+    for day in (today - 62, today - 61, today - 1):
         config_map = compose_config_map(Book(day, day * 86_400, (day + 1) * 86_400), None)
         config_map["metadata"]["namespace"] = OWN
         cluster.config_maps.put(config_map)
     controller.write()
-    assert [book.day for book in cluster.books()] == [today - 1, today]
+    assert [book.day for book in cluster.books()] == [today - 61, today - 1, today]
     cluster.time += 60
     Controller(cluster).check()
     following = Controller(cluster)
     following.check()
     cluster.time += 60
     following.write()
-    assert [book.day for book in cluster.books()] == [today - 1, today]
+    assert [book.day for book in cluster.books()] == [today - 61, today - 1, today]
     assert cluster.books()[-1].through == cluster.time - 3
+
+
+@pytest.mark.parametrize("days", [0, 1, 40])
+def test_the_newest_book_is_continued_whatever_its_name_is(days: int) -> None:
+    cluster = Cluster()
+    controller = Controller(cluster)
+    controller.write()
+    cluster.claim("a", "gpu-0")
+    cluster.time += 60
+    controller.write()
+    ((_, written),) = cluster.config_maps.objects.items()
+    cluster.config_maps.objects.clear()
+    # Earlier versions named a book by its day of the month.
+    for name, value in (("07", written), ("08", compose_config_map(Book(1, 1, 2), None))):
+        metadata = {**value["metadata"], "name": f"drawbridge-usage-{name}", "namespace": OWN}
+        cluster.config_maps.put({**value, "metadata": metadata})
+    cluster.time += 60 + days * 86_400
+    following = Controller(cluster)
+    following.check()
+    following.write()
+    used: dict[int, int] = {}
+    for book in cluster.books():
+        if book.day > 1:
+            held = sum(each.devices + each.unknown for each in book.used().values())
+            used[book.day] = max(used.get(book.day, 0), int(held))
+    assert sum(used.values()) == cluster.time - 3 - NOW
 
 
 def plugin_pod(name: str, owner: str, limits: dict[str, str], **status: str) -> dict[str, Any]:
