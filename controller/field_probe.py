@@ -5,6 +5,7 @@ capacity takes a whole device. The server version only tells the default gates.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
@@ -22,6 +23,9 @@ from drawbridge.names import PROBE_ANNOTATION, PROBE_TEMPLATE
 
 NAME: Final = "probe"
 _CLASS: Final = "drawbridge-probe"
+# While API servers of two versions share an address, each request can meet another one. What the
+# last runs have in common, at two a minute, is what both do.
+COMPARED_RUNS: Final = 10
 
 
 class FieldProbe(msgspec.Struct, frozen=True):
@@ -141,7 +145,7 @@ class FieldProbeReconciler:
 
     It runs often, because an API server that restarts with a disabled gate drops a field that it
     stored before. Until a probe detects this, a pod that requests a part of a device gets a whole
-    device.
+    device. What a server does not store counts at once, and what it stores after some runs.
     """
 
     name = NAME
@@ -158,6 +162,7 @@ class FieldProbeReconciler:
         self._read_version = read_version
         self._reporter = reporter
         self._findings: tuple[Finding, ...] = ()
+        self._runs: deque[tuple[str, frozenset[str]]] = deque(maxlen=COMPARED_RUNS)
         self._probed = asyncio.Event()
 
     async def wait_for_support(self) -> ServerSupport:
@@ -169,13 +174,16 @@ class FieldProbeReconciler:
 
     async def reconcile(self) -> None:
         """Probe all fields; propagates API errors."""
-        version = await self._read_version()
-        stored_fields, findings = [], []
-        for name in sorted(FIELD_PROBES):
+        read_version, stored, findings = await self._read_version(), set[str](), []
+        for name in FIELD_PROBES:
             is_stored, finding = await self._probe(name)
-            stored_fields += [name] * is_stored
+            stored |= {name} if is_stored else set()
             findings += [finding] if finding else []
-        inferred, is_known = infer_gates(version, tuple(stored_fields))
+        self._runs.append((read_version, frozenset(stored)))
+        versions, fields = zip(*self._runs, strict=True)
+        version = min(versions, key=nearest_version)
+        stored_fields = tuple(sorted(frozenset.intersection(*fields)))
+        inferred, is_known = infer_gates(version, stored_fields)
         if not is_known:
             message = (
                 f"the API server has version {version}, which Drawbridge does not know; assuming "
@@ -184,7 +192,7 @@ class FieldProbeReconciler:
             findings.append(operation_codes.SERVER_VERSION_UNKNOWN.at("", message))
         self._report(tuple(findings))
         before = self.support
-        self.support = ServerSupport(version, tuple(stored_fields), inferred)
+        self.support = ServerSupport(version, stored_fields, inferred)
         self._probed.set()
         self._reporter.count(NAME, "probed")
         if self.support != before:

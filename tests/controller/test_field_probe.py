@@ -2,11 +2,18 @@
 
 import asyncio
 import copy
+import itertools
 from collections.abc import Callable
 
 import pytest
 
-from controller.field_probe import FIELD_PROBES, FieldProbeReconciler, ServerSupport, infer_gates
+from controller.field_probe import (
+    COMPARED_RUNS,
+    FIELD_PROBES,
+    FieldProbeReconciler,
+    ServerSupport,
+    infer_gates,
+)
 from controller.protocols import Unstructured
 from controller.watched_objects import PartialObject
 from drawbridge.api_error import ApiError
@@ -90,16 +97,50 @@ def test_a_changed_result_calls_the_listener() -> None:
     assert len(results) == 1
     scene.templates.admit = lambda value: drop_fields(value, ("exactly.capacity",))
     assert "exactly.capacity" not in scene.reconcile()
-    scene.version = "1.37"
+    scene.version = "1.35"
     scene.reconcile()
-    assert [each and each.version for each in results] == ["1.36", "1.36", "1.37"]
+    assert [each and each.version for each in results] == ["1.36", "1.36", "1.35"]
+
+
+def test_what_only_one_of_several_servers_stores_does_not_count() -> None:
+    scene, results = Scene(), []
+    scene.reconciler.listener = lambda: results.append(scene.reconciler.support)
+    answers = itertools.cycle([True, False, False, True, True])
+
+    def admit(value: Unstructured) -> Unstructured:
+        is_old = next(answers)
+        scene.version = "1.35" if is_old else "1.36"
+        return drop_fields(value, ("exactly.capacity", "exactly.tolerations") if is_old else ())
+
+    scene.templates.admit = admit
+    for _ in range(3 * COMPARED_RUNS):
+        scene.reconcile()
+    assert len(results) < COMPARED_RUNS
+    settled = len(results)
+    for _ in range(3 * COMPARED_RUNS):
+        assert "exactly.capacity" not in scene.reconcile()
+    assert len(results) == settled
+    assert scene.reconciler.support is not None
+    assert scene.reconciler.support.version == "1.35"
+
+
+def test_what_a_server_begins_to_store_counts_after_some_runs() -> None:
+    scene = Scene("exactly.capacity", version="1.35")
+    scene.reconcile()
+    scene.templates.admit, scene.version = lambda value: drop_fields(value, ()), "1.36"
+    for _ in range(COMPARED_RUNS - 1):
+        assert "exactly.capacity" not in scene.reconcile()
+    assert scene.reconcile() == ALL
+    assert scene.reconciler.support is not None
+    assert scene.reconciler.support.version == "1.36"
 
 
 def test_a_finding_is_reported_once_and_again_when_it_comes_back() -> None:
     scene = Scene(version="1.39")
-    for version in ("1.39", "1.39", "1.36", "1.39"):
+    for version, runs in (("1.39", 2), ("1.36", 1), ("1.39", COMPARED_RUNS)):
         scene.version = version
-        scene.reconcile()
+        for _ in range(runs):
+            scene.reconcile()
     assert scene.reporter.codes == ["ServerVersionUnknown"] * 2
 
 
