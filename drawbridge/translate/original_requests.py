@@ -72,32 +72,40 @@ def is_left_by_translation(
     The annotation can be forged, so the original is decided again, and it has to contain the
     requests with the same amounts.
     """
+    left = find_left(given, configuration, facts)
+    now = _list_amounts(given.pod, requests.asks)
+    return bool(now) and all(left.get(where) == amounts for where, amounts in now.items())
+
+
+def find_left(
+    given: PodInput, configuration: Configuration, facts: Facts | None
+) -> dict[tuple[Path, str], tuple[Value, Value]]:
+    """Return the requests that the translation of the original pod leaves, with their amounts.
+
+    There are none if it is refused, and of a pod that was not translated.
+    """
     original = read_original(given, configuration, facts)
     if original is None or any(
         finding.severity is Severity.ERROR for finding in original.requests.findings
     ):
-        return False
+        return {}
     asks = original.requests.asks
     admin = check_admin_access(asks, configuration, labelled=given.admin_access)
     decided = decide_for_one_node(PodAsks(asks, admin), facts, configuration)
-    now = _list_amounts(given.pod, requests.asks)
-    left = _list_amounts(original.pod, decided.left)
-    return not decided.refused and bool(now) and all(each in left for each in now)
+    return {} if decided.refused else _list_amounts(original.pod, decided.left)
 
 
-def _list_amounts(pod: Value, asks: Iterable[Ask]) -> list[tuple[Path, str, Value, Value]]:
-    """Return the resources that asks are read from: container, name, limit and request."""
-    return [
-        (
-            user.path,
-            name,
+def _list_amounts(pod: Value, asks: Iterable[Ask]) -> dict[tuple[Path, str], tuple[Value, Value]]:
+    """Return limit and request of the resources that asks are read from, by container and name."""
+    return {
+        (user.path, name): (
             get_value(pod, (*user.path, "resources", "limits", name)),
             get_value(pod, (*user.path, "resources", "requests", name)),
         )
         for ask in asks
         for user in ask.users
         for name in ask.resources
-    ]
+    }
 
 
 def lower_errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -38,7 +38,6 @@ from drawbridge.translate.changes.queues import (
     report_named_claims,
     report_queue,
 )
-from drawbridge.translate.changes.returned_requests import remove_returned_requests
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.decisions.admin_access import check_admin_access
@@ -65,6 +64,7 @@ from drawbridge.translate.original_requests import (
     with_namespace,
 )
 from drawbridge.translate.pod_strategy import add_strategy
+from drawbridge.translate.returned_requests import remove_returned_requests
 from drawbridge.translate.targets import codes as target_codes
 from drawbridge.translate.targets.available import add_served_names
 
@@ -236,7 +236,7 @@ def _report_missing_scheduler(translation: Translation) -> Translation:
 
 def _translate_rest(given: PodInput, context: TranslationContext) -> Translation:
     """Translate a pod without the requests that other webhooks put back after a translation."""
-    rest = remove_returned_requests(given.pod, context.configuration)
+    rest = remove_returned_requests(given, context.configuration, context.facts)
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)
     translation = _translate(given._replace(pod=rest.pod), context)

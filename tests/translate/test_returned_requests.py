@@ -96,6 +96,25 @@ def test_a_request_that_is_put_back_is_removed_without_a_second_claim(
     assert jsonpatch.apply_patch(again, undo) == restored
 
 
+@pytest.mark.parametrize("others", [{}, {"cpu": 1}])
+@pytest.mark.parametrize("left", ["rdma/hca", "openshift.io/sriovib", "example.com/npu"])
+def test_a_request_of_a_plugin_beside_the_claim_changes_nothing_of_it(
+    others: YamlValue, left: str
+) -> None:
+    """Not even if the devices of both were near each other."""
+    context = make_context(Configuration())
+    asked = build_pod({})
+    asked["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": 2, left: 1, **others}
+    first = translate_once(asked, context)
+    again = translate(first, context)
+    assert again.edits == ()
+    assert Severity.ERROR not in {each.severity for each in again.findings}
+    returned = translate(put_back := add_later(first, {"nvidia.com/gpu": 2}), context)
+    assert apply_edits(put_back, returned.edits) == first
+    changed = translate(add_later(first, {"nvidia.com/gpu": 4}), context)
+    assert "RequestsContradict" in {each.code for each in changed.findings}
+
+
 @every_row(
     ("limits", "adds"),
     [

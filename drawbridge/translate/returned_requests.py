@@ -14,9 +14,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from drawbridge.config.model import Configuration
-from drawbridge.documents.patch import Edit
+from drawbridge.documents.patch import Edit, apply_edits
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
 from drawbridge.translate.changes.codes import REQUEST_RETURNED
@@ -27,6 +28,7 @@ from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
 from drawbridge.translate.legacy.pod_view import Container, DeviceResource, view_pod
 from drawbridge.translate.legacy.read import read_pod
+from drawbridge.translate.original_requests import PodInput, find_left
 
 # The fields of an ask that describe its devices.
 _DEVICES: Final = attrgetter(
@@ -65,28 +67,35 @@ class _Comparison(NamedTuple):
         return self.original_requests.get(request.container, {}).get(request.name)
 
 
-def remove_returned_requests(pod: Value, configuration: Configuration) -> PodWithoutReturned:
+def remove_returned_requests(
+    given: PodInput, configuration: Configuration, facts: Facts | None
+) -> PodWithoutReturned:
     """Remove the requests for which their container already has a claim.
 
     A request for other devices than those of the claim is an error.
     """
+    pod = given.pod
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
         return PodWithoutReturned(pod)
     requests = _find_beside_claims(pod, configuration)
-    original = restore_original(_remove(pod, requests).pod) if requests else None
+    original = restore_original(_leave_out(pod, requests)) if requests else None
     if original is None:
         return PodWithoutReturned(pod)
+    left = find_left(given, configuration, facts)
+    replaced = _list_resources(original, configuration)
+    requests = [
+        each
+        for each in requests
+        if (each.container, each.name) not in left or each.name in replaced.get(each.container, {})
+    ]
+    original = restore_original(_leave_out(pod, requests))
     idle = _find_idle(pod, requests, configuration)
-    without_idle = _remove(pod, idle).pod
     comparison = _Comparison(
-        without_idle,
-        _find_beside_claims(without_idle, configuration),
+        _leave_out(pod, idle),
+        [each for each in requests if each not in idle],
         original,
-        {
-            each.user.path: each.resources
-            for each in view_pod(original, configuration.legacy).containers
-        },
+        _list_resources(original, configuration),
         configuration,
     )
     if findings := tuple(_find_contradictions(comparison)):
@@ -96,6 +105,14 @@ def remove_returned_requests(pod: Value, configuration: Configuration) -> PodWit
     return PodWithoutReturned(
         patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(map(_report, removed))
     )
+
+
+def _list_resources(
+    pod: Value, configuration: Configuration
+) -> Mapping[Path, Mapping[str, DeviceResource]]:
+    """Return the device requests of a pod by container and name."""
+    containers = view_pod(pod, configuration.legacy).containers
+    return {each.user.path: each.resources for each in containers}
 
 
 def _report(request: DeviceResource) -> Finding:
@@ -151,6 +168,12 @@ def _list_removed(reading: PodRequests) -> set[tuple[Path, str | int]]:
 
 def _is_among(request: DeviceResource, fields: set[tuple[Path, str | int]]) -> bool:
     return any((field.path, field.name) in fields for field in request.source_fields())
+
+
+def _leave_out(pod: Value, resources: list[DeviceResource]) -> Value:
+    """Return a pod without these resources; the undo patch needs the objects that had them."""
+    fields = [field for request in resources for field in request.source_fields()]
+    return apply_edits(pod, [Edit("remove", (*each.path, each.name)) for each in fields])
 
 
 def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
