@@ -33,8 +33,5 @@ const (
 	// How many members of a group are asked about together.
 	maxMembers = 1024
 
-	// How many nodes are tried together for the victims of a group.
-	nodesPerGroup = 500
-
 	maxRememberedPods = 10000
 )

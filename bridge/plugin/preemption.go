@@ -20,14 +20,19 @@ import (
 	"drawbridge.dev/bridge/protocol"
 )
 
+const (
+	nobodyLower = "no pod with a lower priority has devices"
+	noNodeFits  = "no node fits the pod, even without the pods with a lower priority"
+)
+
 // nodePreemption finds the nodes on which a pod could preempt others, and evicts the victims that
 // the allocator names. What a node has beside devices, the filters of the scheduler decide.
 type nodePreemption struct {
 	plugin  *Plugin
 	handle  framework.Handle
 	budgets policylisters.PodDisruptionBudgetLister
-	// offset is where the next search of nodes starts.
-	offset atomic.Uint32
+	// offset is where the next search of nodes starts, and groupOffset where one for a group does.
+	offset, groupOffset atomic.Uint32
 }
 
 // newNodePreemption is called before the informers of the scheduler start, which then include budgets.
@@ -47,15 +52,15 @@ func (n *nodePreemption) preempt(ctx context.Context, state fwk.CycleState, pod 
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("list PodDisruptionBudgets: %w", err))
 	}
-	nodes, err := n.nodesToTry(state, pod)
+	nodes, err := n.nodesToTry(state, pod, n.offset.Add(1))
 	if err != nil {
 		return nil, fwk.AsStatus(fmt.Errorf("list the nodes of the scheduler: %w", err))
 	}
-	message := "no pod with a lower priority has devices"
+	message := nobodyLower
 	for some := range slices.Chunk(nodes, nodesPerRequest) {
 		candidates := n.dryRun(ctx, state, pod, some, budgets)
 		if len(candidates) == 0 {
-			message = "no node fits the pod, even without the pods with a lower priority"
+			message = noNodeFits
 			continue
 		}
 		reply, err := n.plugin.allocator.preempt(ctx, requestVictims(pod, candidates))
@@ -84,15 +89,18 @@ func (n *nodePreemption) preemptGroup(ctx context.Context, state fwk.CycleState,
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("list PodDisruptionBudgets: %w", err))
 	}
-	nodes, err := n.nodesToTry(state, pod)
+	nodes, err := n.nodesToTry(state, pod, n.groupOffset.Load())
 	if err != nil {
 		return fwk.AsStatus(fmt.Errorf("list the nodes of the scheduler: %w", err))
 	}
-	candidates := n.dryRun(ctx, state, pod, nodes[:min(len(nodes), nodesPerGroup)], budgets)
-	if len(candidates) == 0 {
-		return stop("preemption: no pod with a lower priority has devices")
+	request, candidates, tried := n.describeNodes(ctx, state, pod, nodes, budgets)
+	switch {
+	case len(nodes) == 0:
+		return stop("preemption: " + nobodyLower)
+	case len(candidates) == 0:
+		return stop("preemption: " + noNodeFits)
 	}
-	reply, err := n.plugin.allocator.preempt(ctx, requestVictims(pod, candidates))
+	reply, err := n.plugin.allocator.preempt(ctx, request)
 	if err != nil {
 		return n.plugin.failure(ctx, pod, err)
 	}
@@ -109,6 +117,10 @@ func (n *nodePreemption) preemptGroup(ctx context.Context, state fwk.CycleState,
 	}
 	if victims > 0 {
 		return stop(fmt.Sprintf("preemption: %d pods are evicted for the group", victims))
+	}
+	// The allocator goes on with a search only while the same nodes are named.
+	if tried < len(nodes) && !reply.Waiting && !reply.Unfinished {
+		n.groupOffset.Add(uint32(tried))
 	}
 	return stop("preemption: " + reply.Message)
 }
@@ -141,8 +153,8 @@ func (n *nodePreemption) ineligible(ctx context.Context, state fwk.CycleState, p
 }
 
 // nodesToTry returns the nodes on which the pods with a lower priority can have what the pod needs:
-// devices, or something else on a node with free devices.
-func (n *nodePreemption) nodesToTry(state fwk.CycleState, pod *v1.Pod) ([]fwk.NodeInfo, error) {
+// devices, or something else on a node with free devices. The one at the offset is the first.
+func (n *nodePreemption) nodesToTry(state fwk.CycleState, pod *v1.Pod, offset uint32) ([]fwk.NodeInfo, error) {
 	all, err := n.handle.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return nil, err
@@ -160,7 +172,7 @@ func (n *nodePreemption) nodesToTry(state fwk.CycleState, pod *v1.Pod) ([]fwk.No
 	if len(nodes) == 0 {
 		return nodes, nil
 	}
-	start := int(n.offset.Add(1)) % len(nodes)
+	start := int(offset) % len(nodes)
 	return append(nodes[start:], nodes[:start]...), nil
 }
 
@@ -178,6 +190,23 @@ func (n *nodePreemption) dryRun(ctx context.Context, state fwk.CycleState, pod *
 		}
 	}
 	return candidates
+}
+
+// describeNodes returns as many nodes that the pod can use as one request can name, and how many nodes were tried.
+func (n *nodePreemption) describeNodes(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo, budgets []*policy.PodDisruptionBudget) (request *protocol.PreemptRequest, candidates map[string]*candidate, tried int) {
+	request, candidates = requestVictims(pod, nil), map[string]*candidate{}
+	size := 0
+	for some := range slices.Chunk(nodes, nodesPerRequest) {
+		found := n.dryRun(ctx, state, pod, some, budgets)
+		part := requestVictims(pod, found)
+		if size += part.Size(); tried > 0 && size > protocol.MaxMessageBytes {
+			break
+		}
+		request.Nodes = append(request.Nodes, part.Nodes...)
+		maps.Copy(candidates, found)
+		tried += len(some)
+	}
+	return request, candidates, tried
 }
 
 func (n *nodePreemption) evict(ctx context.Context, state fwk.CycleState, pod *v1.Pod, chosen *candidate, forDevices []string) (*framework.PostFilterResult, *fwk.Status) {

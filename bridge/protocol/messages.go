@@ -5,6 +5,8 @@
 package protocol
 
 import (
+	"encoding/json"
+
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 )
@@ -174,6 +176,12 @@ type PreemptRequest struct {
 	Nodes  []PreemptionNode `json:"nodes"`
 }
 
+// Size returns how many bytes the request has.
+func (r *PreemptRequest) Size() int {
+	encoded, _ := json.Marshal(r) // texts and numbers
+	return len(encoded)
+}
+
 // PreemptionNode is a node that the pod can use without these pods, apart from devices. The pods are
 // in the order in which they are kept if possible.
 type PreemptionNode struct {
@@ -201,8 +209,10 @@ type PreemptReply struct {
 	// Evictions are those for a group; they have no node above.
 	Evictions []Eviction `json:"evictions"`
 	// Waiting is true if devices for the pod are free or being released already.
-	Waiting bool   `json:"waiting"`
-	Message string `json:"message"`
+	Waiting bool `json:"waiting"`
+	// Unfinished is true if the search took too long; it continues with the next call.
+	Unfinished bool   `json:"unfinished"`
+	Message    string `json:"message"`
 }
 
 // Eviction names the pods that must go from a node for the devices of a group.
