@@ -15,8 +15,8 @@ version than the bindings that were sent before name: it would run without its d
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -46,6 +46,9 @@ from drawbridge.resource_version import parse_version
 _LOG: Final = logging.getLogger("allocator.writes.binding")
 BINDING_ATTEMPTS: Final = 3
 RETRY_SECONDS: Final = 5.0
+# The plugin waits for 120 s, and the pod is tried again while a call that it gave up could go on.
+CALL_SECONDS: Final = 115.0
+_TOO_LONG: Final = f"the binding took longer than {CALL_SECONDS:g} s; the pod is tried again"
 
 
 class BindingTimes(NamedTuple):
@@ -99,7 +102,14 @@ class PodBinder:
         return pod_uid in self._locks
 
     async def bind(self, pod_uid: str, node: str) -> BindReply:
-        """Allocate the claims of a pod and bind it to the node of its reservation."""
+        """Allocate the claims of a pod and bind it to the node of its reservation, in time."""
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                return await self._bind_in_turn(pod_uid, node)
+        except TimeoutError:
+            return BindReply(bound=False, message=_TOO_LONG)
+
+    async def _bind_in_turn(self, pod_uid: str, node: str) -> BindReply:
         async with self._locked(pod_uid):
             reservation = self._state.reservations.find(pod_uid)
             if reservation is None or reservation.node != node:
@@ -153,7 +163,7 @@ class PodBinder:
                 await self._undo_now(reservation)
             return BindReply(bound=False, message=f"{error}")
         except BaseException:
-            # After a bug, what was written is undone later.
+            # After a bug, or when the call took too long, what was written is undone later.
             if self._term == term:
                 self._undo_soon(reservation)
             raise
@@ -275,11 +285,10 @@ class PodBinder:
             check()
             try:
                 async with self._slot(pod.namespace):
-                    await self._writes.bind(pod, reservation.node, place.version, check)
+                    with self._noting_bound(pod.uid):
+                        await self._writes.bind(pod, reservation.node, place.version, check)
                 break
             except ApiError as error:
-                if error.unknown:
-                    self._state.cluster.pods.note_bound(pod.uid)  # it may be, and vanish then
                 current = await self._read_unbound(pod, reservation.node)
                 if current is None:
                     break  # an earlier request has bound it
@@ -288,6 +297,16 @@ class PodBinder:
                     raise
                 place = None
         self._state.cluster.pods.note_bound(pod.uid)
+
+    @contextmanager
+    def _noting_bound(self, pod_uid: str) -> Iterator[None]:
+        """Note a pod whose binding got no answer: it may be bound, and vanish then."""
+        try:
+            yield
+        except (ApiError, asyncio.CancelledError) as error:
+            if not isinstance(error, ApiError) or error.unknown:
+                self._state.cluster.pods.note_bound(pod_uid)
+            raise
 
     async def _check_claims(self, place: PodPlace, reservation: PodReservation) -> None:
         """Raise BindRefusedError if the pod names a claim that is not allocated for it.

@@ -68,12 +68,11 @@ func (a *allocator) unreserve(ctx context.Context, request protocol.UnreserveReq
 	})
 }
 
-func (a *allocator) bind(ctx context.Context, request protocol.PodOnNode) (reply *protocol.BindReply, err error) {
-	err = a.call(ctx, bindTimeout, func(ctx context.Context) (err error) {
-		reply, err = a.client.Bind(ctx, request)
-		return err
-	})
-	return reply, err
+// bind waits for the writes of one pod in a goroutine of its own, so that it says nothing about other calls.
+func (a *allocator) bind(ctx context.Context, request protocol.PodOnNode) (*protocol.BindReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, bindTimeout)
+	defer cancel()
+	return a.client.Bind(ctx, request)
 }
 
 func (a *allocator) postFilter(ctx context.Context, request protocol.PodReference) (reply *protocol.PostFilterReply, err error) {

@@ -250,6 +250,30 @@ func TestFailuresOfTheAllocatorAreToldApart(t *testing.T) {
 	}
 }
 
+func TestABindWithoutAnAnswerStopsNoOtherCall(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.fits(true, "n1")
+	for _, reply := range []allocatortest.Reply{failing("NotReady", http.StatusServiceUnavailable), {Status: http.StatusTeapot}} {
+		s.server.Reply("/v1/bind", reply)
+		checkCode(t, s.Bind(t.Context(), s.state, podWith("a"), "n1"), fwk.Error)
+	}
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	checkCode(t, s.Bind(late, s.state, podWith("a"), "n1"), fwk.Error)
+	if s.allocator.limit() != callTimeout {
+		t.Error("other calls get another limit")
+	}
+	_, status := s.preFilter(t, podWith("a"))
+	checkCode(t, status, fwk.Success)
+}
+
+func TestABindIsSentWhileOtherCallsPause(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.server.Reply("/v1/bind", allocatortest.Reply{Body: protocol.BindReply{Bound: true}})
+	s.allocator.stop(errors.New("an answer is late"))
+	checkCode(t, s.Bind(t.Context(), s.state, podWith("a"), "n1"), fwk.Success)
+}
+
 func TestCallsAreTriedAgainAfterAPause(t *testing.T) {
 	s := newStage(t, claim("a", ""))
 	s.server.Reply("/v1/prefilter", failing("NotReady", http.StatusServiceUnavailable))
