@@ -359,6 +359,29 @@ func TestAMappedExtendedResourceNeedsADevicePlugin(t *testing.T) {
 	}
 }
 
+// The scheduler runs only Filter for a nominated node, and preemption on a copy of the state.
+func TestAMappedExtendedResourceIsServedOnTheNominatedNode(t *testing.T) {
+	const gpu = "nvidia.com/gpu"
+	mapped := gpu
+	plugin := node("plugin", v1.ResourceList{gpu: resource.MustParse("8")})
+	driver := node("driver", v1.ResourceList{gpu: resource.MustParse("0")})
+	for name, claims := range map[string][]string{"without claims": nil, "with a claim": {"a"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, claim("a", ""))
+			s.cluster.mapping = []*resourceapi.DeviceClass{{Spec: resourceapi.DeviceClassSpec{ExtendedResourceName: &mapped}}}
+			s.fits(true, "driver", "plugin")
+			pod := podRequesting(gpu)
+			pod.Spec.ResourceClaims = podWith(claims...).Spec.ResourceClaims
+			left, _ := s.preFilter(t, pod, driver, plugin)
+			checkTexts(t, left, "plugin")
+			for _, state := range []fwk.CycleState{s.state, newDryRun(nil, s.state, pod, driver).state} {
+				checkCode(t, s.Filter(t.Context(), state, pod, driver), fwk.UnschedulableAndUnresolvable)
+				checkCode(t, s.Filter(t.Context(), state, pod, plugin), fwk.Success)
+			}
+		})
+	}
+}
+
 func TestPodsWithClaimsAreNotSigned(t *testing.T) {
 	s := newStage(t)
 	_, status := s.SignPod(t.Context(), podWith("a"))

@@ -34,6 +34,25 @@ func (p *Plugin) nodesOfPlugins(pod *v1.Pod, nodes []fwk.NodeInfo) (sets.Set[str
 			"admission translates the request to a ResourceClaim", pod.Spec.SchedulerName, mapped[0], pod.Namespace))
 }
 
+// servedNodes are the names of the nodes that nodesOfPlugins returned in this scheduling cycle.
+type servedNodes sets.Set[string]
+
+// Clone returns the nodes themselves, because nothing changes them.
+func (s servedNodes) Clone() fwk.StateData {
+	return s
+}
+
+// isServed returns whether device plugins serve the mapped resources of the pod on a node, if it requests any.
+func isServed(state fwk.CycleState, node fwk.NodeInfo) bool {
+	data, err := state.Read(servedKey)
+	if err != nil {
+		return true
+	}
+	served, _ := data.(servedNodes)
+	_, found := served[node.Node().Name]
+	return found
+}
+
 // mappedResources returns the extended resources of a pod that a DeviceClass maps.
 func (p *Plugin) mappedResources(pod *v1.Pod) ([]v1.ResourceName, *fwk.Status) {
 	requested := extendedResources(pod)

@@ -12,7 +12,10 @@ import (
 	"drawbridge.dev/bridge/protocol"
 )
 
-const stateKey fwk.StateKey = "Drawbridge"
+const (
+	stateKey  fwk.StateKey = "Drawbridge"
+	servedKey fwk.StateKey = "Drawbridge/served"
+)
 
 // podState is what the allocator said about a pod in this scheduling cycle. It does not change.
 type podState struct {
@@ -51,6 +54,9 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	served, refused := p.nodesOfPlugins(pod, nodes)
 	if refused != nil {
 		return nil, refused
+	}
+	if served != nil {
+		state.Write(servedKey, servedNodes(served))
 	}
 	claims, err := p.claims(pod)
 	if err != nil {
@@ -160,8 +166,11 @@ func newPodState(reply *protocol.PreFilterReply, claims []*resourceapi.ResourceC
 	return found
 }
 
-// Filter accepts the nodes that the allocator named.
+// Filter accepts the nodes that the allocator named. For a nominated node, only Filter runs.
 func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	if !isServed(state, node) {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, "no device plugin serves the extended resources of the pod on the node")
+	}
 	found := readState(state)
 	if found == nil || found.everyNode {
 		return nil
