@@ -223,6 +223,28 @@ func TestAnAllocationOnAnUnusableNodeIsTakenBack(t *testing.T) {
 	}
 }
 
+func TestAPodWhoseAllocationNobodyTakesBackIsTriedAgain(t *testing.T) {
+	cases := map[string]struct {
+		reply allocatortest.Reply
+		code  fwk.Code
+		tried []string
+	}{
+		"not ready": {failing("NotReady", http.StatusServiceUnavailable), fwk.UnschedulableAndUnresolvable, []string{"pod-1"}},
+		"a bug":     {failing("Bug", http.StatusInternalServerError), fwk.Error, nil}, // by the scheduler, after its back-off
+	}
+	for name, each := range cases {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, allocatedClaim("a"))
+			s.fits(true, "n1")
+			s.preFilter(t, podWith("a"))
+			s.server.Reply("/v1/postfilter", each.reply)
+			_, status := s.PostFilter(t.Context(), s.state, podWith("a"), nil)
+			checkCode(t, status, each.code)
+			checkTexts(t, s.unanswered.take(), each.tried...)
+		})
+	}
+}
+
 func TestFailuresOfTheAllocatorAreToldApart(t *testing.T) {
 	cases := map[string]struct {
 		reply allocatortest.Reply

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"drawbridge.dev/bridge/framework"
@@ -60,8 +59,7 @@ func (p *Plugin) takeBack(ctx context.Context, pod *v1.Pod) *fwk.Status {
 	reply, err := p.allocator.postFilter(ctx, protocol.PodReference{PodUID: string(pod.UID)})
 	switch {
 	case err != nil:
-		klog.FromContext(ctx).Error(err, "An allocation may keep the pod on an unusable node", "pod", klog.KObj(pod))
-		return stop(err.Error())
+		return p.failure(ctx, pod, err)
 	case len(reply.Released) > 0:
 		return stop(fmt.Sprintf("the allocation of %s is taken back, because the pod cannot use its node",
 			strings.Join(reply.Released, ", ")))

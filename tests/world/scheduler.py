@@ -409,13 +409,15 @@ class Scheduler:
     async def _release(self, parts: _Parts, pod: JSON, reply: PreFilterReply) -> None:
         """Have an allocation taken back, or others evicted if there is nothing to take back.
 
-        An allocator that ends lets the call fail.
+        An allocator that ends lets the call fail, and the pod is tried again.
         """
         uid = pod["metadata"]["uid"]
-        with contextlib.suppress(ProtocolError):
+        try:
             answer = await parts.calls.release(PodReference(pod_uid=uid))
             if not answer.released and not answer.message and uid not in self._busy:
                 self._ask_victims(parts, pod, reply)
+        except ProtocolError:
+            self._unanswered.add(uid)
 
     def _preempt(self, parts: _Parts, pod: JSON) -> None:
         priority = pod["spec"].get("priority", 0)
