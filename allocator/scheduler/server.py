@@ -52,7 +52,8 @@ _HEARTBEAT_SECONDS: Final = 1.0
 # A stream that the plugin does not read is closed; the next one starts with all pods.
 _MAX_PENDING_EVENTS: Final = 1024
 _SOCKET_UMASK: Final = 0o117  # read and write for the user and the group
-_BACKLOG: Final = 128
+# All members of a gang are bound at once, each on a connection of its own.
+_BACKLOG: Final = 2048
 _FOLDER_MODE: Final = 0o750
 _READ_BYTES: Final = 64 * 1024
 _NO_PLUGIN: Final = (
@@ -215,7 +216,9 @@ async def serve_calls(
     server = HTTPServer(handlers.handle, logger=connection_logger(), access_log=None)
     file = Path(path)
     opened = _open_socket(file)
-    listening = await asyncio.get_running_loop().create_unix_server(server, sock=opened)
+    listening = await asyncio.get_running_loop().create_unix_server(
+        server, sock=opened, backlog=_BACKLOG
+    )
     log_event(_LOG, logging.INFO, "listening", name="calls of the scheduler", address=path)
     try:
         yield
@@ -227,7 +230,7 @@ async def serve_calls(
 
 
 def _open_socket(file: Path) -> socket.socket:
-    """Return a listening socket in place of that of an earlier process; raises OSError."""
+    """Return a socket in place of that of an earlier process; raises OSError."""
     file.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
     _remove_socket(file)
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -237,7 +240,6 @@ def _open_socket(file: Path) -> socket.socket:
             opened.bind(str(file))
         finally:
             os.umask(before)
-        opened.listen(_BACKLOG)
     except OSError as error:
         opened.close()
         raise OSError(error.errno, f"cannot listen on {file}: {error.strerror or error}") from None

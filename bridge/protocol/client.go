@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 )
 
@@ -27,6 +28,9 @@ const (
 	baseURL = "http://allocator"
 	// Binding runs in one goroutine for each pod, and a burst of pods reuses these connections.
 	idleConnections = 128
+	// A full backlog is tried again this often, and no longer than this.
+	dialInterval = 10 * time.Millisecond
+	dialTimeout  = 5 * time.Second
 )
 
 // Error is an error that the allocator reports.
@@ -52,16 +56,33 @@ type Client struct {
 
 // NewClient returns a client of the allocator that listens on the unix socket.
 func NewClient(socket string) *Client {
-	var dialer net.Dialer
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", socket)
+			return dial(ctx, socket)
 		},
 		DisableCompression:  true,
 		MaxIdleConns:        idleConnections,
 		MaxIdleConnsPerHost: idleConnections,
 	}
 	return &Client{http: &http.Client{Transport: transport}, silenceLimit: silenceLimit}
+}
+
+// dial waits while the backlog of the socket is full, because all members of a gang are bound at once.
+func dial(ctx context.Context, socket string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var dialer net.Dialer
+	for {
+		connection, err := dialer.DialContext(ctx, "unix", socket)
+		if !errors.Is(err, syscall.EAGAIN) {
+			return connection, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(dialInterval):
+		}
+	}
 }
 
 // Status asks whether the allocator is ready, and has it renew reservations.

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
 import stat
 from pathlib import Path
 from typing import Any
@@ -217,3 +218,13 @@ async def test_a_stream_that_nobody_reads_is_closed_and_the_next_one_starts_with
             await reading
         async with served.events() as following:
             assert json.loads(await following.readline()) == {"activateAll": True}
+
+
+async def test_all_members_of_a_gang_can_connect_at_once(tmp_path: Path) -> None:
+    async with serving(Cluster(), tmp_path) as served:
+        with contextlib.ExitStack() as waiting:
+            # The loop accepts none of them meanwhile, as during a part of a search.
+            for _ in range(200):
+                client = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                client.setblocking(False)  # noqa: FBT003  # the signature of the socket module
+                client.connect(str(served.socket))
