@@ -1,6 +1,7 @@
-"""Accounts, which devices are charged to, and exact amounts: devices, or devices for some seconds.
+"""Accounts, which devices are charged to, and amounts: devices, or devices for some seconds.
 
-All arithmetic is rational, so that sums are equal in every order and grouping.
+All arithmetic is rational, so that sums are equal in every order and grouping. What is added up is
+in billionths, because the sum of other fractions has a longer denominator with each of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ import msgspec
 OTHER: Final = "(other)"
 UNKNOWN: Final = "(unknown)"
 ZERO: Final = Fraction(0)
+NANO: Final = 10**9
 
 
 class Account(NamedTuple):
@@ -47,6 +49,11 @@ class UsedAmount(msgspec.Struct, frozen=True):
 
 NOTHING: Final = UsedAmount()
 Usage: TypeAlias = Mapping[Account, UsedAmount]
+
+
+def round_to_nano(amount: Fraction) -> Fraction:
+    """Return the nearest number of billionths."""
+    return Fraction(round(amount * NANO), NANO)
 
 
 def sum_usage(parts: Iterable[tuple[Account, UsedAmount]]) -> dict[Account, UsedAmount]:

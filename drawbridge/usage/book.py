@@ -7,14 +7,23 @@ room, are summed up as other. The sums of the namespaces stay exact until namesp
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from typing import Final
 
 import msgspec
 
-from drawbridge.usage.accounts import NOTHING, OTHER, ZERO, Account, UsedAmount, sum_usage
+from drawbridge.usage.accounts import (
+    NANO,
+    NOTHING,
+    OTHER,
+    ZERO,
+    Account,
+    UsedAmount,
+    round_to_nano,
+    sum_usage,
+)
 
 DAY: Final = 86_400
 # Of one namespace and day.
@@ -25,7 +34,8 @@ MAX_CLASSES: Final = 50
 ROOM: Final = 600_000
 ROOM_FOR_NAMESPACES: Final = 800_000
 MAX_GAPS: Final = 100
-_ROW_BYTES: Final = 120  # of the numbers of most rows
+_ROW_BYTES: Final = 120  # of the numbers of most rows, with what is between them
+_ROW_BYTES_BETWEEN: Final = 40
 _MAX_NAME: Final = 253
 _NUMBER: Final = re.compile(r"\d{1,400}(/\d{1,400})?", re.ASCII)
 
@@ -86,10 +96,13 @@ class BookEntry(msgspec.Struct, frozen=True):
 
 def add_entry(book: Book, entry: BookEntry) -> Book:
     """Return the book with an entry; only the first accounts for which there is room have a row."""
-    room = _Room(account for account, row in book.rows.items() if row.used != NOTHING or row.held)
+    room = _Room({key: row for key, row in book.rows.items() if row.used != NOTHING or row.held})
     used = [(account, row.used) for account, row in book.rows.items()]
-    used += [(room.place(account), amount) for account, amount in entry.usage.items()]
-    held = [(room.place(account), UsedAmount(number)) for account, number in entry.held.items()]
+    used += [(room.place(key, BookRow(amount)), amount) for key, amount in entry.usage.items()]
+    held = [
+        (room.place(account, BookRow(held=number)), UsedAmount(number))
+        for account, number in entry.held.items()
+    ]
     sums, held_sums = sum_usage(used), sum_usage(held)
     rows = {
         account: BookRow(sums.get(account, NOTHING), held_sums.get(account, NOTHING).devices)
@@ -102,40 +115,42 @@ def add_entry(book: Book, entry: BookEntry) -> Book:
 class _Room:
     """The accounts that have a row in a book, and the room for others."""
 
-    def __init__(self, accounts: Iterable[Account]) -> None:
-        self._accounts = set(accounts)
-        self._bytes = sum(map(_row_bytes, self._accounts))
+    def __init__(self, rows: Mapping[Account, BookRow]) -> None:
+        self._accounts = set(rows)
+        self._bytes = sum(_row_bytes(account, row) for account, row in rows.items())
         self._owners = Counter(account.namespace for account in self._accounts)
 
-    def place(self, account: Account) -> Account:
-        """Return the account whose row an amount goes to."""
+    def place(self, account: Account, row: BookRow) -> Account:
+        """Return the account whose row the amounts of a row go to."""
         account = Account(*map(clean_name, account))
         if account in self._accounts:
             return account
-        if self._owners[account.namespace] < MAX_OWNERS and self._fits(account, ROOM):
-            return self._take(account)
+        if self._owners[account.namespace] < MAX_OWNERS and self._fits(account, row, ROOM):
+            return self._take(account, row)
         without_owner = account._replace(owner=OTHER)
         is_new = without_owner not in self._accounts
         if is_new and self._owners[account.namespace] >= MAX_OWNERS + MAX_CLASSES:
             without_owner = without_owner._replace(class_name=OTHER)
-        if without_owner in self._accounts or self._fits(without_owner, ROOM_FOR_NAMESPACES):
-            return self._take(without_owner)
-        return self._take(Account(OTHER, OTHER, OTHER))
+        if without_owner in self._accounts or self._fits(without_owner, row, ROOM_FOR_NAMESPACES):
+            return self._take(without_owner, row)
+        return self._take(Account(OTHER, OTHER, OTHER), row)
 
-    def _fits(self, account: Account, room: int) -> bool:
-        return self._bytes + _row_bytes(account) <= room
+    def _fits(self, account: Account, row: BookRow, room: int) -> bool:
+        return self._bytes + _row_bytes(account, row) <= room
 
-    def _take(self, account: Account) -> Account:
+    def _take(self, account: Account, row: BookRow) -> Account:
         if account not in self._accounts:
             self._accounts.add(account)
-            self._bytes += _row_bytes(account)
+            self._bytes += _row_bytes(account, row)
             self._owners[account.namespace] += 1
         return account
 
 
-def _row_bytes(account: Account) -> int:
+def _row_bytes(account: Account, row: BookRow) -> int:
+    digits = sum(map(len, _format_numbers(row)))
     # JSON escapes a character in up to six bytes. Names of Kubernetes objects need no escape.
-    return _ROW_BYTES + sum(len(name) if name.isascii() else 6 * len(name) for name in account)
+    names = sum(len(name) if name.isascii() else 6 * len(name) for name in account)
+    return max(_ROW_BYTES, _ROW_BYTES_BETWEEN + digits) + names
 
 
 def clean_name(name: str, most: int = _MAX_NAME) -> str:
@@ -198,9 +213,12 @@ def format_book(book: Book) -> str:
 
 
 def _format_row(account: Account, row: BookRow) -> _Row:
+    return _Row(*account, *_format_numbers(row))
+
+
+def _format_numbers(row: BookRow) -> tuple[str, str, str, str]:
     used = row.used
-    numbers = (used.devices, used.unknown, used.memory, row.held)
-    return _Row(*account, *map(str, numbers))
+    return f"{used.devices}", f"{used.unknown}", f"{used.memory}", f"{row.held}"
 
 
 def read_book(text: str) -> Book:
@@ -229,7 +247,9 @@ def _read_number(text: str) -> Fraction:
     # Python also reads exponents, with which a short text is a number of any size.
     if not _NUMBER.fullmatch(text):
         raise ValueError(f"{text[:80]} is not a fraction of whole numbers")
-    return Fraction(text)
+    number = Fraction(text)
+    # Books of earlier releases have longer fractions, which grow as others are added.
+    return number if number.denominator <= NANO**2 else round_to_nano(number)
 
 
 def format_time(time: int) -> str:

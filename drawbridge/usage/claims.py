@@ -1,7 +1,8 @@
 """Reads from a ResourceClaim what it holds: the fields that usage depends on, and their amounts.
 
 A device that is allocated as a whole counts 1. A share counts as the largest fraction that it has
-of any capacity of the device. A device with admin access is used by others and counts nothing.
+of any capacity of the device, in billionths. A device with admin access is used by others and
+counts nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,14 +12,13 @@ from typing import Final
 
 import msgspec
 
-from drawbridge.dra.quantity import Quantity, QuantityError, from_json
-from drawbridge.usage.accounts import ZERO, UsedAmount
+from drawbridge.dra.quantity import INT64_MAX, Quantity, QuantityError, from_json
+from drawbridge.usage.accounts import NANO, ZERO, UsedAmount, round_to_nano
 
 # The annotation of a claim that the scheduler makes for a pod with an extended resource.
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 _MEMORY: Final = "memory"
 _ONE: Final = Fraction(1)
-_NANO: Final = 10**9
 
 
 class ClaimOwner(msgspec.Struct, frozen=True):
@@ -218,7 +218,8 @@ def measure_part(part: HeldPart, find_capacity: FindCapacity) -> UsedAmount:
     fractions = [
         amount / capacity[name] for name, amount in consumed.items() if capacity.get(name, ZERO) > 0
     ]
-    return UsedAmount(min(_ONE, max(fractions, default=ZERO)), memory=memory)
+    share = min(_ONE, max(fractions, default=ZERO))
+    return UsedAmount(round_to_nano(share), memory=memory)
 
 
 def _find_memory(amounts: Mapping[str, Fraction]) -> Fraction:
@@ -231,5 +232,5 @@ def _find_memory(amounts: Mapping[str, Fraction]) -> Fraction:
 
 
 def to_fraction(amount: Quantity) -> Fraction:
-    """Return the exact value of a quantity."""
-    return Fraction(amount.nanos(), _NANO)
+    """Return the value of a quantity, at most that of an int64: some have 1,000 digits."""
+    return min(Fraction(amount.nanos(), NANO), Fraction(INT64_MAX))

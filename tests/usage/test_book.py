@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import pytest
 
+from drawbridge.dra.quantity import parse
 from drawbridge.usage.accounts import OTHER, Account, UsedAmount, sum_usage, total
 from drawbridge.usage.book import (
     DAY,
@@ -19,6 +20,7 @@ from drawbridge.usage.book import (
     read_book,
 )
 from drawbridge.usage.bookkeeping import continue_book
+from drawbridge.usage.claims import HeldPart, measure_part, to_fraction
 from drawbridge.usage.meter import MAX_CHANGES, HeldClaim, Meter
 from drawbridge.usage.stored_books import all_names, compose_config_map, name_of_day
 from tests.tables import every_row
@@ -62,6 +64,46 @@ def test_a_book_with_the_longest_names_and_numbers_fits_in_an_object() -> None:
     config_map = compose_config_map(book, None)
     assert len(json.dumps(config_map)) < LIMIT
     assert Account(OTHER, OTHER, OTHER) in book.used()
+
+
+def test_a_book_with_the_longest_fractions_fits_in_an_object() -> None:
+    amount = UsedAmount(*(Fraction(10**60 + 1 + each, 10**18) for each in (0, 2, 4)))
+    usage = {Account(f"team-{each % 20}", "gpu", f"Job/{each}"): amount for each in range(4_000)}
+    book = add_entry(open_book(START), BookEntry(START + 60, usage, {}))
+    assert len(json.dumps(compose_config_map(book, None))) < LIMIT
+    assert total(book.used()) == total(usage)
+
+
+def test_shares_of_devices_with_different_capacities_make_a_book_that_can_be_read() -> None:
+    """The `MemTotal` of nodes of one model differs."""
+    meter = Meter()
+    meter.begin({}, START)
+    for number in range(800):
+        capacity = {"memory": Fraction(263_000_000 + 37 * number) * 1024}
+        part = HeldPart("mem", "mem.io", "p", "d", shared=True, consumed={"memory": parse("4Gi")})
+        share = measure_part(part, lambda *_, capacity=capacity: capacity)
+        meter.change(f"{number}", HeldClaim(((TRAIN, share),)), START)
+    observed = meter.observed()
+    assert observed is not None
+    book = continue_book(None, observed, START + 60)
+    assert book is not None
+    assert read_book(format_book(book)) == book
+    assert float(book.held()[TRAIN]) == pytest.approx(800 * 4 * 2**20 / 263_014_781, abs=0.001)
+    assert len(format_book(book)) < 300
+
+
+def test_a_device_with_more_memory_than_any_leaves_the_book_readable() -> None:
+    capacity = {"memory": to_fraction(parse("1e900"))}
+    amount = measure_part(HeldPart("mem", "mem.io", "p", "d"), lambda *_: capacity)
+    book = add_entry(open_book(START), BookEntry(START + 1, {TRAIN: amount}, {}))
+    assert read_book(format_book(book)) == book
+
+
+def test_a_fraction_of_an_earlier_release_becomes_shorter() -> None:
+    usage = {TRAIN: UsedAmount(Fraction(2 * 10**40, 3 * 10**40 + 1))}
+    book = add_entry(open_book(START), BookEntry(START + 1, usage, {}))
+    read = read_book(format_book(book))
+    assert read.used() == {TRAIN: UsedAmount(Fraction(666_666_667, 10**9))}
 
 
 HOSTILE = ["Job/" + "x" * 10_000, "Job/a\nb", 'Job/"' + "\\" * 300, "Job/\u202e", "Job/\x00" * 99]
