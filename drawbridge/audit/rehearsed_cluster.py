@@ -190,27 +190,32 @@ class _Reader:
         devices = outcome.demand.devices if outcome is not None and (is_own or by_class) else {}
         unbound = _unbind(pod)
         return AskedOfNode(
-            self._amounts(unbound),
+            self._amounts(unbound, is_running=bool(text_at(pod, "spec", "nodeName"))),
             devices,
             self.nodes.now.find(unbound, ()),
             self.nodes.moved.find(unbound, ()),
         )
 
-    def _amounts(self, pod: Value) -> dict[str, int]:
-        """Return what a pod asks of its node, without names that no node offers."""
+    def _amounts(self, pod: Value, *, is_running: bool) -> dict[str, int]:
+        """Return what a pod asks of its node; of one that runs, without names that no node offers.
+
+        A pod that runs can have them of a plugin that is gone since.
+        """
         spec = as_mapping(get_value(pod, ("spec",)))
         parts = [
             [get_value(each, (key,)) for key in ("resources", "restartPolicy")]
             for part in ("containers", "initContainers")
             for each in as_list(spec.get(part))
         ]
-        rest: list[Value] = [spec.get("overhead"), spec.get("resources"), len(parts)]
+        rest: list[Value] = [spec.get("overhead"), spec.get("resources"), len(parts), is_running]
         key = msgspec.json.encode([parts, rest], order="sorted")
         if key not in self.requests:
             read = pod_reader().read(pod)
             amounts = requested_amounts(read) if isinstance(read, Pod) else {}
             self.requests[key] = {
-                name: n for name, n in amounts.items() if "/" not in name or name in self.offered
+                name: n
+                for name, n in amounts.items()
+                if "/" not in name or name in self.offered or not is_running
             }
         return self.requests[key]
 
