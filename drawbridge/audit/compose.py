@@ -30,7 +30,7 @@ from drawbridge.audit.predicted import Prediction, count_gpus, find_most, predic
 from drawbridge.audit.published_twice import note_published_twice
 from drawbridge.audit.servers import find_plugins
 from drawbridge.audit.templates import Templates
-from drawbridge.audit.unowned import count_unowned
+from drawbridge.audit.unowned import count_unowned_by_group
 from drawbridge.audit.unread import note_unread
 from drawbridge.audit.workloads import (
     CLAIMS,
@@ -141,7 +141,7 @@ def compose_audit(  # noqa: PLR0913  # what decides, and what was read
         return part
     by_name = {each.name: each for each in objects.namespaces}
     running = translate_running(objects.pods, by_name, decider)
-    unowned = count_unowned(objects, of_nodes, sizes)
+    unowned = count_unowned_by_group(objects, of_nodes, sizes)
     plan = make_plan(
         objects, namespaces, groups, decider, ask_fit.find_devices, rehearsing=ask_fit.rehearsing
     )

@@ -1,7 +1,7 @@
 """The objects of a cluster as the models play them: pods by kind, nodes, budgets and Jobs."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from drawbridge.audit.node_groups import Group
 from drawbridge.audit.objects import AuditedNamespace, AuditedObjects, namespace_of, text_at
 from drawbridge.audit.outcomes import Decider, PodOutcome, read_metadata
 from drawbridge.audit.templates import Templates
+from drawbridge.audit.unowned import count_unowned
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
@@ -231,12 +232,15 @@ def read_cluster(
     offered = frozenset(name for each in nodes for name in each.free)
     reader = _Reader(decider, read_nodes(objects, groups), decider.templates, offered, find_devices)
     by_name = {each.name: each for each in objects.namespaces}
-    pods = []
+    pods, users = [], set[tuple[str, str]]()
     for pod in objects.pods:
         if text_at(pod, "status", "phase") in FINISHED:
             continue
         name = namespace_of(pod)
-        pods.append(reader.read(pod, by_name.get(name, AuditedNamespace(name))))
+        pods.append(read := reader.read(pod, by_name.get(name, AuditedNamespace(name))))
+        if read.served is Served.DRIVER or not read.node:
+            users.add((name, text_at(pod, "metadata", "name")))
+    _hold_unowned(nodes, count_unowned(objects, users, decider.sizes))
     suspended = Counter[int]()
     for pod, number in _read_suspended(objects):
         name = namespace_of(pod)
@@ -247,6 +251,14 @@ def read_cluster(
     return ClusterStart(
         tuple(reader.kinds), tuple(pods), tuple(nodes), budgets, quotas, enforced, suspended
     )
+
+
+def _hold_unowned(nodes: Iterable[ModelNode], unowned: Mapping[str, Mapping[str, float]]) -> None:
+    """Take from nodes what claims hold that no pod of the models uses: nobody gets it."""
+    for node in nodes:
+        for name, number in unowned.get(node.name, {}).items():
+            if name in node.devices:
+                node.devices[name] -= number
 
 
 def _read_suspended(objects: AuditedObjects) -> Iterator[tuple[Value, int]]:
