@@ -3,6 +3,9 @@
 Tenants write the pods and the templates that these name. So an event of a pod costs little: it only
 notes names, of which a namespace has a bounded number. Templates are described before a book is
 written, each version once, and others run in between.
+
+A book has all pods of a minute or none of them: one that ended in between would have some of the
+pods that a Job creates within a second, and another leader could not tell which.
 """
 
 import asyncio
@@ -32,6 +35,7 @@ from drawbridge.usage.changes import (
 
 # The last minutes of a day are written after its end.
 _DAYS: Final = 2
+_MINUTE: Final = 60
 PODS_A_STEP: Final = 100
 # Of one pod; a pod that was translated rarely has more than two.
 _MOST_TEMPLATES: Final = 8
@@ -41,9 +45,9 @@ _LARGEST: Final = 65_536
 
 
 class _Pods(NamedTuple):
-    """Alike pods of one day that were seen, with the names of their templates."""
+    """Alike pods of one minute since 1970 that were seen, with the names of their templates."""
 
-    day: int
+    minute: int
     namespace: str
     owner: str
     templates: tuple[str, ...]
@@ -59,7 +63,7 @@ class _Description(NamedTuple):
 class ChangeCounter:
     """Counts each pod once, when it is seen with the claims of a template of ours.
 
-    A leader begins with the pods that were created after the last one in the book.
+    A leader begins with the pods that were created after the last minute in the book.
     """
 
     def __init__(
@@ -68,8 +72,8 @@ class ChangeCounter:
         self._pods = pods
         self._templates = templates
         self._books: dict[int, ChangeBook] = {}
-        # Pods that are not in the books yet: their number, and the creation of the last one.
-        self._seen: dict[_Pods, tuple[int, int]] = {}
+        # Pods that are not in the books yet, and their number.
+        self._seen: dict[_Pods, int] = {}
         self._of_namespace = Counter[str]()
         self._described: BoundedCache[tuple[str, str], _Description] = BoundedCache(_MOST_DESCRIBED)
 
@@ -114,22 +118,21 @@ class ChangeCounter:
         if before is None or before.uid != after.uid or not _names_template(before.value):
             self._note(after.value)
 
-    async def settle(self) -> None:
-        """Count the pods that were noted, with what their templates ask for."""
-        for _ in range(len(self._seen)):
-            pods, (number, created) = self._seen.popitem()
+    async def settle(self, until: int) -> None:
+        """Count the pods of minutes that have ended then, with what their templates ask for."""
+        for pods in [each for each in self._seen if (each.minute + 1) * _MINUTE <= until]:
+            number, through = self._seen.pop(pods), (pods.minute + 1) * _MINUTE - 1
             self._of_namespace[pods.namespace] -= 1
-            if (book := self._open_book(pods.day)) is not None:
+            if (book := self._open_book(pods.minute * _MINUTE // DAY)) is not None:
                 texts = [self._describe(name, pods.namespace) for name in pods.templates]
                 claims = ", ".join(text for text in texts if text is not None)
                 if claims:
                     change = ChangedPods(pods.namespace, pods.owner, claims)
-                    book.count(change, created, number)
+                    book.count(change, through, number)
                 elif not pods.templates:
-                    book.count(ChangedPods(pods.namespace, OTHER, OTHER), created, number)
+                    book.count(ChangedPods(pods.namespace, OTHER, OTHER), through, number)
             await asyncio.sleep(0)
-        if not self._seen:
-            self._of_namespace.clear()
+        self._of_namespace = +self._of_namespace  # without those that have no pods any more
 
     def write(self, day: int, most: int) -> str | None:
         """Return the book of a day as text of so many bytes at most; None without one."""
@@ -139,13 +142,12 @@ class ChangeCounter:
     def _note(self, pod: HangingPod) -> None:
         created, namespace = _created(pod), pod.key[0]
         owner = clean_name(find_owner(pod), MAX_TEXT)
-        pods = _Pods(created // DAY, namespace, owner, _names_template(pod))
+        pods = _Pods(created // _MINUTE, namespace, owner, _names_template(pod))
         if pods not in self._seen and self._of_namespace[namespace] >= MAX_OF_NAMESPACE:
             pods = pods._replace(owner=OTHER, templates=())
         if pods not in self._seen:
             self._of_namespace[namespace] += 1
-        number, last = self._seen.get(pods, (0, 0))
-        self._seen[pods] = number + 1, max(last, created)
+        self._seen[pods] = self._seen.get(pods, 0) + 1
 
     def _open_book(self, day: int) -> ChangeBook | None:
         if self._books and day > max(self._books):

@@ -130,7 +130,7 @@ class UsageReconciler:
         else:
             live = await self._config_maps.read(name, self._namespace)
         config_map = await asyncio.to_thread(compose_config_map, book, live)
-        await self._changes.settle()
+        await self._changes.settle(book.through)
         room = MAX_BYTES - len(config_map["data"][KEY].encode())
         if (changes := self._changes.write(book.day, room)) is not None:
             config_map["data"][CHANGES] = changes

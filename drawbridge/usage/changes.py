@@ -33,7 +33,7 @@ class ChangedPods(NamedTuple):
 class ChangesOfDay(msgspec.Struct, frozen=True):
     """The rows of a day: namespace, owner, claims, and the number of pods.
 
-    `through` is the creation of the last pod that was counted, in Unix seconds.
+    `through` is the last second of which pods were counted, in Unix time.
     """
 
     through: int = 0
@@ -52,9 +52,9 @@ class ChangeBook:
         for namespace, owner, claims, number in read.rows if read else ():
             self._add(ChangedPods(namespace, owner, claims), number)
 
-    def count(self, change: ChangedPods, created: int, number: int = 1) -> None:
-        """Count alike pods, the last of which was created then."""
-        self.through = max(self.through, created)
+    def count(self, change: ChangedPods, through: int, number: int = 1) -> None:
+        """Count alike pods; all that were created until then are counted now."""
+        self.through = max(self.through, through)
         self._add(change, number)
 
     def _add(self, change: ChangedPods, number: int) -> None:

@@ -103,6 +103,25 @@ def test_another_leader_counts_what_the_book_does_not_have() -> None:
     assert (claims, number) == (OURS, 2)
 
 
+def test_another_leader_counts_the_rest_of_the_pods_of_a_second() -> None:
+    cluster = Cluster()
+    first = Controller(cluster)
+    first.write()
+    cluster.time += 90
+    for number in range(5):
+        translated_pod(cluster, f"a{number}")
+    first.write()
+    for number in range(95):
+        translated_pod(cluster, f"b{number}")
+    second = Controller(cluster)
+    second.check()
+    for _ in range(2):
+        cluster.time += 90
+        second.write()
+    ((_, _, _, number),) = changed(cluster)
+    assert number == 100
+
+
 def test_pods_of_others_are_no_change() -> None:
     cluster = Cluster()
     controller = Controller(cluster)
@@ -213,7 +232,7 @@ def test_a_leader_begins_in_steps_and_counts_each_pod_once() -> None:
             if steps == 2:
                 translated_pod(cluster, "new")
                 translated_pod(cluster, f"p{pods - 1}", with_claim=False)
-        await counter.settle()
+        await counter.settle(NOW + DAY)
         return steps
 
     assert asyncio.run(begin()) >= 5
