@@ -33,7 +33,7 @@ def find(case: YamlValue) -> tuple[Stuck, ...]:
 def test_stuck_cases(case: YamlValue) -> None:
     every = find(case)
     assert [f"{each.code} {each.object} {each.held_by}" for each in every] == case["stuck"]
-    assert case.get("says", "") in "".join(each.message for each in every)
+    assert case.get("says", "") in "".join(each.text for each in every)
 
 
 def test_every_code_has_a_case_and_a_neighbour_that_is_not_stuck() -> None:

@@ -153,34 +153,43 @@ def _keys(claim: HangingClaim) -> Iterator[tuple[str, str]]:
 
 def _find_no_allocation(claim: HangingClaim, search: StuckSearch) -> Stuck | None:
     """Return why a claim of a pod will have no devices. One without a pod waits for its first."""
-    if claim.status.allocation or not search.is_old(claim.metadata.creation_timestamp):
+    if claim.status.allocation:
         return None
     users = _find_users(claim, search)
-    waiting = [each for each in users if not each.spec.scheduling_gates]
+    waiting = [
+        each
+        for each in users
+        if not each.spec.scheduling_gates and search.is_old(_find_since(claim, each))
+    ]
     if not waiting:
         return None
     names = tuple(each.full_name for each in waiting[:MOST_PODS])
     bound = [each for each in waiting if each.spec.node_name]
     untried = [each for each in waiting if each.condition("PodScheduled") is None]
     missing = _find_missing(claim, search)
-    message, held_by, remedy = "", "", ""
+    message, held_by, remedy, pod = "", "", "", waiting[0]
     if bound:
-        message = f"pod {bound[0].metadata.name} has a node, but no scheduler allocated its claim"
+        pod = bound[0]
+        message = f"pod {pod.metadata.name} has a node, but no scheduler allocated its claim"
         held_by = NODE_WRITER
         remedy = "Delete the pod and create it without spec.nodeName."
     elif missing:
         message, held_by = missing, "nobody"
     elif untried:
-        scheduler = untried[0].spec.scheduler_name or "default-scheduler"
-        message = f"no scheduler has tried pod {untried[0].metadata.name}"
-        held_by = f"scheduler {scheduler}"
+        pod = untried[0]
+        message = f"no scheduler has tried pod {pod.metadata.name}"
+        held_by = f"scheduler {pod.spec.scheduler_name or 'default-scheduler'}"
     else:
         return None
-    since = claim.metadata.creation_timestamp
-    about = _about(claim)
+    since, about = _find_since(claim, pod), _about(claim)
     return stuck_at(
         codes.NEVER_ALLOCATED, about, message, held_by, since=since, remedy=remedy, pods=names
     )
+
+
+def _find_since(claim: HangingClaim, pod: HangingPod) -> str:
+    """Return since when a claim and a pod that names it both exist."""
+    return max(each.metadata.creation_timestamp or "" for each in (claim, pod))
 
 
 def _find_users(claim: HangingClaim, search: StuckSearch) -> list[HangingPod]:
