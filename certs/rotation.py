@@ -96,7 +96,12 @@ def decide(situation: Situation, policy: RotationPolicy, now: float) -> Rotation
     reading = situation.reading
     wanted = combine(reading, situation.remembered, now)
     if reading.state is SecretState.FOREIGN:
-        return RotationDecision(Step.WAIT_FOR_OWNER, wanted, _find_wait(wanted, None, now))
+        return RotationDecision(
+            # No new CA can be stored, so that nothing is due before a certificate expires.
+            Step.WAIT_FOR_OWNER,
+            wanted,
+            _find_wait(Authorities(trusted=wanted.trusted), None, now),
+        )
     if wanted.current is None:
         # The key is lost. Other processes may still serve certificates of that CA.
         live = (each for each in situation.live if each.not_after > now)
