@@ -31,7 +31,6 @@ its turn, and so does every list from then on: a restore in between shows as soo
 import asyncio
 import logging
 import random
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from typing import Final, Generic, TypeVar
@@ -55,6 +54,7 @@ from drawbridge.cluster.history import (
 )
 from drawbridge.cluster.listing import ListedHeaders, Listing
 from drawbridge.cluster.resources import Resource
+from drawbridge.cluster.server_clock import boot_time
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import (
     BOOKMARK_DECODER,
@@ -136,7 +136,7 @@ class Cache(Generic[T]):
         keep_raw: bool = True,
         accounting: Accounting[T] | None = None,
         gather_seconds: float = 0,
-        now: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = boot_time,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.resource, self._session = resource, session

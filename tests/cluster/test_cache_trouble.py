@@ -5,7 +5,10 @@ import asyncio
 import msgspec
 import pytest
 
-from tests.cluster.cached import Rig, text
+from drawbridge.cluster.cache import Cache
+from drawbridge.cluster.resources import CONFIG_MAPS
+from drawbridge.cluster.server_clock import boot_time
+from tests.cluster.cached import Rig, Text, text
 from tests.cluster.fake.kinds import JSON
 
 pytestmark = pytest.mark.asyncio
@@ -191,6 +194,19 @@ async def test_the_cache_is_fresh_only_while_the_server_responds(rig: Rig) -> No
         assert not rig.cache.fresh
         rig.api.bookmark()
         await rig.fresh()
+
+
+async def test_a_cache_is_not_fresh_after_its_machine_was_suspended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Monotonic time stands still meanwhile, and a backup can have been restored."""
+    rig.cache = Cache(rig.session, CONFIG_MAPS, Text, pause=rig.clock.pause)
+    async with rig.running():
+        await rig.watched()
+        await rig.fresh()
+        resumed = boot_time() + 3600
+        monkeypatch.setattr("time.clock_gettime", lambda _: resumed)
+        assert not rig.cache.fresh
 
 
 async def test_a_missing_permission_is_logged_as_a_warning(
