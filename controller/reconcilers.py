@@ -114,10 +114,6 @@ SCHEDULES: Final = {
 }
 
 
-def _now() -> datetime:
-    return datetime.fromtimestamp(time.time(), UTC)
-
-
 class ControllerContext:
     """What a process has once, whatever the number of its terms. Its main thread makes it.
 
@@ -191,6 +187,9 @@ class Reconcilers:
         session, fence = self._context.session, self._fence
         return ResourceClient(session, resource, decode_object, namespace=namespace, fence=fence)
 
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._context.session.clock.now(), UTC)
+
     def _make_configuration(self) -> Iterator[Reconciler]:
         settings = self._context.settings
         if settings.watched:
@@ -199,7 +198,7 @@ class Reconcilers:
                 self._context.namespace,
                 lambda: settings.text,
                 self._reporter,
-                _now,
+                self._now,
             )
 
     def _make_facts(self) -> FactsReconciler:
@@ -224,7 +223,7 @@ class Reconcilers:
             context=lambda: self.facts.context,
             find_facts=self.facts.find_version,
             reporter=self._reporter,
-            now=_now,
+            now=self._now,
             briefs=self._context.briefs,
         )
 
@@ -235,7 +234,7 @@ class Reconcilers:
             self._store(TEMPLATES),
             is_enforced=self._scope.is_enforced,
             reporter=self._reporter,
-            now=_now,
+            now=self._now,
         )
 
     def _make_usage(self) -> UsageReconciler:

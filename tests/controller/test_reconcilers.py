@@ -4,6 +4,7 @@ import asyncio
 import gc
 import sys
 import weakref
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from controller.certificates import make_certificate_parts
 from controller.giving_back import GivingBack
 from controller.observations import Observations
 from controller.reconcilers import ControllerContext, Reconcilers
+from controller.template_gc import TemplateGarbageCollector
 from drawbridge.agreement.required_versions import RequiredVersions
 from drawbridge.config.model import Configuration
 from drawbridge.process.settings import Settings, watch_in_use
@@ -58,6 +60,20 @@ def test_allocators_must_know_the_nodes_and_the_configuration_by_which_nodes_lea
     settings.watched[0].cache._index.changed = "8"  # noqa: SLF001
     versions = reconcilers.owned._giving_back._versions()  # noqa: SLF001  # what it announces
     assert versions == RequiredVersions(nodes="7", configuration="8")
+
+
+def test_the_age_of_a_template_is_by_the_clock_of_the_api_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its creation is, so that a clock of this machine would delete it before its pod is there."""
+    session = ServerSession(_NOBODY)
+    monkeypatch.setattr(session.clock, "now", lambda: 86_400.0)
+    caches = ControllerCaches(session)
+    context = ControllerContext(session, "own", Settings(), None)
+    observations = Observations(caches, session.clock.now)
+    reconcilers = Reconcilers(context, caches, observations, _NOBODY, FakeReporter())
+    (collector,) = (e for e in reconcilers.all() if isinstance(e, TemplateGarbageCollector))
+    assert collector._now() == reconcilers.templates._now() == datetime(1970, 1, 2, tzinfo=UTC)  # noqa: SLF001
 
 
 def test_nothing_of_a_term_stays_after_it() -> None:
