@@ -16,7 +16,12 @@ from cli.diagnosis.state import ClusterState, Object, Unread
 from cli.diagnosis.webhook_trial import TrialResult
 from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
-from drawbridge.agreement.match_conditions import find_inactive, find_switched_off
+from drawbridge.agreement.match_conditions import (
+    GUARD_KIND,
+    find_inactive,
+    find_missing,
+    find_switched_off,
+)
 from drawbridge.agreement.published_facts import FactsConfigMap, PublishedFactsError, read_facts
 from drawbridge.agreement.scheduler_lease import PATIENCE_SECONDS, last_renewal
 from drawbridge.agreement.scope import Mode, decide_namespace_scope
@@ -30,10 +35,12 @@ from drawbridge.names import (
     CONTROLLER_DEPLOYMENT,
     CONTROLLER_LEASE,
     FACTS_CONFIG_MAP,
+    JUDGE_CONFIGURATION,
     JUDGE_DEPLOYMENT,
     PLACEMENT_LABEL,
     SCHEDULER_DEPLOYMENT,
     SCHEDULER_LEASE,
+    WEBHOOK_CONFIGURATION,
     WEBHOOK_DEPLOYMENT,
 )
 from drawbridge.translate.changes.codes import DEVICES_DIVIDED
@@ -55,16 +62,23 @@ def _registrations(state: ClusterState) -> Iterator[Object]:
 def check_registration(checked: CheckedState) -> Iterator[Result]:
     """Compare the webhook configuration with the one that the controller writes."""
     installed = checked.state.installed
-    live = installed.mutating
-    if isinstance(live, Unread):
-        yield live
-        return
-    inactive = [*find_inactive(None if live is None else {**live}, checked.configuration)]
-    for other in (installed.validating, installed.judge):
-        if isinstance(other, Mapping):
-            inactive += find_switched_off({**other}, "")
-    yield from inactive
-    if not inactive:
+    told: list[Result] = []
+    if isinstance(installed.mutating, Unread):
+        told.append(installed.mutating)
+    else:
+        live = None if installed.mutating is None else {**installed.mutating}
+        told += find_inactive(live, checked.configuration)
+    others = {WEBHOOK_CONFIGURATION: installed.validating}
+    if installed.judge or isinstance(installed.deployments[JUDGE_DEPLOYMENT], Mapping):
+        others[JUDGE_CONFIGURATION] = installed.judge
+    for name, other in others.items():
+        if isinstance(other, Unread):
+            told.append(other)
+        else:
+            told += find_missing(GUARD_KIND, name, other)
+            told += find_switched_off({**(other or {})}, "")
+    yield from told
+    if not told:
         judge = " and drawbridge-judge" if isinstance(installed.judge, Mapping) else ""
         message = f"drawbridge{judge} in namespace {installed.namespace}"
         yield f"{message}; the match conditions are those of the configuration"

@@ -15,12 +15,30 @@ from drawbridge.agreement.switch import SWITCH_CONDITION, is_switched_off
 from drawbridge.config.model import Configuration
 from drawbridge.dra.counted import list_some
 from drawbridge.finding import Finding
-from drawbridge.names import GUARD_WEBHOOK, POD_WEBHOOK, TRANSLATE_LABEL, WEBHOOK_CONFIGURATION
+from drawbridge.names import (
+    GUARD_WEBHOOK,
+    JUDGE_CONFIGURATION,
+    POD_WEBHOOK,
+    TRANSLATE_LABEL,
+    WEBHOOK_CONFIGURATION,
+)
 from drawbridge.translate.interest import CONTAINERS, RESOURCES, Interest, derive_interest
 
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 KIND: Final = "MutatingWebhookConfiguration"
 GUARD_KIND: Final = "ValidatingWebhookConfiguration"
+# The webhooks of the manifests, by the kind and the name of their webhook configuration.
+REGISTERED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    (KIND, WEBHOOK_CONFIGURATION): (POD_WEBHOOK, "updates.drawbridge.dev"),
+    (GUARD_KIND, WEBHOOK_CONFIGURATION): (
+        "workloads.drawbridge.dev",
+        GUARD_WEBHOOK,
+        "configuration.drawbridge.dev",
+    ),
+    (GUARD_KIND, JUDGE_CONFIGURATION): tuple(
+        f"{each}.judge.drawbridge.dev" for each in ("claims", "pods", "workloads", "classes")
+    ),
+}
 CONDITION_NAME: Final = "asks-for-devices"
 # Only in the guard, while the condition of the webhook for pods changes.
 TRANSITION_NAME: Final = "was-sent-to-pods-webhook"
@@ -233,11 +251,7 @@ def find_inactive(live: JSONObject | None, configuration: Configuration) -> tupl
 
 
 def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -> Iterator[Finding]:
-    if all(each.get("name") != POD_WEBHOOK for each in _webhooks(live)):
-        message = f"{about}: webhook {POD_WEBHOOK} is missing, so the API server sends no pods"
-        yield operation_codes.NAME_NOT_ACTIVE.at(
-            "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
-        )
+    yield from find_missing(KIND, WEBHOOK_CONFIGURATION, live)
     yield from find_switched_off(live, about)
     wanted = derive_conditions(configuration)
     for i, webhook in enumerate(_webhooks(live)):
@@ -255,6 +269,18 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
             yield operation_codes.NAME_NOT_ACTIVE.at(
                 path, message, object=about, remedy=_SELECTOR_REMEDY
             )
+
+
+def find_missing(kind: str, name: str, live: Mapping[str, Any] | None) -> Iterator[Finding]:
+    """Report the webhooks of the manifests that a webhook configuration lacks, in one finding."""
+    about, listed = f"{kind}/{name}", {each.get("name") for each in _webhooks(live or {})}
+    if missing := [each for each in REGISTERED[kind, name] if each not in listed]:
+        message = (
+            f"{about}: missing {', '.join(missing)}, so the API server does not call Drawbridge"
+        )
+        yield operation_codes.NAME_NOT_ACTIVE.at(
+            "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
+        )
 
 
 def find_switched_off(live: JSONObject, about: str) -> Iterator[Finding]:

@@ -42,12 +42,17 @@ def registration(ca: str) -> JSON:
 
 
 def register_all(api: FakeApi) -> None:
-    """Put the webhook configurations of workloads, of the guard and of the judge as well."""
-    for name in ("base/admission-workloads.yaml", "components/judge/judge-webhooks.yaml"):
-        for value in read_yaml_documents((ROOT / "manifests" / name).read_text("utf-8")):
-            for webhook in value["webhooks"]:
-                webhook["clientConfig"]["caBundle"] = bundle(300)
-            api.put(value)
+    """Put the webhook configurations of workloads, of the guard and of the judge."""
+    register(api, "base/admission-workloads.yaml")
+    register(api, "components/judge/judge-webhooks.yaml")
+
+
+def register(api: FakeApi, name: str) -> None:
+    """Put a webhook configuration of the manifests."""
+    for value in read_yaml_documents((ROOT / "manifests" / name).read_text("utf-8")):
+        for webhook in value["webhooks"]:
+            webhook["clientConfig"]["caBundle"] = bundle(300)
+        api.put(value)
 
 
 def config_map(name: str, data: dict[str, str]) -> JSON:
@@ -108,6 +113,7 @@ def healthy(api: FakeApi) -> None:
     )
     for obj in (*OBJECTS, *installed):
         api.put(obj)
+    register(api, "base/admission-workloads.yaml")
     api.on_write = translating
 
 
