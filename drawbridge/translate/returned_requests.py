@@ -1,4 +1,4 @@
-"""Finds requests that another webhook put back into a container that already has its claim.
+"""Finds requests that another webhook put back although the pod already has a claim for them.
 
 The API server calls the webhook again after other webhooks changed the pod. A second claim for the
 same request would allocate its devices twice. The undo patch tells which requests the claim
@@ -15,18 +15,18 @@ import msgspec
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import Edit, apply_edits
-from drawbridge.documents.paths import Path, get_value
-from drawbridge.documents.values import Value, as_list, as_mapping
+from drawbridge.documents.paths import Path, format_path, get_value
+from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.facts.model import Facts
-from drawbridge.finding import Finding
+from drawbridge.finding import Finding, Severity
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
 from drawbridge.translate.changes.codes import REQUEST_RETURNED
-from drawbridge.translate.changes.patch import Patch, restore_original
+from drawbridge.translate.changes.patch import Patch, list_restored, restore_original
 from drawbridge.translate.changes.template import READABLE_DIGITS
 from drawbridge.translate.changes.undo import Operation
 from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
-from drawbridge.translate.legacy.pod_view import Container, DeviceResource, view_pod
+from drawbridge.translate.legacy.pod_view import Container, DeviceResource, format_value, view_pod
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.original_requests import PodInput, find_left
 
@@ -39,7 +39,7 @@ _DEVICES: Final = attrgetter(
 _POD_CLAIM: Final = re.compile(rf"{POD_CLAIM}(-\d+)?")
 _READABLE_NAME: Final = re.compile(rf".+-[0-9a-f]{{{READABLE_DIGITS}}}")
 _REMEDY: Final = (
-    "Remove the resource. To request other devices, remove the claim of Drawbridge and the "
+    "Remove the request. To request other devices, remove the claim of Drawbridge and the "
     f"annotation {ORIGINAL_ANNOTATION} instead."
 )
 
@@ -70,7 +70,7 @@ class _Comparison(NamedTuple):
 def remove_returned_requests(
     given: PodInput, configuration: Configuration, facts: Facts | None
 ) -> PodWithoutReturned:
-    """Remove the requests for which their container already has a claim.
+    """Remove the requests for which their container, or the pod, already has a claim.
 
     A request for other devices than those of the claim is an error.
     """
@@ -78,10 +78,50 @@ def remove_returned_requests(
     annotations = as_mapping(as_mapping(as_mapping(pod).get("metadata")).get("annotations"))
     if not isinstance(annotations.get(ORIGINAL_ANNOTATION), str):
         return PodWithoutReturned(pod)
+    patch, findings = Patch(pod), list[Finding]()
+    for path, finding in _find_returned_fields(pod, configuration):
+        patch.remove(path)
+        findings.append(finding)
+    if not any(each.severity is Severity.ERROR for each in findings):
+        findings += _remove_from_containers(patch, given, configuration, facts)
+    if any(each.severity is Severity.ERROR for each in findings):
+        return PodWithoutReturned(pod, findings=tuple(findings))
+    return PodWithoutReturned(
+        patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(findings)
+    )
+
+
+def _find_returned_fields(
+    pod: Value, configuration: Configuration
+) -> Iterator[tuple[Path, Finding]]:
+    """Yield the annotations, labels and node labels of requests that the translation removed."""
+    # The fields of containers have longer paths.
+    restored = [path for path in list_restored(pod) if len(path) == 3]
+    returned = [path for path in restored if get_value(pod, path) is not None]
+    original = restore_original(pod) if returned else None
+    for field in read_pod(original, configuration).source_fields if original is not None else ():
+        path = (*field.path, field.name)
+        theirs = get_value(pod, path)
+        text = f"{field.name}: {format_value(theirs)}"
+        if not field.removed or path not in returned:
+            continue
+        if equal_json(theirs, field.value):
+            message = f"removed {text}, because the pod already has a claim for it"
+            yield path, REQUEST_RETURNED.at(format_path(path), message)
+        else:
+            message = f"the pod requests {text}, but has a claim for {format_value(field.value)}"
+            yield path, REQUESTS_CONTRADICT.at(format_path(path), message, remedy=_REMEDY)
+
+
+def _remove_from_containers(
+    patch: Patch, given: PodInput, configuration: Configuration, facts: Facts | None
+) -> list[Finding]:
+    """Remove the requests for which their container already has a claim."""
+    pod = patch.pod
     requests = _find_beside_claims(pod, configuration)
     original = restore_original(_leave_out(pod, requests)) if requests else None
     if original is None:
-        return PodWithoutReturned(pod)
+        return []
     left = find_left(given, configuration, facts)
     replaced = _list_resources(original, configuration)
     requests = [
@@ -98,13 +138,12 @@ def remove_returned_requests(
         _list_resources(original, configuration),
         configuration,
     )
-    if findings := tuple(_find_contradictions(comparison)):
-        return PodWithoutReturned(pod, findings=findings)
+    if findings := [*_find_contradictions(comparison)]:
+        return findings
     removed = [*idle, *_find_returned(comparison)]
-    patch = _remove(pod, removed)
-    return PodWithoutReturned(
-        patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(map(_report, removed))
-    )
+    for path in _list_paths(removed):
+        patch.remove(path)
+    return [*map(_report, removed)]
 
 
 def _list_resources(
@@ -172,16 +211,12 @@ def _is_among(request: DeviceResource, fields: set[tuple[Path, str | int]]) -> b
 
 def _leave_out(pod: Value, resources: list[DeviceResource]) -> Value:
     """Return a pod without these resources; the undo patch needs the objects that had them."""
+    return apply_edits(pod, [Edit("remove", path) for path in _list_paths(resources)])
+
+
+def _list_paths(resources: list[DeviceResource]) -> list[Path]:
     fields = [field for request in resources for field in request.source_fields()]
-    return apply_edits(pod, [Edit("remove", (*each.path, each.name)) for each in fields])
-
-
-def _remove(pod: Value, resources: list[DeviceResource]) -> Patch:
-    patch = Patch(pod)
-    for request in resources:
-        for field in request.source_fields():
-            patch.remove((*field.path, field.name))
-    return patch
+    return [(*each.path, each.name) for each in fields]
 
 
 def _find_contradictions(compared: _Comparison) -> Iterator[Finding]:

@@ -193,3 +193,56 @@ def test_a_forged_annotation_removes_no_request(text: str) -> None:
     pod["spec"]["containers"][0]["resources"]["claims"] = [{"name": "mine", "request": "gpu"}]
     translated = translate(pod, CONTEXT)
     assert len(translated.templates) == 1
+
+
+def build_with_annotations(annotations: dict[str, str]) -> dict[str, Any]:
+    pod = build_pod({})
+    pod["metadata"]["annotations"] = {"theirs": "a", **annotations}
+    pod["spec"]["schedulerName"] = "kai-scheduler" if "gpu-fraction" in annotations else None
+    return pod
+
+
+@every_row(
+    "annotations",
+    [
+        {"gpu-fraction": "0.5"},
+        {
+            "tensor-fusion.ai/vram-limit": "10Gi",
+            "tensor-fusion.ai/tflops-limit": "100",
+            "tensor-fusion.ai/vram-request": "10Gi",
+            "tensor-fusion.ai/tflops-request": "100",
+            "tensor-fusion.ai/inject-container": "main",
+            "tensor-fusion.ai/is-local-gpu": "true",
+        },
+    ],
+)
+def test_annotations_that_are_the_request_and_are_put_back_are_removed_again(
+    annotations: dict[str, str],
+) -> None:
+    asked = build_with_annotations(annotations)
+    first = translate_once(asked)
+    changed = copy.deepcopy(first)
+    changed["metadata"]["annotations"] |= annotations
+    translated = translate(changed, CONTEXT)
+    assert (apply_edits(changed, translated.edits), translated.templates) == (first, ())
+    assert list(translated.operations) == to_operations(translated.edits)
+    assert "RequestReturned" in {each.code for each in translated.findings}
+    assert restore_original(first) == asked
+
+
+def test_an_annotation_that_requests_other_devices_than_those_of_the_claim_is_an_error() -> None:
+    changed = translate_once(build_with_annotations({"gpu-fraction": "0.5"}))
+    changed["metadata"]["annotations"]["gpu-fraction"] = "0.25"
+    translated = translate(changed, CONTEXT)
+    assert (translated.edits, translated.templates) == ((), ())
+    (finding,) = translated.findings
+    assert finding.code == "RequestsContradict"
+    assert "gpu-fraction: 0.25, but has a claim for 0.5" in finding.message
+
+
+def test_annotations_that_the_translation_left_stay() -> None:
+    pod = build_with_annotations({"nvidia.com/use-gputype": "A100"})
+    pod["spec"]["containers"][0]["resources"]["limits"] = SHARE
+    first = translate_once(pod)
+    changed = {**first, "metadata": {**first["metadata"], "labels": {"theirs": "a"}}}
+    assert translate(changed, CONTEXT).edits == ()

@@ -341,6 +341,16 @@ def restore_original(pod: Value) -> Value | None:
         return None
 
 
+def list_restored(pod: Value) -> set[Path]:
+    """Return the fields that the undo patch of a pod adds to objects."""
+    added = [step for step in _parse_undo(pod) if step.op == "add"]
+    return {
+        path
+        for step in added
+        for path in (step.path, *((*step.path, key) for key in as_mapping(step.value)))
+    }
+
+
 def _parse_undo(pod: Value) -> Sequence[UndoStep]:
     """Parse the undo patch of a pod."""
     text = get_value(pod, (*_ANNOTATIONS, ORIGINAL_ANNOTATION))
