@@ -14,7 +14,7 @@ from drawbridge.dra.counted import list_some
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding
 from drawbridge.names import FACTS_ANNOTATION, ORIGINAL_ANNOTATION, PLACEMENT_LABEL
-from drawbridge.translate.changes.patch import restore_original
+from drawbridge.translate.changes.patch import list_inputs
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.pods import TranslationContext, translate
 
@@ -33,16 +33,16 @@ def rebuild_templates(
 ) -> tuple[ClaimTemplate, ...]:
     """Rebuild the missing templates from the pod's original request; none unless all of them.
 
-    The first context that produces all missing names wins. `admin_access` tells whether the
+    A pod that admission translated twice, because another webhook added requests in between, has
+    templates of both translations, perhaps by different contexts. `admin_access` tells whether the
     namespace allows it.
     """
     pod: Value = msgspec.json.decode(raw)
-    original = restore_original(pod)
-    if original is None:
-        return ()
-    for context in contexts:
-        translation = translate(original, context, namespace, admin_access=admin_access)
-        templates = {each.name: each for each in translation.templates}
+    inputs = [*list_inputs(pod)]
+    templates: dict[str, ClaimTemplate] = {}
+    for context, given in ((one, each) for one in contexts for each in inputs):
+        translation = translate(given, context, namespace, admin_access=admin_access)
+        templates |= {each.name: each for each in translation.templates}
         if missing <= templates.keys():
             return tuple(templates[name] for name in sorted(missing))
     return ()

@@ -1,5 +1,9 @@
 """The contexts that a waiting pod is translated with again."""
 
+import copy
+import itertools
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -73,3 +77,33 @@ def test_a_template_is_rebuilt_by_the_names_of_the_noted_facts(now: Facts) -> No
         admin_access=False,
     )
     assert rebuilt == (template,)
+
+
+@every_row(("placement", "amount", "position"), [*itertools.product(Placement, ("1", "2"), (0, 1))])
+def test_the_templates_of_two_translations_of_a_pod_are_rebuilt(
+    placement: Placement, amount: str, position: int
+) -> None:
+    """Another webhook added a container with a request in between, and the facts changed."""
+    configuration = msgspec.structs.replace(TRANSLATING, placement=placement)
+    facts = (_serve("large"), _serve("small"))
+    contexts = [
+        make_context(configuration, each, f"sha256:{each.classes[0].name}") for each in facts
+    ]
+    containers: list[Value] = [{"name": "main", "resources": {"limits": {FPGA: "1"}}}]
+    pod: Any = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+    first = translate(pod, contexts[0])
+    between: Any = copy.deepcopy(apply_edits(pod, first.edits))
+    side = {"name": "side", "resources": {"limits": {FPGA: amount}}}
+    between["spec"]["containers"].insert(position, side)
+    second = translate(between, contexts[1])
+    made = {each.name: each for each in (*first.templates, *second.templates)}
+    assert len(made) == 2
+    for missing in (made.keys(), {first.templates[0].name}, {second.templates[0].name}):
+        rebuilt = rebuild_templates(
+            msgspec.json.encode(apply_edits(between, second.edits)),
+            "ml",
+            frozenset(missing),
+            contexts,
+            admin_access=False,
+        )
+        assert rebuilt == tuple(made[name] for name in sorted(missing))

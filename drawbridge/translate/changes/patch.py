@@ -7,12 +7,12 @@ so it is never trusted.
 
 import enum
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-from drawbridge.documents.patch import Edit, EditError
+from drawbridge.documents.patch import Edit, EditError, apply_edits
 from drawbridge.documents.paths import Path, format_path, get_value, parse_index
 from drawbridge.documents.values import Value, as_mapping, equal_json
 from drawbridge.finding import Finding
@@ -339,6 +339,27 @@ def restore_original(pod: Value) -> Value | None:
         return apply_undo(pod, steps)[0] if steps else None
     except EditError:
         return None
+
+
+def list_inputs(pod: Value) -> Iterator[Value]:
+    """Yield the original pod, and then what each translation was given if there were two.
+
+    The second one writes its undo steps before those of the first one, which begin with the removal
+    of the annotation.
+    """
+    steps, path = _parse_undo(pod), (*_ANNOTATIONS, ORIGINAL_ANNOTATION)
+    first = next((number for number, each in enumerate(steps) if each.path == path), 0)
+    second = [(steps[:first], steps[first:]), (steps[first:], ())] if first else []
+    for undone, kept in ((steps, ()), *second):
+        try:
+            given = apply_undo(pod, undone)[0] if undone else None
+        except EditError:
+            continue
+        if kept:
+            undo = [make_operation(op, to_pointer(at), value) for op, at, value in kept]
+            given = apply_edits(given, [Edit("replace", path, _encode(undo))])
+        if given is not None:
+            yield given
 
 
 def list_restored(pod: Value) -> set[Path]:
