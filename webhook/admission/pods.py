@@ -20,7 +20,7 @@ from drawbridge.dra.device_quotas import Charge, add_charges
 from drawbridge.dra.resource_quotas import ResourceQuota
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
-from drawbridge.translate.changes.patch import check_annotation_size
+from drawbridge.translate.changes.patch import check_annotation_size, list_inputs
 from drawbridge.translate.changes.queues import Mappings
 from drawbridge.translate.changes.template import ClaimTemplate
 from drawbridge.translate.decisions.codes import NO_NODE_OFFERS_ALL
@@ -34,6 +34,7 @@ from webhook.admission.removed_requests import (
     describe_translation,
     find_removed_requests,
 )
+from webhook.admission.updates import is_translated
 
 _EARLIER: Final = (
     "now, but a node did a short time ago; the pod stays pending until a node does again"
@@ -49,13 +50,14 @@ class PodDecision(msgspec.Struct, frozen=True):
     templates: tuple[ClaimTemplate, ...] = ()
     findings: tuple[Finding, ...] = ()
     removed: RemovedRequests = RemovedRequests()
-    charges: Mapping[str, int] = {}
+    charges: Mapping[str, int] = {}  # of the claims, also those of an earlier translation
     device_charge: Charge = {}  # what the claims have at least of what device quotas limit
     lines: tuple[str, ...] = ()  # descriptions of the new claims
     asked: tuple[str, ...] = ()  # descriptions of the device resources that containers request
     operations: Sequence[Mapping[str, Value]] = ()  # the edits as a JSON patch
     annotation_bytes: int = 0  # of the JSON of added annotations
     mappings: Mappings = {}  # the classes by the legacy name they replace
+    limited: RemovedRequests = RemovedRequests()  # what is removed now, and was removed earlier
 
     @property
     def replaces_requests(self) -> bool:
@@ -82,20 +84,23 @@ def decide(  # noqa: PLR0913  # all but four by name
     `queue` is the default queue of Kueue of the namespace.
     """
     by_facts = partial(
-        translate, pod, namespace=namespace, admin_access=admin_access, default_queue=queue
+        translate, namespace=namespace, admin_access=admin_access, default_queue=queue
     )
-    translation = _choose(summaries.list_contexts(context), by_facts)
+    translation = _choose(summaries.list_contexts(context), partial(by_facts, pod))
     findings = tuple(apply_policies(translation.findings, context.configuration.findings))
     asked = tuple(islice(describe_requests(pod), MAX_ASKED))
     if not translation.edits:
         return PodDecision(findings=findings, asked=asked)
     after = apply_edits(pod, translation.edits)
     removed = find_removed_requests(pod, after)
-    by_name = {each.name: summaries.summarize(each, context) for each in translation.templates}
+    inputs = [*list_inputs(after)] if translation.templates and is_translated(pod) else []
+    # The first translation of the pod, whose claims it gets as well.
+    earlier = by_facts(inputs[-1], context).templates if len(inputs) > 1 else ()
+    summarized = [summaries.summarize(each, context) for each in (*translation.templates, *earlier)]
     charges = Counter[str]()
-    for template in translation.templates:
-        charges.update(by_name[template.name].charges)
-    least = add_charges(by_name[each.name].least for each in translation.templates)
+    for summary in summarized:
+        charges.update(summary.charges)
+    by_name = dict(zip([each.name for each in translation.templates], summarized, strict=False))
     described = {name: each.description for name, each in by_name.items()}
     return PodDecision(
         translation.edits,
@@ -103,12 +108,13 @@ def decide(  # noqa: PLR0913  # all but four by name
         (*findings, *dict.fromkeys(one for each in by_name.values() for one in each.findings)),
         removed,
         charges,
-        least,
+        add_charges(each.least for each in summarized),
         describe_translation(pod, after, described, removed),
         asked,
         translation.operations,
         _count_annotation_bytes(translation.edits),
         translation.mappings,
+        find_removed_requests(inputs[0], after) if inputs else removed,
     )
 
 
@@ -172,7 +178,7 @@ def check_namespace_limits(
     if not decision.edits:
         return (), ()
     findings = (
-        *limit_ranges.check_pod(decision.removed, ranges),
+        *limit_ranges.check_pod(decision.limited, ranges),
         *resource_quotas.check_quotas(decision.charges, decision.removed.names, quotas),
         *device_findings,
     )
