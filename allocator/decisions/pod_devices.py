@@ -134,7 +134,7 @@ class PodDecisions:
             return self._decide(pod_request, limit, now, reserve=reserve)
         if (refusal := self.groups.find_refusal(uid, request.group, now)) is not None:
             return refuse_group(refusal)
-        return PreFilterReply(complete=False, members_needed=True)
+        return PreFilterReply(complete=False, members_needed=True, partial_claims=True)
 
     def receive_group(
         self, request: PreFilterGroupRequest, now: float

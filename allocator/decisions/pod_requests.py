@@ -24,6 +24,7 @@ from drawbridge.solver.codes import CLAIM_REFUSED
 from drawbridge.solver.reasons import Reason
 
 _STAGE: Final = "claims"
+_PARTIAL_KIND: Final = "PartialObjectMetadata"
 # Of what selects nodes for a pod, in JSON. It is compared with each node, and kept as a part of the
 # watched pod, which counts in the share of its namespace.
 MOST_SELECTION: Final = 128 << 10
@@ -58,13 +59,23 @@ class _Owner(msgspec.Struct, frozen=True):
 
 
 class _Identity(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
     uid: str = ""
     resource_version: str = ""
     owner_references: tuple[_Owner, ...] = ()
 
 
 class _SentClaim(msgspec.Struct, frozen=True):
+    kind: str = ""
     metadata: _Identity = _Identity()
+
+
+class UnseenClaimError(ProtocolError):
+    """A claim of which only the metadata was sent is not known yet."""
+
+    def __init__(self, name: str) -> None:
+        message = f"the allocator has not seen ResourceClaim {name} yet; the pod is tried again"
+        super().__init__(ErrorCode.NOT_READY, message)
 
 
 class ReceivedClaim(NamedTuple):
@@ -90,11 +101,14 @@ def read_claims(
 
 def _read_claim(number: int, raw: msgspec.Raw, watched: Mapping[str, Claim]) -> ReceivedClaim:
     try:
-        sent = _SENT.decode(raw).metadata
+        received = _SENT.decode(raw)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ProtocolError(ErrorCode.BAD_REQUEST, f"claims[{number}]: {error}") from None
-    claim = watched.get(sent.uid)
-    if claim is None or claim.metadata.resource_version != sent.resource_version:
+    sent, claim = received.metadata, watched.get(received.metadata.uid)
+    if received.kind == _PARTIAL_KIND:
+        if claim is None:
+            raise UnseenClaimError(sent.name)
+    elif claim is None or claim.metadata.resource_version != sent.resource_version:
         read = _READER.read(raw)
         if isinstance(read, tuple):
             raise ProtocolError(ErrorCode.BAD_REQUEST, f"claims[{number}]: {read[0].message}")

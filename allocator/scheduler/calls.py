@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from allocator.copies import decide_in_copy
 from allocator.decisions.deciding_ahead import DecideInCopy, decide_ahead
 from allocator.decisions.pod_devices import PodDecisions
+from allocator.decisions.pod_requests import UnseenClaimError
 from allocator.decisions.waiting import WaitingPods
 from allocator.decisions.wake_turns import is_woken_by_member
 from allocator.scheduler.protocol import (
@@ -119,7 +120,10 @@ class SchedulerCalls:
     async def prefilter_group(self, request: PreFilterGroupRequest) -> PreFilterReply:
         """Decide about all members of a group, and return nodes for one of them."""
         decisions = self._decide()
-        received = await self._in_turns(decisions.receive_group(request, self._now()))
+        try:
+            received = await self._in_turns(decisions.receive_group(request, self._now()))
+        except UnseenClaimError as error:
+            return PreFilterReply(complete=False, members_needed=True, message=error.message)
         if decisions is not self._decide():
             raise ProtocolError(ErrorCode.NOT_READY, _REBUILT)
         now = self._now()

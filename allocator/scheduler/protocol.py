@@ -124,7 +124,10 @@ class PreFilterRequest(_Message, frozen=True):
 
 
 class GroupMember(_Message, frozen=True):
-    """A member of a group that has no node, and its claims as in `PreFilterRequest`."""
+    """A member of a group that has no node, and its claims as in `PreFilterRequest`.
+
+    A claim whose kind is PartialObjectMetadata has only its metadata.
+    """
 
     pod: SchedulingPod
     claims: tuple[msgspec.Raw, ...] | None = None
@@ -176,7 +179,17 @@ class PreFilterReply(_Message, frozen=True):
         bool,
         Meta(
             description=(
-                "Whether nothing is decided yet: the plugin asks about all members of the group."
+                "Whether nothing is decided yet: the plugin asks about all members of the group. "
+                "After that, whether the allocator has not seen all of their claims."
+            )
+        ),
+    ] = False
+    partial_claims: Annotated[
+        bool,
+        Meta(
+            description=(
+                "Whether the members may be sent with claims as PartialObjectMetadata, because "
+                "the allocator has seen them, if they are too large for one request."
             )
         ),
     ] = False

@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"drawbridge.dev/bridge/framework"
@@ -94,6 +95,18 @@ func usesClaim(pod *v1.Pod, claim *resourceapi.ResourceClaim) bool {
 		}
 	}
 	return false
+}
+
+// metadataOf returns what identifies claims, and who owns them.
+func metadataOf(claims []*resourceapi.ResourceClaim) []*resourceapi.ResourceClaim {
+	partial := make([]*resourceapi.ResourceClaim, 0, len(claims))
+	for _, claim := range claims {
+		one := &resourceapi.ResourceClaim{TypeMeta: metav1.TypeMeta{APIVersion: "meta.k8s.io/v1", Kind: protocol.PartialKind}}
+		one.Namespace, one.Name, one.UID = claim.Namespace, claim.Name, claim.UID
+		one.ResourceVersion, one.OwnerReferences = claim.ResourceVersion, claim.OwnerReferences
+		partial = append(partial, one)
+	}
+	return partial
 }
 
 // withoutManagedFields returns the claims as the allocator wants them. The scheduler's objects are

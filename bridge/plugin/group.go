@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -104,6 +106,20 @@ func (p *Plugin) groupReference(pod *v1.Pod) (*group, error) {
 func (p *Plugin) isMember(pod *v1.Pod) bool {
 	found, err := p.groupReference(pod)
 	return err != nil || found != nil && (len(found.waiting) > 1 || found.minCount > 0)
+}
+
+// askAboutGroup asks for devices for all members that wait. If that is too much for one request, the allocator
+// takes the metadata of claims that it has seen, if it says so.
+func (p *Plugin) askAboutGroup(ctx context.Context, pod *v1.Pod, found *group, maxNodes int, partial bool) (*protocol.PreFilterReply, error) {
+	request := p.groupRequest(pod, found, maxNodes)
+	reply, err := p.allocator.preFilterGroup(ctx, request)
+	if !partial || !errors.Is(err, protocol.ErrTooLarge) {
+		return reply, err
+	}
+	for index := range request.Members {
+		request.Members[index].Claims = metadataOf(request.Members[index].Claims)
+	}
+	return p.allocator.preFilterGroup(ctx, request)
 }
 
 // groupRequest describes all members that wait; their claims exist.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -106,6 +107,58 @@ func TestAllMembersThatWaitAreSentIfTheAllocatorAsksForThem(t *testing.T) {
 	checkTexts(t, members, "pod-1", "pod-2")
 	if request.Group.Scheduled != 2 || request.PodUID != "pod-1" || len(request.Members[1].Claims) != 1 {
 		t.Errorf("got %+v", request)
+	}
+}
+
+// largeGang returns a gang whose claims are too large for one request.
+func largeGang(s *stage, reply protocol.PreFilterReply) *v1.Pod {
+	pod, _ := gangOf(s)
+	large := s.cluster.existing["default/a"]
+	large.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "pod-1"}}
+	large.ResourceVersion, large.Annotations = "7", map[string]string{"large": strings.Repeat("x", protocol.MaxMessageBytes/2)}
+	s.server.Reply("/v1/prefilter", allocatortest.Reply{Body: reply})
+	return pod
+}
+
+func TestTheMetadataOfClaimsIsSentIfTheyAreTooLarge(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	pod := largeGang(s, protocol.PreFilterReply{MembersNeeded: true, PartialClaims: true})
+	s.server.Reply("/v1/prefilterGroup", allocatortest.Reply{Body: protocol.PreFilterReply{
+		Complete: true, Fit: []protocol.NodeScore{{Node: "n1"}},
+	}})
+	names, status := s.preFilter(t, pod)
+	checkCode(t, status, fwk.Success)
+	checkTexts(t, names, "n1")
+	var request protocol.PreFilterGroupRequest
+	if err := json.Unmarshal(s.server.Take()[1].Body, &request); err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range request.Members {
+		sent := member.Claims[0]
+		checkTexts(t, []string{sent.Kind, sent.Namespace, sent.Name, string(sent.UID), sent.ResourceVersion, sent.OwnerReferences[0].Name},
+			protocol.PartialKind, "default", "a", "uid-a", "7", "pod-1")
+	}
+	if len(request.Members) != 2 || s.cluster.existing["default/a"].Annotations == nil {
+		t.Error("a member is missing, or the scheduler's own object changed")
+	}
+}
+
+func TestAnAllocatorThatWantsWholeClaimsGetsNoMetadata(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	_, status := s.preFilter(t, largeGang(s, protocol.PreFilterReply{MembersNeeded: true}))
+	checkCode(t, status, fwk.UnschedulableAndUnresolvable)
+	checkTexts(t, s.paths(), "/v1/prefilter")
+}
+
+func TestAGangWaitsUntilTheAllocatorHasSeenItsClaims(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	pod := largeGang(s, protocol.PreFilterReply{MembersNeeded: true, PartialClaims: true})
+	s.server.Reply("/v1/prefilterGroup", allocatortest.Reply{Body: protocol.PreFilterReply{MembersNeeded: true, Message: "not seen yet"}})
+	_, status := s.preFilter(t, pod)
+	checkCode(t, status, fwk.UnschedulableAndUnresolvable)
+	checkTexts(t, append(s.unanswered.take(), status.Message()), "pod-1", "not seen yet")
+	if s.allocator.pausedBecause() != nil {
+		t.Error("others wait, too")
 	}
 }
 

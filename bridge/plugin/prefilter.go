@@ -81,10 +81,14 @@ func (p *Plugin) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Po
 	request.Reserve = request.Group == nil && !framework.InGroupCycle(state)
 	reply, err := p.allocator.preFilter(ctx, request)
 	if err == nil && reply.MembersNeeded {
-		reply, err = p.allocator.preFilterGroup(ctx, p.groupRequest(pod, group, request.MaxNodes))
+		reply, err = p.askAboutGroup(ctx, pod, group, request.MaxNodes, reply.PartialClaims)
 	}
 	if err != nil {
 		return nil, p.failure(ctx, pod, err)
+	}
+	if reply.MembersNeeded { // the allocator has not seen all claims
+		p.unanswered.add(pod.UID)
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reply.Message)
 	}
 	found := newPodState(reply, claims)
 	state.Write(stateKey, found)

@@ -87,6 +87,9 @@ type Group struct {
 	Scheduled int `json:"scheduled"`
 }
 
+// PartialKind is the kind of a claim of which only the metadata is sent.
+const PartialKind = "PartialObjectMetadata"
+
 // GroupMember is a member of a group that has no node.
 type GroupMember struct {
 	Pod    Pod                          `json:"pod"`
@@ -113,8 +116,10 @@ type PreFilterReply struct {
 	// GroupPreemptible is true if the plugin may ask for victims for all members of the group.
 	GroupPreemptible bool `json:"groupPreemptible"`
 	// MembersNeeded is true if the allocator decides about all members of the group together, and is
-	// asked about them next.
+	// asked about them next; in a reply about them, if it has not seen all of their claims.
 	MembersNeeded bool `json:"membersNeeded"`
+	// PartialClaims is true if claims of members can be sent as PartialObjectMetadata.
+	PartialClaims bool `json:"partialClaims"`
 	// ReservedOn is the node on which devices are reserved for the pod for a short time, if any.
 	ReservedOn string `json:"reservedOn"`
 }
