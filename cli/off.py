@@ -6,6 +6,7 @@ was in force, namespace by namespace. Repeating the command is harmless.
 
 import argparse
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cli.input import codes, live_cluster
@@ -158,7 +159,7 @@ async def _with_waiting_pods(session: "Session", switched: Switched, *, recreate
     client = ResourceClient(session, resources.PODS, decode_object)
     lines, findings = list(switched.lines), list(switched.findings)
     try:
-        waiting = await client.list(fields=_WAITING)
+        waiting = await live_cluster.list_all(partial(client.iterate, fields=_WAITING))
     except ApiError as error:
         finding = codes.SWITCH_INCOMPLETE.at("", error.message, object="pods")
         return switched._replace(findings=(*findings, finding))

@@ -150,11 +150,15 @@ class DualNodeReconciler:
         """Return a finding if the label has to stay on a node that is no longer dual."""
         cached = self._nodes.get(node)
         value = msgspec.json.decode(cached.raw) if cached else {}
-        pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
-        return describe_held_node(node, value, pods, context)
+        return describe_held_node(node, value, await self._list_holders(node), context)
+
+    async def _list_holders(self, node: str) -> list[Unstructured]:
+        """Return the pods of a node that may hold devices of any plugin."""
+        pods = self._stores.pods.iterate(fields=f"spec.nodeName={node}")
+        return [each async for each in pods if find_holders((each,), bool)]
 
     async def _find_holders(self, node: str, context: TranslationContext) -> Finding | None:
-        pods = await self._stores.pods.list(fields=f"spec.nodeName={node}")
+        pods = await self._list_holders(node)
         holders = find_holders(pods, lambda name: _is_served(name, context))
         return _describe_holders(node, holders, plugin_serves=False) if holders else None
 

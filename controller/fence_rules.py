@@ -309,7 +309,7 @@ async def _write_rules(
     """
     missing = {(rule := make_rule(pool))["metadata"]["name"]: rule for pool in wanted}
     names, wrong = {*map(rule_name, kept)}, []
-    for rule in await store.list():
+    async for rule in store.iterate():
         name = rule["metadata"]["name"]
         if name in missing and selects_as(rule, missing[name]):
             del missing[name]

@@ -18,7 +18,7 @@ after a minute, so a mark counts for no longer.
 """
 
 import math
-from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -81,7 +81,7 @@ class GivingBack(Generic[K]):
     def __init__(
         self,
         leases: ObjectStore,
-        list_pending: Callable[[], Awaitable[Iterable[frozenset[PoolID]]]],
+        list_pending: Callable[[], AsyncIterator[frozenset[PoolID]]],
         *,
         versions: Callable[[], RequiredVersions],
         find_touched: Callable[[frozenset[PoolID], frozenset[K]], Collection[K]],
@@ -125,7 +125,9 @@ class GivingBack(Generic[K]):
         recent = frozenset(key for key, seconds in due.items() if seconds < LATEST_SECONDS)
         if not recent:
             return frozenset(due)
-        pending = _NO_POOLS.union(*await self._list_pending())
+        pending = _NO_POOLS
+        async for pools in self._list_pending():
+            pending |= pools
         ended = frozenset(due) - frozenset(self._find_touched(pending, recent))
         return frozenset(filter(self.has_ended, ended))
 

@@ -4,7 +4,7 @@
 """
 
 import enum
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import datetime
 from typing import Any, Protocol, TypeAlias, TypeVar
 
@@ -72,8 +72,8 @@ class ObjectStore(Protocol):
     async def read(self, name: str, namespace: str = "") -> Unstructured | None:
         """Read an object from the API server; None if it does not exist."""
 
-    async def list(self, namespace: str = "", *, fields: str = "") -> list[Unstructured]:
-        """List the objects of a namespace that match a field selector."""
+    def iterate(self, namespace: str = "", *, fields: str = "") -> AsyncIterator[Unstructured]:
+        """Yield the objects of a namespace that match a field selector; tenants can make many."""
 
     async def create(
         self, value: Unstructured, namespace: str = "", *, dry_run: bool = False

@@ -349,7 +349,7 @@ class Reconcilers:
         claims = ResourceClient(context.session, CLAIMS, read_pending_pools)
         return GivingBack(
             self._store(LEASES, context.namespace),
-            claims.list,
+            claims.iterate,
             versions=versions,
             find_touched=find_touched,
             elapsed=boot_time,

@@ -59,14 +59,10 @@ def _is_unused(template: PartialObject, now: datetime) -> bool:
     return now - last > (NEVER_USED if is_created_ahead(template.metadata) else UNUSED)
 
 
-def referenced_templates(pods: Iterable[Unstructured]) -> frozenset[str]:
-    """Return the names of the templates that unfinished pods refer to."""
-    return frozenset(
-        name
-        for pod in msgspec.convert(pods, list[WatchedPod], strict=False)
-        if pod.status.phase not in _FINISHED_PHASES
-        for name in pod.template_names
-    )
+def referenced_templates(value: Unstructured) -> frozenset[str]:
+    """Return the names of the templates that a pod refers to; none if it has finished."""
+    pod = msgspec.convert(value, WatchedPod, strict=False)
+    return frozenset(() if pod.status.phase in _FINISHED_PHASES else pod.template_names)
 
 
 class TemplateGarbageCollector:
@@ -109,8 +105,9 @@ class TemplateGarbageCollector:
         namespace, templates = unused
         if not self._is_enforced(namespace):
             return
-        pods = await self._pods.list(namespace)
-        referenced = await asyncio.to_thread(referenced_templates, pods)
+        referenced = set[str]()
+        async for pod in self._pods.iterate(namespace):
+            referenced |= referenced_templates(pod)
 
         async def collect(template: WatchedObject[PartialObject]) -> None:
             if template.name in referenced:

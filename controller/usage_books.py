@@ -192,7 +192,7 @@ class UsageReconciler:
     async def _find_owners_in(self, namespace: str) -> None:
         # Pods that are created while the list is under way are not in it.
         wanted = self._observer.waiting_in(namespace)
-        self._observer.add_pods(wanted, iter(await self._pods.list(namespace)))
+        await self._observer.add_pods(wanted, self._pods.iterate(namespace))
         self._reporter.count(NAME, "owners")
 
 

@@ -4,7 +4,7 @@ Only the leader writes books, but a replica that becomes the leader knows what h
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from fractions import Fraction
 from typing import Final, Protocol
@@ -264,13 +264,13 @@ class UsageObserver:
         """Return the waiting pods of a namespace."""
         return {owner for owner, key in self.waiting.items() if key[0] == namespace}
 
-    def add_pods(self, wanted: AbstractSet[str], pods: Iterator[Unstructured]) -> None:
+    async def add_pods(self, wanted: AbstractSet[str], pods: AsyncIterator[Unstructured]) -> None:
         """Take the owners of pods that waited before all pods of their namespace were listed.
 
         Pods that do not exist any more have an unknown owner.
         """
         names: dict[str, str] = dict.fromkeys(wanted, UNKNOWN)
-        for pod in pods:
+        async for pod in pods:
             metadata = pod.get("metadata") or {}
             waiting = f"{_WAITING}{metadata.get('uid')}"
             if waiting in wanted:

@@ -1,6 +1,6 @@
 """Implements `allocator.writes.cluster_writes` with `cluster`."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -151,13 +151,13 @@ class ApiServerWrites:
         """Read a claim from the API server; None if it does not exist."""
         return await self._claims.read(name, namespace)
 
-    async def list_claims(self) -> list[Claim]:
-        """Return the current claims of all namespaces, without those that cannot be read.
+    def list_claims(self) -> AsyncIterator[Claim]:
+        """Yield the current claims of all namespaces, without those that cannot be read.
 
         A claim that cannot be read was never marked here: whoever made it unreadable since then
         has changed its version as well.
         """
-        return await self._claims.list()
+        return self._claims.iterate()
 
     async def mark(self, claim: Claim, mark: str, check: Check) -> Claim:
         """Write the allocation mark and the finalizer."""
@@ -198,16 +198,15 @@ class ApiServerWrites:
     async def list_users(self, claim: Claim) -> list[tuple[PodName, PodPlace]]:
         """Return the pods that name a claim, as the API server has them now."""
         namespace, name = claim.metadata.namespace, claim.metadata.name
-        pods = [(each.metadata, _place_of(each)) for each in await self._pods.list(namespace)]
         return [
-            (PodName(namespace, metadata.name, metadata.uid), place)
-            for metadata, place in pods
-            if name in place.claims
+            (PodName(namespace, each.metadata.name, each.metadata.uid), place)
+            async for each in self._pods.iterate(namespace)
+            if name in (place := _place_of(each)).claims
         ]
 
     async def list_pods_on(self, node: str) -> list[Pod]:
         """Return the pods of a node, as the watch reads them."""
-        return await self._watched_pods.list(fields=f"spec.nodeName={node}")
+        return [each async for each in self._watched_pods.iterate(fields=f"spec.nodeName={node}")]
 
     async def end_bindings(self, pod: PodName, claim: Claim) -> PodPlace | None:
         """Write a condition, which gives the pod another version."""

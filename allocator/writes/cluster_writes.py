@@ -3,7 +3,7 @@
 `allocator.writes.api_server` implements it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from drawbridge.dra.allocation import Allocation, Consumer
@@ -53,7 +53,7 @@ class ClusterWrites(Protocol):
         """Read a claim from the API server; None if it does not exist."""
         ...
 
-    async def list_claims(self) -> list[Claim]:
+    def list_claims(self) -> AsyncIterator[Claim]:
         """Read the current claims of all namespaces from the API server."""
         ...
 

@@ -37,6 +37,7 @@ from drawbridge.dra.allocation import MAX_CONSUMERS
 from drawbridge.dra.claim import Claim
 from drawbridge.ledger.holdings import read_holds
 from drawbridge.ledger.plugin_holders import find_held_names
+from drawbridge.ledger.reduced_claim import reduce_claim
 from drawbridge.names import ALLOCATION_ANNOTATION
 from drawbridge.process import metrics
 
@@ -118,7 +119,7 @@ class Recovery:
     async def _read_claims(self) -> AsyncIterator[Claim]:
         """Yield all claims as the API server has them, once applied; others run in between."""
         characters = 0
-        for claim in await self._writes.list_claims():
+        async for claim in self._writes.list_claims():
             self._state.observe_claim(claim)
             yield claim
             mark = claim.metadata.annotations.get(ALLOCATION_ANNOTATION, "")
@@ -188,7 +189,9 @@ class Recovery:
 
     def _undo_mark(self, claim: Claim, after: float = 0.0) -> None:
         metadata = claim.metadata
-        about = Unfinished(metadata.namespace, claim, self._remove_mark, self._report_mark)
+        # A tenant can mark any number of claims.
+        reduced = reduce_claim(claim)
+        about = Unfinished(metadata.namespace, reduced, self._remove_mark, self._report_mark)
         self._undoing.add(f"marked {metadata.uid}", about, after=after)
 
     async def _remove_mark(self, claim: Claim) -> None:

@@ -6,8 +6,9 @@ takes half of the time of a short command.
 """
 
 import argparse
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _SOURCE = "<cluster>"
+PAGE_SIZE: Final = 500
+_LIST_ATTEMPTS: Final = 4
 
 
 class ClusterReadError(Exception):
@@ -77,7 +80,19 @@ async def list_objects(
     labels: str = "",
 ) -> list[dict[str, Value]]:
     """List all objects of a kind in pages; each has `apiVersion` and `kind`, as in a file."""
-    return await _open_client(session, resource).list(namespace, fields=fields, labels=labels)
+    client = _open_client(session, resource)
+    return await list_all(partial(client.iterate, namespace, fields=fields, labels=labels))
+
+
+async def list_all(iterate: Callable[..., AsyncIterator[T]]) -> list[T]:
+    """Return all objects in large pages; begin anew if a page expires."""
+    for left in reversed(range(_LIST_ATTEMPTS)):
+        try:
+            return [each async for each in iterate(page_size=PAGE_SIZE)]
+        except ApiError as error:
+            if not (error.gone and left):
+                raise
+    return []
 
 
 def _open_client(session: "Session", resource: "Resource") -> "ResourceClient[dict[str, Value]]":

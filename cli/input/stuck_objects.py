@@ -50,7 +50,8 @@ async def read_stuck(session: "Session", published: Iterable[Value]) -> tuple[St
 
     values: list[Value] = [*published]
     values += await live_cluster.list_objects(session, resources.NAMESPACES)
-    pods = await ResourceClient(session, resources.PODS, decode_device_pod).list()
+    client = ResourceClient(session, resources.PODS, decode_device_pod)
+    pods = await live_cluster.list_all(client.iterate)
     values += await list_failures(session)
     hanging = replace(from_values(values, now=session.clock.now()), pods=tuple(pods))
     return await find_stuck_live(session, hanging)

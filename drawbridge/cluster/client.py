@@ -29,9 +29,10 @@ WRITE_SECONDS: Final = 10.0
 # The leader stops writing this long before another process can lead (see drawbridge.cluster.lease),
 # so a fenced request that takes longer is abandoned.
 FENCED_SECONDS: Final = 5.0
-PAGE_SIZE: Final = 500
-# Decoding this many objects takes some milliseconds.
-_OBJECTS_PER_STEP: Final = 100
+# Tenants can make objects of 1.5 MiB, and a page is kept as a whole.
+PAGE_SIZE: Final = 50
+# Decoding this much takes some milliseconds.
+_BYTES_PER_STEP: Final = 256 << 10
 _NONE: Final[Mapping[str, str]] = {}
 _OBJECT: Final[DeepDecoder[ApiObject]] = DeepDecoder(dict)
 
@@ -106,42 +107,36 @@ class ResourceClient(Generic[T]):
             raise
         return self._decode_response(response)
 
-    async def list(self, namespace: str = "", *, fields: str = "", labels: str = "") -> list[T]:
-        """List all objects page by page; without pages if a page expires.
+    async def iterate(
+        self, namespace: str = "", *, fields: str = "", labels: str = "", page_size: int = PAGE_SIZE
+    ) -> AsyncIterator[T]:
+        """Yield all objects, as they are at one moment, and keep no more than a page of them.
 
-        An object that `decode` cannot read is left out, as in a cache.
+        An object that `decode` cannot read is left out, as in a cache. Raises the ApiError `gone`
+        if a page expires: whoever needs all objects of one moment has to begin anew.
         """
-        selectors = {"fieldSelector": fields, "labelSelector": labels}
+        selectors = {"fieldSelector": fields, "labelSelector": labels, "limit": f"{page_size}"}
         query = {name: text for name, text in selectors.items() if text}
-        path = self._path(namespace)
-        try:
-            return [
-                value async for value in self._list_pages(path, {**query, "limit": f"{PAGE_SIZE}"})
-            ]
-        except ApiError as error:
-            if not error.gone:
-                raise
-        return [each async for each in self._list_pages(path, query)]
-
-    async def _list_pages(self, path: str, query: Mapping[str, str]) -> AsyncIterator[T]:
-        following = ""
+        path, size = self._path(namespace), 0
         while True:
-            more = {"continue": following} if following else {}
-            response = await self._session.call("GET", path, query={**query, **more})
+            response = await self._session.call("GET", path, query=query)
             try:
                 page = PAGE_DECODER.decode(response)
             except DECODE_ERRORS as error:
                 raise unreadable(error) from None
-            for number, raw in enumerate(page.items or ()):
-                if number % _OBJECTS_PER_STEP == 0:
-                    await asyncio.sleep(0)  # others run
+            await asyncio.sleep(0)  # others run
+            for raw in page.items or ():
+                size += len(memoryview(raw))
+                if size >= _BYTES_PER_STEP:
+                    size = 0
+                    await asyncio.sleep(0)
                 try:
                     typed = bytes(raw) if read_header(raw).kind else self._resource.add_type(raw)
                     yield self._decode(typed)
                 except (ApiError, *DECODE_ERRORS):
                     continue
-            following = page.metadata.continue_
-            if not following:
+            query["continue"] = page.metadata.continue_
+            if not page.metadata.continue_:
                 return
 
     # --- writing -------------------------------------------------------------------------------

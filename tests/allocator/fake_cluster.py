@@ -7,7 +7,7 @@ after it, as if the response was lost, and `kill` ends the process at that point
 import asyncio
 import contextlib
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
@@ -144,10 +144,11 @@ class FakeCluster(ApiServerWrites):
         self._reach()
         return await super().read_claim(namespace, name)
 
-    async def list_claims(self) -> list[Claim]:
-        """Return all claims."""
+    async def list_claims(self) -> AsyncIterator[Claim]:
+        """Yield all claims."""
         self._reach()
-        return await super().list_claims()
+        async for each in super().list_claims():
+            yield each
 
     async def read_place(self, pod: PodName) -> PodPlace | None:
         """Return where a pod is."""

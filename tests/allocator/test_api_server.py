@@ -108,7 +108,7 @@ async def test_a_claim_that_cannot_be_read_does_not_stop_the_recovery_of_the_oth
         writes = ApiServerWrites(session, OpenFence(), Watch())
         page = {"metadata": {}, "items": [claim("a"), unreadable, claim("b")]}
         api.fail(200, part="resourceclaims", body=msgspec.json.encode(page))
-        assert [each.metadata.name for each in await writes.list_claims()] == ["a", "b"]
+        assert [each.metadata.name async for each in writes.list_claims()] == ["a", "b"]
         api.fail(200, part="resourceclaims", body=msgspec.json.encode(unreadable))
         with pytest.raises(ApiError, match="bad cannot be read") as raised:
             await writes.read_claim("n", "bad")

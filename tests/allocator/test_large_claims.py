@@ -12,6 +12,7 @@ from allocator.decisions.waiting import WaitingPods
 from allocator.scheduler.protocol import PreFilterReply, PreFilterRequest, ProtocolError
 from allocator.state.caches import without_conditions, without_unused_parts
 from allocator.state.cluster_state import AllocatorState
+from allocator.writes.cluster_writes import check_nothing
 from drawbridge.dra.claim import Claim
 from drawbridge.dra.device import NodeSelector, NodeSelectorTerm, Requirement, Taint
 from drawbridge.dra.nodes import Node
@@ -20,6 +21,7 @@ from drawbridge.ledger.ledger import Ledger, uid_of
 from drawbridge.ledger.planner import Planner
 from drawbridge.ledger.pods import NodeAffinity
 from drawbridge.ledger.reduced_claim import reduce_claim
+from tests.allocator.binding_rig import Rig
 from tests.allocator.clusters import Cluster, Plain, as_claim, gpu_slice, pod
 from tests.allocator.clusters import claim as small_claim
 from tests.ledger.test_large_claims import claim
@@ -55,6 +57,17 @@ def test_a_claim_that_the_scheduler_has_sent_before_is_not_kept_whole() -> None:
     assert state.claims[uid] == reduce_claim(whole)
     record = state.ledger.claims[uid]
     assert (record.spec, record.holds[0].device) == (reduce_claim(whole).spec, "d")
+
+
+@pytest.mark.asyncio
+async def test_of_a_claim_with_an_unfinished_mark_not_all_is_kept_until_it_is_removed() -> None:
+    rig = Rig()
+    await rig.cluster.mark(rig.claim("a"), "m" * 9000, check_nothing)
+    undone: list[Claim] = []
+    rig.cluster.unmark = undone.append  # type: ignore[method-assign,assignment]  # fails
+    await rig.recovery.begin_term()
+    assert [(each.metadata.name, each.reduced) for each in undone] == [("a", True)]
+    assert "m" * 9000 not in repr(undone)
 
 
 # --- what selects nodes for a pod ---

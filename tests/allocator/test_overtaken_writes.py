@@ -1,6 +1,7 @@
 """What ends between two writes: reservations, other users of a claim, the server, a process."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -144,9 +145,10 @@ async def test_the_reservations_of_an_earlier_term_end_before_the_claims_are_lis
     rig.reservations.reserve("pod", "a")
     listed = rig.cluster.list_claims
 
-    async def bind_meanwhile() -> list[Claim]:
+    async def bind_meanwhile() -> AsyncIterator[Claim]:
         assert "no devices are reserved" in await rig.bind()
-        return await listed()
+        async for each in listed():
+            yield each
 
     rig.cluster.list_claims = bind_meanwhile  # type: ignore[method-assign]  # a call that waited
     await rig.recovery.begin_term()

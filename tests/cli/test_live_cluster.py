@@ -1,11 +1,15 @@
 """Commands get the same results from a live cluster as from its files."""
 
+import asyncio
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drawbridge.cluster import client
+from cli.input import live_cluster
+from drawbridge.api_error import ApiError
 from tests.cli.running import Printed, command, on_api
 from tests.cluster.fake.api import FakeApi
 from tests.tables import read_yaml_documents, write_yaml
@@ -61,13 +65,28 @@ def on_live(
 def test_facts_of_a_live_cluster_equal_those_of_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "PAGE_SIZE", 2)
+    monkeypatch.setattr(live_cluster, "PAGE_SIZE", 2)
     dump = tmp_path / "dump.yaml"
     dump.write_text(write_yaml(OBJECTS))
     here = facts(tmp_path, "--context")
     of_files = ("--cluster", str(dump), "--kubernetes-version", "1.36")
     assert here == command("config", "facts", *of_files)
     assert "NVIDIA" in here[1]
+
+
+async def expire_once(attempts: list[int], *, page_size: int) -> AsyncIterator[int]:
+    """Tell of two objects; the first time, the second page has expired."""
+    attempts.append(page_size)
+    yield 1
+    if len(attempts) == 1:
+        raise ApiError(410, "Expired", "the page is too old")
+    yield 2
+
+
+def test_a_list_begins_anew_when_a_page_expires() -> None:
+    attempts: list[int] = []
+    listed = asyncio.run(live_cluster.list_all(partial(expire_once, attempts)))
+    assert (listed, attempts) == ([1, 2], [live_cluster.PAGE_SIZE] * 2)
 
 
 def test_a_translation_for_a_live_cluster_equals_that_for_its_files(tmp_path: Path) -> None:

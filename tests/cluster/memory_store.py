@@ -9,7 +9,7 @@ replaces whole fields of the object.
 import asyncio
 import datetime as dt
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -122,9 +122,10 @@ class MemoryStore(Generic[T]):
         await self.unblocked.wait()
         return copied(self.objects.get((namespace, name)))
 
-    async def list(self, namespace: str = "", *, fields: str = "") -> "list[ApiObject]":
+    async def iterate(self, namespace: str = "", *, fields: str = "") -> AsyncIterator[ApiObject]:
         self.requests.append(("list", fields or namespace))
-        return copied([*self._store.among(_KIND, namespace, "", fields)])
+        for each in copied([*self._store.among(_KIND, namespace, "", fields)]):
+            yield each
 
     async def create(
         self, value: ApiObject, namespace: str = "", *, dry_run: bool = False

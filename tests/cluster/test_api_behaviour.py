@@ -93,8 +93,8 @@ async def test_label_and_field_selectors_filter_a_list(place: Place) -> None:
         await place.maps.create(value)
 
     async def names(**chosen: str) -> list[str]:
-        listed = await place.maps.list(**chosen)
-        return [each["metadata"]["name"] for each in listed]
+        listed = place.maps.iterate(**chosen)
+        return [each["metadata"]["name"] async for each in listed]
 
     assert await names(labels="colour=red") == ["a", "c"]
     assert await names(labels="colour in (blue,green)") == ["b"]

@@ -245,7 +245,7 @@ async def test_a_repeated_finding_becomes_the_series_of_one_event(place: Place) 
         events.record(finding, about, "Translate")
     now[0] = 61
     await events.write_due()
-    (event,) = await place.client(EVENTS).list()
+    (event,) = [each async for each in place.client(EVENTS).iterate()]
 
     assert events.dropped == 0
     assert (event["reason"], event["type"]) == ("NoDeviceMatches", "Warning")

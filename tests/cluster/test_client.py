@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from drawbridge.api_error import ApiError
-from drawbridge.cluster.client import ObjectVersion, ResourceClient, decode_object
+from drawbridge.cluster.client import PAGE_SIZE, ObjectVersion, ResourceClient, decode_object
 from drawbridge.cluster.protobuf_metadata import CONTENT_TYPE, MetadataEdit, edit_metadata
 from drawbridge.cluster.resources import CLAIMS, CONFIG_MAPS, NODES, ApiObject, Resource
 from drawbridge.cluster.session import Session
@@ -74,16 +74,20 @@ async def test_cluster_scoped_objects_have_no_namespace_in_their_path(rig: Rig) 
     assert rig.api.asked("PATCH", "nodes")[0].path == "/api/v1/nodes/n"
 
 
-async def test_a_list_is_read_in_pages_and_without_pages_after_expiry(rig: Rig) -> None:
-    for number in range(600):
+async def test_no_more_than_a_page_is_read_before_its_objects_are_used(rig: Rig) -> None:
+    for number in range(3 * PAGE_SIZE):
         rig.put(f"a{number:03}")
-    listed = await rig.maps.list()
-    assert (len(listed), {each["kind"] for each in listed}) == (600, {"ConfigMap"})
-    assert len(rig.api.asked("GET", "configmaps")) == 2
+    read = [len(rig.api.asked("GET", "configmaps")) async for _ in rig.maps.iterate()]
+    assert read == [1] * PAGE_SIZE + [2] * PAGE_SIZE + [3] * PAGE_SIZE
 
+
+async def test_objects_are_not_told_as_those_of_two_moments(rig: Rig) -> None:
+    for number in range(PAGE_SIZE + 1):
+        rig.put(f"a{number:03}")
     rig.api.when(rig.api.pages.clear, part="configmaps", times=2)
-    assert len(await rig.maps.list()) == 600
-    assert "limit" not in rig.api.asked("GET", "configmaps")[-1].query
+    with pytest.raises(ApiError) as caught:
+        [each async for each in rig.maps.iterate()]
+    assert caught.value.gone
 
 
 async def test_the_status_is_a_subresource(rig: Rig) -> None:
@@ -171,4 +175,5 @@ async def test_an_item_that_cannot_be_decoded_is_left_out_of_a_list(rig: Rig) ->
     def read_number(raw: bytes) -> int:
         return int(decode_object(raw)["data"].get("n", "none"))
 
-    assert await ResourceClient(rig.session, CONFIG_MAPS, read_number).list() == [1, 3]
+    client = ResourceClient(rig.session, CONFIG_MAPS, read_number)
+    assert [each async for each in client.iterate()] == [1, 3]

@@ -3,7 +3,7 @@
 # ruff: noqa: D102  # fakes of documented protocols; objects are JSON
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,8 +57,8 @@ class FakeClock:
 def given_back(elapsed: Callable[[], float]) -> GivingBack[Any]:
     """Return what tells when something can be given back where no scheduler leads."""
 
-    async def list_pending() -> list[frozenset[PoolID]]:
-        return []
+    async def list_pending() -> AsyncIterator[frozenset[PoolID]]:
+        yield frozenset()
 
     return GivingBack(
         MemoryStore[dict[str, Any]](dict[str, Any]),

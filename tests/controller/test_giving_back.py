@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -48,10 +48,11 @@ class Scene:
             elapsed=lambda: self.time,
         )
 
-    async def list_pending(self) -> list[frozenset[PoolID]]:
-        """Return the pools that the marks name."""
+    async def list_pending(self) -> AsyncIterator[frozenset[PoolID]]:
+        """Yield the pools that the marks name."""
         self.lists += 1
-        return self.pending
+        for each in self.pending:
+            yield each
 
     def ask(self, *names: str, at: float) -> Collection[str]:
         """Return which of these nodes can go to others at a time."""
@@ -118,9 +119,9 @@ def test_a_node_that_changes_during_a_request_starts_anew(during: str) -> None:
     def restart(_verb: str, _value: Unstructured) -> None:
         scene.giving_back.restart()
 
-    async def list_pending() -> list[frozenset[PoolID]]:
+    async def list_pending() -> AsyncIterator[frozenset[PoolID]]:
         scene.giving_back.restart()
-        return []
+        yield frozenset()
 
     if during == "announcement":
         scene.leases.before_write = restart

@@ -4,6 +4,7 @@
 
 import asyncio
 import datetime as dt
+from collections.abc import AsyncIterator
 from fractions import Fraction
 from typing import Any
 
@@ -246,16 +247,17 @@ def test_a_pod_that_is_created_while_owners_are_looked_up_is_looked_up_later() -
     controller = Controller(cluster)
     controller.write()
     cluster.claim("a", "gpu-0", pod="old-0", uid=cluster.pod("old-0", "old", pending=False))
-    list_pods = cluster.every_pod.list
+    iterate = cluster.every_pod.iterate
 
-    async def list_slowly(*args: Any, **options: Any) -> list[Unstructured]:  # noqa: ANN401
-        listed = await list_pods(*args, **options)
-        cluster.every_pod.list = list_pods  # type: ignore[method-assign]
+    async def iterate_slowly(*args: Any, **options: Any) -> AsyncIterator[Unstructured]:  # noqa: ANN401
+        listed = [each async for each in iterate(*args, **options)]
+        cluster.every_pod.iterate = iterate  # type: ignore[method-assign]
         uid = cluster.pod("new-0", "new", pending=False)
         cluster.claim("b", "gpu-1", pod="new-0", uid=uid)
-        return listed
+        for each in listed:
+            yield each
 
-    cluster.every_pod.list = list_slowly  # type: ignore[method-assign]
+    cluster.every_pod.iterate = iterate_slowly  # type: ignore[method-assign]
     for _ in range(3):
         cluster.time += 60
         controller.write()
