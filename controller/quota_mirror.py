@@ -114,9 +114,15 @@ class MirrorPlan(NamedTuple):
 
 
 def parse_amount(value: object) -> int | None:
-    """Parse a quantity; None if it is invalid."""
+    """Parse a quantity, rounded up; None if it is invalid."""
     amount = valid_quantity(value)
     return None if amount is None else amount.value()
+
+
+def _parse_limit(value: object) -> int | None:
+    """Parse a limit, rounded down: no part of it is enough for a device."""
+    amount = valid_quantity(value)
+    return None if amount is None else amount.floor()
 
 
 def collect_limits(
@@ -131,7 +137,7 @@ def collect_limits(
     for quota in quotas:
         for key, value in (quota.spec.hard or {}).items():
             name = _legacy_name(key)
-            hard = parse_amount(value)
+            hard = _parse_limit(value)
             if not name or hard is None or quota.spec.scopes or quota.spec.scope_selector:
                 continue
             counts = (quota, own_quota) if own_quota is not None else (quota,)

@@ -147,6 +147,10 @@ class Quantity:
         """Return the value as an integer, rounded away from zero."""
         return self.scaled_value(0)
 
+    def floor(self) -> int:
+        """Return the largest integer that is not above the value."""
+        return self.nanos() // 10**-_FINEST
+
     def milli_value(self) -> int:
         """Return the value in thousandths, rounded away from zero."""
         return self.scaled_value(-3)

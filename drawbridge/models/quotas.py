@@ -48,7 +48,7 @@ def read_quota(value: Value) -> ModelQuota:
 
 def _read(text: Value) -> int | None:
     try:
-        return from_json(text).value()
+        return from_json(text).floor()
     except QuantityError:
         return None
 

@@ -201,7 +201,7 @@ def test_neither_side_can_use_more_than_the_remainder(case: YamlValue) -> None:
     ours = Scene(case).reconcile() or {}
     (limits,) = case["quotas"].values()
     used, held = sum(each[1] for each in limits.values()), sum(case.get("held", {}).values())
-    total = max(sum(int(each[0]) for each in limits.values()), used + held)
+    total = max(sum(from_json(each[0]).nanos() / 1e9 for each in limits.values()), used + held)
     for key, (_, taken) in limits.items():
         assert used - taken + max(int(ours[key]), taken) + held <= total
     assert used + max(int(ours[GPUS]), held) <= total
