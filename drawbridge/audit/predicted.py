@@ -2,8 +2,8 @@
 
 A node that has a device plugin is expected to get the driver of the same family, if one can run
 there. Its devices are read from the labels of feature discovery, from the list that HAMi's plugin
-writes, and from the units of the names that the driver replaces. Where a driver publishes already,
-nothing is predicted.
+writes, and from the units of the names that the driver replaces; `expected_devices` writes them.
+Where a driver publishes already, nothing is predicted.
 """
 
 import re
@@ -12,6 +12,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from drawbridge.audit.expected_devices import (
+    Words,
+    read_labels,
+    read_name,
+    share_device,
+    write_device,
+)
 from drawbridge.audit.interrupted import read_mark
 from drawbridge.audit.objects import AuditedObjects
 from drawbridge.audit.unable import find_without_driver
@@ -24,6 +31,7 @@ from drawbridge.dra.slices import Slice, slice_reader
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.names import DUAL_LABEL
+from drawbridge.translate.targets.available import find_vocabulary
 
 _NVIDIA, _HAMI = BY_SHORT_NAME["nvidia"], BY_SHORT_NAME["hami"]
 _REGISTER: Final = re.compile(r"(?:hami\.io/node-nvidia|volcano\.sh/node-vgpu)-register")
@@ -31,7 +39,10 @@ _REGISTER: Final = re.compile(r"(?:hami\.io/node-nvidia|volcano\.sh/node-vgpu)-r
 _SHARES: Final = ("koordinator.sh/gpu", "aliyun.com/gpu-mem", "volcano.sh/vgpu")
 # NVIDIA's chart gives the class this name, where the API server serves names by classes.
 _EXTENDED: Final = {"gpu.nvidia.com": "nvidia.com/gpu"}
+# What the classes of charts select by beside the driver.
+_TYPES: Final = {"gpu.nvidia.com": "gpu", "mig.nvidia.com": "mig", "gpu.intel.com": "gpu"}
 _MIG: Final = re.compile(r"nvidia\.com/mig-([0-9a-z.]+)")
+_PART: Final = re.compile(rf"{_MIG.pattern}|amd\.com/[sdtqc]px_nps[0-9]")
 # Units of a name that one GPU has.
 _UNITS: Final = {"koordinator.sh/gpu": 100, "koordinator.sh/gpu-core": 100}
 _PROFILE: Final = re.compile(r"[0-9a-z.+]{1,40}")
@@ -81,7 +92,7 @@ def predict(
             drivers[node.name], replaced[node.name] = family.driver, gone
             if family.driver not in publishing.get(node.name, ()):
                 units = {name: names[name] for name in gone}
-                slices += _slices(node, family, units, annotations)
+                slices += _slices(node, family, units, annotations, configuration)
         nodes.append(_without(node, gone))
     classes = {each.metadata.name for each in objects.classes}
     needed = dict.fromkeys(families[driver].classes[0] for driver in drivers.values())
@@ -145,29 +156,50 @@ def _without(node: Node, names: frozenset[str]) -> Node:
 
 
 def _slices(
-    node: Node, family: Family, names: Mapping[str, int], annotations: Mapping[str, Value]
+    node: Node,
+    family: Family,
+    names: Mapping[str, int],
+    annotations: Mapping[str, Value],
+    configuration: Configuration,
 ) -> Iterator[Slice]:
     """Yield the slice that a driver is expected to publish for a node."""
-    listed = [*_registered(annotations)]
+    alike = [*_list_alike(node, names, configuration)]
+    if family is _HAMI:  # which has no partitions
+        listed = [(each, 1) for each in _registered(annotations)]
+        alike = listed or [each for each in alike if "profile" not in each[0]]
+    described = read_labels(node, family.vendor)
+    vocabulary = find_vocabulary(family, configuration)
     devices: list[Value] = []
-    for profile, count in _partitions(names, node):
-        devices += [
-            _device(f"mig-{profile}-{i}", {"type": "mig", "profile": profile}, node, "")
-            for i in range(count)
-        ]
-    if listed and family is _HAMI:
-        devices += [_shared(f"hami-gpu-{i}", *each) for i, each in enumerate(listed[:_MOST])]
-    elif family is _HAMI:
-        memory, product = node.labels.get("nvidia.com/gpu.memory", ""), _product(node)
-        devices += [_shared(f"hami-gpu-{i}", product, memory) for i in range(_count(node, names))]
-    elif not devices or ("nvidia.com/gpu" in names and not single_profile(node)):
-        kind = {family.type: family.whole_types[0]} if family.whole_types else {}
-        memory = node.labels.get("nvidia.com/gpu.memory", "")
-        devices += [_device(f"gpu-{i}", kind, node, memory) for i in range(_count(node, names))]
+    for words, number in alike:
+        profile, all_words = words.get("profile", ""), {**described, **words}
+        for _ in range(min(number, _MOST - len(devices))):
+            name = f"{f'part-{profile}' if profile else 'gpu'}-{len(devices)}"
+            device = write_device(name, all_words, family, vocabulary)
+            is_shared = family is _HAMI
+            devices.append(share_device(device, all_words["memory"]) if is_shared else device)
     # A slice has at most 128 devices.
-    read = slice_reader().read(_slice(node, family.driver, devices[:_MOST]))
+    read = slice_reader().read(_slice(node, family.driver, devices))
     if isinstance(read, Slice):
         yield read
+
+
+def _list_alike(
+    node: Node, names: Mapping[str, int], configuration: Configuration
+) -> Iterator[tuple[Words, int]]:
+    """Yield what claims for alike devices of a node select by, and how many there are."""
+    parts, whole = dict[str, int](), dict[tuple[tuple[str, str], ...], dict[str, int]]()
+    for name, number in names.items():
+        words = read_name(name, configuration)
+        if "profile" in words:
+            parts[name] = number
+            yield words, number
+        else:
+            whole.setdefault(tuple(words.items()), {})[name] = number
+    if profile := single_profile(node):
+        yield {"profile": profile}, names.get("nvidia.com/gpu", 0)
+        return
+    for same_words, alike in whole.items() if whole or parts else [((), {})]:
+        yield dict(same_words), _count(node, alike | parts)
 
 
 def _slice(node: Node, driver: str, devices: list[Value]) -> dict[str, Value]:
@@ -178,48 +210,6 @@ def _slice(node: Node, driver: str, devices: list[Value]) -> dict[str, Value]:
         "metadata": {"name": f"{node.name}-{driver}-expected"},
         "spec": {"driver": driver, "nodeName": node.name, "pool": pool, "devices": devices},
     }
-
-
-def _device(name: str, labels: Mapping[str, str], node: Node, memory: str) -> Value:
-    attributes: dict[str, Value] = {key: {"string": text} for key, text in labels.items()}
-    if product := _product(node):
-        attributes["productName"] = {"string": product}
-    if family := node.labels.get("nvidia.com/gpu.family", ""):
-        attributes["architecture"] = {"string": family.replace("-", " ").title()}
-    major, minor = (node.labels.get(f"nvidia.com/gpu.compute.{e}", "") for e in ("major", "minor"))
-    if _NUMBER.fullmatch(major) and _NUMBER.fullmatch(minor):
-        attributes["cudaComputeCapability"] = {"version": f"{major}.{minor}.0"}
-    capacity: dict[str, Value] = {}
-    if _NUMBER.fullmatch(memory):
-        capacity["memory"] = {"value": f"{memory}Mi"}
-    return {"name": name.replace(".", "-"), "attributes": attributes, "capacity": capacity}
-
-
-def _shared(name: str, product: str, memory: str) -> Value:
-    """Return a device that HAMi's driver shares by cores and memory."""
-    amounts = {"cores": "100"} | ({"memory": f"{memory}Mi"} if _NUMBER.fullmatch(memory) else {})
-    least = {"cores": ("0", "1"), "memory": ("1Mi", "1Mi")}
-    capacity: dict[str, Value] = {}
-    for key, value in amounts.items():
-        low, step = least[key]
-        allowed: Value = {"min": low, "max": value, "step": step}
-        capacity[key] = {
-            "value": value,
-            "requestPolicy": {"default": value, "validRange": allowed},
-        }
-    attributes: dict[str, Value] = {"type": {"string": _HAMI.whole_types[0]}}
-    if product:
-        attributes["productName"] = {"string": product}
-    return {
-        "name": name,
-        "attributes": attributes,
-        "capacity": capacity,
-        "allowMultipleAllocations": True,
-    }
-
-
-def _product(node: Node) -> str:
-    return node.labels.get("nvidia.com/gpu.product", "").removesuffix("-SHARED")[:64]
 
 
 def count_gpus(node: Node, annotations: Mapping[str, Value]) -> int:
@@ -246,7 +236,7 @@ def find_most(
 def _count(node: Node, names: Mapping[str, int]) -> int:
     label = node.labels.get("nvidia.com/gpu.count", "")
     # Beside partitions, the units are those of GPUs that are not partitioned.
-    if _NUMBER.fullmatch(label) and not any(map(_MIG.fullmatch, names)):
+    if _NUMBER.fullmatch(label) and not any(map(_PART.fullmatch, names)):
         return min(int(label), _MOST)
     if "aliyun.com/gpu-count" in names:
         return min(names["aliyun.com/gpu-count"], _MOST)
@@ -255,17 +245,9 @@ def _count(node: Node, names: Mapping[str, int]) -> int:
     whole = [
         count // _UNITS.get(name, shared)
         for name, count in names.items()
-        if not _MIG.fullmatch(name)
+        if not _PART.fullmatch(name)
     ]
     return min(max(whole, default=0), _MOST)
-
-
-def _partitions(names: Mapping[str, int], node: Node) -> Iterator[tuple[str, int]]:
-    for name, count in names.items():
-        if profile := _MIG.fullmatch(name):
-            yield profile[1], min(count, _MOST)
-    if profile_name := single_profile(node):
-        yield profile_name, min(names.get("nvidia.com/gpu", 0), _MOST)
 
 
 def single_profile(node: Node) -> str:
@@ -279,8 +261,8 @@ def single_profile(node: Node) -> str:
     return profile if _PROFILE.fullmatch(profile) else ""
 
 
-def _registered(annotations: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
-    """Yield product and MiB of each GPU that a plugin lists on its node, in JSON or as text."""
+def _registered(annotations: Mapping[str, Value]) -> Iterator[Words]:
+    """Yield what a plugin lists of each GPU of its node, in JSON or as text."""
     for key, text in annotations.items():
         if not isinstance(text, str) or not _REGISTER.fullmatch(key):
             continue
@@ -290,16 +272,18 @@ def _registered(annotations: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
             except (msgspec.DecodeError, RecursionError):
                 continue
             for entry in map(as_mapping, entries):
-                yield _bare(f"{entry.get('type', '')}"), f"{entry.get('devmem', '')}"
+                yield _listed(*(f"{entry.get(each, '')}" for each in ("id", "type", "devmem")))
         else:
             for fields in (entry.split(",") for entry in text.split(":")):
                 if len(fields) >= 5:
-                    yield _bare(fields[4]), fields[2]
+                    yield _listed(fields[0], fields[4], fields[2])
 
 
-def _bare(kind: str) -> str:
-    """Return the product: HAMi writes `NVIDIA-NVIDIA A100-PCIE-40GB`."""
-    return kind.removeprefix("NVIDIA-")[:64]
+def _listed(uuid: str, kind: str, memory: str) -> Words:
+    """Return one GPU of a list: HAMi writes `NVIDIA-NVIDIA A100-PCIE-40GB`, and MiB."""
+    size = f"{memory}Mi" if _NUMBER.fullmatch(memory) else ""
+    words = {"uuid": uuid, "product": kind.removeprefix("NVIDIA-"), "memory": size}
+    return {word: text for word, text in words.items() if text}
 
 
 # --- classes -------------------------------------------------------------------------------------
@@ -309,8 +293,7 @@ def _new_class(name: str, families: Mapping[str, Family], *, class_names: bool) 
     """Return a class as the chart of its driver is expected to install it."""
     family = next(each for each in families.values() if name in each.classes)
     expression = f'device.driver == "{family.driver}"'
-    kind = "mig" if name == "mig.nvidia.com" else next(iter(family.whole_types), "")
-    if kind and family.type:
+    if kind := _TYPES.get(name, ""):
         expression += f' && device.attributes["{family.driver}"].{family.type} == "{kind}"'
     spec: dict[str, Value] = {"selectors": [{"cel": {"expression": expression}}]}
     if class_names and name in _EXTENDED:

@@ -56,6 +56,14 @@ def get_module(target: DriverTarget) -> FamilyModule:
     return MODULES[family.short_name] if family else generic
 
 
+def find_vocabulary(family: Family, configuration: Configuration) -> DriverVocabulary:
+    """Return what devices of a family publish, in the words of claims for them."""
+    for target in configuration.targets:
+        if target.kind is not None and target.driver == family.driver:
+            return _configured(target, None, configuration).vocabulary
+    return _VOCABULARIES.get(family.short_name, DriverVocabulary())
+
+
 def add_served_names(configuration: Configuration, facts: Facts | None) -> Configuration:
     """Add a target for each name that a DeviceClass serves and that no entry has."""
     served = [
