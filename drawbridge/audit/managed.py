@@ -39,6 +39,8 @@ def find_manager(value: Value) -> Manager:
     if name := notes.get("meta.helm.sh/release-name", ""):
         return Manager(f"the Helm release {name}", name)
     for owner in map(as_mapping, as_list(metadata.get("ownerReferences"))):
+        if owner.get("kind") == "CronJob":  # changes no Job that it has created
+            break
         return Manager(f"{owner.get('kind')}/{owner.get('name')}"[:_MAX])
     for entry in map(as_mapping, as_list(metadata.get("managedFields"))):
         if title := _MANAGERS.get(f"{entry.get('manager')}"):

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from drawbridge.audit.managed import find_manager
 from drawbridge.audit.objects import namespace_of, text_at
 from drawbridge.documents.paths import get_value
-from drawbridge.documents.values import Value, as_mapping
+from drawbridge.documents.values import Value, as_list, as_mapping
 from drawbridge.models.jobs import JobRules, read_job
 from drawbridge.models.pods import PodKind
 from drawbridge.models.rollouts import PodRollout, read_rollout
@@ -34,7 +34,7 @@ class OwnerTemplate(NamedTuple):
     named_node: str = ""
     job: JobRules | None = None
     selector: str = ""
-    manager: str = ""  # who admits a Job in place of its controller
+    manager: str = ""  # who suspends a Job and lets it go on
     rollout: PodRollout | None = None
     owned_by: str = ""  # the chart or the tool that can take a patch back
 
@@ -65,17 +65,27 @@ def _read(workload: Value) -> OwnerTemplate:
     places = find_places(workload)
     named = [text_at(each.pod, "spec", "nodeName") for each in places]
     wanted = sum(count_pods(workload, each).number for each in places)
-    kind = text_at(workload, "kind")
-    is_job = kind == "Job"
+    kind, group = text_at(workload, "kind"), text_at(workload, "apiVersion").partition("/")[0]
+    # Volcano has Jobs, too: the Job controller knows nothing of them, nor does their spec.
+    is_job = (kind, group) == ("Job", "batch")
     labels = as_mapping(get_value(workload, ("spec", "selector", "matchLabels")))
     more = get_value(workload, ("spec", "selector", "matchExpressions"))
-    queue = text_at(workload, "metadata", "labels", "kueue.x-k8s.io/queue-name")
     return OwnerTemplate(
         wanted,
         next(filter(None, named), ""),
         read_job(workload) if is_job else None,
         "" if more else ",".join(f"{key}={text}" for key, text in labels.items()),
-        f"Kueue's queue {queue}" if queue else "",
-        read_rollout(workload, wanted) if kind in RESTARTED else None,
+        _find_resuming(workload),
+        read_rollout(workload, wanted) if group == "apps" and kind in RESTARTED else None,
         find_manager(workload).text if is_job else "",
     )
+
+
+def _find_resuming(workload: Value) -> str:
+    """Return who sets `suspend` of a Job, so that nobody else can; a CronJob never does."""
+    if queue := text_at(workload, "metadata", "labels", "kueue.x-k8s.io/queue-name"):
+        return f"Kueue's queue {queue}"
+    for owner in map(as_mapping, as_list(get_value(workload, ("metadata", "ownerReferences")))):
+        if owner.get("controller") is True and owner.get("kind") != "CronJob":
+            return f"{owner.get('kind')}/{owner.get('name')}"
+    return ""
