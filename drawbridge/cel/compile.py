@@ -45,7 +45,6 @@ from drawbridge.cel.shapes import (
     unit_cost,
     visits_all,
 )
-from drawbridge.cel.types import DYN
 from drawbridge.cel.values import make_map, type_value_of
 
 
@@ -305,11 +304,8 @@ class ProgramPlanner:
         if len(resolved.overloads) != 1:
             self.work += OVERLOAD * len(resolved.function.overloads)
             return dispatch_by_values(node.function, resolved.function.overloads, len(steps))
-        overload = resolved.overloads[0]
-        types = [self.checked.types.get(argument.id, DYN) for argument in arguments]
-        return guard_arguments(
-            prepare_implementation(overload, steps, node.offset), overload, types
-        )
+        body = prepare_implementation(resolved.overloads[0], steps, node.offset)
+        return guard_arguments(body, resolved, self.checked, arguments, self.scope)
 
     def grows(self, node: ast.Call, arguments: list[ast.CelNode]) -> bool:
         """Tell whether a call adds to the collection that a comprehension builds.

@@ -4,6 +4,7 @@
 and its cost or raises EvaluationError. Both are thread-safe.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -70,7 +71,7 @@ class Program:
         # Of an evaluation without its loops and the calls that pay by their arguments.
         self.work = work
         self.boolean = boolean
-        self._run = run
+        self._run = run if work <= MOST_WORK else _refuse
         # In the order of their slots, which follow the cost and the work.
         self._names = names
         self._blank = (MISSING,) * slots
@@ -100,14 +101,13 @@ class Program:
         if self._blank:
             frame += self._blank
         try:
-            if self.work > MOST_WORK:
-                frame[WORK] = 0
-                raise exceeded()  # it ends as any other
             outcome = self._run(frame)
         except EvaluationError as error:
             error.cost, error.work = frame[COST], frame[WORK]
             raise
-        except (Cancelled, RecursionError) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  # a bug in a function fails this evaluation only
             failure = _ended(error)
             failure.cost, failure.work = frame[COST], frame[WORK]
             raise failure from None
@@ -119,10 +119,20 @@ class Program:
         return Result(outcome, frame[COST], frame[WORK])
 
 
-def _ended(error: Cancelled | RecursionError) -> EvaluationError:
+def _refuse(frame: Frame) -> object:
+    frame[WORK] = 0
+    raise exceeded()
+
+
+def _ended(error: Exception) -> EvaluationError:
+    """Return the failure of an evaluation; what no expression may raise is a bug of ours."""
     if isinstance(error, Cancelled):
         return EvaluationError(error.kind, error.message)
-    return EvaluationError("recursion", "the expression is nested too deeply to evaluate")
+    if isinstance(error, RecursionError):
+        return EvaluationError("recursion", "the expression is nested too deeply to evaluate")
+    name = type(error).__name__
+    warnings.warn(f"an evaluation raised {name}", stacklevel=1)
+    return EvaluationError("internal", f"internal error of Drawbridge: {name}: {error}")
 
 
 class Environment:

@@ -33,8 +33,12 @@ class LocalVariable(msgspec.Struct, eq=False):
     initial: Run | None = None
 
 
-# Functions that cel-go implements once for all overloads, like the operators.
 _WHOLE = frozenset({"@in", "size", "type", "dyn", "matches", "sort", "@sortByAssociatedKeys"})
+
+
+def is_whole(name: str) -> bool:
+    """Tell whether cel-go implements a function once for all overloads, like the operators."""
+    return name in _WHOLE or name.startswith(("_", "-", "!"))
 
 
 def prepare_implementation(
@@ -64,7 +68,7 @@ def is_variadic(resolved: Resolved, last: Step) -> bool:
         return True
     if name in ("matches", "find", "findAll") and isinstance(last, FoldedValue) and last.constant:
         return isinstance(last.value, str)
-    return len(resolved.overloads) != 1 and name not in _WHOLE and not name.startswith("_")
+    return len(resolved.overloads) != 1 and not is_whole(name)
 
 
 def is_optional_choice(resolved: Resolved, arguments: Sequence[ast.CelNode]) -> bool:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.cel import CompileError, Environment, EvaluationError, Programs
+from drawbridge.cel.declare import Function, Library, Overload
 from drawbridge.cel.dra import device_environment, device_variables
 from drawbridge.cel.dra.peers import make_evaluator
 from drawbridge.cel.library.versions import libraries
@@ -39,6 +40,21 @@ def test_table(case: YamlValue) -> None:
         answer = {"value": result.value, "cost": result.cost}
 
     assert case["expected"] == answer
+
+
+def test_an_unexpected_exception_fails_only_its_evaluation_and_warns() -> None:
+    def fails(_: object) -> object:
+        raise TypeError("wrong")
+
+    broken = Library("test", (Function("broken", (Overload("broken", (INT,), INT, fails),)),))
+    environment = Environment(VARIABLES, (*libraries("1.36", stored=True), broken))
+
+    with (
+        pytest.warns(UserWarning, match="an evaluation raised TypeError"),
+        pytest.raises(EvaluationError) as caught,
+    ):
+        environment.compile("x == 3 && broken(x) == 1").evaluate(VALUES)
+    assert (caught.value.kind, caught.value.cost) == ("internal", 3)
 
 
 def test_many_threads_may_evaluate_a_program_at_once() -> None:

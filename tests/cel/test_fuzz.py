@@ -13,6 +13,7 @@ from drawbridge.cel.dra import Selectors, device_environment, device_variables, 
 from drawbridge.cel.dra.questions import QuestionError, read_question
 from drawbridge.dra.device import Attribute, Capacity, Device
 from drawbridge.dra.quantity import parse
+from tests.cel.calls import calls
 from tests.tables import every_row
 from tests.thorough import THOROUGH, drawn
 
@@ -29,6 +30,7 @@ DEVICE = device_variables(
             "i": Attribute(integer=3),
             "v": Attribute(version="1.2.3"),
             "strs": Attribute(strings=("a", "b")),
+            "ints": Attribute(integers=(1, 2)),
         },
         capacity={"mem": Capacity(parse("40Gi"))},
     ),
@@ -193,6 +195,11 @@ def test_a_damaged_expression_has_a_result_or_a_defined_error(
     end = data.draw(st.integers(start, min(len(source), start + 8)))
     middle = data.draw(st.one_of(st.just(""), PIECES, st.sampled_from(EXPRESSIONS)))
     _evaluate(source[:start] + middle + source[end:])
+
+
+def test_values_of_other_types_than_assumed_have_a_result_or_a_defined_error() -> None:
+    for source in sorted(set(calls("1.37")))[:: drawn(3, thorough=1)]:
+        _evaluate(source, NEWEST)
 
 
 @settings(max_examples=drawn(40, thorough=200))
