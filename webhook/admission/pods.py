@@ -30,6 +30,7 @@ from webhook.admission.claim_summary import ClaimSummaries
 from webhook.admission.limit_ranges import LimitRange
 from webhook.admission.removed_requests import (
     RemovedRequests,
+    add_earlier,
     describe_requests,
     describe_translation,
     find_removed_requests,
@@ -114,7 +115,7 @@ def decide(  # noqa: PLR0913  # all but four by name
         translation.operations,
         _count_annotation_bytes(translation.edits),
         translation.mappings,
-        find_removed_requests(inputs[0], after) if inputs else removed,
+        add_earlier(removed, find_removed_requests(inputs[0], after)) if inputs else removed,
     )
 
 

@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from drawbridge.documents.paths import Path, get_value
 from drawbridge.documents.values import Value, as_list, as_mapping
@@ -60,6 +61,28 @@ def find_removed_requests(before: Value, after: Value) -> RemovedRequests:
     containers = tuple(_compare_containers(before, after))
     names = tuple(dict.fromkeys(name for each in containers for name in each.removed))
     return RemovedRequests(names, containers, tuple(_removed_annotations(before, after)))
+
+
+def add_earlier(removed: RemovedRequests, restored: RemovedRequests) -> RemovedRequests:
+    """Return what is removed now, and what an earlier translation of the pod has removed.
+
+    The undo patch tells of the earlier one. A tenant can write that, so it only adds requests.
+    """
+    pairs = zip_longest(removed.containers, restored.containers)
+    containers = tuple(_join(now or then, then or now) for now, then in pairs)
+    names = tuple(dict.fromkeys((*removed.names, *restored.names)))
+    return replace(removed, names=names, containers=containers)
+
+
+def _join(now: ContainerRequests, then: ContainerRequests) -> ContainerRequests:
+    before: dict[str, Value] = {}
+    for part in _PARTS:
+        asked, restored = (as_mapping(each.before.get(part)) for each in (now, then))
+        # What was translated earlier can have an amount of 0 now.
+        new = {name: max(asked[name], restored.get(name), key=_read_amount) for name in asked}
+        before[part] = {**restored, **new}
+    names = tuple(dict.fromkeys((*now.removed, *then.removed)))
+    return replace(now, before=before, removed=names)
 
 
 def _compare_containers(before: Value, after: Value) -> Iterator[ContainerRequests]:

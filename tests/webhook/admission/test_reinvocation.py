@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from drawbridge.dra.resource_quotas import ResourceQuota
+from drawbridge.names import ORIGINAL_ANNOTATION
 from tests.tables import YamlValue
 from tests.webhook.admission.harness import AdmissionHarness, Response, pod
 from webhook.admission.limit_ranges import LimitRange
@@ -76,3 +77,22 @@ async def test_limits_apply_to_both_requests(
         if not allowed:
             assert later.status["message"] == at_once.status["message"]
             assert later.status["message"].startswith(code)
+
+
+AMOUNTS = [
+    f"/spec/containers/0/resources/{part}/nvidia.com~1gpu" for part in ("limits", "requests")
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "paths"),
+    [("remove", AMOUNTS), ("replace", AMOUNTS), ("remove", ["/spec/containers/0"])],
+)
+@pytest.mark.asyncio
+async def test_no_undo_patch_takes_a_pod_out_of_a_limit(op: str, paths: list[str]) -> None:
+    forged = [{"op": op, "path": path, "value": "1"} for path in paths]
+    asked = pod({GPU: "4"})
+    asked["metadata"]["annotations"] = {ORIGINAL_ANNOTATION: msgspec.json.encode(forged).decode()}
+    response = await build_harness({}, [RANGE], []).pod(asked)
+    assert not response.allowed
+    assert response.status["message"].startswith("LimitRangeExceeded")
