@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from cli.diagnosis import cluster, codes, installation, neighbours
+from cli.diagnosis import cluster, codes, installation, neighbours, remains
 from cli.diagnosis.checked_state import Check, CheckedState, Result
 from cli.diagnosis.line import DoctorLine, passed, report
 from cli.diagnosis.state import PURPOSES, Unread
@@ -100,6 +100,7 @@ def check_stuck(checked: CheckedState) -> Iterator[Result]:
 
 CLUSTER_CHECKS: Final[dict[str, Check]] = {
     "installation": check_installed,
+    "remains": remains.check_remains,
     "configuration": check_configuration,
     "API server": cluster.check_version,
     "claim fields": cluster.check_fields,

@@ -6,6 +6,7 @@ CODES = Codes()
 
 NOT_CHECKED = CODES.define("NotChecked")
 NOT_INSTALLED = CODES.define("NotInstalled")
+LEFT_BEHIND = CODES.define("LeftBehind")
 REPLICAS_NOT_READY = CODES.define("ReplicasNotReady")
 FIELD_NOT_STORED = CODES.define("FieldNotStored")
 NO_DRIVER_PUBLISHES = CODES.define("NoDriverPublishes")

@@ -6,7 +6,7 @@ not read is an `Unread` with the reason, and the other parts are read anyway.
 
 import argparse
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from drawbridge.agreement.scope import Mode, decide_namespace_scope
 from drawbridge.agreement.switch import is_switched_off
 from drawbridge.api_error import ApiError
 from drawbridge.cluster import resources
+from drawbridge.cluster.discovery import find_taint_rules
 from drawbridge.cluster.resources import Resource
 from drawbridge.config.model import Configuration, Placement, Scope
 from drawbridge.documents.paths import get_value
@@ -35,8 +36,11 @@ from drawbridge.names import (
     CONTROLLER_LEASE,
     DUAL_LABEL,
     FACTS_CONFIG_MAP,
+    FENCE_POLICY,
     JUDGE_CONFIGURATION,
     JUDGE_DEPLOYMENT,
+    MIRRORED_QUOTA,
+    OWNED_TAINT,
     SCHEDULER_DEPLOYMENT,
     SCHEDULER_LEASE,
     WEBHOOK_CONFIGURATION,
@@ -187,6 +191,8 @@ class ClusterState:
     cluster_queues: Sequence[dict[str, Value]] | Unread = ()
     waiting_pods: Sequence[dict[str, Value]] | Unread = ()  # without a node, in bridge placement
     stuck: tuple[Stuck, ...] | Unread = ()
+    # By kind, what the controller or an administrator made for an installation that is gone.
+    remains: Mapping[str, list[dict[str, Value]] | Unread] = field(default_factory=dict)
 
 
 async def read_state(
@@ -236,7 +242,24 @@ async def read_state(
         if bridge
         else (),
         stuck=await _if_readable(_read_stuck(session, published), "list", resources.CLAIMS),
+        remains={} if installed.exists else await _read_remains(session),
     )
+
+
+async def _read_remains(session: "Session") -> Mapping[str, list[dict[str, Value]] | Unread]:
+    """Return what outlives an installation, beside the labels and taints of nodes."""
+    rules = await find_taint_rules(session)
+    selected = [
+        (resources.POLICIES, f"metadata.name={FENCE_POLICY}", ""),
+        (resources.RESOURCE_QUOTAS, f"metadata.name={MIRRORED_QUOTA}", ""),
+        *([(rules, "", f"{OWNED_TAINT}=pool")] if rules else []),
+    ]
+    return {
+        kind.kind: await _if_readable(
+            live_cluster.list_objects(session, kind, fields=fields, labels=labels), "list", kind
+        )
+        for kind, fields, labels in selected
+    }
 
 
 async def _read_stuck(

@@ -1,0 +1,85 @@
+"""What `drawbridge doctor` says of objects that an uninstallation has left."""
+
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agreement.device_fence import policy_spec
+from drawbridge.dra.inventory import PoolID
+from tests.cli.installed_api import SYSTEM
+from tests.cli.test_doctor import doctor, uninstall
+from tests.cluster.fake.api import FakeApi
+
+POOL = PoolID("gpu.nvidia.com", "node-a")
+LIMIT = "gpu.nvidia.com.deviceclass.resource.k8s.io/devices"
+LEFT = {
+    "ValidatingAdmissionPolicy drawbridge-owned-devices": (
+        "kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings "
+        "drawbridge-owned-devices"
+    ),
+    "ResourceQuota team-a/drawbridge-quota": (
+        "kubectl delete resourcequotas -A --field-selector metadata.name=drawbridge-quota"
+    ),
+    "DeviceTaintRule drawbridge-1": "kubectl delete devicetaintrules -l drawbridge.dev/owned=pool",
+    "taint drawbridge.dev/owned of ": "kubectl taint nodes --all drawbridge.dev/owned-",
+    "label drawbridge.dev/dual of ": (
+        "kubectl label nodes -l drawbridge.dev/dual drawbridge.dev/dual-"
+    ),
+}
+
+
+def leave(api: FakeApi) -> None:
+    """Uninstall all but what the controller has written outside its namespace."""
+    uninstall(api)
+    for group, kind, metadata, spec in (
+        (
+            "admissionregistration.k8s.io/v1",
+            "ValidatingAdmissionPolicy",
+            {"name": "drawbridge-owned-devices"},
+            policy_spec([POOL], SYSTEM),
+        ),
+        (
+            "resource.k8s.io/v1",
+            "DeviceTaintRule",
+            {"name": "drawbridge-1", "labels": {"drawbridge.dev/owned": "pool"}},
+            {"taint": {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}},
+        ),
+        ("v1", "ResourceQuota", {"name": "drawbridge-quota", "namespace": "team-a"},
+         {"hard": {LIMIT: "0"}}),
+    ):  # fmt: skip
+        api.put({"apiVersion": group, "kind": kind, "metadata": metadata, "spec": spec})
+    for node in api.all("Node"):
+        node["metadata"].setdefault("labels", {})["drawbridge.dev/dual"] = "true"
+        node.setdefault("spec", {})["taints"] = [
+            {"key": "drawbridge.dev/owned", "effect": "NoSchedule"}
+        ]
+        api.put(node)
+
+
+def test_each_remaining_object_has_the_command_that_removes_it(tmp_path: Path) -> None:
+    lines = doctor(tmp_path, "-o", "json", change=leave).of("remains")
+    assert {each["code"] for each in lines} == {"LeftBehind"}
+    assert len(lines) == len(LEFT)
+    for line, (what, command) in zip(lines, LEFT.items(), strict=True):
+        assert line["message"].startswith(f"an installation that is gone left {what}")
+        assert line["remedy"] == f"Run: {command}"
+
+
+def test_nothing_is_left_after_a_complete_uninstallation(tmp_path: Path) -> None:
+    (line,) = doctor(tmp_path, "-o", "json", change=uninstall).of("remains")
+    assert (line["status"], line["message"]) == ("ok", "nothing of an earlier installation")
+
+
+def test_an_installation_leaves_nothing(tmp_path: Path) -> None:
+    assert not doctor(tmp_path, "-o", "json").of("remains")
+
+
+@pytest.mark.parametrize("part", ["validatingadmissionpolicies", "resourcequotas"])
+def test_what_may_not_be_read_of_the_remains_is_named(tmp_path: Path, part: str) -> None:
+    def close(api: FakeApi) -> None:
+        uninstall(api)
+        api.fail(403, part=part, times=99)
+
+    lines = doctor(tmp_path, "-o", "json", change=close).lines
+    (unread,) = (each for each in lines if each["code"] == "NotChecked")
+    assert unread["message"] == f"remains: you may not list {part}"
