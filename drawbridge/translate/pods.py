@@ -64,7 +64,7 @@ from drawbridge.translate.original_requests import (
     with_namespace,
 )
 from drawbridge.translate.pod_strategy import add_strategy
-from drawbridge.translate.returned_requests import remove_returned_requests
+from drawbridge.translate.returned_requests import remove_returned_requests, report_changed
 from drawbridge.translate.targets import codes as target_codes
 from drawbridge.translate.targets.available import add_served_names
 
@@ -240,8 +240,9 @@ def _translate_rest(given: PodInput, context: TranslationContext) -> Translation
     if _has_error(rest.findings):
         return Translation(findings=rest.findings)
     translation = _translate(given._replace(pod=rest.pod), context)
-    findings = (*rest.findings, *translation.findings)
-    if not rest.edits:
+    changed = report_changed(rest.pod, is_requested=bool(translation.templates))
+    findings = (*rest.findings, *changed, *translation.findings)
+    if not rest.edits and not changed:
         return translation
     if _has_error(findings):
         return Translation(findings=findings)

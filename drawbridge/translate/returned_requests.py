@@ -20,13 +20,24 @@ from drawbridge.documents.values import Value, as_list, as_mapping, equal_json
 from drawbridge.facts.model import Facts
 from drawbridge.finding import Finding, Severity
 from drawbridge.names import ORIGINAL_ANNOTATION, POD_CLAIM, TEMPLATE_PREFIX
-from drawbridge.translate.changes.codes import REQUEST_RETURNED
-from drawbridge.translate.changes.patch import Patch, list_restored, restore_original
+from drawbridge.translate.changes.codes import REQUEST_RETURNED, TRANSLATION_CHANGED
+from drawbridge.translate.changes.patch import (
+    Patch,
+    describe_misfit,
+    list_restored,
+    restore_original,
+)
 from drawbridge.translate.changes.template import READABLE_DIGITS
 from drawbridge.translate.changes.undo import Operation
 from drawbridge.translate.legacy.asks import NO_REQUESTS, PodRequests
 from drawbridge.translate.legacy.codes import REQUESTS_CONTRADICT
-from drawbridge.translate.legacy.pod_view import Container, DeviceResource, format_value, view_pod
+from drawbridge.translate.legacy.pod_view import (
+    Container,
+    DeviceResource,
+    annotation_path,
+    format_value,
+    view_pod,
+)
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.original_requests import PodInput, find_left
 
@@ -89,6 +100,21 @@ def remove_returned_requests(
     return PodWithoutReturned(
         patch.pod, tuple(patch.edits), tuple(patch.operations), tuple(findings)
     )
+
+
+def report_changed(pod: Value, *, is_requested: bool) -> tuple[Finding, ...]:
+    """Report that a pod is not as its translation left it, so that the undo patch does not fit.
+
+    `is_requested` is whether it requests devices. Those can be the devices of a claim that it has.
+    """
+    why, path = describe_misfit(pod), annotation_path(ORIGINAL_ANNOTATION)
+    if not why or (is_requested and not _list_own_claims(pod)):
+        return ()
+    message = f"somebody changed what the translation of the pod wrote: {why}"
+    if not is_requested:
+        return (TRANSLATION_CHANGED.at(path, message),)
+    message = f"{message}, and the pod requests devices beside its claims"
+    return (REQUESTS_CONTRADICT.at(path, message, remedy=_REMEDY),)
 
 
 def _find_returned_fields(
@@ -170,13 +196,18 @@ def _find_beside_claims(pod: Value, configuration: Configuration) -> list[Device
 
 def _find_held_containers(pod: Value, configuration: Configuration) -> Iterator[Container]:
     """Yield the containers that use a claim from a template of Drawbridge."""
-    spec = as_mapping(as_mapping(pod).get("spec"))
-    claims = map(as_mapping, as_list(spec.get("resourceClaims")))
-    ours = {f"{claim.get('name')}" for claim in claims if _is_ours(claim)}
+    ours = _list_own_claims(pod)
     for container in view_pod(pod, configuration.legacy).containers if ours else ():
         used = as_list(as_mapping(container.raw.get("resources")).get("claims"))
         if any(f"{as_mapping(one).get('name')}" in ours for one in used):
             yield container
+
+
+def _list_own_claims(pod: Value) -> set[str]:
+    """Return the names of the claims of a pod that are from a template of Drawbridge."""
+    spec = as_mapping(as_mapping(pod).get("spec"))
+    claims = map(as_mapping, as_list(spec.get("resourceClaims")))
+    return {f"{claim.get('name')}" for claim in claims if _is_ours(claim)}
 
 
 def _is_ours(claim: Mapping[str, Value]) -> bool:

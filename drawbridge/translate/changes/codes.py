@@ -25,3 +25,4 @@ CLAIMS_LEFT_TO_SCHEDULER = CODES.define("ClaimsLeftToScheduler")
 GANG_SPLIT = CODES.define("GangSplit")
 
 REQUEST_RETURNED = CODES.define("RequestReturned")
+TRANSLATION_CHANGED = CODES.define("TranslationChanged")

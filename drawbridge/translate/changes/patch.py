@@ -341,6 +341,15 @@ def restore_original(pod: Value) -> Value | None:
         return None
 
 
+def describe_misfit(pod: Value) -> str:
+    """Return why the undo patch of a pod does not fit; empty if it does, or if there is none."""
+    try:
+        apply_undo(pod, _parse_undo(pod))
+    except EditError as error:
+        return f"{error}"
+    return ""
+
+
 def list_inputs(pod: Value) -> Iterator[Value]:
     """Yield the original pod, and then what each translation was given if there were two.
 

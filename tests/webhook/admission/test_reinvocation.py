@@ -4,6 +4,7 @@ A request that is added later is judged as if it had been there from the start.
 """
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -96,3 +97,57 @@ async def test_no_undo_patch_takes_a_pod_out_of_a_limit(op: str, paths: list[str
     response = await build_harness({}, [RANGE], []).pod(asked)
     assert not response.allowed
     assert response.status["message"].startswith("LimitRangeExceeded")
+
+
+def strip_claims(changed: YamlValue) -> None:
+    """As a webhook does whose types of a pod are older than claims."""
+    del changed["spec"]["resourceClaims"], changed["spec"]["containers"][0]["resources"]["claims"]
+
+
+def replace_tolerations(changed: YamlValue) -> None:
+    changed["spec"]["tolerations"] = [{"key": "team", "operator": "Exists"}]
+
+
+@pytest.mark.parametrize("change", [strip_claims, replace_tolerations])
+@pytest.mark.asyncio
+async def test_a_pod_without_what_its_translation_wrote_is_reported(
+    change: Callable[[YamlValue], None],
+) -> None:
+    harness = build_harness({}, [], [])
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    assert (await harness.pod(changed)).warnings == []
+    change(changed)
+    reviewed = await harness.pod(changed)
+    assert (reviewed.allowed, reviewed.patch) == (True, [])
+    assert [each.partition(":")[0] for each in reviewed.warnings] == [
+        "TranslationChanged",
+        "details",
+    ]
+
+
+@pytest.mark.parametrize("is_put_back", [False, True])
+@pytest.mark.asyncio
+async def test_a_request_gets_no_second_claim_if_the_first_one_cannot_be_undone(
+    *, is_put_back: bool
+) -> None:
+    harness = build_harness({}, [], [])
+    changed = (await harness.pod(pod({GPU: "2"}))).after
+    replace_tolerations(changed)
+    if is_put_back:
+        changed["spec"]["containers"][0]["resources"]["limits"] = {GPU: "2"}
+    else:
+        changed = with_container(changed, "1")
+    reviewed = await harness.pod(changed)
+    assert not reviewed.allowed
+    assert reviewed.status["message"].startswith("RequestsContradict: metadata.annotations")
+    assert "spec.tolerations[0] has changed" in reviewed.status["message"]
+
+
+@pytest.mark.asyncio
+async def test_a_pod_without_claims_is_translated_whatever_its_annotation_says() -> None:
+    """As a manifest with the annotations of another pod, or a webhook that puts back all fields."""
+    harness = build_harness({}, [], [])
+    translated = (await harness.pod(pod({GPU: "2"}))).after
+    copied = pod({GPU: "2"})
+    copied["metadata"]["annotations"] = translated["metadata"]["annotations"]
+    assert (await harness.pod(copied)).after["spec"] == translated["spec"]
