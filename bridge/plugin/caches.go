@@ -116,6 +116,11 @@ func (c *caches) find(index, key string) []*v1.Pod {
 	return pods
 }
 
+func (c *caches) hasNode(name string) bool {
+	_, err := c.handle.SnapshotSharedLister().NodeInfos().Get(name)
+	return err == nil
+}
+
 func (c *caches) activate(pods []*v1.Pod) {
 	if len(pods) == 0 {
 		return

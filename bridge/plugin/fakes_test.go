@@ -25,6 +25,7 @@ type fakeCluster struct {
 	existing map[string]*resourceapi.ResourceClaim
 	mapping  []*resourceapi.DeviceClass
 	pods     []*v1.Pod
+	unheard  string
 
 	mu        sync.Mutex
 	activated []string
@@ -53,6 +54,10 @@ func (c *fakeCluster) waitingWith(uids []string) []*v1.Pod {
 
 func (c *fakeCluster) members(group string) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(c.pods), func(pod *v1.Pod) bool { return groupOf(pod) != group })
+}
+
+func (c *fakeCluster) hasNode(name string) bool {
+	return name != c.unheard
 }
 
 func (c *fakeCluster) activate(pods []*v1.Pod) {

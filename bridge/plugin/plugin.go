@@ -45,6 +45,8 @@ type cluster interface {
 	// waitingWith returns those of them that have one of the UIDs.
 	waitingWith(uids []string) []*v1.Pod
 	activate(pods []*v1.Pod)
+	// hasNode returns whether the scheduler had heard of a node when the scheduling cycle began.
+	hasNode(name string) bool
 	// members returns the pods of a group.
 	members(group string) []*v1.Pod
 }
@@ -58,6 +60,8 @@ type Plugin struct {
 	groups     *framework.Groups
 	// everyNode holds the pods for which a short list of nodes was not enough.
 	everyNode *podSet
+	// unheard holds the pods that fit on a node of which the scheduler had not heard.
+	unheard *podSet
 	// unanswered holds the pods that were refused because the allocator did not answer.
 	unanswered *podSet
 	// held holds the pods between Reserve and Bind, whose reservations are renewed.
@@ -91,6 +95,7 @@ func newPlugin(args Args, cluster cluster, client *protocol.Client, clock clock.
 		cluster:    cluster,
 		allocator:  &allocator{client: client, clock: clock},
 		everyNode:  newPodSet(),
+		unheard:    newPodSet(),
 		unanswered: newPodSet(),
 		held:       newPodSet(),
 	}

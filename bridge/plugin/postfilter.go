@@ -24,6 +24,12 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 		}
 		return nil, fwk.NewStatus(fwk.Unschedulable)
 	}
+	for name := range found.scores {
+		if !p.cluster.hasNode(name) {
+			p.unheard.add(pod.UID) // the watch of the scheduler is behind
+			break
+		}
+	}
 	if found.reservedOn != "" {
 		p.Unreserve(ctx, state, pod, found.reservedOn) // others can have these devices
 	}

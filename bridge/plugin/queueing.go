@@ -102,7 +102,8 @@ func afterLabelChange(_ klog.Logger, pod *v1.Pod, oldObject, newObject any) (fwk
 	return fwk.Queue, nil
 }
 
-// afterNodeChange queues a pod if device plugins begin to serve its mapped resources on a node.
+// afterNodeChange queues a pod if device plugins begin to serve its mapped resources on a node, or if it fitted on
+// a node of which the scheduler had not heard, and a node is new.
 func (p *Plugin) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObject, newObject any) (fwk.QueueingHint, error) {
 	node, ok := newObject.(*v1.Node)
 	if !ok {
@@ -113,6 +114,9 @@ func (p *Plugin) afterNodeChange(_ klog.Logger, pod *v1.Pod, oldObject, newObjec
 		return fwk.Queue, status.AsError()
 	}
 	before, existed := oldObject.(*v1.Node)
+	if !existed && p.unheard.has(pod.UID) {
+		return fwk.Queue, nil
+	}
 	if len(mapped) == 0 || !servesAll(node, mapped) || existed && servesAll(before, mapped) {
 		return fwk.QueueSkip, nil
 	}

@@ -11,6 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"drawbridge.dev/bridge/allocatortest"
+	"drawbridge.dev/bridge/protocol"
 )
 
 func deleted(claim *resourceapi.ResourceClaim) *resourceapi.ResourceClaim {
@@ -190,6 +193,31 @@ func TestWhoServesItsExtendedResourcesWakesAPod(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAPodWaitsForANodeOfWhichTheSchedulerHasNotHeard(t *testing.T) {
+	s := newStage(t, claim("a", ""))
+	s.fits(true, "heard", "unheard")
+	s.server.Reply("/v1/reserve", allocatortest.Reply{Body: protocol.ReserveReply{Reserved: true}})
+	pod, other, node := podWith("a"), podWith("a"), node("unheard", nil).Node()
+	other.UID = "pod-2"
+	added := fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}
+	check := func(what string, pod *v1.Pod, before any, want fwk.QueueingHint) {
+		t.Helper()
+		if hint := s.hint(t, pod, added, before, node); hint != want {
+			t.Errorf("%s: got %v", what, hint)
+		}
+	}
+	s.preFilter(t, pod)
+	s.PostFilter(t.Context(), s.state, pod, nil)
+	check("it has heard of all nodes", pod, nil, fwk.QueueSkip)
+	s.cluster.unheard = "unheard"
+	s.PostFilter(t.Context(), s.state, pod, nil)
+	check("it hears of the node", pod, nil, fwk.Queue)
+	check("a node changes", pod, node, fwk.QueueSkip)
+	check("another pod", other, nil, fwk.QueueSkip)
+	s.Reserve(t.Context(), s.state, pod, "unheard")
+	check("the pod is reserved", pod, nil, fwk.QueueSkip)
 }
 
 func TestEventsThatFreeDevicesOfOthersAreLeftToTheAllocator(t *testing.T) {

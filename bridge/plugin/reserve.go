@@ -22,8 +22,7 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 	if framework.InGroupCycle(state) {
 		framework.ReserveMember(state, pod)
 	} else if found.reservedOn == node {
-		p.everyNode.remove(pod.UID)
-		p.held.add(pod.UID)
+		p.hold(pod)
 		return nil
 	}
 	reply, err := p.allocator.reserve(ctx, protocol.PodOnNode{PodUID: string(pod.UID), Node: node})
@@ -35,9 +34,14 @@ func (p *Plugin) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod,
 		p.cluster.activate([]*v1.Pod{pod})
 		return fwk.NewStatus(fwk.Unschedulable, reply.Message)
 	}
-	p.everyNode.remove(pod.UID)
-	p.held.add(pod.UID)
+	p.hold(pod)
 	return nil
+}
+
+func (p *Plugin) hold(pod *v1.Pod) {
+	p.everyNode.remove(pod.UID)
+	p.unheard.remove(pod.UID)
+	p.held.add(pod.UID)
 }
 
 // Unreserve takes the promise back. At the end of a cycle for a group that fits, the allocator holds
