@@ -240,7 +240,7 @@ func TestAPodWhoseAllocationNobodyTakesBackIsTriedAgain(t *testing.T) {
 			s.server.Reply("/v1/postfilter", each.reply)
 			_, status := s.PostFilter(t.Context(), s.state, podWith("a"), nil)
 			checkCode(t, status, each.code)
-			checkTexts(t, s.unanswered.take(), each.tried...)
+			checkTexts(t, s.unanswered.list(), each.tried...)
 		})
 	}
 }
@@ -417,8 +417,11 @@ func TestTheSetOfPodsIsBounded(t *testing.T) {
 	for index := range maxRememberedPods + 1 {
 		set.add(podUID(index))
 	}
-	if left := len(set.take()); left > maxRememberedPods {
-		t.Errorf("%d pods", left)
+	if left, complete := set.take(); len(left) > maxRememberedPods || complete {
+		t.Errorf("%d pods, complete %v", len(left), complete)
+	}
+	if _, complete := set.take(); !complete {
+		t.Error("a set that was taken is not complete")
 	}
 	if set.has(podUID(maxRememberedPods)) {
 		t.Error("a pod that was taken is remembered")

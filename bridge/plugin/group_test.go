@@ -156,7 +156,7 @@ func TestAGangWaitsUntilTheAllocatorHasSeenItsClaims(t *testing.T) {
 	s.server.Reply("/v1/prefilterGroup", allocatortest.Reply{Body: protocol.PreFilterReply{MembersNeeded: true, Message: "not seen yet"}})
 	_, status := s.preFilter(t, pod)
 	checkCode(t, status, fwk.UnschedulableAndUnresolvable)
-	checkTexts(t, append(s.unanswered.take(), status.Message()), "pod-1", "not seen yet")
+	checkTexts(t, append(s.unanswered.list(), status.Message()), "pod-1", "not seen yet")
 	if s.allocator.pausedBecause() != nil {
 		t.Error("others wait, too")
 	}

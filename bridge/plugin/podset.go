@@ -10,6 +10,8 @@ import (
 type podSet struct {
 	mu   sync.Mutex
 	uids map[types.UID]struct{}
+	// forgot is true if the set has started anew since it was taken.
+	forgot bool
 }
 
 func newPodSet() *podSet {
@@ -21,6 +23,7 @@ func (s *podSet) add(uid types.UID) {
 	defer s.mu.Unlock()
 	if len(s.uids) >= maxRememberedPods {
 		clear(s.uids)
+		s.forgot = true
 	}
 	s.uids[uid] = struct{}{}
 }
@@ -38,12 +41,14 @@ func (s *podSet) remove(uid types.UID) {
 	delete(s.uids, uid)
 }
 
-// take returns all pods and forgets them.
-func (s *podSet) take() []string {
+// take returns all pods and forgets them. They are not complete if the set has started anew.
+func (s *podSet) take() (uids []string, complete bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	defer clear(s.uids)
-	return s.texts()
+	uids, complete = s.texts(), !s.forgot
+	clear(s.uids)
+	s.forgot = false
+	return uids, complete
 }
 
 // list returns all pods.

@@ -70,7 +70,11 @@ func (w *watch) checkStatus(ctx context.Context) {
 		w.lastReady = w.clock.Now()
 		w.plugin.allocator.resume()
 		cluster := w.plugin.cluster
-		cluster.activate(cluster.waitingWith(w.plugin.unanswered.take()))
+		if uids, complete := w.plugin.unanswered.take(); complete {
+			cluster.activate(cluster.waitingWith(uids))
+		} else {
+			cluster.activate(cluster.waiting())
+		}
 		return
 	}
 	w.plugin.allocator.stop(problem)

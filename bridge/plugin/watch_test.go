@@ -67,6 +67,18 @@ func TestPodsThatGotNoAnswerAreWokenWhenTheAllocatorIsReady(t *testing.T) {
 	checkTexts(t, s.cluster.taken())
 }
 
+func TestAllPodsAreWokenIfTooManyGotNoAnswer(t *testing.T) {
+	s := newWatchStage(t)
+	for index := range maxRememberedPods + 1 {
+		s.unanswered.add(podUID(index))
+	}
+	s.status(true, true)
+	s.watch.checkStatus(t.Context())
+	checkTexts(t, s.cluster.taken(), "pod-1", "pod-2")
+	s.watch.checkStatus(t.Context())
+	checkTexts(t, s.cluster.taken())
+}
+
 func TestStatusNamesThePodsBetweenReserveAndBind(t *testing.T) {
 	reserved := allocatortest.Reply{Body: protocol.ReserveReply{Reserved: true}}
 	cases := map[string]struct {
