@@ -9,6 +9,7 @@ import msgspec
 from drawbridge.dra.allocation import (
     FROM_CLAIM,
     FROM_CLASS,
+    MAX_CONFIGS,
     AllocatedConfig,
     AllocatedDevices,
     Allocation,
@@ -69,7 +70,7 @@ def compose_allocations(
     taken: Sequence[ChosenDevice],
     ids: Callable[[], str] | None,
 ) -> tuple[Allocation, ...]:
-    """Compose one allocation for each claim; raises Abort if upstream cannot compose it."""
+    """Compose one allocation for each claim; raises Abort if upstream cannot write it."""
     chosen = {device.option.request_index: device.option for device in taken}
     by_claim: list[list[ChosenDevice]] = [[] for _ in demand.claims]
     for device in taken:
@@ -82,7 +83,13 @@ def compose_allocations(
     allocations = []
     for number, of_claim in enumerate(by_claim):
         results = tuple([_result(device, node_view, ids) for device in of_claim])
-        devices = AllocatedDevices(results, _config(demand.claims[number], options[number]))
+        config = _config(demand.claims[number], options[number])
+        if len(config) > MAX_CONFIGS:
+            text = f"it and its classes have {len(config)} configurations for its devices"
+            limit = f"an allocation can have at most {MAX_CONFIGS}"
+            name = claim_name(demand.claims[number])
+            raise Abort(Cause.REFUSED, f"claim {name}: {text}, but {limit}")
+        devices = AllocatedDevices(results, config)
         selector = _node_selector(demand, number, of_claim, node_view)
         allocations.append(Allocation(devices, selector))
     return tuple(allocations)
