@@ -9,12 +9,13 @@ import jsonpatch
 from hypothesis import example, settings
 from hypothesis import given as every
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from drawbridge.config.model import Configuration
 from drawbridge.documents.patch import apply_edits
 from drawbridge.documents.paths import get_value
 from drawbridge.names import ORIGINAL_ANNOTATION
-from drawbridge.translate.changes.patch import Patch, restore_original
+from drawbridge.translate.changes.patch import Original, Patch, restore_original
 from drawbridge.translate.changes.undo import MAX_LENGTH, UndoStep, apply_undo, parse_undo
 from drawbridge.translate.pods import TranslationContext, make_context, translate
 from tests.tables import YamlValue, every_row, load_cases
@@ -172,7 +173,7 @@ def test_values_merged_by_an_earlier_undo_are_merged_once() -> None:
         '[{"op":["add"],"path":"/a","value":1}]',
         '[{"op":"copy","from":"/a","path":"/b"}]',
         '[{"op":"test","path":"/a","value":' + "[" * 900 + "]" * 900 + "}]",
-        json.dumps([{"op": "remove", "path": "/a"}] * 5000),
+        json.dumps([["-", "/a"]] * 9000),
         json.dumps([{"op": "add", "path": "/a", "value": "x" * MAX_LENGTH}]),
     ],
 )
@@ -187,6 +188,15 @@ def test_a_moved_item_is_found_in_a_long_list() -> None:
         UndoStep("remove", ("spec", "a", "0")),
     ]
     assert apply_undo(pod, steps)[1][1] == UndoStep("remove", ("spec", "a", 9999))
+
+
+def test_each_undo_patch_that_fits_in_the_annotation_can_be_read() -> None:
+    limits = {"limits": {"nvidia.com/gpu": 1}}
+    containers = [{"name": f"c{i}", "resources": limits} for i in range(1100)]
+    pod: YamlValue = {"metadata": {"name": "p"}, "spec": {"containers": containers}}
+    done = translate(pod, replace(BY, original=Original.SHORT))
+    after: YamlValue = apply_edits(pod, done.edits)
+    assert parse_undo(after["metadata"]["annotations"][ORIGINAL_ANNOTATION])
 
 
 def test_the_undo_patch_is_small() -> None:

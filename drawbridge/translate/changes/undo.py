@@ -17,7 +17,8 @@ from drawbridge.documents.values import Value, equal_json
 
 # The API server's limit for all annotations of an object. 100 containers need a tenth of it.
 MAX_LENGTH: Final = 256 * 1024
-_MAX_STEPS: Final = 4096
+# A step that a translation writes takes more than 32 characters, also in the short form.
+_MAX_STEPS: Final = MAX_LENGTH // 32
 _MAX_DEPTH: Final = 32
 
 
