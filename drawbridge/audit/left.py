@@ -1,9 +1,10 @@
 """What a step leaves in the models: counts of the cluster, and the pods of each owner."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from drawbridge.audit.model import Expected, PodsOfOwner
+from drawbridge.audit.node_groups import Group
 from drawbridge.dra.counted import count_noun
 from drawbridge.models.cluster import ModelCluster
 from drawbridge.models.nodes import find_request
@@ -11,14 +12,21 @@ from drawbridge.models.pods import PodKind, Served
 from drawbridge.models.undecided import find_undecided
 
 
-def count_left(cluster: ModelCluster, counted: Mapping[str, PodsOfOwner]) -> Expected:
-    """Return the counts of a cluster, whose owners have been counted."""
-    nodes = cluster.nodes.values()
+def count_left(
+    cluster: ModelCluster, counted: Mapping[str, PodsOfOwner], groups: Iterable[Group]
+) -> Expected:
+    """Return the counts of a cluster, whose owners have been counted.
+
+    Nodes of which no driver can replace the plugin now have it all the same.
+    """
+    nodes, groups = cluster.nodes.values(), [*groups]
+    replaced = {name for each in groups for name in each.replaced}
+    left = (e for e in groups if not e.has_plugin and replaced & e.units.keys())
     return Expected(
         sum(each.on_plugins for each in counted.values()),
         sum(each.on_drivers for each in counted.values()),
         sum(each.waiting for each in counted.values()),
-        sum(each.has_plugin for each in nodes),
+        sum(each.has_plugin for each in nodes) + sum(len(each.nodes) for each in left),
         sum(bool(each.devices) and not each.has_plugin for each in nodes),
         sum(each.either for each in counted.values()),
     )

@@ -6,7 +6,7 @@ from typing import Final
 
 from drawbridge.audit.trials import Namespaces
 from drawbridge.models.cluster import ModelCluster
-from drawbridge.models.nodes import find_request
+from drawbridge.models.nodes import ModelNode, find_request
 from drawbridge.models.pods import PodKind, Served
 
 _SLACK: Final = 1e-6
@@ -88,12 +88,21 @@ class DriverRoom:
 
 
 def is_served(cluster: ModelCluster, namespaces: Namespaces, namespace: str) -> bool:
-    """Whether drivers have devices of the kind that pods of a namespace ask for."""
+    """Whether a driver has devices of the kind that pods of a namespace ask for, where they may be.
+
+    Other pods can have all of them.
+    """
     kinds = [each for each in cluster.kinds if each.namespace == namespace and each.translated]
-    offered = cluster.offered()
     if not kinds:
-        return namespace in namespaces.idle and bool(offered)
-    return any(e.translated and e.translated.devices.keys() <= offered for e in kinds)
+        return namespace in namespaces.idle and bool(cluster.offered())
+    return any(_can_use(each, kind) for kind in kinds for each in cluster.nodes.values())
+
+
+def _can_use(node: ModelNode, kind: PodKind) -> bool:
+    request = find_request(kind, translated=True)
+    may_be = node.name in (request.moved_nodes if node.is_moved else request.nodes)
+    has_devices = not node.has_plugin and request.devices.keys() <= node.devices.keys()
+    return may_be and has_devices and node.is_ready
 
 
 def has_room_for(cluster: ModelCluster, drained: Sequence[str]) -> bool:

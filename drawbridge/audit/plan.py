@@ -381,7 +381,7 @@ class StepPlanner:
 
     def expected(self) -> Expected:
         """Return the counts as they are now."""
-        return count_left(self.cluster, self._counted)
+        return count_left(self.cluster, self._counted, self.groups)
 
     # --- namespaces ------------------------------------------------------------------------------
 
@@ -391,7 +391,6 @@ class StepPlanner:
             self._accept_namespace(*group)
 
     def _find_fitting(self) -> tuple[str, Trial] | None:
-        offered = self.cluster.offered()
         held = count_pods_to_translate(self.cluster)
         waiting = {
             e.namespace
@@ -403,8 +402,7 @@ class StepPlanner:
         starts = bool(created_again.start_waiting(self.cluster, self.templates.find_selector))
         waited, plugin = self.cluster.count_waiting(), self.cluster.count(Served.PLUGIN)
         for namespace in order:
-            kinds = [e for e in self.cluster.kinds if e.namespace == namespace and e.translated]
-            if not any(e.translated and e.translated.devices.keys() <= offered for e in kinds):
+            if not is_served(self.cluster, self.namespaces, namespace):
                 continue
             if not (namespace in room and (starts or self._find_restartable(namespace))):
                 continue

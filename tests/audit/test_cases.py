@@ -22,7 +22,7 @@ IMAGES = {
 FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
     "workloads", "groups", "steps", "leaves", "says", "fit", "reasons", "refusals", "quotas",
-    "commands", "why of steps", "first line", "undo", "must leave", "drivers",
+    "commands", "why of steps", "first line", "undo", "must leave", "drivers", "nodes left",
 )  # fmt: skip
 
 
@@ -169,6 +169,11 @@ def told(audit: dict[str, Any]) -> dict[str, Any]:
         "drivers": {each["name"]: each["driver"] for each in groups},
         "steps": [each["title"] for each in audit["steps"]],
         "leaves": {e["title"]: leaves_text(e["expected"]) for e in audit["steps"] if e["expected"]},
+        "nodes left": {
+            each["title"]: "{pluginNodes} plugin, {driverNodes} driver".format_map(each["expected"])
+            for each in audit["steps"]
+            if each["expected"]
+        },
         "says": [*notes, *audit["notes"]],
         "fit": {key: fit[key] for key in ("pods", "inPlace", "packed", "withoutDevices")},
         "must leave": {each["pod"]: each["why"] for each in fit["notInPlace"]},
@@ -227,10 +232,9 @@ def test_the_audit_says_what_the_objects_show(case: dict[str, Any], tmp_path: Pa
     assert [text for text in case.get("never moves with", ()) if text in moves] == []
     typed = "\n".join((moves, *given["undo"]))
     assert [text for text in case.get("never types", ()) if text in typed] == []
-    lines = expected.pop("first line", {})
-    assert {title: given["first line"].get(title) for title in lines} == lines
-    left = expected.pop("leaves", {})
-    assert {title: given["leaves"].get(title) for title in left} == left
+    for part in ("first line", "leaves", "nodes left"):
+        lines = expected.pop(part, {})
+        assert {title: given[part].get(title) for title in lines} == lines
     assert {key: given[key] for key in expected} == expected
 
 
