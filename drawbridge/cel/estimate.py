@@ -63,10 +63,39 @@ class EntrySizes(msgspec.Struct, frozen=True):
     value: Range
 
 
+class PathSlice:
+    """The names from a variable to a value, as a slice of Go.
+
+    cel-go appends to the path of a map twice, for its keys and for its values. If the array of the
+    path has room, the second name replaces the first one: keys have the sizes of values then.
+    """
+
+    __slots__ = ("_array", "_length")
+
+    def __init__(self, array: list[str], length: int) -> None:
+        self._array = array
+        self._length = length
+
+    def names(self) -> FieldPath:
+        """Return the names that are in the path now."""
+        return tuple(self._array[: self._length])
+
+    def append(self, name: str) -> "PathSlice":
+        """Return a path with one more name; it shares the array, unless that is full."""
+        length = self._length
+        # Go doubles a full array, so each has a power of two of places.
+        array = self._array if length & (length - 1) else self._array[:length]
+        array[length : length + 1] = [name]
+        return PathSlice(array, length + 1)
+
+
+NO_PATH = PathSlice([], 0)
+
+
 class LocalSize(msgspec.Struct, frozen=True):
     """A comprehension variable: the path of its values and their size."""
 
-    path: FieldPath
+    path: PathSlice
     size: Range | None
     entries: EntrySizes | None
 
@@ -77,7 +106,7 @@ class Estimator:
     def __init__(self, checked: Checked, sizes: Sizes) -> None:
         self.checked = checked
         self.sizes = sizes
-        self.paths: dict[int, FieldPath] = {}
+        self.paths: dict[int, PathSlice] = {}
         self.locals: dict[str, list[LocalSize]] = {}
         self.computed: dict[int, Range] = {}
         self.entries: dict[int, EntrySizes] = {}
@@ -101,7 +130,7 @@ class Estimator:
     def ident(self, node: ast.Ident) -> int:
         """An identifier costs 1."""
         local = self.local(node.name)
-        self.paths[node.id] = local.path if local else (node.name,)
+        self.paths[node.id] = local.path if local else NO_PATH.append(node.name)
         return 1
 
     def select(self, node: ast.Select) -> int:
@@ -109,7 +138,7 @@ class Estimator:
         operand = self.cost(node.operand)
         if node.test:
             return operand
-        self.paths[node.id] = (*self.path(node.operand), node.field)
+        self.paths[node.id] = self.path(node.operand).append(node.field)
         return operand + (self.type(node.operand).kind in SELECTABLE)
 
     def list_literal(self, node: ast.ListLiteral) -> int:
@@ -206,7 +235,7 @@ class Estimator:
         if step is None:
             return result
         entries = self.entries_of(node.args[0])
-        self.paths[node.id] = (*self.path(node.args[0]), step)
+        self.paths[node.id] = self.path(node.args[0]).append(step)
         return entries.value if entries else None
 
     def overload(
@@ -245,7 +274,7 @@ class Estimator:
     def operand(self, node: ast.CelNode) -> Operand:
         """Return an argument as the functions' estimates read it."""
         kind = self.type(node)
-        path = self.path(node)
+        path = self.path(node).names()
         if path and path[0] in ACCUMULATORS:
             path = ()
         size = self.size(node)
@@ -271,21 +300,17 @@ class Estimator:
         """Add the iteration variables to the scope."""
         entries, path = self.entries_of(node.range), self.path(node.range)
         is_list = (entries.kind if entries else self.type(node.range).kind) == "list"
-        keys = LocalSize(
-            (*path, "@indices" if is_list else "@keys"), entries.key if entries else None, None
-        )
-        values = LocalSize(
-            (*path, "@items" if is_list else "@values"), entries.value if entries else None, None
-        )
-        if node.second_variable:
+        key_size, value_size = (entries.key, entries.value) if entries else (None, None)
+        if node.second_variable or not is_list:
+            keys = LocalSize(path.append("@indices" if is_list else "@keys"), key_size, None)
             self.locals.setdefault(node.variable, []).append(keys)
-            self.locals.setdefault(node.second_variable, []).append(values)
-        else:
-            self.locals.setdefault(node.variable, []).append(values if is_list else keys)
+        if node.second_variable or is_list:
+            values = LocalSize(path.append("@items" if is_list else "@values"), value_size, None)
+            self.locals.setdefault(node.second_variable or node.variable, []).append(values)
 
-    def path(self, node: ast.CelNode) -> FieldPath:
+    def path(self, node: ast.CelNode) -> PathSlice:
         """Return the path of `node` in the declared variables, if it has one."""
-        return self.paths.get(node.id, ())
+        return self.paths.get(node.id, NO_PATH)
 
     def size_or_any(self, node: ast.CelNode) -> Range:
         """Return the size of `node`, or the full range."""
@@ -299,7 +324,7 @@ class Estimator:
         if isinstance(node, ast.Literal):
             length = len(node.value) if isinstance(node.value, str | bytes) else 1
             return Range(length, length)
-        path = self.path(node)
+        path = self.path(node).names()
         declared = self.sizes(path) if path else None
         if declared is not None:
             self.computed[node.id] = declared
