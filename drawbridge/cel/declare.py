@@ -53,7 +53,8 @@ class Overload:
 
     `implementation` takes the arguments (the target of a member call first) and
     returns a value or raises EvaluationError. It is called only with values of the declared
-    parameter types. `cost` computes the counted cost from arguments and result; the default is 1.
+    parameter types, unless it is `unguarded`. `cost` computes the counted cost from arguments and
+    result; the default is 1.
     `estimate` computes its bounds before the values are known; the default is exactly 1. `prepare`
     is called once at compile time, with the constant arguments and UNKNOWN for the others. It
     returns a faster implementation (for example, with a compiled regular expression) or None.
@@ -67,6 +68,7 @@ class Overload:
     cost: Cost | None = None
     estimate: Estimate | None = None
     prepare: Callable[[tuple[CelValue, ...]], Callable[..., CelValue] | None] | None = None
+    unguarded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

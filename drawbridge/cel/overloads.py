@@ -63,6 +63,8 @@ def guard_arguments(
     `local` has the variables that macros declare.
     """
     (overload,) = resolved.overloads
+    if overload.unguarded:
+        return implementation
     guards: list[tuple[int, Guard]] = []
     for place, (declared, argument) in enumerate(zip(overload.params, arguments, strict=True)):
         guard = fits(declared) if _open(_certain_type(checked, argument, local)) else None

@@ -65,8 +65,8 @@ def _slice(elements: _Elements, start: int, end: int) -> list[CelValue]:
     return list(elements[start:end])
 
 
-def _flatten(elements: CelValue, depth: int = 1) -> list[CelValue]:
-    if not isinstance(elements, (list, tuple)):
+def _flatten(elements: CelValue, depth: CelValue = 1) -> list[CelValue]:
+    if not isinstance(elements, (list, tuple)) or type(depth) is not int:
         raise no_such_overload()
     if depth < 0:
         raise EvaluationError("list_elements", "level must be non-negative")
@@ -227,16 +227,17 @@ def _sorting(name: str, kind: str, type_: Type) -> Overload:
 
 
 def _flatten_function(cost: Cost) -> Function:
+    """Declare `flatten`, which accepts at run time lists that are flat already, as in cel-go."""
     return Function(
         "flatten",
         (
             Overload(
                 "list_flatten", (list_of(_LIST),), _LIST, _flatten, member=True,
-                cost=cost, estimate=_flatten_estimate,
+                cost=cost, estimate=_flatten_estimate, unguarded=True,
             ),
             Overload(
                 "list_flatten_int", (list_of(DYN), INT), list_of(DYN), _flatten, member=True,
-                cost=cost, estimate=_flatten_estimate,
+                cost=cost, estimate=_flatten_estimate, unguarded=True,
             ),
         ),
     )  # fmt: skip
