@@ -389,13 +389,18 @@ def _junction(terms: Sequence[Run], offset: int, *, decides: bool) -> Run:
     return run
 
 
-def optional_or(left: Run, right: Run, *, unwrap: bool) -> Run:
-    """Plan `or` and `orValue` of optionals; a value that is not an optional is returned as is."""
+def optional_or(
+    left: Run, right: Run, otherwise: Implementation, offset: int, *, unwrap: bool
+) -> Run:
+    """Plan `or` and `orValue` of optionals; a value that is no optional goes to `otherwise`."""
 
     def run(frame: Frame) -> object:
         value = left(frame)
         if type(value) is not Optional:
-            return value
+            try:
+                return otherwise(value)
+            except EvaluationError as error:
+                raise with_offset(error, offset) from None
         if value.present:
             return value.value if unwrap else value
         return right(frame)

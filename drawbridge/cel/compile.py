@@ -194,7 +194,8 @@ class ProgramPlanner:
             arguments.insert(0, node.target)
         if node.function in ("or", "orValue") and is_optional_choice(resolved, arguments):
             left, right = self.run(arguments[0]), self.run(arguments[1])
-            return calls.optional_or(left, right, unwrap=node.function == "orValue")
+            otherwise, unwrap = resolved.overloads[0].implementation, node.function == "orValue"
+            return calls.optional_or(left, right, otherwise, node.offset, unwrap=unwrap)
         steps = [self.plan(argument) for argument in arguments]
         body = self.resolve_call(node, resolved, arguments, steps)
         price = None if self.grows(node, arguments) else self.price(resolved, steps)

@@ -1,9 +1,11 @@
 """Optional values, as in version 2 of cel-go's library.
 
 Optional indexes and selections, `or` and `orValue` are declared only for the checker. The compiler
-plans them itself, because they do not always evaluate their operands.
+plans them itself, because they do not always evaluate their operands. It calls the implementation
+of `or` and `orValue` with a value that is no optional: since 1.37, that is an error.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from drawbridge.cel.declare import Function, Library, Overload
@@ -59,12 +61,12 @@ def _of_non_zero(value: CelValue) -> Optional:
     return NONE if is_zero(value) else Optional(value)
 
 
-def _or(first: Optional, second: Optional) -> Optional:
-    return first if first.present else second
+def _keep(value: CelValue) -> CelValue:
+    return value
 
 
-def _or_value(first: Optional, second: CelValue) -> CelValue:
-    return first.value if first.present else second
+def _refuse(_: CelValue) -> CelValue:
+    raise no_such_overload()
 
 
 def _has_value(given: Optional) -> bool:
@@ -89,72 +91,72 @@ def _unwrap(elements: list[CelValue]) -> list[CelValue]:
     return values
 
 
-OPTIONALS: Final = Library(
-    "cel.lib.optional",
-    (
-        Function("optional.of", (Overload("optional_of", (A,), _OPTIONAL, Optional),)),
-        Function(
-            "optional.ofNonZeroValue",
-            (Overload("optional_ofNonZeroValue", (A,), _OPTIONAL, _of_non_zero),),
-        ),
-        Function("optional.none", (Overload("optional_none", (), _OPTIONAL, lambda: NONE),)),
-        Function(
-            "value", (Overload("optional_value", (_OPTIONAL,), A, optional_value, member=True),)
-        ),
-        Function(
-            "hasValue",
-            (
-                Overload("optional_hasValue", (_OPTIONAL,), BOOL, _has_value, member=True),
-            ),
-        ),
-        Function(
-            "or",
-            (Overload("optional_or_optional", _TWO, _OPTIONAL, _or, member=True),),
-        ),
-        Function(
-            "orValue",
-            (Overload("optional_orValue_value", (_OPTIONAL, A), A, _or_value, member=True),),
-        ),
-        Function(
-            "_?._", (Overload("select_optional_field", (DYN, STRING), _OPTIONAL, optional_find),)
-        ),
-        Function(
-            "_[?_]",
-            (
-                Overload("list_optindex_optional_int", (_LIST, INT), _OPTIONAL, optional_find),
-                Overload(
-                    "optional_list_optindex_optional_int", (optional_of(_LIST), INT), _OPTIONAL,
-                    optional_find,
-                ),
-                Overload("map_optindex_optional_value", (_MAP, A), optional_of(B), optional_find),
-                Overload(
-                    "optional_map_optindex_optional_value", (optional_of(_MAP), A), optional_of(B),
-                    optional_find,
-                ),
-            ),
-        ),
-        Function(
-            "_[_]",
-            (
-                Overload(
-                    "optional_list_index_int", (optional_of(_LIST), INT), _OPTIONAL, optional_find
-                ),
-                Overload(
-                    "optional_map_index_value", (optional_of(_MAP), A), optional_of(B),
-                    optional_find,
-                ),
-            ),
-        ),
-        Function("last", (Overload("list_last", (_LIST,), _OPTIONAL, _last, member=True),)),
-        Function("first", (Overload("list_first", (_LIST,), _OPTIONAL, _first, member=True),)),
-        Function(
-            "optional.unwrap",
-            (Overload("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrap),),
-        ),
-        Function(
-            "unwrapOpt",
-            (Overload("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrap, member=True),),
+def _library(otherwise: Callable[[CelValue], CelValue]) -> Library:
+    """Return the library, whose choices do this with a value that is no optional."""
+    either = Overload("optional_or_optional", _TWO, _OPTIONAL, otherwise, member=True)
+    value = Overload("optional_orValue_value", (_OPTIONAL, A), A, otherwise, member=True)
+    choices = (Function("or", (either,)), Function("orValue", (value,)))
+    return Library("cel.lib.optional", (*_FUNCTIONS, *choices), {"optional_type": _OPTIONAL})
+
+
+_FUNCTIONS: Final = (
+    Function("optional.of", (Overload("optional_of", (A,), _OPTIONAL, Optional),)),
+    Function(
+        "optional.ofNonZeroValue",
+        (Overload("optional_ofNonZeroValue", (A,), _OPTIONAL, _of_non_zero),),
+    ),
+    Function("optional.none", (Overload("optional_none", (), _OPTIONAL, lambda: NONE),)),
+    Function(
+        "value", (Overload("optional_value", (_OPTIONAL,), A, optional_value, member=True),)
+    ),
+    Function(
+        "hasValue",
+        (
+            Overload("optional_hasValue", (_OPTIONAL,), BOOL, _has_value, member=True),
         ),
     ),
-    {"optional_type": _OPTIONAL},
+    Function(
+        "_?._", (Overload("select_optional_field", (DYN, STRING), _OPTIONAL, optional_find),)
+    ),
+    Function(
+        "_[?_]",
+        (
+            Overload("list_optindex_optional_int", (_LIST, INT), _OPTIONAL, optional_find),
+            Overload(
+                "optional_list_optindex_optional_int", (optional_of(_LIST), INT), _OPTIONAL,
+                optional_find,
+            ),
+            Overload("map_optindex_optional_value", (_MAP, A), optional_of(B), optional_find),
+            Overload(
+                "optional_map_optindex_optional_value", (optional_of(_MAP), A), optional_of(B),
+                optional_find,
+            ),
+        ),
+    ),
+    Function(
+        "_[_]",
+        (
+            Overload(
+                "optional_list_index_int", (optional_of(_LIST), INT), _OPTIONAL, optional_find
+            ),
+            Overload(
+                "optional_map_index_value", (optional_of(_MAP), A), optional_of(B),
+                optional_find,
+            ),
+        ),
+    ),
+    Function("last", (Overload("list_last", (_LIST,), _OPTIONAL, _last, member=True),)),
+    Function("first", (Overload("list_first", (_LIST,), _OPTIONAL, _first, member=True),)),
+    Function(
+        "optional.unwrap",
+        (Overload("optional_unwrap", (list_of(_OPTIONAL),), _LIST, _unwrap),),
+    ),
+    Function(
+        "unwrapOpt",
+        (Overload("optional_unwrapOpt", (list_of(_OPTIONAL),), _LIST, _unwrap, member=True),),
+    ),
 )  # fmt: skip
+
+OPTIONALS: Final = _library(_keep)
+
+OPTIONALS_1_37: Final = _library(_refuse)

@@ -14,7 +14,7 @@ from drawbridge.cel.library.formats import NAMED_FORMATS
 from drawbridge.cel.library.includes import INCLUDES as DRA_INCLUDES
 from drawbridge.cel.library.lists import INCLUDES, KUBERNETES_LISTS
 from drawbridge.cel.library.net import ADDRESSES, NETWORKS
-from drawbridge.cel.library.optional import OPTIONALS
+from drawbridge.cel.library.optional import OPTIONALS, OPTIONALS_1_37
 from drawbridge.cel.library.quantity import QUANTITIES
 from drawbridge.cel.library.regex import REGEX
 from drawbridge.cel.library.semver import SEMVERS
@@ -25,7 +25,7 @@ from drawbridge.cel.library.strings import STRINGS, STRINGS_1_37
 from drawbridge.cel.library.url import URLS
 
 _ALWAYS = (
-    URLS, REGEX, KUBERNETES_LISTS, AUTHORIZATION, OPTIONALS, QUANTITIES, SETS, ADDRESSES, NETWORKS,
+    URLS, REGEX, KUBERNETES_LISTS, AUTHORIZATION, QUANTITIES, SETS, ADDRESSES, NETWORKS,
     NAMED_FORMATS, COMPREHENSIONS, SEMVERS,
 )  # fmt: skip
 
@@ -41,6 +41,7 @@ def libraries(version: str, *, stored: bool, list_attributes: bool = False) -> t
     chosen = [
         STANDARD_1_37 if newer else STANDARD,
         STRINGS_1_37 if newer else STRINGS,
+        OPTIONALS_1_37 if newer else OPTIONALS,
         *_ALWAYS,
     ]
     # New expressions may use these two one version after their introduction.
