@@ -35,6 +35,7 @@ from drawbridge.cluster.events import EventRecorder
 from drawbridge.cluster.resources import EVENTS
 from drawbridge.cluster.session import Session
 from drawbridge.cluster.store import CachedObject, pause_garbage_collection
+from drawbridge.names import SCHEDULER_LEASE
 from drawbridge.pod_groups import GroupForm, PodGroup
 from drawbridge.process import metrics
 from drawbridge.process.alarm import CutAlarm
@@ -57,13 +58,12 @@ _LOG: Final = logging.getLogger("allocator.process")
 class AllocatorOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The options of the allocator.
 
-    `lease` is the Lease of the kube-scheduler, with or without a namespace, and `host` the host
-    name in its identity; if empty, that of this machine. Without `api`, no API is served.
+    `host` is the host name in the identity of the kube-scheduler; if empty, that of this machine.
+    Without `api`, no API is served.
     """
 
     process: ProcessOptions
     socket: str
-    lease: str
     host: str = ""
     api: ApiOptions | None
     binding: BindingTimes
@@ -87,7 +87,7 @@ class _Parts:
     ) -> None:
         host = options.host or socket.gethostname()
         self.caches = caches
-        lease = _parse_lease(options.lease, session.namespace)
+        lease = LeaseName(session.namespace, SCHEDULER_LEASE)
         followed: dict[str, FollowedCache] = {"nodes": caches.nodes, "policy": caches.fence_policy}
         if settings.watched:
             followed["configuration"] = settings.watched[0].cache
@@ -230,8 +230,3 @@ async def _create_caches(
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), backoff.pause())
     return None
-
-
-def _parse_lease(text: str, namespace: str) -> LeaseName:
-    own, _, name = text.rpartition("/")
-    return LeaseName(own or namespace, name)

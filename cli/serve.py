@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from cli.terminal.durations import parse_duration
 from cli.terminal.exit_codes import BAD, DONE
 from cli.terminal.streams import Streams
-from drawbridge.names import SCHEDULER_LEASE
 from drawbridge.process.addresses import Address, parse_address
 
 if TYPE_CHECKING:
@@ -80,12 +79,6 @@ def _add_allocator(
         default="/run/drawbridge/allocator.sock",
         help="the unix socket for the plugin of the kube-scheduler"
         " (default: /run/drawbridge/allocator.sock)",
-    )
-    allocator.add_argument(
-        "--lease",
-        metavar="[NAMESPACE/]NAME",
-        default=SCHEDULER_LEASE,
-        help=f"the Lease of the kube-scheduler (default: {SCHEDULER_LEASE}, in --namespace)",
     )
     allocator.add_argument(
         "--host",
@@ -362,7 +355,6 @@ def allocator_options(options: argparse.Namespace) -> "AllocatorOptions":
     return AllocatorOptions(
         process=_process_options(options),
         socket=options.socket,
-        lease=options.lease,
         host=options.host,
         api=api,
         binding=BindingTimes(options.bind_wait, options.binding_timeout),

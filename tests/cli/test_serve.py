@@ -67,6 +67,11 @@ def test_an_attempt_to_bind_and_a_device_have_the_times_of_upstream() -> None:
     assert (options.bind_wait, options.binding_timeout) == (0, 1800)
 
 
+def test_no_scheduler_has_a_lease_that_the_controller_does_not_know() -> None:
+    with pytest.raises(SystemExit):
+        parse("allocator", "--lease=other")
+
+
 def test_pods_are_held_as_long_as_upstream_does() -> None:
     options = parse("allocator")
     assert HoldLimits(options.hold_timeout, options.held_devices) == DEFAULT_LIMITS

@@ -117,7 +117,6 @@ class Pair:
                 options = AllocatorOptions(
                     process=cast("Any", None),
                     socket="",
-                    lease="drawbridge-scheduler",
                     host=self.host,
                     api=None,
                     binding=BindingTimes(wait=110, timeout=600),
