@@ -28,8 +28,11 @@ def set_modes(cluster: ModelCluster, modes: Mapping[str, str]) -> Iterator[Typed
 
 
 def _units_of(cluster: ModelCluster, namespace: str) -> Mapping[str, int]:
-    """Return what a pod of a namespace asks for that is to be translated."""
-    return next((e.units for e in cluster.kinds if e.namespace == namespace and e.translated), {})
+    """Return what a pod of a namespace asks for that is translated: now, if there is one."""
+    kinds = [each for each in cluster.kinds if each.namespace == namespace and each.translated]
+    # Admission leaves the others as they are until a driver has devices for them.
+    kinds.sort(key=lambda each: not _is_offered(cluster, each))
+    return kinds[0].units if kinds else {}
 
 
 def delete_bare(cluster: ModelCluster, nodes: Sequence[str]) -> Iterator[Typed]:

@@ -70,7 +70,7 @@ def _move_back(
 ) -> Iterator[Typed]:
     """Yield the commands, while they are typed on the first cluster."""
     moving, cluster = moved.moving, plays[0]
-    yield from created_again.set_modes(moved.before, dict.fromkeys(moved.modes, Mode.OFF))
+    yield from created_again.set_modes(moved.after, dict.fromkeys(moved.modes, Mode.OFF))
     if jobs := find_failing_jobs(plays, templates, moving.nodes, obeys_budgets=obeys_budgets):
         yield typed.cordon(moving.nodes)
         yield from typed.suspend(jobs)

@@ -18,6 +18,8 @@ IMAGES = {
     "sriov": "sriov-network-device-plugin",
     "nvidia": "nvidia/k8s-device-plugin",
     "hami": "projecthami/hami",
+    "amd": "rocm/k8s-device-plugin",
+    "intel": "intel/intel-gpu-plugin",
 }
 FOLDER = "/var/lib/kubelet/device-plugins"
 ANSWERS = (
