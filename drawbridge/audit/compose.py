@@ -349,13 +349,13 @@ def _note_group(
             )
     if group.units or group.now.classes:
         return
-    if group.lost:
+    if group.is_broken:
         names, serving = ", ".join(sorted(group.lost)), [e.text for e in group.plugins]
         yield (
             f"The nodes offer 0 of {names}, so no devices are expected there. Repair"
             f" {' and '.join(serving) or 'the device plugin'}, and audit again."
         )
-    elif group.expects:
+    elif group.expects and not group.driver:
         gpus = count_gpus(group.nodes[0], objects.annotations.get(group.nodes[0].name, {}))
         number = f"{gpus} GPUs each" if gpus else "GPUs"
         yield f"Labels say that the nodes have {number}, but no plugin and no driver offers them."

@@ -83,7 +83,7 @@ def make_plan(  # noqa: PLR0913  # what was read, what decides, and who is told
     last = [*_say_what_stays(planner, namespaces, without)]
     unable = {**unmovable, **find_without_driver(objects.nodes)}
     unmoved = [n.name for each in groups for n in each.nodes if n.name in unable and each.units]
-    stay = bool(without or planner.kept or unmoved)
+    stay = bool(without or planner.kept or unmoved or any(each.is_broken for each in groups))
     if not stay and any(each.has_plugin for each in groups):
         needed_names = find_needed(planner.cluster, decider.most)
         step = preparation.remove_plugins(groups, needed_names, daemons)

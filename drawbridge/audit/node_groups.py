@@ -71,6 +71,11 @@ class Group(NamedTuple):
         """Whether a plugin serves names that a driver can replace."""
         return bool(self.replaced)
 
+    @property
+    def is_broken(self) -> bool:
+        """Whether a plugin offers nothing any more on the nodes, and no move is why."""
+        return bool(self.lost) and not (self.units or self.now.classes or self.driver)
+
     def is_served(self, node: Node) -> bool:
         """Whether a node has the label of its driver, which publishes devices there."""
         return node.labels.get(DEVICES_LABEL) == self.driver in self.now.drivers
