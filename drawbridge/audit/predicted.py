@@ -223,13 +223,14 @@ def find_most(
 ) -> dict[str, int]:
     """Return the units of each name that a plugin can give one pod, on the best node.
 
-    HAMi gives a pod at most one share of each GPU.
+    HAMi and Volcano give a pod at most one share of each GPU, of any part of its memory and cores.
     """
     most: dict[str, int] = {}
     for node in nodes:
         listed = sum(1 for _ in _registered(annotations.get(node.name, {})))
         for name, units in advertised_resources(node).items():
-            most[name] = max(most.get(name, 0), min(units, listed) if listed else units)
+            shares = min(units, listed) if listed and serves_name(_HAMI, name) else units
+            most[name] = max(most.get(name, 0), shares)
     return most
 
 

@@ -150,6 +150,8 @@ def answer(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         file = folder / "configuration.yaml"
         file.write_text(write_yaml([{**header, **configuration}]))
         words += ["--config", str(file)]
+    if version := case.get("version"):
+        words += ["--kubernetes-version", version]
     printed = command(*words)
     assert printed.code == 0, printed
     audit: dict[str, Any] = json.loads(printed.out)
