@@ -45,6 +45,7 @@ from drawbridge.cel.shapes import (
     unit_cost,
     visits_all,
 )
+from drawbridge.cel.types import DYN
 from drawbridge.cel.values import make_map, type_value_of
 
 
@@ -138,10 +139,11 @@ class ProgramPlanner:
     def name(self, node: ast.Ident | ast.Select) -> Step:
         """Plan a name that the checker resolved."""
         meant = self.checked.names[node.id]
-        if meant.type is not None:
-            value = type_value_of(meant.type)
-            # Only the checker knows `timestamp` and the environment's object types by name.
-            if value.name != meant.name or meant.type.kind == "object":
+        if meant.type is not None or self.checked.types.get(node.id, DYN).kind == "type":
+            value = type_value_of(meant.type or DYN)
+            # Only the checker knows `timestamp`, the environment's object types and the type of a
+            # variable; cel-go looks for a type of this name.
+            if meant.type is None or value.name != meant.name or meant.type.kind == "object":
                 message = f"reference to undefined type: {meant.name}"
                 raise EvaluationError("constant", message, node.offset)
             return FoldedValue(value)
@@ -436,7 +438,7 @@ class ProgramPlanner:
             if decides is not None:
                 assert isinstance(node.step, ast.Call)  # noqa: S101  # see quantifier
                 step = self.run(node.step.args[1])
-            elif not bound:
+            else:  # also where no round runs it: its constants may be invalid
                 step = self.run(node.step)
                 condition = None if visits_all(node.condition) else self.run(node.condition)
             work, self.work = self.work, before

@@ -163,7 +163,12 @@ def size(value: CelValue) -> int:
 
 
 def actual_size(value: CelValue) -> int:
-    """Return the size for counted costs: 1 for errors and values without a size."""
+    """Return the size for counted costs: 1 for errors and values without a size.
+
+    An optional has the size of its value.
+    """
+    while isinstance(value, Optional) and value.present:
+        value = value.value
     if isinstance(value, (str, bytes, list, tuple, dict, Map)):
         return len(value)
     if isinstance(value, (Ip, Cidr)):

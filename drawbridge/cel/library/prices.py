@@ -166,12 +166,13 @@ def _flatten(elements: CelValue, depth: CelValue = 1) -> int:
 
 
 def _range(count: CelValue) -> int:
+    # From 1.37 on, a range beyond the limit is a quick error; before, it is one of that size.
     return 1 + max(count, 0) if isinstance(count, int) else 1
 
 
-def _slice(_: CelValue, start: CelValue, end: CelValue) -> int:
+def _slice(elements: CelValue, start: CelValue, end: CelValue) -> int:
     count = end - start if isinstance(start, int) and isinstance(end, int) else 0
-    return 2 + int(max(count, 0) * _COPIED)
+    return 2 + int(min(max(count, 0), _length(elements)) * _COPIED)
 
 
 def _insert(given: CelValue, *entry: CelValue) -> int:

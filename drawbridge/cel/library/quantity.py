@@ -54,6 +54,7 @@ def _add_int(a: Quantity, b: int) -> ComputedQuantity:
 
 
 def _subtract_int(a: Quantity, b: int) -> ComputedQuantity:
+    # Kubernetes negates the integer in 64 bits first, so the least one stays negative there.
     return _sum(a - Quantity.of(b, Format.DECIMAL_EXPONENT))
 
 
