@@ -86,6 +86,7 @@ def kept_logging() -> Iterator[None]:
     root, others = logging.getLogger(), [logging.getLogger(name) for name in LOGGERS]
     handlers, levels = root.handlers[:], [logger.level for logger in (root, *others)]
     yield
+    logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
     for logger, level in zip((root, *others), levels, strict=True):
         logger.setLevel(level)

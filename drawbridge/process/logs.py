@@ -1,7 +1,7 @@
 """Write logs as one JSON object per line to standard error, safe to show in a terminal.
 
 Each line has `ts`, `level`, `logger`, `msg`, and the fields of the caller. Only unhandled
-exceptions have a stack.
+exceptions have a stack. Warnings of Python, by which pure code tells of its bugs, are lines, too.
 """
 
 import asyncio
@@ -114,6 +114,7 @@ def configure(level: str = "info", stream: TextIO | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    logging.captureWarnings(capture=True)
     # Without this, the probes of the kubelet fill the log.
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     logging.getLogger("asyncio").setLevel(logging.WARNING)
