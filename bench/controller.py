@@ -218,6 +218,7 @@ def _dual(facts: FactsReconciler, reporter: FakeReporter) -> Reconciler:
         context=lambda: facts.context,
         reporter=reporter,
         reference=ObjectReference("ConfigMap", "drawbridge-facts"),
+        now=time.monotonic,
     )
 
 

@@ -3,7 +3,8 @@
 The label keeps translated pods off these nodes. `facts` finds the nodes. A container keeps a device
 of a plugin after the plugin is removed, so the label stays until the last pod that may hold such a
 device is gone. A node whose plugin is gone gets the label as well while such pods run, before a
-driver publishes the devices. This reconciler changes only its own label.
+driver publishes the devices. A kubelet that restarts says nothing of plugins, so one that was not
+seen to stop is believed to be gone only after a while. This reconciler changes only its own label.
 """
 
 import enum
@@ -37,6 +38,8 @@ from drawbridge.names import DUAL_LABEL as LABEL
 from drawbridge.translate.pods import TranslationContext
 
 NAME: Final = "dual"
+# Who is away for longer does not restart. A kubelet keeps what a plugin offered for as long.
+ABSENCE_SECONDS: Final = 300.0
 
 
 def label_changes(
@@ -75,12 +78,14 @@ class DualNodeReconciler:
         context: Callable[[], TranslationContext | None],
         reporter: Reporter,
         reference: ObjectReference,
+        now: Callable[[], float],
     ) -> None:
         self._nodes = nodes
         self._stores = stores
         self._dual_nodes = dual_nodes
         self._publishing = publishing
         self._without_plugin = NodesWithoutPlugin()
+        self._absences = Absences(now)
         self._context = context
         self._reporter = reporter
         self._reference = reference
@@ -96,17 +101,17 @@ class DualNodeReconciler:
         findings = {description} if description else set()
         nodes = [*self._nodes.all()]
         versions = {node.name: node.version for node in nodes}
-        self._reporter.set_gauge(Gauge.DUAL_NODES, len(dual_nodes))
-        idle_devices = sum(each.devices for each in dual_nodes)
+        served = [each for each in dual_nodes if not each.stopped]
+        self._reporter.set_gauge(Gauge.DUAL_NODES, len(served))
+        idle_devices = sum(each.devices for each in served)
         self._reporter.set_gauge(Gauge.DUAL_NODE_IDLE_DEVICES, idle_devices)
 
-        async def change_label(name: str, value: str | None) -> None:
-            blocker = await self._find_blocker(name, context) if value is None else None
-            if blocker is not None:
+        async def remove_label(name: str) -> None:
+            if blocker := await self._find_blocker(name, context):
                 findings.add(blocker)
             # Its slices can be back by now: other nodes were written before it.
-            elif value is not None or not self._is_dual(name):
-                await self._write_label(versions[name], name, value)
+            elif not self._is_dual(name):
+                await self._write_label(versions[name], name, None)
 
         async def look(name: str) -> None:
             # Without its plugin, no further pod gets devices of it.
@@ -117,9 +122,13 @@ class DualNodeReconciler:
                 self._without_plugin.note_free(name)
 
         changes = label_changes(nodes, dual_nodes)
+        leaving = {name for name, value in changes.items() if value is None}
+        stopped = {each.node for each in dual_nodes if each.stopped}
+        self._absences.follow(leaving, stopped)
         unlabelled = [each for each in nodes if LABEL not in (each.value.metadata.labels or {})]
         others = [each for each in unlabelled if each.name not in changes]
-        work = {name: partial(change_label, name, value) for name, value in changes.items()}
+        work = {name: partial(self._write_label, versions[name], name, "true") for name in changes}
+        work |= {name: partial(remove_label, name) for name in leaving | (stopped - changes.keys())}
         for name in self._without_plugin.find(others, self._publishing(), context):
             work[name] = partial(look, name)
         try:
@@ -150,7 +159,10 @@ class DualNodeReconciler:
         """Return a finding if the label has to stay on a node that is no longer dual."""
         cached = self._nodes.get(node)
         value = msgspec.json.decode(cached.raw) if cached else {}
-        return describe_held_node(node, value, await self._list_holders(node), context)
+        plugin = _read_plugin(value, context)
+        is_over = self._absences.is_over(node, plugin)  # the time runs while pods hold devices
+        held = describe_held_node(node, value, await self._list_holders(node), context)
+        return held or (None if is_over else _describe_absence(node))
 
     async def _list_holders(self, node: str) -> list[Unstructured]:
         """Return the pods of a node that may hold devices of any plugin."""
@@ -216,6 +228,28 @@ class NodesWithoutPlugin:
         self._free.add(node)
 
 
+class Absences:
+    """Since when nodes that lose their label lack the plugin, by the own clock."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._since: dict[str, float] = {}
+        self._stopped: set[str] = set()
+
+    def follow(self, leaving: Collection[str], stopped: Collection[str]) -> None:
+        """Forget all nodes but these: those that lose the label, and those whose plugin stops."""
+        self._since = {name: since for name, since in self._since.items() if name in leaving}
+        self._stopped = {*stopped, *self._stopped.intersection(leaving)}
+
+    def is_over(self, node: str, plugin: _Plugin) -> bool:
+        """Whether the plugin of a node is gone for good; the time begins with the first call."""
+        if plugin is not _Plugin.GONE:
+            self._since.pop(node, None)
+            return True
+        since = self._since.setdefault(node, self._now())
+        return node in self._stopped or self._now() - since >= ABSENCE_SECONDS
+
+
 def _read_plugin(node: Unstructured, context: TranslationContext) -> _Plugin:
     status = _status(node)
     if _device_names(status.get("allocatable"), context):
@@ -251,6 +285,14 @@ def describe_held_node(
         )
         return DUAL_NODES_HELD.at("status.capacity", message)
     return None
+
+
+def _describe_absence(node: str) -> Finding:
+    return DUAL_NODES_HELD.at(
+        "status.capacity",
+        f"the kubelet of node {node} may have restarted, and the device plugin may register again; "
+        "translated pods keep off the node",
+    )
 
 
 def describe_outlived_plugin(

@@ -296,6 +296,7 @@ class Reconcilers:
             context=lambda: self.facts.context,
             reporter=self._reporter,
             reference=reference,
+            now=time.monotonic,
         )
         yield self.owned
         yield self.rules

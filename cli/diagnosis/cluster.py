@@ -170,7 +170,7 @@ def check_nodes(checked: CheckedState) -> Iterator[Result]:
 
 def _find_held_nodes(checked: CheckedState) -> Iterator[Result]:
     """Yield which pods outlive the plugin of their node, and why nodes keep the label."""
-    dual = {each.node for each in checked.gathered.dual_nodes}
+    dual = {each.node for each in checked.gathered.dual_nodes if not each.stopped}
     nodes = checked.state.published["Node"]
     context = make_context(checked.configuration, checked.gathered.facts)
     for node in () if isinstance(nodes, Unread) else nodes:

@@ -15,8 +15,8 @@ _MAX_NAMED_NODES: Final = 10
 
 
 def describe_dual_nodes(dual_nodes: Iterable[DualNode]) -> Finding | None:
-    """Return a finding that names the first nodes and counts the idle devices."""
-    sorted_nodes = sorted(dual_nodes)
+    """Return a finding that names the first nodes whose plugins serve, and counts idle devices."""
+    sorted_nodes = sorted(each for each in dual_nodes if not each.stopped)
     if not sorted_nodes:
         return None
     nodes = [each.node for each in sorted_nodes]

@@ -33,7 +33,7 @@ from drawbridge.dra.similar_names import suggest
 from drawbridge.dra.slices import Slice
 from drawbridge.facts.families import known_families
 from drawbridge.facts.model import ClassFacts
-from drawbridge.facts.served_names import advertised_resources
+from drawbridge.facts.served_names import registered_resources
 from drawbridge.finding import Finding
 from drawbridge.names import DUAL_LABEL, OWNED_TAINT
 
@@ -392,7 +392,7 @@ def find_withheld_drivers(
         named = (driver for driver, family in families.items() if family.legacy_names)
         return frozenset(named).union(*extended.values())
     drivers: set[str] = set()
-    for name in {*advertised_resources(node), *held}:
+    for name in registered_resources(node).union(held):
         drivers.update(driver for driver, family in families.items() if serves_name(family, name))
         drivers.update(extended.get(name, ()))
     return frozenset(drivers)

@@ -131,7 +131,8 @@ def _count(
     classes, projections = compile_classes(offered, gates)
     counted = count_devices(build_inventory(slices, gates=gates), nodes, families, projections)
     by_class = count_selected(counted, classes)
-    dual = {e.node: e.names for e in find_dual_nodes(counted.nodes, classes, by_class, families)}
+    dual_nodes = find_dual_nodes(counted.nodes, classes, by_class, families)
+    dual = {each.node: each.names for each in dual_nodes if not each.stopped}
     published = {node.name: PublishedDevices() for node in nodes}
     for node in counted.nodes:
         devices = {

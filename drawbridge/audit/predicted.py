@@ -148,6 +148,7 @@ def _without(node: Node, names: frozenset[str]) -> Node:
         node,
         allocatable={key: each for key, each in node.allocatable.items() if key not in names},
         registrations=(),
+        stopped=(),
         labels={key: each for key, each in node.labels.items() if key != DUAL_LABEL},
     )
 

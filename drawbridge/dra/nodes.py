@@ -31,7 +31,8 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     `registrations` are the annotations in which device plugins list devices for a scheduler.
     `provider_id` names the machine at its provider. `ready` is false while condition Ready says so.
     `hold` is the annotation that says for which pod its devices are held, `settled_fence` the one
-    that says which fence has settled. `kubelet` is the version of its kubelet.
+    that says which fence has settled. `kubelet` is the version of its kubelet. `stopped` are the
+    extended resources with a capacity of which nothing is allocatable: their plugin may return.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Node(msgspec.Struct, frozen=True, gc=False):
     kubelet: str = ""
     settled_fence: str = ""
     uid: str = ""
+    stopped: tuple[str, ...] = ()
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -67,6 +69,7 @@ class _NodeInfo(msgspec.Struct, frozen=True, rename="camel"):
 class _Status(msgspec.Struct, frozen=True, rename="camel"):
     declared_features: tuple[str, ...] = ()
     allocatable: Mapping[str, Quantity] = {}
+    capacity: Mapping[str, Quantity] = {}
     conditions: tuple[_Condition, ...] = ()
     node_info: _NodeInfo = _NodeInfo()
 
@@ -102,7 +105,12 @@ def _convert(wire: _Node) -> Node:
         status.node_info.kubelet_version,
         wire.metadata.annotations.get(SETTLED_ANNOTATION, ""),
         wire.metadata.uid,
+        tuple(sorted(_extended(status.capacity) - _extended(status.allocatable))),
     )
+
+
+def _extended(amounts: Mapping[str, Quantity]) -> set[str]:
+    return {name for name, amount in amounts.items() if "/" in name and amount.sign() > 0}
 
 
 def registrations_of(annotations: Iterable[str]) -> tuple[str, ...]:

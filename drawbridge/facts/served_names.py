@@ -123,11 +123,15 @@ def _write_share(share: CapacityRequests | None) -> Mapping[str, str]:
 
 
 class DualNode(NamedTuple):
-    """A node where a device plugin and a DRA driver offer the same devices."""
+    """A node where a device plugin and a DRA driver offer the same devices.
+
+    `stopped` if the kubelet says that the plugin is gone, and keeps its devices for some minutes.
+    """
 
     node: str
     names: tuple[str, ...]
     devices: int
+    stopped: bool = False
 
 
 def classes_by_resource(classes: Iterable[CompiledClass]) -> dict[str, list[CompiledClass]]:
@@ -184,6 +188,12 @@ def advertised_resources(node: Node) -> dict[str, int]:
     }
 
 
+def registered_resources(node: Node) -> set[str]:
+    """Return the extended resources of plugins that serve on a node or can return there."""
+    stopped = (each for each in node.stopped if not _native(each.partition("/")[0]))
+    return {*advertised_resources(node), *stopped}
+
+
 def _native(domain: str) -> bool:
     return domain == _NATIVE or domain.endswith(f".{_NATIVE}")
 
@@ -202,13 +212,14 @@ def find_dual_nodes(
             name: _products_of_plugin(
                 node, name, [counted[c.name] for c in by_name.get(name, ())], families
             )
-            for name in advertised_resources(node.node)
+            for name in registered_resources(node.node)
         }
         names = tuple(sorted(name for name, keys in shared.items() if keys))
         if names:
             keys = frozenset[ProductKey]().union(*shared.values())
             devices = sum(node.products[key] for key in _whole_devices(keys, families))
-            dual_nodes.append(DualNode(node.node.name, names, devices))
+            stopped = set(names) <= set(node.node.stopped)
+            dual_nodes.append(DualNode(node.node.name, names, devices, stopped))
     return tuple(dual_nodes)
 
 

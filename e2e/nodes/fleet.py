@@ -6,6 +6,7 @@ with Fleet(client) as fleet:
 
 import random
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from e2e.nodes.plugin import Plugin
 from e2e.nodes.record import Record
 
 WRITERS = 8
+# Until the controller has seen that a plugin has ended.
+STOPPED_SECONDS = 5.0
 T = TypeVar("T")
 
 
@@ -159,16 +162,20 @@ class Fleet:
 
     def unplug(self, name: str, resource: str) -> None:
         """End a plugin of a node."""
-        self._offer(name, resource, 0)
+        self._offer(name, resource, 0, len(self.kubelet.plugins[name][resource].units))
         self.kubelet.unplug(name, resource)
+        # A kubelet keeps the capacity for five minutes.
+        time.sleep(STOPPED_SECONDS)
+        self._offer(name, resource, 0, 0)
 
     def plug(self, name: str, resource: str) -> None:
         """Start a plugin that has ended, with what its pods still have."""
-        self._offer(name, resource, self.kubelet.plug(name, resource))
+        count = self.kubelet.plug(name, resource)
+        self._offer(name, resource, count, count)
 
-    def _offer(self, name: str, resource: str, count: int) -> None:
-        amounts = {resource: f"{count}"}
-        status = {"status": {"allocatable": amounts, "capacity": amounts}}
+    def _offer(self, name: str, resource: str, count: int, capacity: int) -> None:
+        amounts = {"allocatable": {resource: f"{count}"}, "capacity": {resource: f"{capacity}"}}
+        status = {"status": amounts}
         self.client.patch(f"/api/v1/nodes/{name}/status", status)
 
     def _in_order(self, layout: Layout) -> Layout:

@@ -1,5 +1,6 @@
 """Gives hardware, drivers and plugins to real nodes, by the interface of the simulated fleet."""
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,7 +9,7 @@ from e2e.controlplane.client import Client
 from e2e.nodes import slices
 from e2e.nodes.driver import Driver
 from e2e.nodes.family import FAMILIES
-from e2e.nodes.fleet import Fleet, NodePlan
+from e2e.nodes.fleet import STOPPED_SECONDS, Fleet, NodePlan
 from e2e.nodes.layout import Layout
 from e2e.nodes.machine import Machine
 from e2e.nodes.node import node
@@ -102,6 +103,8 @@ class RealFleet(Fleet):
     def unplug(self, name: str, resource: str) -> None:
         """End a plugin of a node; its kubelet would keep the capacity for five minutes."""
         self.plugins[name].pop(resource).stop()
+        self.wait_allocatable(name, resource, 0)
+        time.sleep(STOPPED_SECONDS)
         self.restart_kubelet(name)
 
     def plug(self, name: str, resource: str) -> None:

@@ -232,6 +232,11 @@ def test_a_name_that_is_advertised_with_amount_zero_withholds_nothing() -> None:
     assert find_withheld_drivers(empty, KNOWN, EXTENDED) == frozenset()
 
 
+def test_a_name_of_which_a_node_still_has_a_capacity_withholds_its_driver() -> None:
+    drivers = find_withheld_drivers(Node("n", stopped=("nvidia.com/gpu",)), KNOWN, EXTENDED)
+    assert "gpu.nvidia.com" in drivers
+
+
 def test_the_label_of_a_dual_node_withholds_every_driver_that_a_plugin_can_serve() -> None:
     labelled = Node("n", {"drawbridge.dev/dual": "true"})
     drivers = find_withheld_drivers(labelled, KNOWN, EXTENDED)

@@ -4,14 +4,19 @@ import asyncio
 
 import pytest
 
-from controller.dual_nodes import LABEL, DualNodeReconciler, DualNodeStores
+from controller.dual_nodes import (
+    ABSENCE_SECONDS,
+    LABEL,
+    DualNodeReconciler,
+    DualNodeStores,
+)
 from controller.protocols import Gauge, ObjectReference, Unstructured
 from controller.watched_objects import PartialObject, WatchedPod
 from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.string_formats import DriverName, ObjectName, ResourceName
 from drawbridge.config.target import Target
-from drawbridge.dra.nodes import Node
+from drawbridge.dra.nodes import Node, node_reader
 from drawbridge.facts.gather import FactsInput, gather_facts
 from drawbridge.facts.model import ClassFacts, Facts
 from drawbridge.facts.served_names import DualNode
@@ -38,6 +43,7 @@ class Scene:
             self.nodes.put({"metadata": {"name": name, "labels": of_node}})
         self.dual_nodes: tuple[DualNode, ...] | None = TWICE
         self.publishing = frozenset({"a"})
+        self.time = 0.0
         reference = ObjectReference("ConfigMap", "drawbridge-facts", "own")
         self.context = make_context(Configuration())
         self.reconciler = DualNodeReconciler(
@@ -48,6 +54,7 @@ class Scene:
             context=lambda: self.context,
             reporter=self.reporter,
             reference=reference,
+            now=lambda: self.time,
         )
 
     def pod(self, name: str, node: str, resource: str, **status: object) -> None:
@@ -202,6 +209,8 @@ def test_a_label_stays_while_a_plugin_restarts_and_is_removed_if_slices_are_gone
     scene.dual_nodes = ()
     status = {"allocatable": {NAME: allocatable, "cpu": "8"}, "capacity": {NAME: capacity}}
     scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true"}}, "status": status})
+    scene.reconcile()
+    scene.time += ABSENCE_SECONDS
     assert scene.reconcile() == {"a": {LABEL: "true"} if stays else {}}
 
 
@@ -248,6 +257,49 @@ def _node(name: str, allocatable: str, capacity: str | None = None, **more: str)
     return {"metadata": {"name": name, "labels": {}}, "status": status}
 
 
+# What a kubelet says of a plugin, one after the other, and whether the label goes with the last.
+LIVES = {
+    "the kubelet restarts": ([("8", "8"), ("0", "0")], False),
+    "the kubelet restarts, and the plugin registers": ([("8", "8"), ("0", "0"), ("8", "8")], False),
+    "the plugin stops": ([("8", "8"), ("0", "8")], False),
+    "the plugin stops, and the kubelet forgets it": ([("8", "8"), ("0", "8"), ("0", "0")], True),
+    "the plugin stops and returns, and the kubelet restarts": (
+        [("0", "8"), ("8", "8"), ("0", "0")],
+        False,
+    ),
+}
+
+
+@every_row("case", LIVES)
+def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(case: str) -> None:
+    said, is_removed = LIVES[case]
+    scene, labels = Scene(), {LABEL: "true"}
+    driver = _cluster(gpus=NAME).slices
+    for allocatable, capacity in said:
+        node = {**_node("a", allocatable, capacity), "kind": "Node", "apiVersion": "v1"}
+        node["metadata"]["labels"] = labels
+        scene.nodes.put(node)
+        read = node_reader().read(node)
+        assert isinstance(read, Node)
+        scene.dual_nodes = gather_facts(FactsInput(driver, (), (read,))).dual_nodes
+        labels = scene.reconcile()["a"]
+    assert labels == ({} if is_removed else {LABEL: "true"})
+    scene.time += ABSENCE_SECONDS
+    is_gone = said[-1] == ("0", "0")
+    assert scene.reconcile() == {"a": {} if is_gone else {LABEL: "true"}}
+
+
+def test_pods_that_hold_devices_of_a_plugin_that_stops_are_reported() -> None:
+    scene = Scene()
+    scene.dual_nodes = (DualNode("a", (NAME,), 8, stopped=True),)
+    scene.nodes.put(_node("a", "0", "8"))
+    scene.pod("old", "a", NAME, phase="Running")
+    for _ in range(2):
+        assert scene.reconcile() == {"a": {LABEL: "true"}}
+    assert scene.reporter.codes == ["DualNodesHeld"]
+    assert scene.reporter.gauges == {Gauge.DUAL_NODES: 0, Gauge.DUAL_NODE_IDLE_DEVICES: 0}
+
+
 PLUGINS = {
     "a plugin that is gone": (_node("x", "0"), True),
     "a plugin that is gone, and a driver publishes": (_node("a", "0"), True),
@@ -270,6 +322,7 @@ def test_a_node_gets_the_label_while_pods_outlive_its_plugin(case: str) -> None:
         assert scene.reconcile() == {name: {LABEL: "true"} if is_labelled else {}}
         assert scene.reporter.codes == (["DualNodesHeld"] if is_labelled else [])
     scene.pods.remove("old", "x")
+    scene.time += ABSENCE_SECONDS
     restarts = node.get("status", {}).get("capacity") == {NAME: "8"}
     assert scene.reconcile() == {name: {LABEL: "true"} if restarts and is_labelled else {}}
 
@@ -333,6 +386,7 @@ def test_a_name_without_a_meaning_keeps_the_label_of_the_nodes_of_its_former_plu
     scene.context = without
     assert scene.reconcile() == {"a": {LABEL: "true"}}
     scene.pods.remove("old", "x")
+    scene.time += ABSENCE_SECONDS
     assert scene.reconcile() == {"a": {}}
 
 
