@@ -28,7 +28,7 @@ _LOG_LEVELS: Final = {
     Severity.WARNING: logging.WARNING,
     Severity.ERROR: logging.ERROR,
 }
-_GAUGES: Final = {
+GAUGES: Final = {
     Gauge.LEADING: metrics.CONTROLLER_LEADING,
     Gauge.PODS_WITHOUT_TEMPLATE: metrics.PODS_WITHOUT_TEMPLATE,
     Gauge.MATCH_CONDITIONS_INACTIVE: metrics.MATCH_CONDITIONS_INACTIVE,
@@ -38,6 +38,7 @@ _GAUGES: Final = {
     Gauge.UNFENCED_NODES: metrics.UNFENCED_NODES,
     Gauge.OTHER_WEBHOOKS: metrics.OTHER_WEBHOOKS,
     Gauge.MOVING_NODES: metrics.MOVING_NODES,
+    Gauge.BUNDLES_MISSING: metrics.BUNDLES_MISSING,
 }
 
 
@@ -77,7 +78,7 @@ class EventReporter:
 
     def set_gauge(self, gauge: Gauge, value: float) -> None:
         """Set a gauge to its current value."""
-        _GAUGES[gauge].set(value)
+        GAUGES[gauge].set(value)
 
 
 _REPORTER: type[Reporter] = EventReporter

@@ -106,7 +106,8 @@ async def _serve(options: ControllerOptions, process: StartedProcess) -> None:
         try:
             await leader.lead()
         finally:
-            reporter.set_gauge(Gauge.LEADING, 0)
+            for gauge in Gauge:
+                reporter.set_gauge(gauge, 0)
 
     usage = UsageCollector(leader.usage_series(options.metric_devices))
     with metrics.registered(

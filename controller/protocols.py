@@ -94,7 +94,7 @@ class ObjectStore(Protocol):
 
 
 class Gauge(enum.Enum):
-    """The gauges that the controller sets."""
+    """The gauges that only the leader sets; they are 0 in every other replica."""
 
     LEADING = enum.auto()
     PODS_WITHOUT_TEMPLATE = enum.auto()
@@ -105,6 +105,7 @@ class Gauge(enum.Enum):
     UNFENCED_NODES = enum.auto()
     OTHER_WEBHOOKS = enum.auto()
     MOVING_NODES = enum.auto()
+    BUNDLES_MISSING = enum.auto()
 
 
 class Reporter(Protocol):
