@@ -3,8 +3,9 @@
 The label keeps translated pods off these nodes. `facts` finds the nodes. A container keeps a device
 of a plugin after the plugin is removed, so the label stays until the last pod that may hold such a
 device is gone. A node whose plugin is gone gets the label as well while such pods run, before a
-driver publishes the devices. A kubelet that restarts says nothing of plugins, so one that was not
-seen to stop is believed to be gone only after a while. This reconciler changes only its own label.
+driver publishes the devices. A kubelet that restarts says nothing of plugins, and a driver that
+restarts or publishes again has no complete pool, so that either is believed to be gone only after a
+while, unless the plugin was seen to stop. This reconciler changes only its own label.
 """
 
 import enum
@@ -159,10 +160,11 @@ class DualNodeReconciler:
         """Return a finding if the label has to stay on a node that is no longer dual."""
         cached = self._nodes.get(node)
         value = msgspec.json.decode(cached.raw) if cached else {}
-        plugin = _read_plugin(value, context)
-        is_over = self._absences.is_over(node, plugin)  # the time runs while pods hold devices
+        plugin, publishes = _read_plugin(value, context), node in self._publishing()
+        # The time runs while pods hold devices.
+        is_over = self._absences.is_over(node, plugin, publishes=publishes)
         held = describe_held_node(node, value, await self._list_holders(node), context)
-        return held or (None if is_over else _describe_absence(node))
+        return held or (None if is_over else _describe_absence(node, plugin))
 
     async def _list_holders(self, node: str) -> list[Unstructured]:
         """Return the pods of a node that may hold devices of any plugin."""
@@ -229,25 +231,27 @@ class NodesWithoutPlugin:
 
 
 class Absences:
-    """Since when nodes that lose their label lack the plugin, by the own clock."""
+    """Since when nodes that lose their label lack the plugin or slices, by the own clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._since: dict[str, float] = {}
+        self._since: dict[str, tuple[_Plugin, float]] = {}
         self._stopped: set[str] = set()
 
     def follow(self, leaving: Collection[str], stopped: Collection[str]) -> None:
         """Forget all nodes but these: those that lose the label, and those whose plugin stops."""
-        self._since = {name: since for name, since in self._since.items() if name in leaving}
+        self._since = {name: each for name, each in self._since.items() if name in leaving}
         self._stopped = {*stopped, *self._stopped.intersection(leaving)}
 
-    def is_over(self, node: str, plugin: _Plugin) -> bool:
-        """Whether the plugin of a node is gone for good; the time begins with the first call."""
-        if plugin is not _Plugin.GONE:
-            self._since.pop(node, None)
-            return True
-        since = self._since.setdefault(node, self._now())
-        return node in self._stopped or self._now() - since >= ABSENCE_SECONDS
+    def is_over(self, node: str, plugin: _Plugin, *, publishes: bool) -> bool:
+        """Whether plugin or driver of a node is gone for good; the first call begins the time."""
+        now, is_served = self._now(), plugin is _Plugin.SERVES
+        before, since = self._since.get(node, (plugin, now))
+        if before is not plugin or (is_served and publishes):
+            since = now
+        self._since[node] = plugin, since
+        was_seen = plugin is _Plugin.UNKNOWN or (node in self._stopped and not is_served)
+        return was_seen or now - since >= ABSENCE_SECONDS
 
 
 def _read_plugin(node: Unstructured, context: TranslationContext) -> _Plugin:
@@ -287,11 +291,14 @@ def describe_held_node(
     return None
 
 
-def _describe_absence(node: str) -> Finding:
+def _describe_absence(node: str, plugin: _Plugin) -> Finding:
+    away, returns = "kubelet", "the device plugin may register again"
+    if plugin is _Plugin.SERVES:
+        away, returns = "driver", "its ResourceSlices may be complete again soon"
     return DUAL_NODES_HELD.at(
         "status.capacity",
-        f"the kubelet of node {node} may have restarted, and the device plugin may register again; "
-        "translated pods keep off the node",
+        f"the {away} of node {node} may have restarted, and {returns}; translated pods keep off "
+        "the node",
     )
 
 

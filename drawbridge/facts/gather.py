@@ -151,20 +151,26 @@ def gather_facts(
     facts = replace(facts, omitted=dict(sorted(omitted.items())))
     replacing = {driver for driver, family in families.items() if family.legacy_names}
     replacing.update(driver for row in rows if row.extended for driver in row.drivers)
-    publishing = frozenset(
-        e.node.name for e in cluster.nodes if not replacing.isdisjoint(e.drivers)
+    publishing = {e.node.name for e in cluster.nodes if not replacing.isdisjoint(e.drivers)}
+    # Also those of pools that are not complete: their drivers publish them again.
+    publishing.update(n for s in objects.slices if s.driver in replacing for n in _named_nodes(s))
+    return GatheredFacts(
+        facts, _findings(cluster, omitted), dual_nodes, publishing=frozenset(publishing)
     )
-    return GatheredFacts(facts, _findings(cluster, omitted), dual_nodes, publishing)
 
 
 def _nodes(objects: FactsInput) -> tuple[Node, ...]:
     """Return the nodes by name, including nodes that only slices refer to."""
     nodes = {node.name: node for node in objects.nodes}
     for slice_ in objects.slices:
-        names = [slice_.node_name, *(device.node_name for device in slice_.devices)]
-        for name in filter(None, names):
+        for name in _named_nodes(slice_):
             nodes.setdefault(name, Node(name))
     return tuple(nodes[name] for name in sorted(nodes))
+
+
+def _named_nodes(slice_: Slice) -> Iterator[str]:
+    names = (slice_.node_name, *(device.node_name for device in slice_.devices))
+    return filter(None, names)
 
 
 def describe_cluster(gates: Gates, keeps: Iterable[str] | None = None) -> Cluster:

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from controller.dual_nodes import (
     ABSENCE_SECONDS,
@@ -206,7 +207,7 @@ def test_a_label_stays_while_a_plugin_restarts_and_is_removed_if_slices_are_gone
     allocatable: str, capacity: str, *, stays: bool
 ) -> None:
     scene = Scene()
-    scene.dual_nodes = ()
+    scene.dual_nodes, scene.publishing = (), frozenset()
     status = {"allocatable": {NAME: allocatable, "cpu": "8"}, "capacity": {NAME: capacity}}
     scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true"}}, "status": status})
     scene.reconcile()
@@ -216,13 +217,14 @@ def test_a_label_stays_while_a_plugin_restarts_and_is_removed_if_slices_are_gone
 
 def test_a_label_stays_while_slices_are_gone_and_a_pod_holds_a_device_of_the_plugin() -> None:
     scene = Scene()
-    scene.dual_nodes = ()
+    scene.dual_nodes, scene.publishing = (), frozenset()
     status = {"allocatable": {NAME: "8"}, "capacity": {NAME: "8"}}
     scene.nodes.put({"metadata": {"name": "a", "labels": {LABEL: "true"}}, "status": status})
     scene.pod("old", "a", NAME, phase="Running")
     assert scene.reconcile() == {"a": {LABEL: "true"}}
     assert "the ResourceSlices of node a are gone, but 1 pod" in scene.reporter.findings[0].message
     scene.pods.remove("old", "x")
+    scene.time += ABSENCE_SECONDS
     assert scene.reconcile() == {"a": {}}
 
 
@@ -287,6 +289,25 @@ def test_the_label_stays_after_a_restart_of_the_kubelet_until_its_time_is_over(c
     scene.time += ABSENCE_SECONDS
     is_gone = said[-1] == ("0", "0")
     assert scene.reconcile() == {"a": {} if is_gone else {LABEL: "true"}}
+
+
+def test_the_label_stays_while_a_driver_publishes_and_for_a_while_after() -> None:
+    """A new generation in two slices is complete with the second."""
+    pool = clusters.slice_of("gpu.nvidia.com", "a", [clusters.gpu("gpu-0")])
+    scene = Scene(a={LABEL: "true"})
+    scene.nodes.put(_node("a", "8") | {"metadata": {"name": "a", "labels": {LABEL: "true"}}})
+    for slices, seconds, stays in (
+        ([pool], 0, True),
+        ([replace(pool, generation=2, slice_count=2)], 0, True),
+        ([replace(pool, generation=2, slice_count=2)], ABSENCE_SECONDS, True),
+        ([], ABSENCE_SECONDS - 1, True),
+        ([], 1, False),
+    ):
+        scene.time += seconds
+        objects = FactsInput(tuple(slices), (), (clusters.node("a", {NAME: 8}),))
+        gathered = gather_facts(objects)
+        scene.dual_nodes, scene.publishing = gathered.dual_nodes, gathered.publishing
+        assert scene.reconcile() == {"a": {LABEL: "true"} if stays else {}}
 
 
 def test_pods_that_hold_devices_of_a_plugin_that_stops_are_reported() -> None:
