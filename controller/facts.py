@@ -21,9 +21,11 @@ from controller.protocols import (
     Unstructured,
     WatchedObject,
 )
+from controller.reconcile import describe_refused_write
 from controller.watched_objects import PartialObject
 from drawbridge.agreement.owned_pools import report_shared_pools
 from drawbridge.agreement.published_facts import CURRENT_KEY, build_data_key
+from drawbridge.api_error import ApiError
 from drawbridge.config.model import Configuration
 from drawbridge.config.placement import owned_pools
 from drawbridge.dra.classes import DeviceClass
@@ -235,10 +237,25 @@ class FactsReconciler:
             lambda: (make_context(configuration, facts), serialized.encode_facts(facts))
         )
         change = compose_config_map(encoded, context.facts_digest, live)
-        if change is not None:
-            await self._write(change, live)
-        self._report((*gathered.findings, *unreadable[:_MAX_UNREADABLE_REPORTED]))
-        self._publish(gathered, context)
+        published: TranslationContext | None = context
+        findings, failure = (*gathered.findings, *unreadable[:_MAX_UNREADABLE_REPORTED]), None
+        try:
+            if change is not None:
+                await self._write(change, live)
+        except ApiError as error:
+            failure = error
+            findings += describe_refused_write(error)
+            # Admission keeps what is published; which nodes are dual does not depend on that.
+            published = await asyncio.to_thread(self._find_published, configuration)
+        self._report(findings)
+        self._publish(gathered, published)
+        if failure is not None:
+            raise failure
+
+    def _find_published(self, configuration: Configuration) -> TranslationContext | None:
+        """Return the context with the facts that are published now; None without any."""
+        facts = self._versions.find(self._data, self._data.get(CURRENT_KEY, ""))
+        return None if facts is None else make_context(configuration, facts)
 
     async def _read_scheduler(self) -> bool:
         """Return whether the facts that are published now say that the scheduler is missing."""
@@ -248,10 +265,11 @@ class FactsReconciler:
         published = await asyncio.to_thread(self._versions.find, self._data, digest)
         return published is not None and not published.scheduler
 
-    def _publish(self, gathered: GatheredFacts, context: TranslationContext) -> None:
-        """Update the context and the dual nodes; call the listeners if either changed."""
-        same = self.context is not None and (
-            self.context.facts_digest == context.facts_digest
+    def _publish(self, gathered: GatheredFacts, context: TranslationContext | None) -> None:
+        """Update the dual nodes and a context; call the listeners if one of them changed."""
+        same = context is None or (
+            self.context is not None
+            and self.context.facts_digest == context.facts_digest
             and self.context.configuration is context.configuration
         )
         before = self.dual_nodes, self.publishing

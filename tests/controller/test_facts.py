@@ -32,6 +32,7 @@ from drawbridge.facts.model import Cluster, Facts
 from drawbridge.names import FACTS_CONFIG_MAP
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
+from tests.controller.test_process import NODE, SLICE
 from tests.tables import every_row
 
 OWN = "drawbridge-system"
@@ -116,6 +117,13 @@ class Scene:
         self.nodes = MemoryStore(PartialObject)
         self.maps, self.reporter = MemoryStore(PartialObject), FakeReporter()
         self.configuration = Configuration()
+        self.scheduler_missing, self.was_missing = False, list[bool]()
+        self.notifications = 0
+        self.start()
+        self.put_class("gpu.example.com")
+
+    def start(self) -> None:
+        """Begin a term."""
         self.reconciler = FactsReconciler(
             FactsSources(self.slices, self.classes, self.nodes),
             self.maps,
@@ -125,10 +133,7 @@ class Scene:
             reporter=self.reporter,
             scheduler_missing=self._is_scheduler_missing,
         )
-        self.scheduler_missing, self.was_missing = False, list[bool]()
-        self.notifications = 0
         self.reconciler.listeners.append(self._notify)
-        self.put_class("gpu.example.com")
 
     async def _is_scheduler_missing(self, *, was_missing: bool) -> bool:
         self.was_missing.append(was_missing)
@@ -242,6 +247,34 @@ def test_the_next_run_resolves_a_conflict() -> None:
     with pytest.raises(ApiError):
         scene.reconcile()
     scene.reconcile()
+    assert scene.notifications == 2
+
+
+def refuse(_verb: str, _value: Unstructured) -> None:
+    raise ApiError(422, "Invalid", "data: Forbidden: field is immutable")
+
+
+@pytest.mark.parametrize("is_new_leader", [False, True])
+def test_facts_that_cannot_be_written_leave_the_published_ones_and_tell_of_dual_nodes(
+    is_new_leader: bool,  # noqa: FBT001  # a row
+) -> None:
+    scene = Scene()
+    scene.reconcile()
+    digest = scene.maps.objects[OWN, FACTS_CONFIG_MAP]["data"][CURRENT_KEY]
+    if is_new_leader:
+        scene.start()
+    scene.maps.before_write = refuse
+    scene.configuration = Configuration()
+    scene.slices.put(SLICE)
+    scene.nodes.put(NODE)
+    for _ in range(2):
+        with pytest.raises(ApiError):
+            scene.reconcile()
+    context = scene.reconciler.context
+    assert context is not None
+    assert (context.facts_digest, context.configuration) == (digest, scene.configuration)
+    assert [each.node for each in scene.reconciler.dual_nodes or ()] == ["a"]
+    assert scene.reporter.codes == ["ConfigMapRefused"]
     assert scene.notifications == 2
 
 
