@@ -330,8 +330,7 @@ class QuotaMirrorReconciler:
         if self._is_enforced(namespace) or any(_claim_usage(own_quota).values()):
             # A quota can have thousands of entries, and each name costs translations.
             plan = await asyncio.to_thread(self._make_plan, others, own_quota)
-        mirrored = _mirrored_entries(own_quota), _noted_classes(own_quota)
-        if plan.hard and (plan.hard, plan.classes) != mirrored:
+        if plan.hard and not _is_written(plan, own_quota):
             # Also if there is no response: the limits can have changed.
             self._recounted.discard(namespace)
             self._changed.pop(namespace, None)
@@ -339,7 +338,7 @@ class QuotaMirrorReconciler:
             self._changed[namespace] = self._now()
             self._reporter.count(NAME, "mirrored")
         elif own_quota is not None and not plan.hard:
-            await self._delete(own_quota)
+            await self._withdraw(own_quota)
         elif own_quota is not None:
             await self._request_recount(namespace, own_quota, plan)
         self._report(namespace, plan.findings)
@@ -382,6 +381,16 @@ class QuotaMirrorReconciler:
         self._recounted.add(namespace)
         self._changed.pop(namespace, None)
         self._reporter.count(NAME, "recounted")
+
+    async def _withdraw(self, own_quota: WatchedQuota) -> None:
+        """Delete the quota; if somebody else added entries, take back only what was written."""
+        none = _compose_quota(own_quota.metadata.namespace, MirrorPlan({}, {}))
+        noted = (own_quota.metadata.annotations or {}).get(QUOTA_CLASSES_ANNOTATION)
+        if (own_quota.spec.hard or {}).keys() <= _list_keys(_noted_classes(own_quota)):
+            await self._delete(own_quota)
+        elif noted != none["metadata"]["annotations"][QUOTA_CLASSES_ANNOTATION]:
+            await self._store.apply(none, own_quota.metadata.namespace)
+            self._reporter.count(NAME, "removed")
 
     async def _delete(self, own_quota: WatchedQuota) -> None:
         metadata = own_quota.metadata
@@ -431,10 +440,20 @@ def _is_own(quota: WatchedQuota) -> bool:
     return quota.metadata.name == MIRRORED_QUOTA and MANAGED_LABELS.items() <= labels.items()
 
 
-def _mirrored_entries(quota: WatchedQuota | None) -> dict[str, int | None]:
-    """Return the entries as amounts: the API server stores 1000 as 1k."""
+def _is_written(plan: MirrorPlan, quota: WatchedQuota | None) -> bool:
+    """Tell whether a quota has the entries of a plan, whatever others added.
+
+    Amounts are compared: the API server stores 1000 as 1k.
+    """
     hard = (quota.spec.hard if quota else None) or {}
-    return {key: parse_amount(value) for key, value in hard.items() if key != RECOUNT}
+    written = {key: parse_amount(hard.get(key)) for key in plan.hard}
+    return (written, _noted_classes(quota)) == (plan.hard, plan.classes)
+
+
+def _list_keys(classes: _Classes) -> AbstractSet[str]:
+    """Return the entries that were written for names and their classes."""
+    of_claims = {f"{each}{DEVICES}" for listed in classes.values() for each in listed}
+    return {RECOUNT, *(f"{REQUESTS}{name}" for name in classes), *of_claims}
 
 
 def _noted_classes(quota: WatchedQuota | None) -> _Classes:
