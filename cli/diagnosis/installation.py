@@ -18,6 +18,7 @@ from cli.terminal.durations import parse_time
 from drawbridge.agreement.admission_codes import PLACEMENT_LABEL_UNKNOWN
 from drawbridge.agreement.match_conditions import (
     GUARD_KIND,
+    KIND,
     find_inactive,
     find_missing,
     find_switched_off,
@@ -68,6 +69,7 @@ def check_registration(checked: CheckedState) -> Iterator[Result]:
     else:
         live = None if installed.mutating is None else {**installed.mutating}
         told += find_inactive(live, checked.configuration)
+        told += find_missing(KIND, WEBHOOK_CONFIGURATION, live) if live else ()
     others = {WEBHOOK_CONFIGURATION: installed.validating}
     if installed.judge or isinstance(installed.deployments[JUDGE_DEPLOYMENT], Mapping):
         others[JUDGE_CONFIGURATION] = installed.judge

@@ -27,9 +27,10 @@ from drawbridge.translate.interest import CONTAINERS, RESOURCES, Interest, deriv
 API_VERSION: Final = "admissionregistration.k8s.io/v1"
 KIND: Final = "MutatingWebhookConfiguration"
 GUARD_KIND: Final = "ValidatingWebhookConfiguration"
-# The webhooks of the manifests, by the kind and the name of their webhook configuration.
+# The webhooks of the manifests beside that for pods, by the kind and the name of their
+# webhook configuration.
 REGISTERED: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
-    (KIND, WEBHOOK_CONFIGURATION): (POD_WEBHOOK, "updates.drawbridge.dev"),
+    (KIND, WEBHOOK_CONFIGURATION): ("updates.drawbridge.dev",),
     (GUARD_KIND, WEBHOOK_CONFIGURATION): (
         "workloads.drawbridge.dev",
         GUARD_WEBHOOK,
@@ -251,7 +252,11 @@ def find_inactive(live: JSONObject | None, configuration: Configuration) -> tupl
 
 
 def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -> Iterator[Finding]:
-    yield from find_missing(KIND, WEBHOOK_CONFIGURATION, live)
+    if all(each.get("name") != POD_WEBHOOK for each in _webhooks(live)):
+        message = f"{about}: webhook {POD_WEBHOOK} is missing, so the API server sends no pods"
+        yield operation_codes.NAME_NOT_ACTIVE.at(
+            "webhooks", message, object=about, remedy=_WEBHOOK_REMEDY
+        )
     yield from find_switched_off(live, about)
     wanted = derive_conditions(configuration)
     for i, webhook in enumerate(_webhooks(live)):
@@ -272,7 +277,7 @@ def _find_inactive(live: JSONObject, configuration: Configuration, about: str) -
 
 
 def find_missing(kind: str, name: str, live: Mapping[str, Any] | None) -> Iterator[Finding]:
-    """Report the webhooks of the manifests that a webhook configuration lacks, in one finding."""
+    """Report the registered webhooks that a webhook configuration lacks, in one finding."""
     about, listed = f"{kind}/{name}", {each.get("name") for each in _webhooks(live or {})}
     if missing := [each for each in REGISTERED[kind, name] if each not in listed]:
         message = (

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from drawbridge.agreement.match_conditions import REGISTERED
+from drawbridge.names import POD_WEBHOOK
 from tests.cli.installed_api import ROOT, deployment, register_all
 from tests.cli.test_doctor import Line, doctor, switch_off
 from tests.cluster.fake.api import FakeApi
@@ -55,6 +56,16 @@ def test_webhooks_that_are_missing_are_named(
     assert line["message"].startswith(told)
 
 
+def test_the_webhook_for_updates_is_missed(tmp_path: Path) -> None:
+    def change(api: FakeApi) -> None:
+        (live,) = api.all("MutatingWebhookConfiguration")
+        live["webhooks"] = [each for each in live["webhooks"] if each["name"] == POD_WEBHOOK]
+        api.put(live)
+
+    (line,) = _registration(tmp_path, change)
+    assert "missing updates.drawbridge.dev" in line["message"]
+
+
 def test_what_may_not_be_read_of_the_webhooks_is_not_ok(tmp_path: Path) -> None:
     def close(api: FakeApi) -> None:
         api.fail(403, part="validatingwebhookconfigurations", times=99)
@@ -73,4 +84,5 @@ def test_the_manifests_have_the_webhooks_that_are_expected() -> None:
         (each["kind"], each["metadata"]["name"]): tuple(entry["name"] for entry in each["webhooks"])
         for each in values
     }
-    assert listed == REGISTERED
+    key = ("MutatingWebhookConfiguration", "drawbridge")
+    assert listed == REGISTERED | {key: (POD_WEBHOOK, *REGISTERED[key])}

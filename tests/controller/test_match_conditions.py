@@ -70,7 +70,7 @@ def test_a_missing_webhook_is_reported_and_not_created() -> None:
     assert not plan_applies(without, None, USUAL, guard_served=False)
     (finding,) = find_inactive(without, USUAL)
     assert (finding.code, finding.path) == ("NameNotActive", "webhooks")
-    assert "missing pods.drawbridge.dev" in finding.message
+    assert "webhook pods.drawbridge.dev is missing" in finding.message
     assert "Apply the installation manifests" in finding.remedy
 
 
