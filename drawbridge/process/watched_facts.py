@@ -37,6 +37,7 @@ class WatchedFacts:
         self.facts: Facts | None = None
         self.digest = ""
         self._name = f"{namespace}/{FACTS_CONFIG_MAP}"
+        self._problem = f"the controller has not published ConfigMap {self._name} yet"
         self._listeners: list[Callable[[], None]] = []
         self.cache.subscribe(self._on_config_map)
 
@@ -46,9 +47,7 @@ class WatchedFacts:
 
     def find_missing(self) -> tuple[str, ...]:
         """Return why there are no facts, or nothing."""
-        if self.facts is not None:
-            return ()
-        return (f"no facts: the controller has not published ConfigMap {self._name} yet",)
+        return () if self.facts is not None else (f"no facts: {self._problem}",)
 
     def _on_config_map(
         self,
@@ -69,6 +68,7 @@ class WatchedFacts:
             facts = read_facts(after.value)
         except PublishedFactsError as error:
             metrics.FACTS_READS.labels("error").inc()
+            self._problem = f"ConfigMap {self._name} cannot be read: {error}"
             text = "facts cannot be read, the last facts stay in use"
             log_event(_LOG, logging.ERROR, text, config_map=self._name, reason=str(error))
             return

@@ -1,0 +1,29 @@
+"""The published facts: why a process has none."""
+
+from pathlib import Path
+
+import pytest
+
+from drawbridge.agreement.published_facts import FactsConfigMap
+from drawbridge.cluster.session import Session
+from drawbridge.cluster.store import CachedObject
+from drawbridge.process.watched_facts import WatchedFacts
+from tests.cluster.fake.api import FakeApi
+
+SYSTEM = "drawbridge-system"
+CONFIG_MAP = f"ConfigMap {SYSTEM}/drawbridge-facts"
+
+
+@pytest.mark.asyncio
+async def test_facts_that_cannot_be_read_are_not_called_unpublished(tmp_path: Path) -> None:
+    async with FakeApi() as api, await Session.open(str(api.kubeconfig(tmp_path / "c"))) as session:
+        watched = WatchedFacts(session, SYSTEM)
+        not_yet = f"no facts: the controller has not published {CONFIG_MAP} yet"
+        assert watched.find_missing() == (not_yet,)
+        newer = {"current": f"sha256:{'a' * 64}", f"facts-{'a' * 16}.json": '{"later": 1}'}
+        name, version = (SYSTEM, "drawbridge-facts"), ("uid", "1")
+        cached = CachedObject(*name, *version, b"", FactsConfigMap(newer))
+        watched._on_config_map(None, cached)  # noqa: SLF001  # as its watch tells it
+        (missing,) = watched.find_missing()
+        assert missing.startswith(f"no facts: {CONFIG_MAP} cannot be read: data.facts-aaaaaaaaaaaa")
+        assert "later" in missing
