@@ -70,7 +70,7 @@ def compose_allocations(
     taken: Sequence[ChosenDevice],
     ids: Callable[[], str] | None,
 ) -> tuple[Allocation, ...]:
-    """Compose one allocation for each claim; raises Abort if upstream cannot write it."""
+    """Compose one allocation for each claim; raises Abort if it cannot be written."""
     chosen = {device.option.request_index: device.option for device in taken}
     by_claim: list[list[ChosenDevice]] = [[] for _ in demand.claims]
     for device in taken:
@@ -84,7 +84,7 @@ def compose_allocations(
     for number, of_claim in enumerate(by_claim):
         results = tuple([_result(device, node_view, ids) for device in of_claim])
         config = _config(demand.claims[number], options[number])
-        if len(config) > MAX_CONFIGS:
+        if len(config) > MAX_CONFIGS and node_view.world.deviations.limits_configurations:
             text = f"it and its classes have {len(config)} configurations for its devices"
             limit = f"an allocation can have at most {MAX_CONFIGS}"
             name = claim_name(demand.claims[number])

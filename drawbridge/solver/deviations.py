@@ -54,6 +54,9 @@ class Deviations(msgspec.Struct, frozen=True):
     # Unnumbered: upstream looks at counters for the first share of a device only. While others have
     # overdrawn them, it gives further shares. They would be prepared on the hardware of others.
     overdraft_blocks_shares: bool = True
+    # Unnumbered: upstream chooses devices with any number of configurations. The API server refuses
+    # an allocation with more than 64, as often as it is tried, so it is an error of the claim.
+    limits_configurations: bool = True
 
 
 OURS = Deviations()
@@ -68,6 +71,7 @@ UPSTREAM = Deviations(
     spares_drivers=False,
     shares_hold_device=False,
     overdraft_blocks_shares=False,
+    limits_configurations=False,
 )
 
 
