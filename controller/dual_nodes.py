@@ -29,7 +29,7 @@ from controller.watched_objects import PartialObject
 from drawbridge.agreement.dual_nodes import describe_dual_nodes
 from drawbridge.agreement.operation_codes import DUAL_NODES_HELD
 from drawbridge.api_error import ApiError
-from drawbridge.dra.families import serves_name
+from drawbridge.dra.families import allocates_by
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
@@ -204,7 +204,8 @@ class NodesWithoutPlugin:
     ) -> list[str]:
         """Return the nodes whose pods are not known; all are known if no driver publishes."""
         classes = context.facts.classes if context.facts else ()
-        served = context.configuration.targets, frozenset(each.extended for each in classes)
+        named = context.configuration.targets, context.configuration.legacy
+        served = *named, frozenset(each.extended for each in classes)
         if served != self._served:
             # What a node says, and what its pods hold, can mean something else now.
             self._served, self._states, self._free = served, {}, set()
@@ -362,6 +363,6 @@ def _is_served(name: str, context: TranslationContext) -> bool:
         return False
     families = known_families(context.configuration).values()
     classes = context.facts.classes if context.facts else ()
-    return any(serves_name(each, name) for each in families) or any(
+    return any(allocates_by(each, name) for each in families) or any(
         c.extended == name for c in classes
     )

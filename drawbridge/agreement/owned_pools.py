@@ -25,7 +25,7 @@ from drawbridge.config.model import Configuration, OwnedPool
 from drawbridge.config.placement import owned_pools, selecting_entries
 from drawbridge.dra.counted import count_noun, join_words, list_some
 from drawbridge.dra.device import Taint
-from drawbridge.dra.families import Family, serves_name
+from drawbridge.dra.families import Family, allocates_by
 from drawbridge.dra.generations import current_slices
 from drawbridge.dra.inventory import PoolID
 from drawbridge.dra.nodes import Node
@@ -389,10 +389,10 @@ def find_withheld_drivers(
     a dual node until the last pod with a device of the plugin has ended.
     """
     if DUAL_LABEL in node.labels:
-        named = (driver for driver, family in families.items() if family.legacy_names)
+        named = (driver for driver, family in families.items() if family.plugin_names)
         return frozenset(named).union(*extended.values())
     drivers: set[str] = set()
     for name in registered_resources(node).union(held):
-        drivers.update(driver for driver, family in families.items() if serves_name(family, name))
+        drivers.update(driver for driver, family in families.items() if allocates_by(family, name))
         drivers.update(extended.get(name, ()))
     return frozenset(drivers)

@@ -7,7 +7,7 @@ from typing import Final
 from drawbridge.audit.objects import AuditedObjects
 from drawbridge.config.model import Configuration
 from drawbridge.dra.counted import count_noun, list_some
-from drawbridge.dra.families import serves_name
+from drawbridge.dra.families import allocates_by
 from drawbridge.facts.families import known_families
 from drawbridge.facts.served_names import advertised_resources
 from drawbridge.ledger.plugin_holders import find_held_names
@@ -35,7 +35,7 @@ def note_outlived(objects: AuditedObjects, configuration: Configuration) -> Iter
             for name in find_held_names(pod) - advertised_resources(node).keys()
             if name in extended
             or any(
-                driver in families and serves_name(families[driver], name)
+                driver in families and allocates_by(families[driver], name)
                 for driver in drivers[node.name]
             )
         }

@@ -37,11 +37,25 @@ class Family(msgspec.Struct, frozen=True):
     profile: str = ""
     architecture: str = ""
     legacy_names: tuple[str, ...] = ()  # device-plugin resources that count the same devices
+    other_names: tuple[str, ...] = ()  # those of parts of them, or of pools of other names
     required_attribute: str = ""  # only devices with this attribute set to true count
     numa: str = ""  # the driver's own attribute with the NUMA node
 
+    @property
+    def plugin_names(self) -> tuple[str, ...]:
+        """All resources by which device plugins, or schedulers, allocate the same devices."""
+        return (*self.legacy_names, *self.other_names)
+
 
 _NOS: Final = "nvidia.com/gpu-*gb"
+# Schedulers allocate NVIDIA's GPUs by these, whatever the driver publishes of them.
+_OTHERS_OF_NVIDIA: Final = (
+    "aliyun.com/gpu-*",
+    "koordinator.sh/gpu*",
+    "nvidia.com/gpucores",
+    "nvidia.com/gpumem*",
+    "volcano.sh/*gpu-*",
+)
 
 FAMILIES: Final[tuple[Family, ...]] = (
     Family(
@@ -63,6 +77,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
             "nvidia.com/pgpu",
             "volcano.sh/vgpu-number",
         ),
+        other_names=_OTHERS_OF_NVIDIA,
     ),
     Family(
         GPU,
@@ -75,6 +90,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         name="productName",
         architecture="architecture",
         legacy_names=("nvidia.com/gpu", "nvidia.com/gpu.shared", _NOS, "volcano.sh/vgpu-number"),
+        other_names=("nvidia.com/mig-*", "nvidia.com/pgpu", *_OTHERS_OF_NVIDIA),
     ),
     Family(
         GPU,
@@ -88,6 +104,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         profile="partitionProfile",
         architecture="family",
         legacy_names=("amd.com/gpu", "amd.com/?px_nps*"),
+        other_names=("amd.com/gpucores", "amd.com/gpumem*"),
         numa="numaNode",
     ),
     Family(
@@ -100,6 +117,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
         name="model",
         architecture="family",
         legacy_names=("gpu.intel.com/i915", "gpu.intel.com/xe", "intel.com/gpu"),
+        other_names=("gpu.intel.com/memory.max", "gpu.intel.com/millicores", "gpu.intel.com/tiles"),
     ),
     Family(
         NIC,
@@ -110,6 +128,13 @@ FAMILIES: Final[tuple[Family, ...]] = (
         short_name="dranet",
         type="type",
         name="pciDevice",
+        # The tokens of the shared plugin, `rdma/*`, are not among them: all pods share its devices.
+        other_names=(
+            "koordinator.sh/rdma",
+            "networking.gke.io.networks/rdma-*",
+            "vke.volcengine.com/rdma",
+            "vpc.amazonaws.com/efa",
+        ),
         required_attribute="rdma",
         numa="numaNode",
     ),
@@ -119,6 +144,13 @@ FAMILIES: Final[tuple[Family, ...]] = (
         ("sriovnetwork.k8snetworkplumbingwg.io",),
         short_name="sriov",
         name="resourceName",
+        other_names=(
+            *("mellanox.com/*", "openshift.io/*", "intel.com/intel_*", "intel.com/sriov*"),
+            *("intel.com/*netdevice*", "intel.com/*dpdk*", "intel.com/*vfio*", "intel.com/*rdma*"),
+            *("intel.com/*nic*", "intel.com/*vf*", "nvidia.com/hostdev*", "nvidia.com/sriov*"),
+            *("nvidia.com/mlnx*", "nvidia.com/*_vf*", "nvidia.com/*_nic*", "nvidia.com/*_rdma*"),
+            *("nvidia.com/*rdma_*", "nvidia.com/rdma-vf"),
+        ),
         numa="dra.net/numaNode",
     ),
 )
@@ -180,8 +212,14 @@ def find_own_numa(family: Family, attributes: Mapping[str, str]) -> str:
 
 
 def serves_name(family: Family, name: str) -> bool:
-    """Tell whether a device plugin that advertises `name` allocates devices of this family."""
+    """Tell whether `name` counts devices of this family that a device plugin allocates."""
     return bool(family.legacy_names) and _compile(family.legacy_names).match(name) is not None
+
+
+def allocates_by(family: Family, name: str) -> bool:
+    """Tell whether a plugin that advertises `name` allocates devices of this family, or parts."""
+    names = family.plugin_names
+    return bool(names) and _compile(names).match(name) is not None
 
 
 @functools.lru_cache

@@ -1,12 +1,22 @@
 """The driver families of a cluster: the known ones, and those that the Configuration declares."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
-from drawbridge.config.model import Configuration
+from drawbridge.config.model import Configuration, Legacy
 from drawbridge.config.target import Target
-from drawbridge.dra.families import BY_DRIVER, BY_SHORT_NAME, BY_VENDOR_WITHOUT_DRIVER, Family
+from drawbridge.dra.families import (
+    BY_DRIVER,
+    BY_SHORT_NAME,
+    BY_VENDOR_WITHOUT_DRIVER,
+    Family,
+    allocates_by,
+    serves_name,
+)
+
+_POOLS: Final = "sriov"  # the family whose devices networks name
 
 
 def find_family(target: Target) -> Family | None:
@@ -24,7 +34,23 @@ def known_families(configuration: Configuration) -> Mapping[str, Family]:
         family = families.get(target.driver) or _declared_family(target)
         names = (*family.legacy_names, *map(str, target.names))
         families[target.driver] = msgspec.structs.replace(family, legacy_names=names)
-    return families
+    legacy = configuration.legacy
+    if not legacy.renames and not legacy.networks:
+        return families
+    return {driver: _with_own_names(family, legacy) for driver, family in families.items()}
+
+
+def _with_own_names(family: Family, legacy: Legacy) -> Family:
+    """Add the names of this cluster: those that stand for others, and pools of networks."""
+    names, others = list(family.legacy_names), list(family.other_names)
+    if family.short_name == _POOLS:
+        others += map(str, legacy.networks.values())
+    for name, meant in legacy.renames.items():
+        if serves_name(family, meant):
+            names.append(f"{name}")
+        elif allocates_by(family, meant) or meant in others:
+            others.append(f"{name}")
+    return msgspec.structs.replace(family, legacy_names=tuple(names), other_names=tuple(others))
 
 
 def _declared_family(target: Target) -> Family:

@@ -149,7 +149,7 @@ def gather_facts(
         networks=_fit([(each, (-at,)) for each, at in networks.items()], "networks", omitted),
     )
     facts = replace(facts, omitted=dict(sorted(omitted.items())))
-    replacing = {driver for driver, family in families.items() if family.legacy_names}
+    replacing = {driver for driver, family in families.items() if family.plugin_names}
     replacing.update(driver for row in rows if row.extended for driver in row.drivers)
     publishing = {e.node.name for e in cluster.nodes if not replacing.isdisjoint(e.drivers)}
     # Also those of pools that are not complete: their drivers publish them again.

@@ -15,7 +15,7 @@ from drawbridge.cel.dra.reads import Reads
 from drawbridge.dra.claim import CapacityRequests
 from drawbridge.dra.classes import DeviceClass
 from drawbridge.dra.device import Device
-from drawbridge.dra.families import Family, serves_name
+from drawbridge.dra.families import Family, allocates_by
 from drawbridge.dra.gates import Gates
 from drawbridge.dra.nodes import Node
 from drawbridge.facts.device_counts import (
@@ -233,7 +233,7 @@ def _products_of_plugin(
     drivers = {
         driver
         for driver in node_devices.drivers
-        if driver in families and serves_name(families[driver], name)
+        if driver in families and allocates_by(families[driver], name)
     }
     return frozenset(
         key

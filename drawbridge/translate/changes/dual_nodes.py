@@ -55,7 +55,7 @@ def find_dual_sources(
     drivers = {driver for each in results for driver in each.drivers}
     wanted.update(
         *(
-            served_names(families[driver].legacy_names, facts.plugin_resources)
+            served_names(families[driver].plugin_names, facts.plugin_resources)
             for driver in drivers
             if driver in families
         )
@@ -71,7 +71,7 @@ def _held(
     extended = {driver for each in facts.classes if each.extended for driver in each.drivers}
     for driver in facts.drivers:
         family = families.get(driver.name)
-        named = (family is not None and family.legacy_names) or driver.name in extended
+        named = (family is not None and family.plugin_names) or driver.name in extended
         if driver.dual and named and driver.name in drivers:
             yield driver
 
