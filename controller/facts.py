@@ -5,6 +5,7 @@ few versions, because the annotation of a pod names the version that translated 
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
@@ -34,6 +35,7 @@ from drawbridge.dra.slices import Slice
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import FactsInput, GatheredFacts, gather_facts
 from drawbridge.facts.model import Facts
+from drawbridge.facts.recent_pools import RecentPools
 from drawbridge.facts.served_names import DualNode
 from drawbridge.finding import Finding
 from drawbridge.judge.slices.pools import find_foreign_slices, group_by_pool
@@ -201,6 +203,7 @@ class FactsReconciler:
         reporter: Reporter,
         scheduler_missing: SchedulerMissing,
         pause_collection: Callable[[], AbstractContextManager[None]] = nullcontext,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.context: TranslationContext | None = None
         self.dual_nodes: tuple[DualNode, ...] | None = None
@@ -218,6 +221,8 @@ class FactsReconciler:
         self._versions = ParsedVersions()
         self._findings: tuple[Finding, ...] = ()
         self._nodes = _NodeReadings()
+        self._pools = RecentPools()
+        self._now = now
 
     async def reconcile(self) -> None:
         """Publish the current facts; waits until the first field probe is done."""
@@ -305,7 +310,9 @@ class FactsReconciler:
             slices, bad_slices = _split(cached.slices)
             classes, bad_classes = _split(cached.classes)
             nodes, bad_nodes = _split(self._nodes.read(cached.nodes))
-            objects = FactsInput(slices, classes, nodes)
+            names = {each.name for each in cached.nodes}
+            counting = self._pools.complete(slices, names, self._now())
+            objects = FactsInput(counting, classes, nodes)
             gathered = gather_facts(objects, configuration, support.gates, support.stored_fields)
             shared = report_shared_pools(owned_pools(configuration), slices)
             by_pool = group_by_pool(slices)

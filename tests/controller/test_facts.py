@@ -29,6 +29,7 @@ from drawbridge.dra.slices import slice_reader
 from drawbridge.facts import serialized
 from drawbridge.facts.gather import gather_facts
 from drawbridge.facts.model import Cluster, Facts
+from drawbridge.facts.recent_pools import MAX_ABSENCE_SECONDS
 from drawbridge.names import FACTS_CONFIG_MAP
 from tests.cluster.memory_store import MemoryStore
 from tests.controller.harness import FakeReporter
@@ -118,7 +119,7 @@ class Scene:
         self.maps, self.reporter = MemoryStore(PartialObject), FakeReporter()
         self.configuration = Configuration()
         self.scheduler_missing, self.was_missing = False, list[bool]()
-        self.notifications = 0
+        self.notifications, self.time = 0, 0.0
         self.start()
         self.put_class("gpu.example.com")
 
@@ -132,6 +133,7 @@ class Scene:
             server_support=self._read_support,
             reporter=self.reporter,
             scheduler_missing=self._is_scheduler_missing,
+            now=lambda: self.time,
         )
         self.reconciler.listeners.append(self._notify)
 
@@ -182,6 +184,20 @@ def test_facts_are_published_once_and_again_when_they_change() -> None:
     )
     assert scene.reconciler.context.facts is not None
     assert scene.reconciler.context.facts.cluster.keeps == ("exactly.capacity",)
+
+
+def test_facts_stay_while_a_driver_restarts() -> None:
+    scene = Scene()
+    scene.nodes.put({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "a"}})
+    pool = {"name": "a", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d.io", "nodeName": "a", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    published = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": spec}
+    scene.slices.put({**published, "metadata": {"name": "s"}})
+    scene.reconcile()
+    scene.slices.remove("s")
+    for scene.time, writes in ((0.0, 1), (MAX_ABSENCE_SECONDS - 1, 1), (MAX_ABSENCE_SECONDS, 2)):
+        scene.reconcile()
+        assert len(scene.writes) == writes
 
 
 def test_deleted_facts_are_published_again() -> None:
