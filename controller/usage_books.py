@@ -10,9 +10,10 @@ from typing import Final, NamedTuple
 
 from controller.change_books import ChangeCounter
 from controller.protocols import ObjectReference, ObjectStore, Reporter, Unstructured
-from controller.reconcile import process_each
+from controller.reconcile import describe_refused_write, process_each
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.agreement.operation_codes import USAGE_BOOK_UNREADABLE
+from drawbridge.api_error import ApiError
 from drawbridge.usage.accounts import NOTHING, UsedAmount
 from drawbridge.usage.book import DAY, Book, BookError
 from drawbridge.usage.bookkeeping import continue_book
@@ -35,6 +36,8 @@ BYTES_A_MINUTE: Final = 100_000
 # Of both books in a ConfigMap, which the API server limits to 1 MiB.
 MAX_BYTES: Final = 1_000_000
 _MINUTE: Final = 60
+# So many seconds after its end, a book that is refused is left out.
+_LATEST: Final = 3600
 # Namespaces whose pods are listed in one run, to learn their owners.
 _NAMESPACES_A_RUN: Final = 20
 
@@ -72,6 +75,8 @@ class UsageReconciler:
         self._reporter = reporter
         self._latest: _Stored | None = None
         self._unsure: tuple[Book | None, Book] | None = None  # a write that may have succeeded
+        self._skipped: _Stored | None = None  # the latest book that was refused until its end
+        self._refused = 0  # the day of the latest book that was reported to be refused
 
     async def reconcile(self) -> None:
         """Bring the books up to date, unless nobody can know what claims hold now."""
@@ -113,9 +118,26 @@ class UsageReconciler:
         if following is None:
             return False
         self._unsure = before, following
-        await self._write(following)
+        try:
+            await self._write(following)
+        except ApiError as error:
+            if not self._report_refused(following, error) or until - following.end < _LATEST:
+                raise
+            # The next book must not wait for this one.
+            self._unsure = None
+            metadata = {"name": name_of_day(following.day)}
+            self._latest = self._skipped = _Stored(following, {"metadata": metadata})
         self._count_unsure()
         return True
+
+    def _report_refused(self, book: Book, error: ApiError) -> bool:
+        """Report once that a book cannot be written; False if a retry can succeed."""
+        findings, name = describe_refused_write(error), name_of_day(book.day)
+        reference = ObjectReference("ConfigMap", name, self._namespace)
+        for finding in findings if book.day > self._refused else ():
+            self._reporter.report(finding, reference, "WriteUsage")
+            self._refused = book.day
+        return bool(findings)
 
     def _count_unsure(self) -> None:
         """Count what this term wrote, also if it learns that from the stored book only."""
@@ -167,6 +189,7 @@ class UsageReconciler:
             stored += [e for e in read if e and today - MAX_DAYS < e.book.day <= today + 1]
             if any(each.book.day >= today - 1 for each in stored):
                 break
+        stored += [self._skipped] if self._skipped is not None else []
         return max(stored, key=lambda each: (each.book.day, each.book.through), default=None)
 
     async def _read_book(self, name: str) -> _Stored | None:
