@@ -415,8 +415,10 @@ class MissingTemplateReconciler:
         try:
             await self._store.merge(template.name, change, template.namespace)
         except ApiError as error:
-            if error.code not in (404, 409):  # it was deleted meanwhile
+            if not error.refused:
                 raise
+            # It was deleted meanwhile, or a policy forbids the change: the pod has its template.
+            self._reporter.count(NAME, "use-unrecorded")
             return
         self._reporter.count(NAME, "used")
 
