@@ -42,6 +42,10 @@ _LATEST: Final = 3600
 _NAMESPACES_A_RUN: Final = 20
 
 Group = tuple[str, str]  # namespace and class
+# Groups with a total of their own; what later ones use is summed up.
+MAX_GROUPS: Final = 500
+OTHER: Final = "other"
+OTHERS: Final[Group] = (OTHER, OTHER)
 
 
 class _Stored(NamedTuple):
@@ -165,7 +169,8 @@ class UsageReconciler:
         counted = before.rows if before is not None and same_day else {}
         for account, row in after.rows.items():
             old = counted[account].used if account in counted else NOTHING
-            group = account[:2]
+            is_new = account[:2] not in self.totals
+            group = OTHERS if is_new and len(self.totals) >= MAX_GROUPS else account[:2]
             self.totals[group] = self.totals.get(group, NOTHING).plus(row.used).plus(old.times(-1))
 
     async def _begin_changes(self, until: int) -> None:

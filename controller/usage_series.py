@@ -7,6 +7,7 @@ from typing import Final
 
 from controller.device_users import find_users
 from controller.protocols import ObjectCache
+from controller.usage_books import OTHER, OTHERS, Group
 from controller.usage_observer import UsageObserver, name_owner
 from drawbridge.dra.device import Attribute
 from drawbridge.process.usage_metrics import AccountUse, Usage, UsageStatistics
@@ -16,9 +17,6 @@ from drawbridge.usage.claims import ClaimHolding, HeldPart, measure_part
 
 # Series of drawbridge_held_devices: the accounts that hold most.
 MAX_ACCOUNTS: Final = 500
-# Namespaces and classes with a series of their own.
-MAX_GROUPS: Final = 500
-OTHER: Final = "other"
 _UUID: Final = "uuid"
 _CLAIMS_PER_STEP: Final = 200
 
@@ -29,7 +27,7 @@ class UsageSeries:
     def __init__(
         self,
         observer: UsageObserver,
-        totals: Callable[[], Mapping[tuple[str, str], UsedAmount] | None],
+        totals: Callable[[], Mapping[Group, UsedAmount] | None],
         pods: ObjectCache[HangingPod],
         *,
         max_devices: int,
@@ -38,7 +36,6 @@ class UsageSeries:
         self._totals = totals
         self._pods = pods
         self._max_devices = max_devices
-        self._names: dict[tuple[str, str], tuple[str, str]] = {}
 
     async def read(self) -> Usage:
         """Return the series. Other tasks run meanwhile, so claims can change between two devices.
@@ -50,7 +47,7 @@ class UsageSeries:
         rates = self._observer.meter.held_now() if shows else {}
         totals, names = dict(books or {}), self._observer.names()
         held, used = await asyncio.to_thread(
-            lambda: (self._sum_held(rates, names), self._sum(totals))
+            lambda: (self._sum_held(rates, names), _list_used(totals))
         )
         described, left_out = await self._describe_devices() if shows else ([], 0)
         return Usage(held, used, described, left_out)
@@ -64,30 +61,13 @@ class UsageSeries:
             owned = account._replace(owner=name_owner(account.owner, names))
             held[owned] = held.get(owned, 0.0) + float(amount.devices)
         largest = set(heapq.nlargest(MAX_ACCOUNTS, held, key=lambda each: (held[each], each)))
+        groups = {account[:2] for account in largest}
         sums: dict[Account, float] = {}
         for account, devices in held.items():
-            owner = account.owner if account in largest else OTHER
-            named = Account(*self._name(account[:2]), owner)
+            group = account[:2] if account[:2] in groups else OTHERS
+            named = account if account in largest else Account(*group, OTHER)
             sums[named] = sums.get(named, 0.0) + devices
         return [AccountUse(*account, devices) for account, devices in sums.items()]
-
-    def _sum(self, totals: Mapping[tuple[str, str], UsedAmount]) -> list[AccountUse]:
-        """Return what the books have since this process leads, by namespace and class."""
-        sums: dict[tuple[str, str], UsedAmount] = {}
-        for group, amount in totals.items():
-            named = self._name(group)
-            sums[named] = sums[named].plus(amount) if named in sums else amount
-        return [
-            AccountUse(*group, "", float(amount.devices), float(amount.unknown))
-            for group, amount in sums.items()
-        ]
-
-    def _name(self, group: tuple[str, str]) -> tuple[str, str]:
-        """Return a namespace and class, or other after the first ones; always the same."""
-        named = self._names.get(group)
-        if named is None and len(self._names) < MAX_GROUPS:
-            named = self._names[group] = group
-        return named or (OTHER, OTHER)
 
     async def _describe_devices(self) -> tuple[list[tuple[tuple[str, ...], float]], int]:
         """Return the first devices that claims hold, whole or in part, and how many others."""
@@ -132,6 +112,14 @@ class UsageSeries:
             "true" if holding.extended else "false",
         )
         return labels, float(measure_part(part, self._observer.find_capacity).devices)
+
+
+def _list_used(totals: Mapping[Group, UsedAmount]) -> list[AccountUse]:
+    """Return what the books have since this process leads, by namespace and class."""
+    return [
+        AccountUse(*group, "", float(amount.devices), float(amount.unknown))
+        for group, amount in totals.items()
+    ]
 
 
 def _find_uuid(attributes: Mapping[str, Attribute]) -> str:

@@ -4,7 +4,8 @@ import asyncio
 from typing import Any
 
 from controller.device_users import find_users, read_device_pod
-from controller.usage_series import MAX_ACCOUNTS, MAX_GROUPS, OTHER, UsageSeries
+from controller.usage_books import MAX_GROUPS, OTHER, OTHERS
+from controller.usage_series import MAX_ACCOUNTS, UsageSeries
 from drawbridge.process.usage_metrics import DEVICE_LABELS, Usage
 from drawbridge.report.stuck.objects import HangingPod
 from tests.cluster.memory_store import MemoryStore
@@ -74,16 +75,27 @@ def test_the_devices_beyond_the_bound_are_counted() -> None:
     assert len(usage.devices) == usage.left_out == MAX_DEVICES
 
 
-def test_a_namespace_keeps_its_series_when_others_come() -> None:
+def test_a_namespace_has_a_series_whatever_namespaces_have_come_and_gone() -> None:
     cluster = Cluster()
-    cluster.claim("a", "gpu-0")
     controller = observe(cluster)
     series = series_of(controller)
-    read(series)
-    for number in range(MAX_GROUPS + 10):
-        cluster.claim("a", "gpu-0", namespace=f"a-{number}")
-    later = [use for use in read(series).held if use.namespace == TEAM]
-    assert [(use.class_name, use.devices) for use in later] == [(CLASS, 1)]
+    before: dict[tuple[str, str], float] = {}
+    for round_ in range(3):
+        for number in range(MAX_GROUPS // 2 + 1):
+            cluster.claim(f"a-{number}", "gpu-0", namespace=f"{round_}-{number}")
+        cluster.time += 60
+        controller.write()
+        used = {(use.namespace, use.class_name): use.devices for use in read(series).used}
+        # Counters: none goes, none decreases, and they are as many as the bound allows.
+        assert all(used[group] >= seconds for group, seconds in before.items())
+        assert (len(used) <= MAX_GROUPS + 1, OTHERS in used) == (True, round_ > 0)
+        assert used.keys() == controller.books.totals.keys()
+        before = used
+        for number in range(MAX_GROUPS // 2 + 1):
+            cluster.claims.remove(f"a-{number}", f"{round_}-{number}")
+    cluster.claim("a", "gpu-0")
+    (held,) = read(series).held
+    assert (held.namespace, held.class_name, held.devices) == (TEAM, CLASS, 1)
 
 
 def test_a_replica_that_does_not_lead_shows_nothing() -> None:
