@@ -24,6 +24,8 @@ from drawbridge.usage.meter import HeldClaim, Meter, correct_sums, sum_claims
 
 # Pods that were scheduled before their claim was seen, and pods that were looked up.
 MAX_POD_OWNERS: Final = 20_000
+# So many pods wait at least before those to which nothing is charged are forgotten.
+MOST_WAITING: Final = 1_000
 CHECK_SECONDS: Final = 5.0
 _CLAIMS_PER_STEP: Final = 100
 _POD: Final = "Pod"
@@ -63,6 +65,7 @@ class UsageObserver:
         self.plugins = PluginNames()
         # The pods whose owner is not known, by the owner that their claims are charged to.
         self.waiting: dict[str, PodKey] = {}
+        self._most_waiting = MOST_WAITING
         self._claims, self._pods, self._slices = claims, pods, slices
         self._device_pods = device_pods
         self._now, self._is_synced = now, is_synced
@@ -91,6 +94,18 @@ class UsageObserver:
             if follows and not self.is_observing:
                 await self._begin()
             self.is_observing = follows
+            if len(self.waiting) > self._most_waiting:
+                self._forget_waiting()
+
+    def _forget_waiting(self) -> None:
+        """Forget the waiting pods to which nothing is charged any more.
+
+        Only a leader looks pods up; in other replicas they come and go.
+        """
+        observed = self.meter.observed()
+        charged = {each.owner for each in observed.accounts()} if observed else set()
+        self.waiting = {owner: key for owner, key in self.waiting.items() if owner in charged}
+        self._most_waiting = max(MOST_WAITING, 2 * len(self.waiting))
 
     async def _begin(self) -> None:
         self._changed.clear()
