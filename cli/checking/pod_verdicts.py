@@ -47,6 +47,7 @@ from drawbridge.translate.legacy.codes import AMOUNT_UNREADABLE
 from drawbridge.translate.manifests import argo
 from drawbridge.translate.manifests.objects import translate_object
 from drawbridge.translate.manifests.workloads import Place, find_places
+from drawbridge.translate.opt_out import is_opted_out
 from drawbridge.translate.pods import TranslationContext, translate
 
 # In findings about the claim that the scheduler makes, until they are moved to the pod.
@@ -99,7 +100,7 @@ def _translate_place(
 ) -> TranslatedPod | tuple[Finding, ...]:
     space = namespace_of(document)
     value, added = place.pod, tuple[ClaimTemplate, ...]()
-    if not keep:
+    if not keep and not is_opted_out(value):
         queue = find_kueue_queue(document.value)
         translation = translate(value, context, space, queue=queue)
         value, added = apply_edits(value, translation.edits), translation.templates

@@ -24,6 +24,7 @@ from drawbridge.report.tables import escape_unprintable
 from drawbridge.translate.decisions import codes as decision_codes
 from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo
+from drawbridge.translate.manifests import codes as manifest_codes
 from drawbridge.translate.manifests.replicas import count_pods
 from drawbridge.translate.manifests.workloads import Place, find_places
 from drawbridge.translate.pods import TranslationContext
@@ -35,7 +36,7 @@ Row = tuple[str, str]  # a label, and its text
 _COLUMN: Final = 11
 _WIDTH: Final = 120
 _MOST_NAMES: Final = 2
-_LEFT: Final = find_names((decision_codes.CODES,), Trait.LEAVES_REQUEST)
+_LEFT: Final = find_names((decision_codes.CODES, manifest_codes.CODES), Trait.LEAVES_REQUEST)
 # The fields of a pod that select its nodes, so that equal requests may fit elsewhere.
 _SELECTING: Final = ("nodeName", "nodeSelector", "affinity")
 

@@ -17,6 +17,7 @@ from drawbridge.config.label_selectors import selector_matches
 from drawbridge.config.model import Scope
 from drawbridge.finding import Finding
 from drawbridge.names import TRANSLATE_LABEL
+from drawbridge.translate.opt_out import opts_out
 
 # Controllers that name a ReplicaSet after themselves and a hash also put the hash on the pod.
 _HASH_LABELS: Final = {
@@ -109,7 +110,7 @@ def is_included(namespace: str, pod: PodMetadata, scope: Scope) -> bool:
 
 def is_opted_out(pod: PodMetadata) -> bool:
     """Return whether the pod opts out by its label."""
-    return (pod.labels or {}).get(TRANSLATE_LABEL) == Mode.OFF
+    return opts_out(pod.labels or {})
 
 
 def find_label_without_effect(pod: PodMetadata, mode: Mode) -> tuple[Finding, ...]:

@@ -36,6 +36,8 @@ from drawbridge.translate.changes.patch import restore_original
 from drawbridge.translate.changes.template import generate_name
 from drawbridge.translate.legacy.pod_view import is_device_resource
 from drawbridge.translate.legacy.read import as_created, read_pod
+from drawbridge.translate.manifests.codes import OPTED_OUT
+from drawbridge.translate.opt_out import LABEL, TEXT, is_opted_out
 
 # The name of the claim that the scheduler creates. No entry of a pod can have it.
 EXTENDED_RESOURCES: Final = "of extended resources"
@@ -330,7 +332,9 @@ def _findings(objects: PodObjects, pod: Explanation, unreadable: str) -> Iterato
     if not pod.translated and (pod.asked or pod.hints):
         resources = (request.resource for request in pod.asked)
         names = ", ".join(dict.fromkeys([*resources, *pod.hints]))
-        if pod.mode == ENFORCE:
+        if is_opted_out(objects.pod):
+            yield OPTED_OUT.at(LABEL, TEXT, object=about)
+        elif pod.mode == ENFORCE:
             message = f"requests {names} and was not translated when it was created"
             yield codes.NOT_TRANSLATED.at("", message, object=about, remedy=codes.ASK_WHY)
         else:

@@ -363,3 +363,10 @@ def test_a_pod_that_no_scheduler_has_tried_names_its_scheduler() -> None:
     (finding,) = explanation.findings
     assert "kai-scheduler" in finding.message
     assert finding.remedy == "Check that the scheduler kai-scheduler runs."
+
+
+def test_a_pod_that_opts_out_is_not_translated_by_its_label() -> None:
+    opted_out = pod(LEGACY)
+    opted_out["metadata"]["labels"] = {"drawbridge.dev/translate": "off"}
+    finding = explained(opted_out).findings[0]
+    assert (finding.code, finding.path) == ("OptedOut", "metadata.labels[drawbridge.dev/translate]")

@@ -13,6 +13,7 @@ from drawbridge.translate.pods import make_context
 from tests.tables import YamlValue
 
 BY = make_context(Configuration())
+OPTED_OUT: YamlValue = {"labels": {"drawbridge.dev/translate": "off"}}
 QUEUE = {"kueue.x-k8s.io/queue-name": "team-a"}
 
 
@@ -106,3 +107,18 @@ def test_templates_have_the_namespace_of_the_object() -> None:
     ]
     again = translate_object(after, "Job/team/j", BY)
     assert (again.edits, again.templates) == ((), ())
+
+
+def test_a_template_that_opts_out_keeps_its_requests() -> None:
+    value = volcano()
+    tasks = value["spec"]["tasks"]
+    tasks.append({"name": "master", "template": {**tasks[0]["template"], "metadata": OPTED_OUT}})
+    done = translate_object(value, "Job/j", BY)
+    after = apply_edits(value, done.edits)
+    assert get_value(after, ("spec", "tasks", 0)) != value["spec"]["tasks"][0]
+    assert get_value(after, ("spec", "tasks", 1)) == tasks[1]
+    path = "spec.tasks[1].template.metadata.labels[drawbridge.dev/translate]"
+    assert told(value)["OptedOut"].startswith(f"{path}: the label opts out")
+    without = job({"cpu": 1})
+    without["spec"]["template"]["metadata"] = OPTED_OUT
+    assert told(without) == {}

@@ -1,9 +1,10 @@
 """Finding codes of objects of any kind."""
 
-from drawbridge.finding import Codes
+from drawbridge.finding import Codes, Trait
 
 CODES = Codes()
 
+OPTED_OUT = CODES.define("OptedOut", Trait.LEAVES_REQUEST)
 REQUEST_NOT_IN_POD = CODES.define("RequestNotInPod")
 RENDERED_LATER = CODES.define("RenderedLater")
 LEGACY_NAME_USED = CODES.define("LegacyNameUsed")

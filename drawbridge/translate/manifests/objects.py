@@ -21,8 +21,9 @@ from drawbridge.translate.changes.queues import (
     report_queue,
 )
 from drawbridge.translate.changes.template import ClaimTemplate
+from drawbridge.translate.legacy.read import read_pod
 from drawbridge.translate.manifests import argo, gitops, quotas, ray
-from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, REQUEST_NOT_IN_POD
+from drawbridge.translate.manifests.codes import CLAIMS_REFUSED, OPTED_OUT, REQUEST_NOT_IN_POD
 from drawbridge.translate.manifests.counters import report_counters
 from drawbridge.translate.manifests.named_elsewhere import report_named
 from drawbridge.translate.manifests.readable_names import rename_templates
@@ -33,6 +34,7 @@ from drawbridge.translate.manifests.workloads import (
     group_kind,
     map_finding_path,
 )
+from drawbridge.translate.opt_out import LABEL, TEXT, is_opted_out
 from drawbridge.translate.pods import Translation, TranslationContext, translate
 
 _KNATIVE = "serving.knative.dev"
@@ -60,6 +62,10 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     mappings: list[Mappings] = []
     findings: list[Finding] = []
     for place in (*find_places(value), *argo.find_places(value)):
+        if is_opted_out(place.pod):
+            translated_places.append(place)
+            findings += _report_opted_out(place, context)
+            continue
         translation = translate(place.pod, context, namespace, queue=find_kueue_queue(value))
         if context.readable_names:
             translation = rename_templates(value, place, translation)
@@ -90,6 +96,12 @@ def translate_object(value: Value, name: str, context: TranslationContext) -> Tr
     if any(each.severity is Severity.ERROR for each in reported):
         return TranslatedObject(findings=reported)
     return TranslatedObject(tuple(edits), tuple(templates.values()), reported)
+
+
+def _report_opted_out(place: Place, context: TranslationContext) -> Iterator[Finding]:
+    """Report a pod template that requests devices and keeps its requests."""
+    if read_pod(place.pod, context.configuration).source_fields:
+        yield OPTED_OUT.at(map_finding_path(LABEL, place), TEXT)
 
 
 def _report_place(value: Value, place: Place, translation: Translation) -> Iterator[Finding]:
