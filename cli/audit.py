@@ -49,7 +49,6 @@ from drawbridge.report.tables import escape_unprintable
 
 EXIT_CODES = {DONE: "printed", BAD: "the cluster or the configuration cannot be read, or bad input"}
 _WRITERS: Final = {"csv": write_csv, "html": write_html}
-_CLEAR: Final = "\r\033[K"
 # As in a copy of the webhook.
 _SECONDS_OF_A_POD: Final = 2.0
 
@@ -91,7 +90,7 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
     configuration, findings = read_effective_configuration(options, streams, asks_cluster=live)
     if configuration is None:
         return output.print_unreadable(findings, _form(options), streams)
-    report = _make_progress(options, streams)
+    report = output.progress_writer(options, streams)
     try:
         read = read_audited(options, streams, configuration.scope, report)
     except ClusterReadError as error:
@@ -117,17 +116,6 @@ def run(options: argparse.Namespace, streams: Streams) -> int:
 def _form(options: argparse.Namespace) -> str:
     """Return the form of findings in place of an audit."""
     return "text" if options.output in _WRITERS else options.output
-
-
-def _make_progress(options: argparse.Namespace, streams: Streams) -> Callable[[str], None]:
-    """Return a function that shows on a terminal what is done; an empty text removes it."""
-
-    def report(text: str) -> None:
-        if not options.quiet and streams.err.isatty():
-            streams.err.write(f"{_CLEAR}{text}")
-            streams.err.flush()
-
-    return report
 
 
 class AuditInput(NamedTuple):

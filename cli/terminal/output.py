@@ -5,7 +5,7 @@ A finding in text form begins with `file:line:`, so that editors and CI systems 
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TextIO, TypeVar
 
 import msgspec
@@ -142,21 +142,31 @@ _LEAST, _EVERY = 200, 50
 _CLEAR = "\r\033[K"
 
 
+def progress_writer(options: argparse.Namespace, streams: Streams) -> Callable[[str], None]:
+    """Return a function that shows on a terminal what is done; an empty text removes it."""
+    terminal = unescaped(streams.err)
+
+    def report(text: str) -> None:
+        if not options.quiet and terminal.isatty():
+            terminal.write(f"{_CLEAR}{escape_unprintable(text)}")
+            terminal.flush()
+
+    return report
+
+
 def with_progress(files: Sequence[T], options: argparse.Namespace, streams: Streams) -> Iterator[T]:
     """Yield the files, and print their number on stderr if that is a terminal."""
-    if options.quiet or len(files) < _LEAST or not streams.err.isatty():
+    if len(files) < _LEAST:
         yield from files
         return
-    terminal = unescaped(streams.err)
+    report = progress_writer(options, streams)
     try:
         for number, file in enumerate(files):
             if number % _EVERY == 0:
-                terminal.write(f"{_CLEAR}{number:,} of {len(files):,} files")
-                terminal.flush()
+                report(f"{number:,} of {len(files):,} files")
             yield file
     finally:
-        terminal.write(_CLEAR)
-        terminal.flush()
+        report("")
 
 
 def print_unreadable(findings: Sequence[LocatedFinding], form: str, streams: Streams) -> int:

@@ -146,6 +146,7 @@ def calls() -> Iterator[Words]:
 
 
 CALLS = list(calls())
+PROGRESS = "\r\033[K"  # our own
 
 
 @pytest.mark.parametrize("called", CALLS, ids=lambda each: " ".join(each.words))
@@ -155,7 +156,8 @@ def test_no_command_prints_what_controls_a_terminal(
     for text in (_Terminal(), *([] if called.is_data else [io.StringIO()])):
         safe = make_safe(text)
         _call(called.words, Streams(io.BytesIO(), safe, safe), hostile, tmp_path)
-        assert not [each for each in text.getvalue() if not _is_shown(each)]
+        shown = text.getvalue().replace(PROGRESS, "")
+        assert not [each for each in shown if not _is_shown(each)]
 
 
 async def _run_on_live_cluster(words: list[str], streams: Streams, folder: Path) -> None:
@@ -242,3 +244,19 @@ def test_a_terminal_shows_escaped_text_folded_or_not() -> None:
         os.close(master)
         os.close(slave)
     assert not [each for each in shown.replace("\r\n", "\n") if not _is_shown(each)]
+
+
+def test_an_audit_shows_its_progress_on_one_line_of_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(POD))
+    master, slave = os.openpty()
+    try:
+        with open(slave, "w", encoding="utf-8", closefd=False) as terminal:
+            streams = Streams(io.BytesIO(), io.StringIO(), make_safe(terminal))
+            dispatch(["audit", "--cluster", str(tmp_path)], streams, "drawbridge")
+            streams.err.flush()
+        shown = os.read(master, 1 << 16).decode()
+    finally:
+        os.close(master)
+        os.close(slave)
+    assert f"{PROGRESS}reading the devices{PROGRESS}" in shown
+    assert "\\r" not in shown
